@@ -1,0 +1,49 @@
+# The verbs of this house; `make help` explains them.
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# The built continuity plugin, where it lies beside the checkout; its tests say plainly when it is absent.
+export DR_CTL_CONTINUITY_JAR ?= $(firstword $(wildcard ../shared/continuity/artemis-continuity-plugin-*.jar))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test fast lint bench chaos lock clean
+
+help: ## say what each verb does
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: .venv/.ready ## make .venv with everything pinned, and dr-ctl in it
+
+.venv/.ready: requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or later is needed"; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: setup ## the main job on two real brokers: load, estimate, dry run, swapover, the ledger's verdict
+	$(BIN)/dr-ctl demo
+
+test: setup lint ## lint, types and every test, the real brokers' included
+	$(BIN)/python -m pytest -q -m "not chaos"
+
+fast: setup ## the tests that need neither Java nor Spark
+	$(BIN)/python -m pytest -q -m "not broker and not spark and not chaos"
+
+chaos: setup ## the long tests, whole
+	$(BIN)/python -m pytest -q -m chaos
+
+lint: setup ## format, lint rules and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: setup ## the figures in docs/measured.md, measured again
+	$(BIN)/python bench/bench.py
+
+lock: setup ## write requirements.lock anew (needs uv on the PATH)
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --extra dev pyproject.toml -o requirements.lock
+
+clean: ## remove what setup and the tests made
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

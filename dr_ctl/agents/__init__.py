@@ -1,0 +1,1 @@
+"""What runs for a long time beside the operator: the monitor."""

@@ -1,0 +1,1 @@
+"""The command line: arguments in, one result out as text or JSON, exit code."""

@@ -1,0 +1,1 @@
+"""The words everything else is written in: sites, roles, findings, exit codes, errors, time. Standard library only."""

@@ -1,0 +1,51 @@
+"""Time as a port, so that tests never sleep, and deadlines that every wait carries."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where time comes from."""
+
+    def now(self) -> datetime:
+        """Say the wall-clock time, in UTC: for people and file names, never for order."""
+
+    def monotonic(self) -> float:
+        """Seconds that only grow: for every duration and deadline."""
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A moment on a clock after which waiting is over."""
+
+    clock: Clock
+    at: float
+
+    @classmethod
+    def after(cls, clock: Clock, seconds: float) -> Deadline:
+        return cls(clock, clock.monotonic() + seconds)
+
+    def left_s(self) -> float:
+        return max(0.0, self.at - self.clock.monotonic())
+
+    def over(self) -> bool:
+        return self.left_s() <= 0.0
+
+
+def stamp(at: datetime) -> str:
+    """Write a moment as every file and document of dr-ctl does: ISO 8601, UTC, milliseconds."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,65 @@
+"""Sites' roles, findings and exit codes: the nouns that every layer shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
+
+
+class Role(Enum):
+    """What a site was seen to be. Observed at each look, never remembered."""
+
+    SERVING = "serving"  # clients can connect and are served
+    STANDBY = "standby"  # up, clients kept out
+    DOWN = "down"  # proven not to run
+    SICK = "sick"  # lives, but cannot be managed: it may still serve
+    UNKNOWN = "unknown"  # no answer
+
+
+class Severity(Enum):
+    """How much a finding matters: an error refuses the operation, a warning and a note never do."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing worth a person's attention, with what to do about it."""
+
+    id: str
+    severity: Severity
+    text: str
+    remedy: str = ""
+
+    def as_json(self) -> dict[str, Json]:
+        return {"id": self.id, "severity": self.severity.value, "text": self.text, "remedy": self.remedy}
+
+
+class ExitCode(IntEnum):
+    """The contract with scripts; the envelope's `outcome` is the lower-case word."""
+
+    OK = 0
+    INTERNAL = 1
+    USAGE = 2
+    PRECHECK_FAILED = 10
+    LOSS_REFUSED = 11
+    SERVING_SITE_ALIVE = 12
+    LOCKED = 13
+    DECLINED = 14
+    REVERTED = 20
+    INCOMPLETE = 21
+    UNKNOWN = 22
+    STRANDED = 23
+    DRAIN_TIMEOUT = 24
+    WARNINGS = 30
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+    @property
+    def outcome(self) -> str:
+        """The word of the JSON envelope; both signals are called `interrupted`."""
+        return "interrupted" if self is ExitCode.TERMINATED else self.name.lower()

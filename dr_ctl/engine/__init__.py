@@ -1,0 +1,1 @@
+"""From a runbook and an observation to a plan, its execution and its journal."""

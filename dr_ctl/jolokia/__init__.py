@@ -1,0 +1,1 @@
+"""Management of a broker over HTTP and JSON."""

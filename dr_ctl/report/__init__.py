@@ -1,0 +1,1 @@
+"""A run's journal turned into one HTML page."""

@@ -1,0 +1,1 @@
+"""The settings file, all its problems at once."""

@@ -1,0 +1,1 @@
+"""Typed events and who listens to them."""

@@ -1,0 +1,1 @@
+"""The ways brokers of two sites are joined; each package knows one."""

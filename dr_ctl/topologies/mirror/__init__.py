@@ -1,0 +1,1 @@
+"""The dual AMQP mirror of Artemis, one pair of brokers or several."""
