@@ -1,0 +1,253 @@
+"""The journal of one run: every intent on disk before its call goes out, every result after it.
+
+One JSON object a line: `seq, time, kind, step, call, outcome, evidence, previous, hash`. The hash is SHA-256 over the
+line without it, so each line seals all before it. Times are for people; order is by `seq`. A torn last line is what a
+crash leaves: it is cut off when the journal is opened again. Anything that cannot be written is not done.
+
+| kind | means |
+| --- | --- |
+| `run` | a plan begins to be executed; evidence holds the plan (a resumed run has several) |
+| `step` | a step moved; outcome is the event of `engine.states`, evidence what was seen |
+| `intent`, `result` | a call goes out; what came of it (`evidence.intent` is the seq of its intent) |
+| `sample` | a figure on the way |
+| `signal` | a stop was asked for |
+| `end` | the run is over; evidence is the result |
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dr_ctl.core.clock import Clock, stamp
+from dr_ctl.core.errors import DrCtlError, EnvironmentFault
+from dr_ctl.core.model import Json
+from dr_ctl.engine.plan import Ask, Call, Plan, PlannedStep
+from dr_ctl.engine.states import StepEvent, StepState, after
+
+GENESIS: Final = "0" * 64
+
+
+class JournalDamaged(DrCtlError):
+    """A line other than the last is torn, or a hash does not fit."""
+
+    remedy = "The file was altered or the disk lost data: look at both sites with `dr-ctl status`, then act by hand."
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line, as written and as read."""
+
+    seq: int
+    time: str
+    kind: str
+    step: str | None
+    call: Mapping[str, Json] | None
+    outcome: str | None
+    evidence: Mapping[str, Json]
+    previous: str
+
+    def body(self) -> dict[str, Json]:
+        return {
+            "seq": self.seq,
+            "time": self.time,
+            "kind": self.kind,
+            "step": self.step,
+            "call": dict(self.call) if self.call is not None else None,
+            "outcome": self.outcome,
+            "evidence": dict(self.evidence),
+            "previous": self.previous,
+        }
+
+    def hash(self) -> str:
+        text = json.dumps(self.body(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def to_line(self) -> str:
+        return json.dumps({**self.body(), "hash": self.hash()}, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+def read(path: Path) -> list[Entry]:
+    """Read all whole lines; a torn last one is left out. Raises `JournalDamaged` naming the line that does not fit."""
+    entries: list[Entry] = []
+    previous = GENESIS
+    raw = path.read_bytes()
+    lines = raw.split(b"\n")
+    whole = lines[:-1]  # what follows the last newline is torn, or empty
+    for number, line in enumerate(whole, start=1):
+        try:
+            told: dict[str, Any] = json.loads(line)
+            sealed = told.pop("hash")
+            entry = Entry(**told)
+        except (ValueError, KeyError, TypeError) as error:
+            if number == len(whole):
+                break  # a crash can leave a last line with its newline but not all of its middle
+            raise JournalDamaged(f"{path}: line {number} is not a journal line: {error}") from error
+        if entry.hash() != sealed or entry.previous != previous or entry.seq != number:
+            raise JournalDamaged(f"{path}: line {number} does not fit the lines before it")
+        previous = sealed
+        entries.append(entry)
+    return entries
+
+
+@dataclass(frozen=True, slots=True)
+class StepPast:
+    """A step of the run, and how far it came."""
+
+    step: PlannedStep
+    state: StepState
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a journal says of its run. `activation` is true once an activating call went out and was not disproved."""
+
+    ask: Ask
+    source: str
+    baseline: Mapping[str, Json]
+    steps: tuple[StepPast, ...]
+    activation: bool
+    ended: bool
+
+    @property
+    def last_number(self) -> int:
+        return max((past.step.number for past in self.steps), default=0)
+
+    def started(self) -> list[PlannedStep]:
+        """Steps that may have changed something, the last first: the order of undoing."""
+        return [past.step for past in reversed(self.steps) if past.state not in (StepState.PENDING, StepState.UNDONE)]
+
+
+def history(entries: Sequence[Entry]) -> History:
+    """Replay a journal through the table of states; raises `JournalDamaged` when it holds no run."""
+    steps: dict[str, PlannedStep] = {}
+    states: dict[str, StepState] = {}
+    first: Mapping[str, Any] | None = None
+    activation = ended = False
+    for entry in entries:
+        if entry.kind == "run":
+            plan: Any = entry.evidence["plan"]
+            first = first or plan
+            for told in plan["steps"]:
+                step = PlannedStep.from_json(told)
+                steps[step.id] = step
+                states.setdefault(step.id, StepState.PENDING)
+        elif entry.kind == "step" and entry.step is not None and entry.outcome is not None:
+            states[entry.step] = after(states[entry.step], StepEvent(entry.outcome))
+            if entry.step.endswith("-activate") and entry.outcome == StepEvent.FAILED.value:
+                activation = False
+        elif entry.kind == "intent" and entry.step is not None and entry.step.endswith("-activate"):
+            activation = True
+        elif entry.kind == "end":
+            ended = True
+    if first is None:
+        raise JournalDamaged("the journal holds no plan", remedy="The run never began: nothing was changed by it.")
+    return History(
+        ask=Ask.from_json(first["ask"]),
+        source=first["source"],
+        baseline=first["baseline"],
+        steps=tuple(StepPast(step, states[id_]) for id_, step in steps.items()),
+        activation=activation,
+        ended=ended,
+    )
+
+
+class Journal:
+    """The one writer of a run's journal. Safe to use from several threads; held by a lock on the file itself."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        entries = read(path) if path.exists() else []
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._file)
+            raise EnvironmentFault(f"{path} is being written by another process") from error
+        size = sum(len(entry.to_line().encode()) for entry in entries)
+        os.ftruncate(self._file, size)
+        os.lseek(self._file, size, os.SEEK_SET)
+        self._seq = len(entries)
+        self._hash = entries[-1].hash() if entries else GENESIS
+        self._entries = entries
+        self._states = {past.step.id: past.state for past in history(entries).steps} if entries else {}
+
+    @property
+    def last_hash(self) -> str:
+        return self._hash
+
+    @property
+    def count(self) -> int:
+        return self._seq
+
+    def entries(self) -> Iterator[Entry]:
+        """All lines, those of earlier processes first."""
+        return iter(list(self._entries))
+
+    def history(self) -> History:
+        return history(self._entries)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def run(self, plan: Plan) -> None:
+        self._append([("run", None, None, None, {"plan": plan.as_json()})])
+        self._states |= {step.id: StepState.PENDING for step in plan.steps}
+
+    def step(self, step: PlannedStep, event: StepEvent, evidence: Mapping[str, Json]) -> None:
+        """Move a step; raises `IllegalMove` before anything is written."""
+        moved = after(self._states[step.id], event)
+        self._append([("step", step.id, None, event.value, evidence)])
+        self._states[step.id] = moved
+
+    def intents(self, step: PlannedStep, calls: Sequence[Call]) -> list[int]:
+        """Put all intents on disk with one sync; the seq of each."""
+        first = self._append([("intent", step.id, call.as_json(), None, {}) for call in calls])
+        return list(range(first, first + len(calls)))
+
+    def results(self, step: PlannedStep, told: Sequence[tuple[int, str, Mapping[str, Json]]]) -> None:
+        self._append(
+            [("result", step.id, None, outcome, {**evidence, "intent": seq}) for seq, outcome, evidence in told]
+        )
+
+    def sample(self, step: PlannedStep, evidence: Mapping[str, Json]) -> None:
+        """A figure for the report: written, but not worth a sync of its own inside a wait."""
+        self._append([("sample", step.id, None, None, evidence)], sync=False)
+
+    def signal(self, name: str) -> None:
+        self._append([("signal", None, None, name, {})])
+
+    def end(self, result: Mapping[str, Json]) -> None:
+        self._append([("end", None, None, str(result["outcome"]), result)])
+
+    def _append(
+        self,
+        rows: Sequence[tuple[str, str | None, Mapping[str, Json] | None, str | None, Mapping[str, Json]]],
+        *,
+        sync: bool = True,
+    ) -> int:
+        with self._mutex:
+            now = stamp(self._clock.now())
+            seq, sealed = self._seq, self._hash
+            entries = []
+            for kind, step, call, outcome, evidence in rows:
+                seq += 1
+                entry = Entry(seq, now, kind, step, call, outcome, evidence, sealed)
+                sealed = entry.hash()
+                entries.append(entry)
+            block = "".join(entry.to_line() for entry in entries).encode()
+            if os.write(self._file, block) != len(block):
+                raise EnvironmentFault("the journal could not be written in full: the disk is full")
+            if sync:
+                os.fdatasync(self._file)
+            self._seq, self._hash = seq, sealed
+            self._entries.extend(entries)
+            return entries[0].seq if entries else seq

@@ -1,0 +1,140 @@
+"""What the engine asks of a topology, and of the world: the protocols that outer layers implement.
+
+A topology comes in two halves. Its recipe is pure: observation and verb to steps. Its driver touches brokers: it
+observes, applies, proves. The planner holds a recipe only, the executor a driver only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from dr_ctl.core.model import Finding, Json, Role
+
+if TYPE_CHECKING:
+    from dr_ctl.engine.outcome import Outcome
+    from dr_ctl.engine.plan import Ask, Call, PlannedStep
+    from dr_ctl.engine.runbook import RunbookStep
+
+
+@dataclass(frozen=True, slots=True)
+class PairSeen:
+    """Who serves one pair; None where no site does, or it cannot be told."""
+
+    name: str
+    serving: str | None
+
+    def as_json(self) -> dict[str, Json]:
+        return {"name": self.name, "serving": self.serving}
+
+
+class Observation(Protocol):
+    """One look at both sites. An unreachable broker is part of what was seen, not an error."""
+
+    @property
+    def roles(self) -> Mapping[str, Role]:
+        """Each site's role, by site name."""
+
+    @property
+    def pairs(self) -> Sequence[PairSeen]:
+        """Who serves each pair."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """From where to where, and what was there before the run: what a recipe needs beside the observation."""
+
+    ask: Ask
+    source: str
+    baseline: Mapping[str, Json]
+
+    @property
+    def target(self) -> str:
+        return self.ask.target
+
+
+O_contra = TypeVar("O_contra", bound=Observation, contravariant=True)
+O_co = TypeVar("O_co", bound=Observation, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A step before it has its number: what a recipe returns for one line of a runbook."""
+
+    site: str
+    about: str
+    calls: tuple[Call, ...] = ()
+    inverse: tuple[Call, ...] = ()
+    limits: Mapping[str, float] | None = None
+
+
+class Recipe(Protocol[O_contra]):
+    """How a topology does each verb, as values. Touches nothing: no broker, no file, no clock."""
+
+    def verbs(self) -> frozenset[str]:
+        """Name the verbs of a runbook that this topology can do."""
+
+    def baseline(self, seen: O_contra) -> Mapping[str, Json]:
+        """Everything dr-ctl may set, as it is now: what undo puts back."""
+
+    def why_not(self, seen: O_contra, move: Move) -> Sequence[Finding]:
+        """All findings on this move, errors first. Any error refuses the operation. Asked again before acting."""
+
+    def draft(self, step: RunbookStep, seen: O_contra, move: Move) -> Draft:
+        """Decide one step: its exact calls now, and the complete inverse from the baseline."""
+
+    def not_replicated(self, seen: O_contra, move: Move) -> Sequence[str]:
+        """Sentences on what will not be at the target."""
+
+    def cannot_know(self) -> Sequence[str]:
+        """Sentences on what no plan of this topology can know."""
+
+
+class Hand(Protocol):
+    """What a driver may do while it applies a step; the executor's side of it writes everything down first."""
+
+    def change(self, calls: Sequence[Call], send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
+        """Put the intents on disk, send, put the results on disk. Raises `Stopped` before, never in between."""
+
+    def sample(self, evidence: Mapping[str, Json]) -> None:
+        """Note a figure on the way, for the report's charts."""
+
+    def waiting(self, about: str, depth: int, why_not_moving: str | None) -> None:
+        """Tell the operator how a wait stands; the rate and the time to go are worked out from the calls."""
+
+    def notice(self, text: str) -> None:
+        """Tell the operator a sentence."""
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass. Raises `Stopped` when a signal asked for it and stopping is still safe."""
+
+    def monotonic(self) -> float:
+        """Seconds, for deadlines."""
+
+
+class Driver(Protocol[O_co]):
+    """Acts on the sites. The laws: doing twice is doing once; say what is, do not argue; bound every wait; never
+    answer "no" when the answer is "not known"; zero counts only from a positive read of that very thing."""
+
+    def observe(self) -> O_co:
+        """Say what is true now at both sites, in bounded time. Unreachable is a view, not an error."""
+
+    def apply(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        """Bring about the step's goal and verify it. If it holds already: NotNeeded, and nothing is changed."""
+
+    def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        """Make those calls of `step.inverse` whose effect does not hold, and verify all of it."""
+
+
+class Estimator(Protocol):
+    """The pre-flight estimate, made beside the checks in a process of its own."""
+
+    def begin(self) -> None:
+        """Start it; returns at once."""
+
+    def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
+        """Take the answer, waiting at most `within_s`, then kill what still runs. Never refuses a run."""
+
+    def abandon(self) -> None:
+        """Kill it if it runs: the run ended early."""

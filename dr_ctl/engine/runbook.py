@@ -1,0 +1,240 @@
+"""Runbooks: YAML procedures, read and linted in one pass.
+
+Lint keeps apart what is not well formed (unknown verb, wrong type) and what is well formed but unsafe (activation
+without a fence). Every finding has the file, the line and a sentence; all are returned, in order of their lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from dr_ctl.core.errors import UsageError
+from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.settings.durations import seconds
+
+SITES: Final = frozenset({"source", "serving", "target", "lost", "both"})
+
+# Verb: the words it understands beside the site, each with its type.
+VERBS: Final[Mapping[str, Mapping[str, str]]] = {
+    "observe": {"site": "site", "lost": "duration"},
+    "check": {"operation": "word"},
+    "estimate": {"within": "duration", "stored": "bool"},
+    "catch-up": {"within": "duration"},
+    "quiesce": {"site": "site", "within": "duration"},
+    "fence": {"site": "site"},
+    "drain": {"to": "site"},
+    "verify": {"to": "site"},
+    "point-of-no-return": {},
+    "activate": {"site": "site"},
+    "probe": {"site": "site"},
+    "snapshot": {"site": "site"},
+    "quarantine": {"site": "site"},
+    "settle": {"site": "site"},
+    "residue": {"site": "site"},
+    "reinstate": {"site": "site"},
+    "reconcile": {"site": "site"},
+    "release": {"site": "site"},
+    "hook": {"name": "word"},
+    "ask": {"sentence": "word"},
+    "hold": {"for": "duration"},
+}
+SHORT: Final = {"check": "operation", "hook": "name", "ask": "sentence", "hold": "for", "drain": "to", "verify": "to"}
+
+# What must stand before what, with the reason an operator would want to read.
+ORDER: Final = {
+    "swapover": (
+        ("check", "quiesce", "clients would be disturbed before anything was checked"),
+        ("quiesce", "fence", "acknowledgements that a closing door cuts come again at the other site"),
+        ("fence", "drain", "a zero under load means nothing"),
+        ("drain", "verify", "the gate can only be shown once the outflow is empty"),
+        ("verify", "activate", "messages that are not over there would be lost or come twice"),
+        ("fence", "activate", "two sites would serve at the same time"),
+        ("point-of-no-return", "activate", "the operator must know when stopping is no longer safe"),
+        ("activate", "probe", "a door that says it is open has not shown that it is"),
+    ),
+    "failover": (
+        ("check", "fence", "a site that still serves would not be noticed"),
+        ("fence", "activate", "two sites could serve at the same time"),
+        ("quarantine", "activate", "what the lost site still holds would meet live consumers when it returns"),
+        ("point-of-no-return", "activate", "the operator must know when stopping is no longer safe"),
+        ("activate", "probe", "a door that says it is open has not shown that it is"),
+    ),
+}
+OPERATIONS: Final = ("swapover", "failover", "failback")
+
+
+@dataclass(frozen=True, slots=True)
+class RunbookStep:
+    """One line of a runbook: its verb, the site it is for (a role word), its numbers in seconds, its words."""
+
+    verb: str
+    site: str
+    line: int
+    limits: Mapping[str, float] = field(default_factory=dict)
+    words: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Runbook:
+    """A procedure that has passed the lint."""
+
+    operation: str
+    about: str
+    steps: tuple[RunbookStep, ...]
+    path: Path
+
+
+def shipped() -> Path:
+    """Find the folder of the runbooks that came with dr-ctl: in the wheel, or beside the sources."""
+    packaged = Path(str(resources.files("dr_ctl"))) / "_runbooks"
+    return packaged if packaged.is_dir() else Path(str(resources.files("dr_ctl"))).parent / "runbooks"
+
+
+def files(folder: Path) -> list[Path]:
+    """List the runbook files of a folder, by name."""
+    return sorted(folder.glob("*.yaml"))
+
+
+def load(operation: str, folder: Path) -> Runbook:
+    """Read the runbook of one operation; raises `UsageError` with every finding if the lint has any."""
+    path = folder / f"{operation}.yaml"
+    if not path.is_file():
+        raise UsageError(
+            f"no runbook for {operation} in {folder}",
+            remedy="Set `runbooks:` in the settings file to a folder that has it, or leave it out.",
+        )
+    runbook, findings = lint(path)
+    if runbook is None:
+        raise UsageError(
+            "\n".join(finding.text for finding in findings), remedy=f"Mend {path}; `dr-ctl runbook lint` checks it."
+        )
+    return runbook
+
+
+def lint(path: Path) -> tuple[Runbook | None, list[Finding]]:
+    """Check one file; the runbook is None when any finding is an error."""
+    found = _Found(path)
+    try:
+        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except (OSError, UnicodeDecodeError) as error:
+        found.add(0, f"cannot be read: {error}")
+        return None, found.all()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        found.add(mark.line + 1 if mark else 0, f"is not YAML: {error.problem}")
+        return None, found.all()
+    runbook = _runbook(root, found)
+    return (None if found.errors() else runbook), found.all()
+
+
+class _Found:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._list: list[tuple[int, Finding]] = []
+
+    def add(self, line: int, text: str, *, severity: Severity = Severity.ERROR, id_: str = "DR-BOOK-001") -> None:
+        self._list.append((line, Finding(id_, severity, f"{self._path.name}:{line}: {text}")))
+
+    def errors(self) -> bool:
+        return any(finding.severity is Severity.ERROR for _, finding in self._list)
+
+    def all(self) -> list[Finding]:
+        return [finding for _, finding in sorted(self._list, key=lambda pair: pair[0])]
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _plain(node: yaml.Node) -> Any:
+    return yaml.SafeLoader("").construct_object(node, deep=True)
+
+
+def _runbook(root: yaml.Node | None, found: _Found) -> Runbook | None:
+    if not isinstance(root, yaml.MappingNode):
+        found.add(1, "a runbook is a mapping with the keys runbook, about and steps")
+        return None
+    keys = {str(key.value): value for key, value in root.value}
+    for key, _ in root.value:
+        if key.value not in ("runbook", "about", "steps"):
+            found.add(_line(key), f"unknown key {key.value!r}; a runbook has runbook, about and steps")
+    operation = str(_plain(keys["runbook"])) if "runbook" in keys else ""
+    if operation not in OPERATIONS:
+        found.add(1, f"runbook: is {operation!r}; it names one of {', '.join(OPERATIONS)}")
+    about = str(_plain(keys["about"])) if "about" in keys else ""
+    if not about:
+        found.add(1, "about: is missing; say in a sentence what the runbook is for")
+    listed = keys.get("steps")
+    if not isinstance(listed, yaml.SequenceNode) or not listed.value:
+        found.add(_line(listed) if listed else 1, "steps: is a list with at least one step")
+        return None
+    steps = [step for step in (_step(node, found) for node in listed.value) if step is not None]
+    _order(operation, steps, found, _line(listed))
+    return Runbook(operation, about, tuple(steps), found._path)  # noqa: SLF001
+
+
+def _step(node: yaml.Node, found: _Found) -> RunbookStep | None:
+    line = _line(node)
+    if not isinstance(node, yaml.MappingNode) or len(node.value) != 1:
+        found.add(line, "a step is one verb with what it needs, as in `fence: serving`")
+        return None
+    verb, told = str(node.value[0][0].value), _plain(node.value[0][1])
+    known = VERBS.get(verb)
+    if known is None:
+        found.add(line, f"unknown verb {verb!r}; the verbs are {', '.join(VERBS)}")
+        return None
+    if not isinstance(told, dict):
+        told = {SHORT.get(verb, "site"): told} if told is not None else {}
+    limits: dict[str, float] = {}
+    words: dict[str, Json] = {}
+    site = "both"
+    for key, value in told.items():
+        kind = known.get(str(key))
+        if kind is None:
+            found.add(line, f"{verb}: does not know {key!r}; it takes {', '.join(known) or 'nothing'}")
+        elif kind == "site" and (site := str(value)) not in SITES:
+            found.add(line, f"{verb}: {value!r} is not a site word; they are {', '.join(sorted(SITES))}")
+        elif kind == "duration":
+            try:
+                limits[str(key)] = seconds(value)
+            except ValueError as error:
+                found.add(line, f"{verb}: {key}: {error}")
+        elif kind == "bool" and not isinstance(value, bool):
+            found.add(line, f"{verb}: {key} is true or false, not {value!r}")
+        elif kind in ("bool", "word"):
+            words[str(key)] = value
+    return RunbookStep(verb, site, line, limits, words)
+
+
+def _order(operation: str, steps: Sequence[RunbookStep], found: _Found, line: int) -> None:
+    at: dict[str, RunbookStep] = {}
+    place: dict[str, int] = {}
+    for number, step in enumerate(steps):
+        if step.verb in at and step.verb not in ("observe", "hook", "ask", "hold"):
+            found.add(step.line, f"{step.verb} stands a second time", id_="DR-BOOK-002")
+        at.setdefault(step.verb, step)
+        place.setdefault(step.verb, number)
+    for first, then, because in ORDER.get(operation, ()):
+        if then not in at and first not in at:
+            continue
+        if then not in at:
+            if then in ("activate", "probe", "verify", "drain", "fence"):
+                found.add(line, f"{then} is missing after {first}: {because}", id_="DR-BOOK-003")
+        elif first not in at:
+            found.add(at[then].line, f"{then} without {first} before it: {because}", id_="DR-BOOK-003")
+        elif place[first] > place[then]:
+            found.add(at[then].line, f"{then} stands before {first}: {because}", id_="DR-BOOK-003")
+    if operation == "swapover" and "activate" not in at:
+        found.add(line, "activate is missing: the runbook would leave no site serving", id_="DR-BOOK-003")
+    text = re.compile(r"\S")
+    for step in steps:
+        for key in ("name", "sentence", "operation"):
+            if key in step.words and not text.search(str(step.words[key])):
+                found.add(step.line, f"{step.verb}: {key} is empty")

@@ -1,0 +1,131 @@
+"""The runs of one installation under STATE: their directories, and the lock that lets one of them change anything."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dr_ctl.core.clock import Clock, stamp
+from dr_ctl.core.errors import DrCtlError, UsageError
+from dr_ctl.core.model import ExitCode, Json
+
+
+class Locked(DrCtlError):
+    """Another run of this STATE is under way."""
+
+    exit_code = ExitCode.LOCKED
+    remedy = "Wait for it to end, or look at it: `dr-ctl runs list`."
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """Where one run keeps what it wrote."""
+
+    name: str
+    folder: Path
+
+    @property
+    def plan(self) -> Path:
+        return self.folder / "plan.json"
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / "journal.jsonl"
+
+    @property
+    def result(self) -> Path:
+        return self.folder / "result.json"
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report.html"
+
+    def open(self) -> bool:
+        """Say whether the run began and has not ended: it may have left something half done."""
+        return self.journal.exists() and not self.result.exists()
+
+
+def write(path: Path, told: Mapping[str, Json]) -> None:
+    """Write a document so that it is there whole or not at all, readable by its owner only."""
+    write_text(path, json.dumps(told, ensure_ascii=False, indent=1) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """The same for any text."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+class Runs:
+    """All runs under one STATE directory, by time."""
+
+    def __init__(self, state: Path, clock: Clock) -> None:
+        self._state = state
+        self._clock = clock
+
+    def all(self) -> list[RunFiles]:
+        folder = self._state / "runs"
+        return [RunFiles(path.name, path) for path in sorted(folder.iterdir())] if folder.is_dir() else []
+
+    def find(self, name: str | None) -> RunFiles:
+        """Find a run by its name, a unique beginning of it, or the last one; raises `UsageError`."""
+        runs = self.all()
+        if name is None:
+            if not runs:
+                raise UsageError(
+                    "there is no run yet", remedy="`dr-ctl plan swapover --to SITE` shows what one would do."
+                )
+            return runs[-1]
+        matching = [run for run in runs if run.name.startswith(name)]
+        if len(matching) != 1:
+            what = "no run" if not matching else f"{len(matching)} runs"
+            raise UsageError(f"{what} with the name {name}", remedy="`dr-ctl runs list` shows them.")
+        return matching[0]
+
+    def unfinished(self) -> RunFiles | None:
+        """The newest run that began and has not ended."""
+        return next((run for run in reversed(self.all()) if run.open()), None)
+
+    def create(self, operation: str, target: str) -> RunFiles:
+        name = f"{self._clock.now():%Y%m%dT%H%M%SZ}-{operation}-{target}-{secrets.token_hex(2)}"
+        folder = self._state / "runs" / name
+        for directory in (self._state, folder.parent, folder):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return RunFiles(name, folder)
+
+    @contextmanager
+    def lock(self, what: str) -> Iterator[None]:
+        """Hold this STATE for one run; raises `Locked` saying who holds it. Ends with the process, however it ends."""
+        self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.open(self._state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise Locked(f"another run is under way: {_holder(file)}") from error
+            told = {"what": what, "pid": os.getpid(), "host": socket.gethostname(), "since": stamp(self._clock.now())}
+            os.ftruncate(file, 0)
+            os.pwrite(file, json.dumps(told).encode(), 0)
+            yield
+        finally:
+            os.close(file)
+
+
+def _holder(file: int) -> str:
+    try:
+        told: dict[str, Any] = json.loads(os.pread(file, 4096, 0))
+        return f"{told['what']} (process {told['pid']} on {told['host']}, since {told['since']})"
+    except (ValueError, KeyError):
+        return "its name could not be read"

@@ -1,0 +1,58 @@
+"""SIGINT and SIGTERM: the first asks for a safe end, the second ends at once. SIGHUP never stops a run."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class StopAtOnce(BaseException):
+    """The second signal. Not an Exception: nothing on the way may catch it."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+
+class StopRequest:
+    """Whether a stop was asked for, and by which signal."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self.signum: int | None = None
+
+    def ask(self, signum: int) -> None:
+        """Note the first signal; raise `StopAtOnce` on the second."""
+        if self.signum is not None:
+            raise StopAtOnce(signum)
+        self.signum = signum
+        self._asked.set()
+
+    def asked(self) -> bool:
+        return self._asked.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Let time pass, less of it when a stop is asked for; says whether one was."""
+        return self._asked.wait(seconds)
+
+
+@contextmanager
+def stoppable() -> Iterator[StopRequest]:
+    """Route the signals of this process to a request, for as long as the block runs."""
+    request = StopRequest()
+
+    def on_signal(signum: int, frame: FrameType | None) -> None:
+        del frame
+        request.ask(signum)
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    before[signal.SIGPIPE] = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

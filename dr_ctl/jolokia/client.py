@@ -1,0 +1,279 @@
+"""Jolokia over HTTP: one POST per broker and look, every failure a type of its own, reading and changing two types.
+
+Only what stands here can go out: attributes are always named, operations carry their signature, and a request without
+a bean cannot be built (Jolokia would answer it with every bean there is). A `Reader` has no way to change anything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+import requests
+
+from dr_ctl.core.model import Json
+from dr_ctl.jolokia.errors import (
+    ElementError,
+    LoginRefused,
+    NoSuchBean,
+    NotJolokia,
+    OperationFailed,
+    PolicyRefused,
+    Sick,
+    Throttled,
+    TimedOut,
+    Torn,
+    Unreachable,
+)
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+CONNECT_S: Final = 2.0
+READ_S: Final = 5.0
+CHANGE_S: Final = 30.0
+_SIGNED: Final = re.compile(r"\w+\([\w.,\[\]$;]*\)")
+_CONFIG: Final[dict[str, Json]] = {"ignoreErrors": True, "includeRequest": False, "canonicalNaming": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Named attributes of one bean, or of all that a pattern matches."""
+
+    bean: str
+    attributes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _need_bean(self.bean)
+        if not self.attributes:
+            raise ValueError(f"name the attributes to read of {self.bean}")
+
+    def body(self) -> dict[str, Json]:
+        return {"type": "read", "mbean": self.bean, "attribute": list(self.attributes), "config": _CONFIG}
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Names of the beans that a pattern matches."""
+
+    pattern: str
+
+    def __post_init__(self) -> None:
+        _need_bean(self.pattern)
+
+    def body(self) -> dict[str, Json]:
+        return {"type": "search", "mbean": self.pattern, "config": _CONFIG}
+
+
+class Listing(Enum):
+    """The operations that only look. Nothing else can be asked through a `Reader`."""
+
+    CONNECTIONS = "listConnections(java.lang.String,int,int)"
+    CONSUMERS = "listConsumers(java.lang.String,int,int)"
+    PREPARED = "listPreparedTransactionDetailsAsJSON()"
+    LOCK_COORDINATORS = "listLockCoordinatorsAsJSON()"
+    BROWSE = "browse(int,int)"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """An operation that only looks."""
+
+    bean: str
+    listing: Listing
+    arguments: tuple[Json, ...] = ()
+
+    def __post_init__(self) -> None:
+        _need_bean(self.bean)
+
+    def body(self) -> dict[str, Json]:
+        return {
+            "type": "exec",
+            "mbean": self.bean,
+            "operation": self.listing.value,
+            "arguments": list(self.arguments),
+            "config": _CONFIG,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An operation that changes something; carries its signature, because brokers overload names."""
+
+    bean: str
+    operation: str
+    arguments: tuple[Json, ...] = ()
+
+    def __post_init__(self) -> None:
+        _need_bean(self.bean)
+        if not _SIGNED.fullmatch(self.operation):
+            raise ValueError(f"{self.operation!r} lacks its signature, as in pause() or stop(java.lang.String)")
+
+    def body(self) -> dict[str, Json]:
+        return {
+            "type": "exec",
+            "mbean": self.bean,
+            "operation": self.operation,
+            "arguments": list(self.arguments),
+            "config": _CONFIG,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of one request: its value, or the error that stands in its place."""
+
+    error: ElementError | None
+    _value: Any = None
+
+    def value(self) -> Any:
+        """Give the value; raises the error if there is one."""
+        if self.error is not None:
+            raise self.error
+        return self._value
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Where a broker's management is, and who asks. The password shows in no text."""
+
+    url: str
+    username: str
+    password: str
+    origin: str
+    verify: bool | str = True
+    cert: tuple[str, str] | None = None
+
+    def __repr__(self) -> str:
+        return f"Account({self.url!r}, {self.username!r})"
+
+
+class Wire:
+    """One keep-alive connection to one broker. After one refused login nothing is sent any more."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._http = requests.Session()
+        self._http.trust_env = False  # a proxy meant for the web must not see a broker's password
+        self._http.auth = (account.username, account.password)
+        self._http.headers["Origin"] = account.origin
+        self._refused: LoginRefused | None = None
+
+    @property
+    def url(self) -> str:
+        return self._account.url
+
+    def close(self) -> None:
+        self._http.close()
+
+    def post(self, bodies: Sequence[dict[str, Json]], timeout_s: float) -> list[Answer]:
+        """Send all in one POST; one answer each, in order. Raises the errors that concern the whole POST."""
+        if self._refused is not None:
+            raise self._refused
+        url = self._account.url
+        try:
+            with self._http.post(
+                url,
+                data=json.dumps(list(bodies)),
+                headers={"Content-Type": "application/json"},
+                timeout=(min(CONNECT_S, timeout_s), timeout_s),
+                verify=self._account.verify,
+                cert=self._account.cert,
+                allow_redirects=False,
+                stream=True,
+            ) as reply:
+                status, body = reply.status_code, _body(reply, url)
+                retry_after = reply.headers.get("Retry-After", "")
+        except requests.exceptions.SSLError as error:
+            raise Unreachable(f"{url}: TLS failed: {error}", refused=False) from error
+        except requests.exceptions.Timeout as error:
+            raise TimedOut(f"{url}: no answer within {timeout_s:g} s") from error
+        except requests.exceptions.ConnectionError as error:
+            refused = "refused" in str(error).lower()
+            what = "connection refused" if refused else f"the connection failed: {error}"
+            raise Unreachable(f"{url}: {what}", refused=refused) from error
+        except requests.exceptions.RequestException as error:
+            raise Torn(f"{url}: the answer could not be read: {error}") from error
+        if status in (401, 403):
+            self._refused = LoginRefused(f"{url}: the login of {self._account.username} was refused (HTTP {status})")
+            raise self._refused
+        return _answers(url, status, body, retry_after, len(bodies))
+
+
+class Reader:
+    """Looks, and can do nothing else."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    @property
+    def url(self) -> str:
+        return self._wire.url
+
+    def look(self, requests_: Sequence[Read | Search | Ask], *, timeout_s: float = READ_S) -> list[Answer]:
+        return self._wire.post([request.body() for request in requests_], timeout_s)
+
+
+class Changer:
+    """Changes; held by the driver of a real run only."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def change(self, changes: Sequence[Change], *, timeout_s: float = CHANGE_S) -> list[Answer]:
+        return self._wire.post([change.body() for change in changes], timeout_s)
+
+
+def _need_bean(bean: str) -> None:
+    if ":" not in bean or "=" not in bean:
+        raise ValueError(f"not the name of a bean: {bean!r}")
+
+
+def _body(reply: requests.Response, url: str) -> bytes:
+    body = bytearray()
+    for chunk in reply.iter_content(64 * 1024):
+        body += chunk
+        if len(body) > MAX_BYTES:
+            raise Torn(f"{url}: the answer is larger than {MAX_BYTES} bytes")
+    return bytes(body)
+
+
+def _answers(url: str, status: int, body: bytes, retry_after: str, wanted: int) -> list[Answer]:
+    if status == 429:  # noqa: PLR2004
+        wait = f"; try again after {retry_after} s" if retry_after else ""
+        raise Throttled(f"{url}: logins are throttled (HTTP 429){wait}")
+    try:
+        told = json.loads(body)
+    except ValueError as error:
+        start = body[:60].decode("utf-8", "replace").strip()
+        if status >= 500:  # noqa: PLR2004
+            raise Sick(f"{url}: HTTP {status} without JSON: {start!r}") from error
+        if start[:1] in ("[", "{"):
+            raise Torn(f"{url}: the JSON of the answer ends early or is damaged") from error
+        raise NotJolokia(f"{url}: HTTP {status}, and no JSON but {start!r}") from error
+    if isinstance(told, dict) and isinstance(told.get("status"), int):
+        told = [told] * wanted  # a refusal of the whole POST comes as one object
+    if not isinstance(told, list) or not all(isinstance(each, dict) and "status" in each for each in told):
+        raise NotJolokia(f"{url}: HTTP {status}, and JSON that is not an answer of Jolokia")
+    if len(told) != wanted:
+        raise Torn(f"{url}: {wanted} questions, {len(told)} answers")
+    return [_answer(url, each) for each in told]
+
+
+def _answer(url: str, told: dict[str, Any]) -> Answer:
+    status = told["status"]
+    if status == 200 and "value" in told:  # noqa: PLR2004
+        return Answer(None, told["value"])
+    text = f"{url}: {told.get('error', 'no reason given')}"
+    kind = str(told.get("error_type", ""))
+    match status:
+        case 403:
+            return Answer(PolicyRefused(text))
+        case 404:
+            return Answer(NoSuchBean(text))
+        case _ if kind.endswith(("InstanceNotFoundException", "AttributeNotFoundException")):
+            return Answer(NoSuchBean(text))
+        case _:
+            return Answer(OperationFailed(text))

@@ -1,0 +1,68 @@
+"""Values out of an answer, each checked for its type: an error in a value's place is never a number or a text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dr_ctl.jolokia.errors import BadValue
+
+
+class Fields:
+    """The attributes of one bean, by name. Raises `BadValue` naming bean and attribute; `has` tells what was told."""
+
+    def __init__(self, bean: str, told: Any) -> None:
+        if not isinstance(told, dict):
+            raise BadValue(f"{bean}: expected attributes, got {_short(told)}")
+        self._bean, self._told = bean, told
+
+    def has(self, name: str) -> bool:
+        """Say whether the broker knows the attribute at all; older versions leave out what they lack."""
+        return name in self._told and not _is_error(self._told[name])
+
+    def number(self, name: str) -> int:
+        value = self._told.get(name)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self._bad(name, "a whole number", value)
+        return value
+
+    def real(self, name: str) -> float:
+        value = self._told.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - NaN
+            raise self._bad(name, "a number", value)
+        return float(value)
+
+    def flag(self, name: str) -> bool:
+        value = self._told.get(name)
+        if not isinstance(value, bool):
+            raise self._bad(name, "true or false", value)
+        return value
+
+    def text(self, name: str) -> str:
+        value = self._told.get(name)
+        if not isinstance(value, str) or _is_error(value):
+            raise self._bad(name, "a text", value)
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        """A text, or None where the broker says null or does not know the attribute."""
+        return None if self._told.get(name) is None else self.text(name)
+
+    def mapping(self, name: str) -> dict[str, str]:
+        value = self._told.get(name)
+        if not isinstance(value, dict) or _is_error(value):
+            raise self._bad(name, "a mapping", value)
+        return {str(key): str(each) for key, each in value.items()}
+
+    def _bad(self, name: str, wanted: str, got: Any) -> BadValue:
+        return BadValue(f"{self._bean}: {name} should be {wanted}, but is {_short(got)}")
+
+
+def _is_error(value: Any) -> bool:
+    return (isinstance(value, dict) and value.get(".error") is True) or (
+        isinstance(value, str) and value.startswith("ERROR:")
+    )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "…"  # noqa: PLR2004

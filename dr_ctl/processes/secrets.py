@@ -1,0 +1,46 @@
+"""Passwords from where the settings say: environment, file, command. Resolved when first needed, never shown."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.settings.model import Secret
+
+COMMAND_S: Final = 10.0
+
+
+class SecretMissing(BrokerError):
+    """The secret could not be had: its site is unknown, nothing more."""
+
+    remedy = "Mend where the password of this broker comes from in the settings file."
+
+
+def resolve(secret: Secret, folder: Path) -> str:
+    """Give the secret's text without its last newline; paths and commands are relative to `folder`."""
+    if secret.plain is not None:
+        return secret.plain
+    if secret.env is not None:
+        value = os.environ.get(secret.env)
+        if value is None:
+            raise SecretMissing(f"the environment variable {secret.env} is not set")
+        return value
+    if secret.file is not None:
+        path = folder / secret.file
+        try:
+            return path.read_text(encoding="utf-8").removesuffix("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SecretMissing(f"the secret's file {path} cannot be read: {error}") from error
+    assert secret.command is not None
+    try:
+        done = subprocess.run(
+            secret.command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SecretMissing(f"the secret's command {secret.command[0]} failed: {type(error).__name__}") from error
+    if done.returncode != 0:
+        raise SecretMissing(f"the secret's command {secret.command[0]} ended with {done.returncode}")
+    return done.stdout.decode("utf-8", "replace").removesuffix("\n")

@@ -1,0 +1,181 @@
+"""Reads the settings file: every problem in one pass, each with line and column."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from platformdirs import user_config_path
+from pydantic import ValidationError
+
+from dr_ctl.core.errors import UsageError
+from dr_ctl.settings.model import Installation, Settings
+
+
+class SettingsError(UsageError):
+    """Everything that is wrong with the file."""
+
+    remedy = "Mend the lines named; `examples/` has a complete settings file."
+
+    def __init__(self, file: Path, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(problem.told(file) for problem in problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One thing wrong; line and column count from 1, and 0 stands for the whole file."""
+
+    line: int
+    column: int
+    where: str
+    text: str
+
+    def told(self, file: Path) -> str:
+        place = f"{file.name}:{self.line}:{self.column}" if self.line else str(file)
+        return f"{place}: {self.where + ': ' if self.where else ''}{self.text}"
+
+
+def find(told: Path | None) -> Path:
+    """Say which file is meant: the one told, `DR_CTL_CONFIG`, `dr-ctl.yaml` here, then the user's."""
+    if told is not None:
+        return told
+    if named := os.environ.get("DR_CTL_CONFIG"):
+        return Path(named)
+    here = Path("dr-ctl.yaml")
+    return here if here.exists() else user_config_path("dr-ctl") / "dr-ctl.yaml"
+
+
+def load(file: Path) -> Installation:
+    """Read and check the file; raises `SettingsError` with all problems."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(file, [Problem(0, 0, "", f"cannot be read: {error.strerror}")]) from error
+    except UnicodeDecodeError as error:
+        raise SettingsError(file, [Problem(0, 0, "", "is not UTF-8 text")]) from error
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+        raise SettingsError(file, [Problem(*place, "", f"is not YAML: {error.problem}")]) from error
+    except yaml.YAMLError as error:
+        raise SettingsError(file, [Problem(0, 0, "", f"is not YAML: {error}")]) from error
+    if not isinstance(root, yaml.MappingNode):
+        raise SettingsError(file, [Problem(1, 1, "", "is not a mapping; it begins with `version: 1`")])
+    problems = _twice(root, "") + _contradictions(root)
+    told = yaml.SafeLoader("").construct_document(root)
+    try:
+        settings = Settings.model_validate(told)
+    except ValidationError as error:
+        told_at = [each["loc"] for each in error.errors()]
+        problems += [
+            _problem(root, each["loc"], each["msg"], each["type"])
+            for each in error.errors()
+            # A list whose only item is wrong is called too short as well: the item's own problem is the one to mend.
+            if not (
+                each["type"] == "too_short" and any(each["loc"] == loc[: len(each["loc"])] != loc for loc in told_at)
+            )
+        ]
+    if problems:
+        raise SettingsError(file, sorted(set(problems)))
+    return Installation(settings=settings, file=file.resolve())
+
+
+def _twice(node: yaml.Node, where: str) -> list[Problem]:
+    """Keys that stand twice in one mapping: YAML would take the last in silence."""
+    problems: list[Problem] = []
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            place = f"{where}.{key.value}" if where else str(key.value)
+            if key.value in seen:
+                problems.append(_at(key, place, "stands a second time"))
+            seen.add(str(key.value))
+            problems += _twice(value, place)
+    elif isinstance(node, yaml.SequenceNode):
+        for number, value in enumerate(node.value):
+            problems += _twice(value, f"{where}.{number}")
+    return problems
+
+
+def _contradictions(root: yaml.Node) -> list[Problem]:
+    """What contradicts itself across parts of the file; parts that are not well formed are told elsewhere."""
+    step = _into(root, "sites")
+    if step is None or not isinstance(step[1], yaml.MappingNode):
+        return []
+    key, sites = step
+    problems = []
+    if len(sites.value) != 2:  # noqa: PLR2004
+        problems.append(_at(key, "sites", f"an installation has two sites, not {len(sites.value)}"))
+    named: list[dict[str, yaml.Node]] = []
+    for name, site in sites.value:
+        here: dict[str, yaml.Node] = {}
+        for broker in _brokers(site):
+            found = _into(broker, "name")
+            if found is None:
+                continue
+            if found[1].value in here:
+                problems.append(_at(found[1], f"sites.{name.value}", f"a second broker is called {found[1].value}"))
+            here[found[1].value] = found[1]
+            both = sorted(set(_words(broker, "clients")) & set(_words(broker, "mirror")))
+            if both:
+                text = f"{', '.join(both)} cannot be for clients and for the peer's link: closing it would cut the link"
+                problems.append(_at(broker, f"sites.{name.value}", text))
+        named.append(here)
+    if len(named) == 2:  # noqa: PLR2004
+        for mine, others in (named, named[::-1]):
+            problems += [
+                _at(node, "sites", f"broker {name} has no pair: the other site has no broker of that name")
+                for name, node in mine.items()
+                if name not in others
+            ]
+    return problems
+
+
+def _brokers(site: yaml.Node) -> list[yaml.Node]:
+    step = _into(site, "brokers")
+    return step[1].value if step is not None and isinstance(step[1], yaml.SequenceNode) else []
+
+
+def _words(broker: yaml.Node, key: str) -> list[str]:
+    step = _into(broker, key)
+    return [node.value for node in step[1].value] if step is not None and isinstance(step[1], yaml.SequenceNode) else []
+
+
+def _problem(root: yaml.Node, loc: Sequence[int | str], text: str, kind: str) -> Problem:
+    """Find the place in the text: the deepest node on the way that is there."""
+    node: yaml.Node = root
+    at: yaml.Node = root
+    for part in loc:
+        step = _into(node, part)
+        if step is None:
+            break
+        at, node = step
+    where = ".".join(str(part) for part in loc if part != "[key]")
+    told = {
+        "extra_forbidden": "unknown key",
+        "missing": "is missing",
+        "tuple_type": "is a list, as in [name]",
+        "string_pattern_mismatch": "does not match [a-z][a-z0-9-]*",
+    }.get(kind, text.removeprefix("Value error, ").removeprefix("Input "))
+    return _at(at if kind == "extra_forbidden" else node if node is not at or at is root else at, where, told)
+
+
+def _into(node: yaml.Node, part: int | str) -> tuple[yaml.Node, yaml.Node] | None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if str(key.value) == str(part):
+                return key, value
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        item: yaml.Node = node.value[part]
+        return item, item
+    return None
+
+
+def _at(node: yaml.Node, where: str, text: str) -> Problem:
+    return Problem(node.start_mark.line + 1, node.start_mark.column + 1, where, text)

@@ -1,0 +1,55 @@
+"""What happens during a run, as frozen events. The engine emits them and runs the same with nobody listening."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted:
+    """A step begins. `safe_to_stop` says whether a first Ctrl-C would still undo everything."""
+
+    number: int
+    of: int
+    verb: str
+    about: str
+    safe_to_stop: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnded:
+    """A step ended: `outcome` is done, not needed, refused or unknown."""
+
+    number: int
+    verb: str
+    outcome: str
+    text: str
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WaitProgress:
+    """How a wait stands. `rate` is per second, `left_s` the time to go; None where it cannot be told."""
+
+    about: str
+    depth: int
+    rate: float | None
+    left_s: float | None
+    why_not_moving: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A sentence for the operator that belongs to no step's end."""
+
+    text: str
+
+
+Event = StepStarted | StepEnded | WaitProgress | Notice
+Listener = Callable[[Event], None]
+
+
+def nobody(event: Event) -> None:
+    """Listen and do nothing."""
+    del event
