@@ -1,0 +1,136 @@
+"""Samples both sites of an installation into the history. Only looks; what was not read has no row."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from dr_ctl.core.clock import SystemClock, stamp
+from dr_ctl.core.model import Role
+from dr_ctl.rpo.history import Row, Writer
+from dr_ctl.settings.model import Installation
+from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+
+FLUSH_EVERY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One sample: when, what role each site had, how much each outflow held (None: not read)."""
+
+    at: datetime
+    roles: Mapping[str, Role]
+    outflows: Mapping[str, int | None]
+
+    def line(self) -> str:
+        roles = {site: role.value for site, role in self.roles.items()}
+        return json.dumps({"ts": stamp(self.at), "roles": roles, "outflows": dict(self.outflows)})
+
+    def told(self) -> str:
+        parts = [
+            f"{site} {role.value}, {'not read' if self.outflows[site] is None else self.outflows[site]} to ship"
+            for site, role in self.roles.items()
+        ]
+        return f"{stamp(self.at)}  " + "; ".join(parts)
+
+
+class Monitor:
+    """Looks every so often; the history's files appear once a minute and at the end."""
+
+    def __init__(self, installation: Installation) -> None:
+        settings = installation.settings
+        self._clock = SystemClock()
+        self._observer = Observer(installation, self._clock, time.sleep)
+        self._every_s = settings.history.every
+        self._writer = Writer(installation.path(settings.history.path), every_s=FLUSH_EVERY_S)
+        self._next = time.monotonic()
+        self.looks = 0
+        self.rows = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.close()
+        self._observer.close()
+
+    def sample(self) -> Look:
+        """Look at both sites once and add the rows of what answered."""
+        seen = self._observer.look_once()
+        at = self._clock.now()
+        rows = history_rows(seen, at)
+        self._writer.add(rows)
+        self.looks += 1
+        self.rows += len(rows)
+        outflows = {site: _outflow(seen, site) for site in seen.sites}
+        return Look(at, seen.roles, outflows)
+
+    def wait(self, until: float | None) -> None:
+        """Wait for the next look; one that took too long is not made up for."""
+        self._next = max(self._next + self._every_s, time.monotonic())
+        moment = self._next if until is None else min(self._next, until)
+        time.sleep(max(0.0, moment - time.monotonic()))
+
+
+def _outflow(seen: MirrorSeen, site: str) -> int | None:
+    depths = [
+        view.outflow.depth if isinstance(view, BrokerView) and view.outflow else None
+        for view in seen.sites[site].values()
+    ]
+    known = [depth for depth in depths if depth is not None]
+    return sum(known) if len(known) == len(depths) else None
+
+
+def history_rows(seen: MirrorSeen, at: datetime) -> list[Row]:
+    """The rows of one look; a mirror's single stream carries messages and acknowledgements for all queues."""
+    rows: list[Row] = []
+    for site, role in seen.roles.items():
+        for pair, view in seen.sites[site].items():
+            start = view.start if isinstance(view, BrokerView) else None
+            rows.append(Row(ts=at, site=site, pair=pair, kind="site", name=role.value, start=start))
+            if not isinstance(view, BrokerView):
+                continue
+            link, outflow = view.link, view.outflow
+            peer = next((other[pair] for name, other in seen.sites.items() if name != site), None)
+            if outflow is not None and link is not None:
+                rows.append(
+                    Row(
+                        ts=at,
+                        site=site,
+                        pair=pair,
+                        kind="mixed",
+                        name="*",
+                        start=start,
+                        depth=outflow.depth,
+                        delivering=outflow.delivering,
+                        added=outflow.added,
+                        removed=outflow.removed,
+                        pending=peer.pending_acks if isinstance(peer, BrokerView) else None,
+                        link=view.attached,
+                    )  # fmt: skip
+                )
+            rows += [
+                Row(
+                    ts=at,
+                    site=site,
+                    pair=pair,
+                    kind="queue",
+                    name=queue.name,
+                    start=start,
+                    depth=queue.depth,
+                    delivering=queue.delivering,
+                    added=queue.added,
+                    removed=queue.removed,
+                    acked=queue.acked,
+                )  # fmt: skip
+                for queue in view.business.values()
+            ]
+    return rows

@@ -1,0 +1,362 @@
+"""The command line: declares the commands, calls, ends. What a command does stands in the modules it imports when it
+runs, so that help and completion stay instant."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from dr_ctl.cli.result import Result, of_error
+from dr_ctl.cli.session import Session, command, common
+from dr_ctl.core.errors import DrCtlError, Stopped
+from dr_ctl.core.model import ExitCode, Finding, Severity
+
+
+def _group(text: str) -> typer.Typer:
+    return typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=text)
+
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app.callback()(common)
+runs_app = _group("Past runs: list, show, report.")
+runbook_app = _group("The runbooks in force: list, show, lint.")
+rpo_app = _group("The estimate of what a failure would lose, from recorded history.")
+lab_app = _group("Throw-away real brokers on this machine, faults, and traffic with a ledger.")
+app.add_typer(runs_app, name="runs")
+app.add_typer(runbook_app, name="runbook")
+app.add_typer(rpo_app, name="rpo")
+app.add_typer(lab_app, name="lab")
+
+TO = Annotated[str, typer.Option("--to", metavar="SITE", help="The site that shall serve.")]
+YES = Annotated[bool, typer.Option("--yes", help="Ask nothing.")]
+DRY_RUN = Annotated[
+    bool, typer.Option("--dry-run", help="Show the very plan that a run would execute; change nothing.")
+]
+TIMEOUT = Annotated[str | None, typer.Option("--timeout", metavar="T", help="Of the drain, as in 30s or 5m.")]
+EXPECT = Annotated[str | None, typer.Option("--expect-serving", metavar="SITE", help="Refuse unless SITE serves.")]
+CUT = Annotated[bool, typer.Option("--cut-in-flight", help="Move although clients hold messages: they come again.")]
+ACCEPT = Annotated[
+    list[str] | None, typer.Option("--accept-difference", metavar="QUEUE=N", help="Move with exactly this difference.")
+]
+RUN = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run's name or its beginning; default: the last.")]
+LAB = Annotated[Path, typer.Option("--dir", metavar="DIR", help="The lab's directory.")]
+LAB_DEFAULT = Path("lab")
+SITE = Annotated[str, typer.Argument(metavar="SITE")]
+
+
+@command(app, "validate")
+def validate(
+    session: Session,
+    *,
+    operation: Annotated[str | None, typer.Option("--for", metavar="OPERATION", help="Only this operation.")] = None,
+) -> Result:
+    """Check the installation: named checks, then a verdict per operation."""
+    from dr_ctl.cli import show  # noqa: PLC0415 - each command imports what it needs
+
+    return show.validate(session, operation)
+
+
+@command(app, "status")
+def status(
+    session: Session, *, watch: Annotated[bool, typer.Option("--watch", help="Again and again, until Ctrl-C.")] = False
+) -> Result:
+    """Who serves, links, outflows with rates, open runs, pauses."""
+    from dr_ctl.cli import show  # noqa: PLC0415
+
+    return show.watch(session) if watch else show.status(session)
+
+
+@command(app, "plan")
+def plan(
+    session: Session,
+    *,
+    operation: Annotated[str, typer.Argument(metavar="OPERATION", help="swapover")],
+    to: TO,
+    timeout: TIMEOUT = None,
+    cut_in_flight: CUT = False,
+    accept_difference: ACCEPT = None,
+    expect_serving: EXPECT = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan as JSON.")] = None,
+) -> Result:
+    """Show the plan of an operation: steps, exact calls, what is undone if it fails."""
+    from dr_ctl.cli import operate  # noqa: PLC0415
+
+    asked = operate.ask(operation, to, timeout, cut_in_flight, accept_difference, expect_serving)
+    return operate.plan(session, asked, out)
+
+
+@command(app, "swapover")
+def swapover(
+    session: Session,
+    *,
+    to: TO,
+    yes: YES = False,
+    dry_run: DRY_RUN = False,
+    timeout: TIMEOUT = None,
+    cut_in_flight: CUT = False,
+    accept_difference: ACCEPT = None,
+    expect_serving: EXPECT = None,
+) -> Result:
+    """Move the service to the other site: nothing lost, nothing twice."""
+    from dr_ctl.cli import operate  # noqa: PLC0415
+
+    asked = operate.ask("swapover", to, timeout, cut_in_flight, accept_difference, expect_serving)
+    return operate.run(session, asked, yes=yes, dry_run=dry_run)
+
+
+@command(app, "resume")
+def resume(session: Session, *, yes: YES = False, dry_run: DRY_RUN = False, timeout: TIMEOUT = None) -> Result:
+    """Go on with the run that was interrupted."""
+    from dr_ctl.cli import operate  # noqa: PLC0415
+
+    return operate.resume(session, timeout, yes=yes, dry_run=dry_run)
+
+
+@command(app, "abort")
+def abort(session: Session, *, yes: YES = False, dry_run: DRY_RUN = False) -> Result:
+    """Undo the run that was interrupted, where it has not passed the point of no return."""
+    from dr_ctl.cli import operate  # noqa: PLC0415
+
+    return operate.abort(session, yes=yes, dry_run=dry_run)
+
+
+@command(runs_app, "list", full="runs list")
+def runs_list(session: Session) -> Result:
+    """All runs, by time."""
+    from dr_ctl.cli import past  # noqa: PLC0415
+
+    return past.runs_list(session)
+
+
+@command(runs_app, "show", full="runs show")
+def runs_show(session: Session, *, run: RUN = None) -> Result:
+    """One run: what was asked, each step, how it ended."""
+    from dr_ctl.cli import past  # noqa: PLC0415
+
+    return past.runs_show(session, run)
+
+
+@command(runs_app, "report", full="runs report")
+def runs_report(session: Session, *, run: RUN = None) -> Result:
+    """Write one run's HTML report anew, and say where it is."""
+    from dr_ctl.cli import past  # noqa: PLC0415
+
+    return past.runs_report(session, run)
+
+
+@command(runbook_app, "list", full="runbook list")
+def runbook_list(session: Session) -> Result:
+    """The runbooks in force, and what each is for."""
+    from dr_ctl.cli import books  # noqa: PLC0415
+
+    return books.runbook_list(session)
+
+
+@command(runbook_app, "show", full="runbook show")
+def runbook_show(session: Session, *, name: Annotated[str, typer.Argument(metavar="NAME")]) -> Result:
+    """One runbook, as it is written."""
+    from dr_ctl.cli import books  # noqa: PLC0415
+
+    return books.runbook_show(session, name)
+
+
+@command(runbook_app, "lint", full="runbook lint")
+def runbook_lint(
+    session: Session, *, files: Annotated[list[Path] | None, typer.Argument(metavar="[FILE]...")] = None
+) -> Result:
+    """Everything that is wrong or unsafe in runbooks, in one pass."""
+    from dr_ctl.cli import books  # noqa: PLC0415
+
+    return books.runbook_lint(session, files)
+
+
+@command(rpo_app, "estimate", full="rpo estimate")
+def rpo_estimate(
+    session: Session,
+    *,
+    site: Annotated[
+        str | None, typer.Option("--site", metavar="SITE", help="Default: the one serving at the end.")
+    ] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="T", help="A moment, or a duration back: 2h.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="T", help="The same; default: the end.")] = None,
+    horizon: Annotated[str, typer.Option("--horizon", metavar="T", help="The next minutes to speak of.")] = "5m",
+) -> Result:
+    """How many messages, and how many seconds of them, a failure would lose. Contacts no broker."""
+    from dr_ctl.cli import forecast  # noqa: PLC0415
+
+    return forecast.estimate(session, site, since, until, horizon)
+
+
+@command(app, "monitor")
+def monitor(
+    session: Session,
+    *,
+    lasting: Annotated[str | None, typer.Option("--for", metavar="T", help="End after this time.")] = None,
+) -> Result:
+    """Sample both sites into the history, until Ctrl-C. Changes nothing."""
+    from dr_ctl.cli import forecast  # noqa: PLC0415
+
+    return forecast.monitor(session, lasting)
+
+
+@command(lab_app, "up", full="lab up")
+def lab_up(
+    session: Session,
+    *,
+    directory: LAB = LAB_DEFAULT,
+    queue: Annotated[list[str] | None, typer.Option("--queue", metavar="NAME", help="Queues to create.")] = None,
+    delay: Annotated[int, typer.Option("--delay", metavar="MS", help="One-way delay of the links.")] = 0,
+    sites: Annotated[
+        str, typer.Option("--sites", metavar="A,B", help="Names of the sites; the first serves.")
+    ] = "london,paris",
+) -> Result:
+    """Start a pair of real mirrored Artemis brokers on loopback and write their settings file."""
+    from dr_ctl.cli import labs  # noqa: PLC0415
+
+    return labs.up(session, directory, queue, delay, sites)
+
+
+@command(lab_app, "down", full="lab down")
+def lab_down(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
+    """End everything of the lab and remove its directory."""
+    from dr_ctl.cli import labs  # noqa: PLC0415
+
+    return labs.down(session, directory)
+
+
+@command(lab_app, "status", full="lab status")
+def lab_status(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
+    """What of the lab runs, and how its links stand."""
+    from dr_ctl.cli import labs  # noqa: PLC0415
+
+    return labs.status(session, directory)
+
+
+@command(lab_app, "kill", full="lab kill")
+def lab_kill(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
+    """Kill a site's broker at once (SIGKILL)."""
+    from dr_ctl.cli import labs  # noqa: PLC0415
+
+    return labs.kill(session, directory, site)
+
+
+@command(lab_app, "start", full="lab start")
+def lab_start(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
+    """Start a site's broker again; its doors stay closed."""
+    from dr_ctl.cli import labs  # noqa: PLC0415
+
+    return labs.start(session, directory, site)
+
+
+@command(lab_app, "cut", full="lab cut")
+def lab_cut(
+    session: Session,
+    *,
+    source: Annotated[str | None, typer.Option("--from", metavar="SITE", help="Only this site's link.")] = None,
+    mode: Annotated[
+        str, typer.Option("--mode", metavar="refuse|hang", help="Refuse connections, or let them hang.")
+    ] = "refuse",
+    directory: LAB = LAB_DEFAULT,
+) -> Result:
+    """Cut the links between the sites."""
+    from dr_ctl.cli import labs  # noqa: PLC0415
+
+    return labs.cut(session, directory, source, mode)
+
+
+@command(lab_app, "heal", full="lab heal")
+def lab_heal(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
+    """Heal the links."""
+    from dr_ctl.cli import labs  # noqa: PLC0415
+
+    return labs.heal(session, directory)
+
+
+@command(lab_app, "load", full="lab load")
+def lab_load(
+    session: Session,
+    *,
+    rate: Annotated[float, typer.Option("--rate", metavar="N", help="Messages a second, in total.")] = 300.0,
+    lasting: Annotated[str, typer.Option("--for", metavar="T", help="How long to send.")] = "30s",
+    directory: LAB = LAB_DEFAULT,
+) -> Result:
+    """Send and receive, keep a ledger of every message id, and judge: lost, twice, in doubt."""
+    from dr_ctl.cli import labs  # noqa: PLC0415
+
+    return labs.load(session, directory, rate, lasting)
+
+
+@command(app, "demo")
+def demo(
+    session: Session,
+    *,
+    directory: Annotated[
+        Path, typer.Option("--dir", metavar="DIR", help="Where it works and leaves its report.")
+    ] = Path("dr-ctl-demo"),
+) -> Result:
+    """The main job on two real brokers: load, estimate, dry run, swapover under load, the ledger's verdict."""
+    from dr_ctl.cli import demonstration  # noqa: PLC0415
+
+    return demonstration.demo(session, directory)
+
+
+def main() -> None:
+    """Run the command line and end the process."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command: every path ends with its document or its text, and with its exit code."""
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, _stop)
+    try:
+        ended = app(args=arguments, prog_name="dr-ctl", standalone_mode=False)
+        return ended if isinstance(ended, int) else 0
+    except typer.Exit as exit_:
+        return exit_.exit_code
+    except typer.BadParameter.__base__ as error:  # type: ignore[misc] # the usage errors, which typer does not export
+        remedy = f"See `dr-ctl {' '.join(_command(arguments))} --help`.".replace("  ", " ")
+        text = error.format_message()
+        return _end(Result(ExitCode.USAGE, text, (Finding("DR-USAGE", Severity.ERROR, text, remedy),)), arguments)
+    except DrCtlError as error:
+        if "--verbose" in arguments:
+            traceback.print_exc()
+        return _end(of_error(error), arguments)
+    except Exception as error:  # noqa: BLE001 - the outermost edge: a defect still ends with a document
+        if "--verbose" in arguments:
+            traceback.print_exc()
+        text = f"a defect in dr-ctl: {type(error).__name__}: {error}"
+        remedy = "Run again with --verbose and report it; `dr-ctl status` says where things stand."
+        return _end(Result(ExitCode.INTERNAL, text, (Finding("DR-INTERNAL", Severity.ERROR, text, remedy),)), arguments)
+
+
+def _stop(signum: int, frame: FrameType | None) -> None:
+    """Commands that are not runs end at once; runs put their own handler in place of this one."""
+    del frame
+    raise Stopped(signum)
+
+
+def _command(arguments: list[str]) -> list[str]:
+    """The words of the command, as far as they can be told without parsing."""
+    words = [word for word in arguments if not word.startswith("-")]
+    groups = ("runs", "runbook", "rpo", "lab")
+    for place, word in enumerate(words):
+        if word in groups:
+            return words[place : place + 2]
+        if word in {each.name for each in app.registered_commands}:
+            return [word]
+    return []
+
+
+def _end(result: Result, arguments: list[str]) -> int:
+    from dr_ctl.cli.render import end  # noqa: PLC0415
+
+    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    as_json = "--json" in arguments or "--output=json" in arguments or ("--output", "json") in pairs
+    return end(result, Session(command=" ".join(_command(arguments)), json=as_json))

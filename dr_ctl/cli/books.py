@@ -1,0 +1,55 @@
+"""`runbook`: the runbooks in force, shown and linted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dr_ctl.cli.result import Result
+from dr_ctl.cli.session import Session
+from dr_ctl.cli.wiring import folder
+from dr_ctl.core.errors import UsageError
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.engine import runbook
+from dr_ctl.settings.loader import find
+
+
+def _folder(session: Session) -> Path:
+    """The installation's runbooks; without a settings file those that came with dr-ctl."""
+    if session.config is None and not find(None).exists():
+        return runbook.shipped()
+    return folder(session.installation())
+
+
+def runbook_list(session: Session) -> Result:
+    place = _folder(session)
+    rows: list[tuple[str, str]] = []
+    for path in runbook.files(place):
+        book, findings = runbook.lint(path)
+        rows.append(
+            (path.stem, book.about if book is not None else f"has {len(findings)} finding(s): see runbook lint")
+        )
+    data: list[Json] = [{"name": name, "about": about} for name, about in rows]
+    text = "\n".join(f"{name:<12} {about}" for name, about in rows)
+    return Result(ExitCode.OK, f"{len(rows)} runbook(s) in {place}", data={"runbooks": data}, text=text)
+
+
+def runbook_show(session: Session, name: str) -> Result:
+    place = _folder(session)
+    path = place / f"{name}.yaml"
+    if path not in runbook.files(place):
+        names = ", ".join(each.stem for each in runbook.files(place)) or "none"
+        raise UsageError(f"no runbook {name} in {place}", remedy=f"There is {names}.")
+    text = path.read_text(encoding="utf-8")
+    return Result(ExitCode.OK, str(path), data={"name": name, "text": text}, text=text)
+
+
+def runbook_lint(session: Session, files: list[Path] | None) -> Result:
+    paths = files or runbook.files(_folder(session))
+    findings: list[Finding] = []
+    for path in paths:
+        findings += runbook.lint(path)[1]
+    errors = sum(each.severity is Severity.ERROR for each in findings)
+    code = ExitCode.PRECHECK_FAILED if errors else ExitCode.OK
+    return Result(
+        code, f"{len(paths)} runbook(s), {errors} error(s)", findings, {"files": [str(path) for path in paths]}
+    )

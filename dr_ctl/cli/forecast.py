@@ -1,0 +1,142 @@
+"""`rpo estimate` and `monitor`: the history, read and written."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from dr_ctl.cli.result import Result
+from dr_ctl.cli.session import Session
+from dr_ctl.core.errors import Stopped, UsageError
+from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.rpo.estimate import estimate as make_estimate
+from dr_ctl.rpo.result import EstimateAnswer, LossClass, LossLimit, Objectives, Verdict
+from dr_ctl.rpo.worker import Request
+from dr_ctl.settings.durations import duration, seconds
+from dr_ctl.settings.model import Installation
+
+_CODES = {Verdict.MET: ExitCode.OK, Verdict.MISSED: ExitCode.LOSS_REFUSED, Verdict.UNKNOWN: ExitCode.UNKNOWN}
+
+
+def objectives(installation: Installation) -> Objectives | None:
+    told = installation.settings.objectives
+    if told is None:
+        return None
+    classes = tuple(LossClass(each.queues, LossLimit(each.loss.messages, each.loss.age)) for each in told.classes)
+    return Objectives(LossLimit(told.loss.messages, told.loss.age), classes)
+
+
+def request(installation: Installation) -> Request:
+    """The estimate that the settings ask for, as a document for the worker."""
+    settings = installation.settings
+    return Request(
+        history=str(installation.path(settings.history.path)),
+        objectives=objectives(installation),
+        include=settings.queues.include,
+        exclude=settings.queues.exclude,
+        master=settings.spark.master,
+        conf=settings.spark.conf,
+    )
+
+
+def estimate(session: Session, site: str | None, since: str | None, until: str | None, horizon: str) -> Result:
+    installation = session.installation()
+    settings = installation.settings
+    if site is not None and site not in settings.sites:
+        raise UsageError(f"no site {site} in the settings", remedy=f"The sites are {' and '.join(settings.sites)}.")
+    answer = make_estimate(
+        installation.path(settings.history.path),
+        site=site,
+        since=_moment("--since", since),
+        until=_moment("--until", until),
+        horizon_s=_duration("--horizon", horizon),
+        objectives=objectives(installation),
+        include=settings.queues.include,
+        exclude=settings.queues.exclude,
+        master=settings.spark.master,
+        conf=settings.spark.conf,
+    )
+    data: Any = answer.as_json()
+    verdict = answer.verdict
+    code = _CODES[verdict] if verdict is not None else ExitCode.OK
+    return Result(code, _summary(answer), answer.findings, data or {}, text=_table(data))
+
+
+def _summary(answer: EstimateAnswer) -> str:
+    if answer.estimate is None:
+        return "how much a failure would lose is not known"
+    verdict = {
+        Verdict.MET: "the objectives are met",
+        Verdict.MISSED: "the objectives are missed",
+        Verdict.UNKNOWN: "whether the objectives are met is not known",
+        None: "no objectives are set",
+    }[answer.verdict]
+    return f"if {answer.estimate.site} died: {verdict}"
+
+
+def _table(data: Any) -> str:
+    if not data or data.get("total") is None:
+        return ""
+    rows: list[tuple[str, ...]] = [("", "now", "p50", "p95", "p99", "max")]
+    names = (("loss", "messages lost"), ("age_s", "seconds of them"), ("duplicates", "twice"), ("drain_s", "drain, s"))
+    for key, told in names:
+        figures = data["total"][key]
+        rows.append((told, *(_figure(figures[column]) for column in rows[0][1:])))
+    window = data["window"]
+    covered = duration(window["covered_s"])
+    foot = f"{window['samples']} samples, {covered} covered, last look {duration(data['stale_s'])} ago"
+    return "\n".join(
+        [*("".join(f"{cell:>14}" if place else f"{cell:<18}" for place, cell in enumerate(row)) for row in rows), foot]
+    )
+
+
+def _figure(value: Json) -> str:
+    return "not known" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _moment(option: str, told: str | None) -> datetime | None:
+    """A moment, or a duration back from now."""
+    if told is None:
+        return None
+    try:
+        return datetime.now(UTC) - timedelta(seconds=seconds(told))
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(told)
+    except ValueError as error:
+        raise UsageError(
+            f"{option} {told}: neither a moment nor a duration", remedy="As in 2026-11-21T09:00Z or 2h."
+        ) from error
+    if moment.tzinfo is None:
+        raise UsageError(f"{option} {told}: lacks its time zone", remedy="Write Z for UTC, as in 2026-11-21T09:00Z.")
+    return moment
+
+
+def _duration(option: str, told: str) -> float:
+    try:
+        return seconds(told)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from error
+
+
+def monitor(session: Session, lasting: str | None) -> Result:
+    """Sample until Ctrl-C or the end of the time; both are a good end."""
+    from dr_ctl.agents.monitor import Monitor  # noqa: PLC0415
+
+    installation = session.installation()
+    until = time.monotonic() + _duration("--for", lasting) if lasting is not None else None
+    with Monitor(installation) as watching:
+        try:
+            while until is None or time.monotonic() < until:
+                look = watching.sample()
+                if session.json:
+                    print(look.line(), flush=True)  # noqa: T201 - one JSON line a look is this command's output
+                else:
+                    session.say(look.told())
+                watching.wait(until)
+        except Stopped:
+            pass
+    text = f"{watching.looks} looks, {watching.rows} rows written to {installation.path(installation.settings.history.path)}"
+    return Result(ExitCode.OK, text, data={"looks": watching.looks, "rows": watching.rows})

@@ -1,0 +1,105 @@
+"""`lab`: throw-away real brokers, faults, and traffic with a ledger."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from dr_ctl.cli.result import Result
+from dr_ctl.cli.session import Session
+from dr_ctl.core.errors import UsageError
+from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.lab.lab import Lab
+from dr_ctl.lab.ledger import Counts, Verdict
+from dr_ctl.lab.run import run_load
+from dr_ctl.settings.durations import seconds
+
+
+def up(session: Session, directory: Path, queues: list[str] | None, delay_ms: int, sites: str) -> Result:
+    names = tuple(sites.split(","))
+    if len(names) != 2:  # noqa: PLR2004
+        raise UsageError(f"--sites {sites}: a lab has two sites", remedy="As in --sites london,paris.")
+    session.say("starting two brokers; the first time their distribution is fetched with Maven")
+    both = (names[0], names[1])
+    lab = Lab.up(
+        directory, sites=both, serving=both[0], queues=queues or ("orders.in", "orders.out"), delay_ms=delay_ms
+    )
+    data: dict[str, Json] = {"settings": str(lab.settings_path), "lab": lab.status().as_json()}
+    text = f"next: dr-ctl --config {lab.settings_path} status"
+    return Result(ExitCode.OK, f"{names[0]} serves; settings: {lab.settings_path}", data=data, text=text)
+
+
+def down(session: Session, directory: Path) -> Result:
+    del session
+    Lab.open(directory).down()
+    return Result(ExitCode.OK, f"{directory} is gone, with all that ran in it")
+
+
+def status(session: Session, directory: Path) -> Result:
+    del session
+    told = Lab.open(directory).status()
+    lines = [
+        f"{site.name:<12} {'runs' if site.running else 'does not run'}"
+        f"{', frozen' if site.frozen else ''}{'' if site.answers else ', management does not answer'}"
+        f"{', lets clients in' if site.clients_open else ''}"
+        for site in told.sites
+    ]
+    lines += [
+        f"link {link.source} -> {link.target}: {link.mode or 'its proxy does not answer'}, "
+        f"{'not known' if link.delay_ms is None else f'{link.delay_ms:g} ms'} each way, "
+        f"{'connected' if link.connected else 'not known' if link.connected is None else 'not connected'}"
+        for link in told.links
+    ]
+    return Result(ExitCode.OK, f"lab {told.name}", data=told.as_json(), text="\n".join(lines))
+
+
+def kill(session: Session, directory: Path, site: str) -> Result:
+    del session
+    Lab.open(directory).kill(site)
+    return Result(ExitCode.OK, f"{site} was killed")
+
+
+def start(session: Session, directory: Path, site: str) -> Result:
+    del session
+    Lab.open(directory).start(site)
+    return Result(ExitCode.OK, f"{site} runs; its doors are closed")
+
+
+def cut(session: Session, directory: Path, source: str | None, mode: str) -> Result:
+    del session
+    Lab.open(directory).cut(source, mode)
+    return Result(ExitCode.OK, f"the link of {source} is cut" if source else "both links are cut")
+
+
+def heal(session: Session, directory: Path) -> Result:
+    del session
+    Lab.open(directory).heal()
+    return Result(ExitCode.OK, "the links are healed")
+
+
+def load(session: Session, directory: Path, rate: float, lasting: str) -> Result:
+    """Exit 0 when the ledger is clean, 11 when it is not: something was lost or came twice."""
+    try:
+        duration_s = seconds(lasting)
+    except ValueError as error:
+        raise UsageError(f"--for: {error}") from error
+    if not (rate > 0 and math.isfinite(rate)):
+        raise UsageError(f"--rate {rate}: is a number above zero")
+
+    def progress(counts: Counts) -> None:
+        session.say(f"{counts.sent} sent, {counts.received} received, {counts.awaited} awaited")
+
+    verdict = run_load(directory, duration_s=duration_s, rate=rate, progress=progress)
+    code = ExitCode.OK if verdict.clean else ExitCode.LOSS_REFUSED
+    return Result(code, verdict_text(verdict), data=verdict.as_json())
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """The ledger's word in one sentence."""
+    gap = verdict.receive_gap
+    drained = "" if verdict.drained else "; the queues were not seen empty"
+    return (
+        f"{verdict.counts.sent} sent: {len(verdict.lost)} lost, {len(verdict.consumed_twice)} consumed twice, "
+        f"{len(verdict.processed_twice)} processed twice, {verdict.in_doubt} in doubt; "
+        f"longest receive gap {gap.seconds:.2f} s{drained}"
+    )

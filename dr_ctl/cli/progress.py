@@ -1,0 +1,71 @@
+"""The screen of a run: one subscriber to its events, on standard error. Always says where the run is, whether stopping
+is still safe, and how a wait stands. On a terminal the line of a wait is renewed in place; elsewhere lines are plain."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from rich.console import Console
+from rich.status import Status
+
+from dr_ctl.settings.durations import duration
+from dr_ctl.telemetry.events import Event, Notice, StepEnded, StepStarted, WaitProgress
+
+_PLAIN_EVERY_S = 1.0
+_STYLES = {"done": "green", "not needed": "dim", "refused": "red", "unknown": "yellow"}
+
+
+class Screen:
+    """Shows events as they come. Never raises: a closed terminal does not stop a run."""
+
+    def __init__(self, *, color: bool) -> None:
+        self._console = Console(file=sys.stderr, no_color=not color, highlight=False, markup=False, soft_wrap=True)
+        self._status: Status | None = None
+        self._said_at = float("-inf")
+        self._gone = False
+
+    def __call__(self, event: Event) -> None:
+        if self._gone:
+            return
+        try:
+            self._show(event)
+        except OSError:
+            self._gone = True
+
+    def _show(self, event: Event) -> None:
+        match event:
+            case StepStarted():
+                safe = "Ctrl-C undoes" if event.safe_to_stop else "do not stop"
+                self._console.print(f"[{event.number}/{event.of}] {event.verb}: {event.about}  ({safe})", style="bold")
+            case StepEnded():
+                self._clear()
+                took = f"  ({duration(event.took_s)})" if event.took_s >= 0.001 else ""  # noqa: PLR2004
+                self._console.print(f"    {event.outcome}: {event.text}{took}", style=_STYLES[event.outcome])
+            case WaitProgress():
+                self._wait(event)
+            case Notice():
+                self._console.print(f"    {event.text}", style="yellow")
+
+    def _wait(self, event: WaitProgress) -> None:
+        text = f"    {event.about}: {event.depth}"
+        if event.rate is not None and event.rate > 0:
+            text += f", {event.rate:.0f}/s"
+        if event.left_s is not None:
+            text += f", {duration(event.left_s)} to go"
+        if event.why_not_moving:
+            text += f"; {event.why_not_moving}"
+        if self._console.is_terminal:
+            if self._status is None:
+                self._status = self._console.status(text)
+                self._status.start()
+            else:
+                self._status.update(text)
+        elif time.monotonic() - self._said_at >= _PLAIN_EVERY_S:
+            self._said_at = time.monotonic()
+            self._console.print(text)
+
+    def _clear(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None

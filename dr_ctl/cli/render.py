@@ -1,0 +1,45 @@
+"""Turns a result into what stands on standard output, and into the exit code. Nothing else writes there."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from dr_ctl.cli.result import Result
+from dr_ctl.cli.session import Session
+from dr_ctl.core.model import ExitCode, Finding, Severity
+
+_MARKS = {Severity.ERROR: "!!", Severity.WARNING: " !", Severity.INFO: "  "}
+
+
+def end(result: Result, session: Session) -> int:
+    """Write the result, return its exit code. A reader that went away changes neither."""
+    if session.warn_exit:
+        result = result.with_warn_exit()
+    try:
+        if session.json:
+            sys.stdout.write(result.document(session.command) + "\n")
+        else:
+            _text(result)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would complain about the same pipe once more while it shuts down.
+        sys.stdout = open("/dev/null", "w", encoding="utf-8")  # noqa: SIM115, PTH123
+    return int(result.code)
+
+
+def _text(result: Result) -> None:
+    if result.text:
+        typer.echo(result.text)
+    for finding in result.findings:
+        if finding.text != result.summary or finding.remedy:
+            typer.echo(told(finding))
+    good = result.code in (ExitCode.OK, ExitCode.WARNINGS)
+    typer.echo(result.summary if good else f"{result.code.outcome} ({int(result.code)}): {result.summary}")
+
+
+def told(finding: Finding) -> str:
+    """A finding in one or two lines."""
+    remedy = f"\n      -> {finding.remedy}" if finding.remedy else ""
+    return f"{_MARKS[finding.severity]} {finding.id}  {finding.text}{remedy}"

@@ -1,0 +1,147 @@
+"""What every command shares: the options that all of them take, where settings and state are, how a result ends.
+
+The common options work before the command and after it; after it wins.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from dr_ctl.cli.result import Result
+    from dr_ctl.engine.runs import Runs
+    from dr_ctl.settings.model import Installation
+    from dr_ctl.telemetry.events import Listener
+
+Output = Literal["text", "json"]
+
+CONFIG = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The settings file.")]
+STATE = Annotated[Path | None, typer.Option("--state-dir", metavar="DIR", help="Where runs are kept.")]
+VERBOSE = Annotated[bool, typer.Option("--verbose", help="Say the cause of an error.")]
+NO_COLOR = Annotated[bool, typer.Option("--no-color", help="Plain text, as with NO_COLOR.")]
+OUTPUT = Annotated[Output | None, typer.Option("--output", metavar="text|json", help="Text, or one JSON document.")]
+JSON = Annotated[bool, typer.Option("--json", help="Short for --output json.")]
+QUIET = Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")]
+WARN_EXIT = Annotated[bool, typer.Option("--warn-exit", help="End with 30 instead of 0 where there are warnings.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The common options of one command, resolved."""
+
+    command: str = ""
+    config: Path | None = None
+    state_dir: Path | None = None
+    verbose: bool = False
+    color: bool = True
+    json: bool = False
+    quiet: bool = False
+    warn_exit: bool = False
+
+    def installation(self) -> Installation:
+        """Read the settings; raises `SettingsError` with all that is wrong."""
+        from dr_ctl.settings.loader import find, load  # noqa: PLC0415 - only commands that need it pay for it
+
+        return load(find(self.config))
+
+    def state(self) -> Path:
+        from platformdirs import user_state_path  # noqa: PLC0415
+
+        named = os.environ.get("DR_CTL_STATE_DIR")
+        return self.state_dir or (Path(named) if named else user_state_path("dr-ctl"))
+
+    def runs(self) -> Runs:
+        from dr_ctl.core.clock import SystemClock  # noqa: PLC0415
+        from dr_ctl.engine.runs import Runs  # noqa: PLC0415
+
+        return Runs(self.state(), SystemClock())
+
+    def listener(self) -> Listener:
+        from dr_ctl.cli.progress import Screen  # noqa: PLC0415
+        from dr_ctl.telemetry.events import nobody  # noqa: PLC0415
+
+        return nobody if self.quiet else Screen(color=self.color)
+
+    def say(self, text: str) -> None:
+        """A message to the person at the terminal, beside the result."""
+        if not self.quiet:
+            typer.echo(text, err=True)
+
+
+def common(  # noqa: PLR0917 - typer maps each to its option
+    ctx: typer.Context,
+    config: CONFIG = None,
+    state_dir: STATE = None,
+    verbose: VERBOSE = False,
+    no_color: NO_COLOR = False,
+    output: OUTPUT = None,
+    json: JSON = False,
+    quiet: QUIET = False,
+) -> None:
+    """Move a messaging service between two sites of ActiveMQ brokers: checked, stepwise, undone when it fails."""
+    ctx.obj = Session(
+        config=config,
+        state_dir=state_dir,
+        verbose=verbose,
+        color=not (no_color or os.environ.get("NO_COLOR")),
+        json=json or output == "json",
+        quiet=quiet,
+    )
+
+
+_EVERYWHERE = (
+    ("output", OUTPUT, None),
+    ("json", JSON, False),
+    ("quiet", QUIET, False),
+    ("warn_exit", WARN_EXIT, False),
+)
+
+
+def command(
+    app: typer.Typer, name: str, *, full: str | None = None
+) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Register a function as a command: gives it the session, adds the options that every command takes, and ends with
+    its result's exit code. `full` is the command's whole name where `app` is a group."""
+
+    def register(function: Callable[..., Result]) -> Callable[..., Result]:
+        own = inspect.signature(function, eval_str=True)
+        parameters = [each for each in own.parameters.values() if each.name != "session"]
+        parameters += [
+            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for key, kind, default in _EVERYWHERE
+        ]
+        context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+
+        def run(**told: Any) -> None:
+            before: Session = told.pop("ctx").obj
+            output, as_json = told.pop("output"), told.pop("json")
+            session = replace(
+                before,
+                command=full or name,
+                json=as_json or (output == "json" if output is not None else before.json),
+                quiet=told.pop("quiet") or before.quiet,
+                warn_exit=told.pop("warn_exit"),
+            )
+            from dr_ctl.cli.render import end  # noqa: PLC0415
+
+            raise typer.Exit(end(function(session, **told), session))
+
+        run.__doc__ = function.__doc__
+        run.__name__ = function.__name__
+        run.__signature__ = inspect.Signature([*_keyword_only(parameters), context])  # type: ignore[attr-defined]
+        run.__annotations__ = {}
+        app.command(name)(run)
+        return function
+
+    return register
+
+
+def _keyword_only(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    return [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]

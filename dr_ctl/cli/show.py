@@ -1,0 +1,161 @@
+"""`status` and `validate`: what is, and what speaks against each operation. Both only look."""
+
+from __future__ import annotations
+
+import time
+
+from dr_ctl.cli.render import end
+from dr_ctl.cli.result import Result
+from dr_ctl.cli.session import Session
+from dr_ctl.cli.wiring import World
+from dr_ctl.core.errors import UsageError
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.engine.plan import Ask, Plan, Refusal
+from dr_ctl.engine.planner import plan as decide
+from dr_ctl.engine.runs import RunFiles
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Silent
+
+WATCH_EVERY_S = 2.0
+OPERATIONS = ("swapover",)
+_UNANSWERED = (Role.UNKNOWN, Role.SICK, Role.DOWN)
+
+
+def status(session: Session) -> Result:
+    with World.of(session.installation(), time.sleep) as world:
+        before, seen, took_s = world.observer.observe_twice()
+    unfinished = session.runs().unfinished()
+    answered = any(isinstance(view, BrokerView) for brokers in seen.sites.values() for view in brokers.values())
+    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+    rates = _rates(before, seen, took_s)
+    findings = [*_silent(seen), *_open_run(unfinished), *_pauses(seen, unfinished)]
+    data: dict[str, Json] = {
+        "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
+        "pairs": [pair.as_json() for pair in seen.pairs],
+        "links": [_link(view, rates) for site in seen.sites for view in seen.views(site)],
+        "open_run": unfinished.name if unfinished is not None else None,
+    }
+    if not answered:
+        summary, code = "no site answered", ExitCode.UNKNOWN
+    elif len(serving) == 1:
+        summary, code = f"{serving[0]} serves", ExitCode.OK
+    else:
+        summary, code = "both sites let clients in" if serving else "no site serves", ExitCode.OK
+    return Result(code, summary, findings, data, text=_text(seen, rates))
+
+
+def watch(session: Session) -> Result:
+    """The status again and again; each is a whole document or screen. Ends with Ctrl-C."""
+    while True:
+        end(status(session), session)
+        time.sleep(WATCH_EVERY_S)
+
+
+def _rates(before: MirrorSeen, after: MirrorSeen, took_s: float) -> dict[tuple[str, str], float | None]:
+    """Events shipped per second by each outflow; None where two looks do not tell."""
+    rates: dict[tuple[str, str], float | None] = {}
+    for site in after.sites:
+        for view in after.views(site):
+            was, outflow = before.view(site, view.pair), view.outflow
+            known = was is not None and was.outflow is not None and was.start == view.start and outflow is not None
+            if known and was is not None and was.outflow is not None and outflow is not None:
+                rates[site, view.pair] = (outflow.removed - was.outflow.removed) / took_s
+            else:
+                rates[site, view.pair] = None
+    return rates
+
+
+def _link(view: BrokerView, rates: dict[tuple[str, str], float | None]) -> dict[str, Json]:
+    link, outflow, rate = view.link, view.outflow, rates[view.site, view.pair]
+    depth = outflow.depth if outflow is not None else None
+    return {
+        "from": view.site,
+        "pair": view.pair,
+        "name": link.name if link is not None else None,
+        "started": link.started if link is not None else None,
+        "attached": view.attached,
+        "outflow": depth,
+        "rate": round(rate, 1) if rate is not None else None,
+        "drain_s": _drain_s(depth, rate),
+        "pending_acks": view.pending_acks,
+    }
+
+
+def _drain_s(depth: int | None, rate: float | None) -> float | None:
+    if depth == 0:
+        return 0.0
+    return round(depth / rate, 2) if depth is not None and rate is not None and rate > 0 else None
+
+
+def _text(seen: MirrorSeen, rates: dict[tuple[str, str], float | None]) -> str:
+    lines = []
+    for site, brokers in seen.sites.items():
+        lines.append(f"{site:<16} {seen.roles[site].value}")
+        for view in brokers.values():
+            if isinstance(view, Silent):
+                lines.append(f"  {view.pair}: {view.error}")
+                continue
+            told = _link(view, rates)
+            state = "attached" if told["attached"] else "started, not attached" if told["started"] else "not started"
+            drain = told["drain_s"]
+            left = f", {duration(float(str(drain)))} to drain" if drain is not None else ", time to drain not known"
+            rate = f" at {told['rate']}/s" if told["rate"] is not None else ""
+            doors = ", ".join(f"{door.name} {'open' if door.started else 'closed'}" for door in view.doors)
+            depth = sum(queue.depth for queue in view.business.values())
+            lines.append(f"  {view.pair}: {doors}; {depth} messages in {len(view.business)} queues")
+            lines.append(f"    link {told['name']} {state}; {told['outflow']} to ship{rate}{left}")
+    return "\n".join(lines)
+
+
+def _silent(seen: MirrorSeen) -> list[Finding]:
+    return [
+        Finding(
+            "DR-SITE-001", Severity.WARNING, f"{site}/{view.pair} is {view.role.value}: {view.error}", view.error.remedy
+        )
+        for site, brokers in seen.sites.items()
+        for view in brokers.values()
+        if isinstance(view, Silent)
+    ]
+
+
+def _open_run(unfinished: RunFiles | None) -> list[Finding]:
+    if unfinished is None:
+        return []
+    text = f"the run {unfinished.name} is open: it is under way, or was interrupted"
+    return [Finding("DR-RUN-003", Severity.WARNING, text, "`dr-ctl resume` goes on with it, `dr-ctl abort` undoes it.")]
+
+
+def _pauses(seen: MirrorSeen, unfinished: RunFiles | None) -> list[Finding]:
+    found = []
+    for site in seen.sites:
+        for view in seen.views(site):
+            paused = sorted(queue.name for queue in view.business.values() if queue.paused)
+            if paused:
+                by = f" (perhaps by {unfinished.name})" if unfinished is not None else ""
+                text = f"{site}/{view.pair}: paused{by}: {', '.join(paused[:5])}"
+                found.append(Finding("DR-QUEUE-001", Severity.INFO, text))
+    return found
+
+
+def validate(session: Session, operation: str | None) -> Result:
+    """All findings once, then for each operation: ready, not ready, or unknown where a site did not answer."""
+    if operation is not None and operation not in OPERATIONS:
+        raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(OPERATIONS)}.")
+    with World.of(session.installation(), time.sleep) as world:
+        seen = world.observer.observe()
+        serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+        target = next(site for site in seen.roles if site not in serving[:1])
+        decided = decide(world.runbook("swapover"), world.recipe, seen, Ask("swapover", target))
+    findings = decided.findings
+    silent = any(role in _UNANSWERED for role in seen.roles.values())
+    if isinstance(decided, Plan):
+        verdict, code = "ready", ExitCode.OK
+    elif isinstance(decided, Refusal) and silent:
+        verdict, code = "unknown", ExitCode.UNKNOWN
+    else:
+        verdict, code = "not ready", ExitCode.PRECHECK_FAILED
+    data: dict[str, Json] = {
+        "operations": {"swapover": {"to": target, "verdict": verdict}},
+        "pairs": [pair.as_json() for pair in seen.pairs],
+    }
+    return Result(code, f"swapover to {target}: {verdict}", findings, data)

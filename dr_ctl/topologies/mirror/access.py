@@ -1,0 +1,235 @@
+"""The way to each broker: management and STOMP, opened when first needed. Only looking; see `driver` for changing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+from urllib.parse import urlsplit
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.jolokia.client import Account, Changer, Reader, Wire
+from dr_ctl.jolokia.errors import Unreachable
+from dr_ctl.processes.secrets import resolve
+from dr_ctl.settings.model import Broker, Installation, Site
+from dr_ctl.stomp_io.client import (
+    Address,
+    Closed,
+    Greeting,
+    Login,
+    RoundTrip,
+    TlsFiles,
+    greet,
+    parse_address,
+    round_trip,
+)
+from dr_ctl.topologies.mirror import parity
+from dr_ctl.topologies.mirror.look import Flow, find_broker, look, look_at_flow
+from dr_ctl.topologies.mirror.view import BrokerView, Config, MirrorSeen, Silent
+
+T = TypeVar("T")
+
+GREET_S: Final = 3.0
+# Two looks this far apart are further apart than the two brokers' answers to one look.
+APART_S: Final = 0.15
+LOOKS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Where clients, probes and agents of one broker connect, and as whom."""
+
+    address: Address
+    login: Login
+    tls: TlsFiles | None
+
+
+class Access:
+    """One broker of one site. Its secret is resolved at the first need; one that cannot be had is that broker's fault
+    alone. Raises `BrokerError` from every method that asks the broker."""
+
+    def __init__(self, installation: Installation, site: str, pair: str) -> None:
+        self.site, self.pair = site, pair
+        self._installation = installation
+        self._settings = next(each for each in self._site.brokers if each.name == pair)
+        self.config = Config(self._settings.clients, self._settings.mirror, self._settings.link)
+        self._reading: Wire | None = None
+        self._password: str | None = None
+        self._broker = self._settings.broker
+
+    @property
+    def _site(self) -> Site:
+        return self._installation.settings.sites[self.site]
+
+    @property
+    def settings(self) -> Broker:
+        return self._settings
+
+    def wire(self) -> Wire:
+        """Open a connection of its own to the broker's management."""
+        tls, url = self._site.tls, self._settings.jolokia
+        parts = urlsplit(url)
+        ca = str(self._installation.path(tls.ca)) if tls.ca is not None else True
+        own = (tls.cert, tls.key or tls.cert) if tls.cert is not None else None
+        return Wire(
+            Account(
+                url=url,
+                username=self._settings.username,
+                password=self._secret(),
+                origin=self._site.origin or f"{parts.scheme}://{parts.hostname}",
+                verify=ca if tls.verify else False,
+                cert=(str(self._installation.path(own[0])), str(self._installation.path(own[1]))) if own else None,
+            )
+        )
+
+    def reader(self) -> Reader:
+        if self._reading is None:
+            self._reading = self.wire()
+        return Reader(self._reading)
+
+    def gate(self) -> Gate | None:
+        """None where the settings name no STOMP address."""
+        if self._settings.stomp is None:
+            return None
+        tls = self._site.tls
+        files = TlsFiles(
+            ca=str(self._installation.path(tls.ca)) if tls.ca else None,
+            cert=str(self._installation.path(tls.cert)) if tls.cert else None,
+            key=str(self._installation.path(tls.key)) if tls.key else None,
+            verify=tls.verify,
+        )
+        address = parse_address(self._settings.stomp)
+        return Gate(address, Login(self._settings.username, self._secret()), files if address.tls else None)
+
+    def look(self) -> BrokerView:
+        reader = self.reader()
+        if self._broker is None:
+            self._broker = find_broker(reader)
+        return look(reader, pair=self.pair, site=self.site, config=self.config, broker=self._broker)
+
+    def flow(self, view: BrokerView, *, timeout_s: float) -> Flow:
+        return look_at_flow(self.reader(), view, timeout_s=timeout_s)
+
+    def greet(self) -> Greeting | None:
+        """One attempt to connect as a client; None where the settings name no STOMP address."""
+        gate = self.gate()
+        return greet(gate.address, gate.login, gate.tls, timeout_s=GREET_S) if gate is not None else None
+
+    def round_trip(self, queue: str, *, timeout_s: float) -> RoundTrip | None:
+        gate = self.gate()
+        if gate is None:
+            return None
+        return round_trip(gate.address, gate.login, gate.tls, queue=queue, body="dr-ctl probe", timeout_s=timeout_s)
+
+    def close(self) -> None:
+        if self._reading is not None:
+            self._reading.close()
+
+    def _secret(self) -> str:
+        if self._password is None:
+            self._password = resolve(self._settings.password, self._installation.file.parent)
+        return self._password
+
+
+class Observer:
+    """Looks at both sites of one installation. Holds nothing that could change a broker."""
+
+    def __init__(self, installation: Installation, clock: Clock, wait: Callable[[float], object]) -> None:
+        settings = installation.settings
+        self.queues = settings.queues
+        self.clock = clock
+        self._wait = wait
+        self.brokers: Mapping[str, Mapping[str, Access]] = {
+            site: {broker.name: Access(installation, site, broker.name) for broker in told.brokers}
+            for site, told in settings.sites.items()
+        }
+        self.pool = ThreadPoolExecutor(max_workers=2 * len(self.all()) + 1, thread_name_prefix="look")
+
+    def all(self) -> list[Access]:
+        return [access for brokers in self.brokers.values() for access in brokers.values()]
+
+    def close(self) -> None:
+        self.pool.shutdown(wait=True)
+        for access in self.all():
+            access.close()
+
+    def together(self, ask: Callable[[Access], T], of: Iterable[Access]) -> list[T]:
+        """Ask several brokers at the same time; the first error is raised after all have answered."""
+        futures = [self.pool.submit(ask, access) for access in of]
+        errors = [future.exception() for future in futures]
+        for error in errors:
+            if error is not None:
+                raise error
+        return [future.result() for future in futures]
+
+    def observe(self) -> MirrorSeen:
+        """Look at both sites at once; look again where counts differ by more than one look can explain."""
+        seen = self.look_once()
+        for _ in range(LOOKS - 1):
+            if not self._puzzling(seen):
+                break
+            self._wait(APART_S)
+            seen = self._with_movement(seen, self.look_once())
+        return seen
+
+    def observe_twice(self) -> tuple[MirrorSeen, MirrorSeen, float]:
+        """Two looks and the seconds between them: what rates are made of."""
+        before, began = self.look_once(), self.clock.monotonic()
+        self._wait(0.5)
+        after = self.look_once()
+        return before, self._with_movement(before, after), self.clock.monotonic() - began
+
+    def look_once(self) -> MirrorSeen:
+        views = dict(zip(((a.site, a.pair) for a in self.all()), self.together(self._view, self.all()), strict=True))
+        sites = {
+            site: {pair: self._not_down_if_attached(views[site, pair], views, site, pair) for pair in brokers}
+            for site, brokers in self.brokers.items()
+        }
+        return MirrorSeen(sites)
+
+    def _view(self, access: Access) -> BrokerView | Silent:
+        try:
+            return access.look()
+        except BrokerError as error:
+            refuse = False
+            if isinstance(error, Unreachable) and error.refused:
+                refuse = isinstance(access.greet(), Closed)
+            return Silent(access.pair, access.site, error, ports_refuse=refuse)
+
+    def _not_down_if_attached(
+        self, view: BrokerView | Silent, views: Mapping[tuple[str, str], BrokerView | Silent], site: str, pair: str
+    ) -> BrokerView | Silent:
+        """A broker whose peer ships to it lives, even when its console and its clients' door refuse."""
+        if isinstance(view, Silent) and view.ports_refuse:
+            peers = [other for (where, name), other in views.items() if where != site and name == pair]
+            if any(isinstance(peer, BrokerView) and peer.attached for peer in peers):
+                return replace(view, ports_refuse=False)
+        return view
+
+    def _puzzling(self, seen: MirrorSeen) -> bool:
+        first, second = seen.sites
+        for pair in seen.sites[first]:
+            here, there = seen.view(first, pair), seen.view(second, pair)
+            if here is None or there is None:
+                continue
+            if parity.unexplained(here, there, self.queues, seen.moved.get(pair, {})):
+                return True
+        return False
+
+    def _with_movement(self, before: MirrorSeen, after: MirrorSeen) -> MirrorSeen:
+        moved: dict[str, Mapping[str, int]] = {}
+        first, second = after.sites
+        for pair in after.sites[first]:
+            was = [before.view(site, pair) for site in (first, second)]
+            now = [after.view(site, pair) for site in (first, second)]
+            both = [(w, n) for w, n in zip(was, now, strict=True) if w is not None and n is not None]
+            moved[pair] = parity.moved([w for w, _ in both], [n for _, n in both])
+        return MirrorSeen(after.sites, moved)
+
+
+def changer(access: Access) -> tuple[Wire, Changer]:
+    """A way to change one broker, on a connection of its own: a change never waits behind a look."""
+    wire = access.wire()
+    return wire, Changer(wire)

@@ -1,0 +1,215 @@
+"""The named checks of a mirrored pair: everything that speaks against a move, all at once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.mirror import parity
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Silent
+
+CLOCK_SKEW_MS = 2000
+_NAMED = 5
+
+
+def error(id_: str, text: str, remedy: str) -> Finding:
+    return Finding(id_, Severity.ERROR, text, remedy)
+
+
+def warning(id_: str, text: str, remedy: str = "") -> Finding:
+    return Finding(id_, Severity.WARNING, text, remedy)
+
+
+def info(id_: str, text: str, remedy: str = "") -> Finding:
+    return Finding(id_, Severity.INFO, text, remedy)
+
+
+def some(items: Sequence[str]) -> str:
+    """The first few, and how many more there are."""
+    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    return "; ".join(items[:_NAMED]) + more
+
+
+def all_findings(
+    seen: MirrorSeen, *, source: str, target: str, queues: Queues, accepted: Mapping[str, int]
+) -> list[Finding]:
+    """Everything worth saying about a move from `source` to `target`, errors first."""
+    found: list[Finding] = []
+    for site, brokers in seen.sites.items():
+        for view in brokers.values():
+            found += list(_silent(view) if isinstance(view, Silent) else _broker(site, view))
+    if len(seen.sites[source]) > 1:
+        found.append(
+            error("DR-PAIR-001", "the installation has several pairs", "This version moves installations of one pair.")
+        )
+    for pair in seen.sites[source]:
+        here, there = seen.view(source, pair), seen.view(target, pair)
+        if there is not None and there.role is not Role.SERVING:
+            found += list(_standby(there))
+        if here is not None and there is not None:
+            found += list(_pair(here, there, seen, queues, accepted))
+    order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
+    return sorted(found, key=lambda each: order.index(each.severity))
+
+
+def _silent(silent: Silent) -> Iterator[Finding]:
+    name = f"{silent.site}/{silent.pair}"
+    yield error("DR-SITE-001", f"{name} is {silent.role.value}: {silent.error}", silent.error.remedy)
+
+
+def _broker(site: str, view: BrokerView) -> Iterator[Finding]:
+    name = f"{site}/{view.pair}"
+    if not view.active:
+        yield error(
+            "DR-SITE-002", f"{name}: the broker is not active (a passive backup?)", "Start or promote it first."
+        )
+    if view.missing_doors:
+        there = ", ".join(each.name for each in view.acceptors) or "none"
+        yield error(
+            "DR-DOOR-001",
+            f"{name}: no acceptor {', '.join(view.missing_doors)}; the broker has {there}",
+            "Name the clients' acceptors under `clients:` as broker.xml does.",
+        )
+    yield from _doors(name, view)
+    yield from _link(name, view)
+    if view.prepared:
+        yield error(
+            "DR-TX-001",
+            f"{name}: {len(view.prepared)} prepared transaction(s): their messages are not at the peer: "
+            f"{some(view.prepared)}",
+            "Let the transaction manager finish them, or commit or roll them back in the console.",
+        )
+    if paused := [queue.name for queue in view.business.values() if queue.paused]:
+        yield info("DR-QUEUE-001", f"{name}: paused, and left so: {some(sorted(paused))}")
+
+
+def _doors(name: str, view: BrokerView) -> Iterator[Finding]:
+    doors = view.doors
+    if view.open and not all(door.started for door in doors):
+        closed = [door.name for door in doors if not door.started]
+        yield warning("DR-DOOR-002", f"{name}: serves, but acceptor {', '.join(closed)} is closed")
+    if not view.mirror_doors:
+        amqp = [door.name for door in view.other_doors if "AMQP" in door.protocols]
+        what = f"{', '.join(amqp)} could all be it" if amqp else "none but the clients' speaks AMQP"
+        yield error(
+            "DR-DOOR-003",
+            f"{name}: cannot tell which acceptor the peer's link uses: {what}",
+            "Give the link an acceptor of its own and name it under `mirror:`; closing the clients' would cut the link.",
+        )
+    if shut := [door.name for door in view.mirror_doors if not door.started]:
+        yield error(
+            "DR-DOOR-004",
+            f"{name}: acceptor {', '.join(shut)} of the peer's link is closed",
+            "Start it in the console: without it nothing reaches this site.",
+        )
+    if strangers := view.strangers():
+        yield error(
+            "DR-DOOR-005",
+            f"{name}: clients on acceptors that a fence would not close: {some(strangers)}",
+            "Add that acceptor to `clients:`, or move these clients to a client acceptor.",
+        )
+    others = [door.name for door in view.other_doors if door.started]
+    if others and not strangers:
+        yield warning(
+            "DR-DOOR-006",
+            f"{name}: acceptor {', '.join(others)} is open and stays so; nobody uses it now",
+            "Add it to `clients:` if clients may come through it.",
+        )
+    if boots := [door.name for door in doors if door.opens_at_boot]:
+        yield warning(
+            "DR-DOOR-007",
+            f"{name}: acceptor {', '.join(boots)} opens at boot: a restart would let clients in",
+            "Add autoStart=false to its URL in broker.xml at both sites.",
+        )
+    if view.lock_coordinators:
+        yield error(
+            "DR-DOOR-008",
+            f"{name}: lock coordinator {', '.join(view.lock_coordinators)} may hold a client acceptor: closing it "
+            "would hand over to the peer without a gate",
+            "Take the lock coordinator off the acceptors in broker.xml before using planned moves.",
+        )
+
+
+def _link(name: str, view: BrokerView) -> Iterator[Finding]:
+    link = view.link
+    if link is None:
+        there = ", ".join(each.name for each in view.links) or "none"
+        yield error(
+            "DR-LINK-001",
+            f"{name}: cannot tell the link to the peer; broker connections: {there}",
+            "Name it under `link:`, as broker.xml does in <amqp-connection name=…>.",
+        )
+        return
+    if view.outflow is None:
+        yield error(
+            "DR-LINK-002",
+            f"{name}: link {link.name} has no outflow: it has never mirrored anything",
+            "Is there a <mirror/> in its <amqp-connection>? Start the link once: nothing is captured before.",
+        )
+    elif view.outflow.paused:
+        yield error(
+            "DR-LINK-005", f"{name}: the outflow of link {link.name} is paused", "Resume that queue: it ships nothing."
+        )
+    if not link.started:
+        yield error(
+            "DR-LINK-003",
+            f"{name}: link {link.name} is not started",
+            f"Start it: startBrokerConnection({link.name}) in the console; what happened before may not be captured.",
+        )
+    elif not view.attached:
+        yield warning(
+            "DR-LINK-004",
+            f"{name}: link {link.name} is started but not attached; it will be restarted",
+            "If that does not help, look at what stands between the sites.",
+        )
+    if busy := [queue.name for queue in view.queues if queue.name.startswith("$.artemis.internal.sf.") and queue.depth]:
+        yield warning("DR-LINK-006", f"{name}: messages between brokers of this site: {some(busy)}")
+
+
+def _standby(view: BrokerView) -> Iterator[Finding]:
+    held = [f"{each.queue}: {each.told}" for each in view.consumers if each.queue in view.business]
+    if held:
+        yield error(
+            "DR-STANDBY-001",
+            f"{view.site}/{view.pair}: consumers at the standby site: {some(held)}",
+            "Stop these clients: what they hold cannot be acknowledged by the mirror, and would come twice for ever.",
+        )
+
+
+def _pair(
+    source: BrokerView, target: BrokerView, seen: MirrorSeen, queues: Queues, accepted: Mapping[str, int]
+) -> Iterator[Finding]:
+    if source.version != target.version:
+        yield warning(
+            "DR-PAIR-002", f"versions differ: {source.version} at {source.site}, {target.version} at {target.site}"
+        )
+    skew = abs(source.now_ms - target.now_ms)
+    if skew > CLOCK_SKEW_MS:
+        yield warning(
+            "DR-PAIR-003", f"the brokers' clocks differ by {skew / 1000:.1f} s: scheduled and expiring messages"
+        )
+    if paused := [queue.name for queue in target.business.values() if queue.paused]:
+        yield warning("DR-QUEUE-002", f"paused at {target.site}, clients will get nothing from: {some(sorted(paused))}")
+    if Role.SERVING in (source.role, target.role):
+        wrong = parity.not_accepted(
+            parity.unexplained(source, target, queues, seen.moved.get(source.pair, {})), accepted
+        )
+    else:
+        wrong = []  # both closed: the gate of the run itself judges, over time
+    if wrong:
+        yield error(
+            "DR-PARITY-001",
+            "the sites differ by more than what is under way: "
+            + some(
+                [each.told(source.site, target.site) + (" (absent there)" if each.absent else "") for each in wrong]
+            ),
+            "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference.",
+        )
+    loose = [each for each in parity.differences(source, target, queues) if not each.blocks]
+    if loose:
+        yield info(
+            "DR-PARITY-002",
+            "differ and need not be equal (dead letters, expired, ring, last-value, non-durable): "
+            + some([each.told(source.site, target.site) for each in loose]),
+        )

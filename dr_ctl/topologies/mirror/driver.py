@@ -1,0 +1,366 @@
+"""Acts on a mirrored pair: observes, applies each verb, proves it, undoes it.
+
+Every step ends with a look or an attempt that shows its effect; what a call answered is never the proof. Flags lie: an
+acceptor whose port is taken by another process says that it is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.stomp_io.client import Closed, Connected, Failed, Passed, Silent
+from dr_ctl.topologies.mirror import checks, look, parity
+from dr_ctl.topologies.mirror.access import Access, Observer
+from dr_ctl.topologies.mirror.draining import Draining
+from dr_ctl.topologies.mirror.recipe import MirrorRecipe, probe_queue
+from dr_ctl.topologies.mirror.sending import Sender
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+
+FENCE_S: Final = 30.0
+ACTIVATE_S: Final = 30.0
+UNDO_S: Final = 30.0
+PROBE_S: Final = 10.0
+POLL_S: Final = 0.02
+SLOW_POLL_S: Final = 0.25
+CALM: Final = 2  # looks in a row without deliveries: one can fall between two dispatches
+
+
+class MirrorDriver:
+    """The acting half of the topology; one instance serves one command."""
+
+    def __init__(self, observer: Observer, recipe: MirrorRecipe, sender: Sender) -> None:
+        self._observer, self._recipe, self._sender = observer, recipe, sender
+        self._greeted: set[tuple[str, str]] = set()
+        self._activated = False
+        draining = Draining(observer, recipe, sender)
+        self._verbs: Mapping[str, Callable[[PlannedStep, Move, Hand], Outcome]] = {
+            "observe": self._observe,
+            "check": self._check,
+            "catch-up": draining.catch_up,
+            "quiesce": self._quiesce,
+            "fence": self._fence,
+            "drain": draining.drain,
+            "verify": draining.verify,
+            "activate": self._activate,
+            "probe": self._probe,
+        }
+        self._inverses: Mapping[str, Callable[[PlannedStep, Move, Hand], Outcome]] = {
+            "catch-up": self._start_links,
+            "quiesce": self._lift,
+            "fence": self._open_again,
+            "drain": self._start_links,
+            "activate": self._close_again,
+        }
+
+    def observe(self) -> MirrorSeen:
+        return self._observer.observe()
+
+    def apply(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        return self._guarded(self._verbs[step.verb], step, move, hand)
+
+    def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        """Try until it is verified or half a minute has passed: a broker may be away for a moment."""
+        until = hand.monotonic() + UNDO_S
+        while True:
+            outcome = self._guarded(self._inverses[step.verb], step, move, hand)
+            if isinstance(outcome, Done | NotNeeded) or hand.monotonic() > until:
+                return outcome
+            if isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED:
+                return outcome
+            hand.wait(SLOW_POLL_S)
+
+    def _guarded(
+        self, act: Callable[[PlannedStep, Move, Hand], Outcome], step: PlannedStep, move: Move, hand: Hand
+    ) -> Outcome:
+        """A broker that stops answering in the middle is an outcome: what it did then is not known."""
+        try:
+            return act(step, move, hand)
+        except BrokerError as error:
+            return Unknown(str(error))
+
+    def _accesses(self, site: str) -> list[Access]:
+        return list(self._observer.brokers[site].values())
+
+    def _look(self, site: str) -> list[BrokerView]:
+        return self._observer.together(lambda access: access.look(), self._accesses(site))
+
+    def _change(self, calls: Sequence[Call], hand: Hand) -> list[Outcome]:
+        return hand.change(calls, self._sender.send)
+
+    def _greetings(self, site: str) -> dict[tuple[str, str], object]:
+        accesses = self._accesses(site)
+        told = self._observer.together(lambda access: access.greet(), accesses)
+        return {(access.site, access.pair): greeting for access, greeting in zip(accesses, told, strict=True)}
+
+    # observe, check
+
+    def _observe(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        del step, move, hand
+        seen = self.observe()
+        told: dict[str, Json] = {site: role.value for site, role in seen.roles.items()}
+        return Done(", ".join(f"{site} is {role}" for site, role in told.items()), {"roles": told})
+
+    def _check(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        del step, hand
+        seen = self.observe()
+        errors = tuple(each for each in self._recipe.why_not(seen, move) if each.severity is Severity.ERROR)
+        if errors:
+            return Refused(errors[0].text, findings=errors, code=ExitCode.PRECHECK_FAILED)
+        findings: list[Finding] = []
+        if seen.roles[move.source] is Role.SERVING:
+            for key, greeting in self._greetings(move.source).items():
+                if isinstance(greeting, Connected):
+                    self._greeted.add(key)
+                else:
+                    why = greeting.because if isinstance(greeting, Closed | Silent) else greeting
+                    why = "the settings name no `stomp:` address" if greeting is None else why
+                    findings.append(
+                        Finding(
+                            "DR-FENCE-001",
+                            Severity.WARNING,
+                            f"{key[0]}/{key[1]}: no client's greeting before the fence ({why}): it will be shown by flag only",
+                            "Set `stomp:` of the broker to an address of its client acceptor, with a user that may connect.",
+                        )
+                    )
+        return Done("nothing speaks against it", {"greeted": [site for site, _ in self._greeted]}, tuple(findings))
+
+    # quiesce
+
+    def _quiesce(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        views = self._look(move.source)
+        if not any(view.open for view in views):
+            return NotNeeded(f"{move.source} is closed to clients already")
+        planned = {call.bean: call for call in step.calls if call.when is None}
+        calls = []
+        for view in views:
+            for queue in self._recipe.to_pause(view):
+                new = self._recipe.pause(view, queue, "a queue was created since the look")
+                calls.append(planned.get(queue.bean, new))
+        self._change(calls, hand)
+        until = hand.monotonic() + step.limits["within"]
+        calm = 0
+        while True:
+            busy = self._delivering(views)
+            held = sum(busy.values())
+            hand.sample({"delivering": held})
+            hand.waiting("messages that clients hold", held, "clients have not finished them" if held else None)
+            calm = calm + 1 if held == 0 else 0
+            if calm >= CALM:
+                break
+            if hand.monotonic() > until:
+                return self._not_quiet(views, busy, move, step)
+            hand.wait(POLL_S)
+        unpaused = [queue.name for view in self._look(move.source) for queue in self._recipe.to_pause(view)]
+        if unpaused:
+            return Refused(f"could not pause {checks.some(unpaused)}")
+        return Done("clients hold nothing", {"paused": len(calls)})
+
+    def _delivering(self, views: Iterable[BrokerView]) -> dict[str, int]:
+        """What clients hold, per queue that quiesce is for; only queues that hold something."""
+        held: dict[str, int] = {}
+        for view in views:
+            reader = self._observer.brokers[view.site][view.pair].reader()
+            mine = parity.selected(view, self._observer.queues)
+            for name, count in look.delivering(reader, view).items():
+                if count and name in mine:
+                    held[name] = held.get(name, 0) + count
+        return held
+
+    def _not_quiet(
+        self, before: Sequence[BrokerView], busy: Mapping[str, int], move: Move, step: PlannedStep
+    ) -> Outcome:
+        del before
+        consumers = [each for view in self._look(move.source) for each in view.consumers if each.queue in busy]
+        who = {queue: [each for each in consumers if each.queue == queue] for queue in busy}
+        told = [
+            f"{queue}: {count} held by {', '.join(each.told for each in who[queue] if each.holds) or 'a client that is gone'}"
+            for queue, count in busy.items()
+        ]
+        total = sum(busy.values())
+        if move.ask.cut_in_flight:
+            text = f"{total} message(s) in delivery are cut and will come again: {checks.some(told)}"
+            finding = Finding(
+                "DR-QUIESCE-002", Severity.WARNING, text, "The clients must recognise what they have done."
+            )
+            return Done(text, {"come_again": total, "queues": dict(busy)}, (finding,))
+        text = f"clients did not finish what they hold within {step.limits['within']:g} s: {checks.some(told)}"
+        finding = Finding(
+            "DR-QUIESCE-001",
+            Severity.ERROR,
+            text,
+            "Stop that client or let it finish, then run again; --cut-in-flight moves all the same, and these come again.",
+        )
+        return Refused(text, {"queues": dict(busy)}, (finding,))
+
+    # fence
+
+    def _fence(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        before = self._look(move.source)
+        if not any(view.open for view in before):
+            return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
+        shut = {door.bean for view in before for door in view.doors if not door.started}
+        self._change([call for call in step.calls if call.bean not in shut], hand)
+        return self._closed(move.source, hand, FENCE_S)
+
+    def _closed(self, site: str, hand: Hand, within_s: float) -> Outcome:
+        """Show that no client gets in: every door's flag, and no greeting where there was one before."""
+        until = hand.monotonic() + within_s
+        while True:
+            open_doors = [door.name for view in self._look(site) for door in view.doors if door.started]
+            greeted = [key for key in self._greeted if key[0] == site]
+            let_in = (
+                [key for key, told in self._greetings(site).items() if isinstance(told, Connected)] if greeted else []
+            )
+            if not open_doors and not let_in:
+                break
+            if hand.monotonic() > until:
+                what = f"acceptor {', '.join(open_doors)} says it is open" if open_doors else "a client is still let in"
+                return Refused(f"{site}: {what}")
+            hand.wait(POLL_S)
+        if greeted:
+            return Done("no client gets in: doors closed, and no greeting where there was one", {"proof": "attempt"})
+        finding = Finding("DR-FENCE-002", Severity.WARNING, f"{site}: the fence is shown by flag only", "")
+        return Done("doors closed, by flag only", {"proof": "flag"}, (finding,))
+
+    # activate
+
+    def _activate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        if not_closed := [view.site for view in self._look(move.source) if view.open]:
+            return Refused(f"{not_closed[0]} is open: a second site is never opened")
+        before = self._look(move.target)
+        if stopped := [view for view in before if view.link is None or not view.link.started]:
+            return Refused(f"{stopped[0].site}: its link is not started, so the way back would capture nothing")
+        shut = {door.bean for view in before for door in view.doors if not door.started}
+        starts = [call for call in step.calls if call.site == move.target and call.bean in shut]
+        rest = [call for call in step.calls if call.site != move.target]
+        self._change(rest, hand)
+        self._activated = self._activated or bool(starts)
+        outcomes = self._change(starts, hand)
+        if outcomes and all(isinstance(each, Refused) for each in outcomes):
+            return self._not_opened(outcomes[0].text, move.target)
+        until = hand.monotonic() + ACTIVATE_S
+        while (why := self._why_not_serving(move.target)) is not None:
+            if hand.monotonic() > until:
+                return Unknown(f"{move.target}: {why}; look at {move.target} first")
+            hand.wait(POLL_S)
+        if refused := [each for each in outcomes if isinstance(each, Refused)]:
+            return Refused(
+                f"{move.target} serves, but not through every door: {refused[0].text}", code=ExitCode.INCOMPLETE
+            )
+        if not starts and not rest:
+            return NotNeeded(f"{move.target} serves already")
+        by_flag = all(access.settings.stomp is None for access in self._accesses(move.target))
+        findings = (
+            (Finding("DR-ACTIVATE-001", Severity.WARNING, f"{move.target}: shown to serve by flag only", ""),)
+            if by_flag
+            else ()
+        )
+        return Done(f"{move.target} lets clients in", {"proof": "flag" if by_flag else "attempt"}, findings)
+
+    def _why_not_serving(self, site: str) -> str | None:
+        shut = [door.name for view in self._look(site) for door in view.doors if not door.started]
+        if shut:
+            return f"acceptor {', '.join(shut)} is closed"
+        for greeting in self._greetings(site).values():
+            if greeting is not None and not isinstance(greeting, Connected):
+                return f"no client is let in: {getattr(greeting, 'because', greeting)}"
+        return None
+
+    def _not_opened(self, why: str, site: str) -> Outcome:
+        """Every opening call was answered with an error: no effect, unless a client is let in all the same."""
+        if any(isinstance(told, Connected) for told in self._greetings(site).values()):
+            return Unknown(f"{site}: {why}; yet a client is let in: look at {site} first")
+        return Refused(f"{site} could not be opened: {why}")
+
+    # probe
+
+    def _probe(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        name = probe_queue(move.target)
+        pairs = {access.pair: access for access in self._accesses(move.target) if access.settings.stomp is not None}
+        if not pairs:
+            text = f"{move.target}: the settings name no `stomp:` address, so no message was sent through it"
+            return NotNeeded(text, findings=(Finding("DR-PROBE-001", Severity.WARNING, text, "Set `stomp:`."),))
+        create = [call for call in step.calls if call.pair in pairs and call.operation.startswith("createQueue")]
+        self._change(create, hand)
+        took = []
+        try:
+            for access in pairs.values():
+                told = access.round_trip(name, timeout_s=PROBE_S)
+                match told:
+                    case Passed(took_s=each):
+                        took.append(round(each, 4))
+                    case Failed(because=because):
+                        return Refused(f"{access.site}/{access.pair}: the probe message did not come back: {because}")
+        finally:
+            self._change([call for call in step.calls if call.pair in pairs and call not in create], hand)
+        return Done("a message went in and came out", {"took_s": list(took)})
+
+    # the inverses
+
+    def _start_links(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        del move
+        stopped = {
+            (access.site, access.pair)
+            for access in self._observer.all()
+            if (link := access.look().link) is not None and not link.started
+        }
+        calls = [call for call in step.inverse if (call.site, call.pair) in stopped]
+        if not calls:
+            return NotNeeded("the links are started")
+        self._change(calls, hand)
+        for call in calls:
+            link = self._observer.brokers[call.site][call.pair].look().link
+            if link is None or not link.started:
+                return Refused(f"{call.site}: the link is not started")
+        return Done("links started")
+
+    def _lift(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        del step
+        calls = [call for view in self._look(move.source) for call in self._recipe.lifts(view, move)]
+        if not calls:
+            return NotNeeded("nothing is paused that was not before")
+        self._change(calls, hand)
+        left = [call for view in self._look(move.source) for call in self._recipe.lifts(view, move)]
+        return Refused(f"still paused: {checks.some([call.about for call in left])}") if left else Done("pauses lifted")
+
+    def _open_again(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        shut = {door.bean for view in self._look(move.source) for door in view.doors if not door.started}
+        calls = [call for call in step.inverse if call.bean in shut]
+        if not calls:
+            return NotNeeded(f"{move.source} is open")
+        # Every call that lets clients in looks at the other site first.
+        try:
+            if any(view.open for view in self._look(move.target)):
+                return Refused(f"{move.target} is open: {move.source} stays closed", code=ExitCode.STRANDED)
+        except BrokerError as error:
+            if self._activated:
+                return Unknown(f"{move.target} does not answer, and it may have been opened: {error}")
+        self._change(calls, hand)
+        why = self._why_not_open_again(move.source, {call.bean for call in calls})
+        return Refused(f"{move.source}: {why}") if why is not None else Done(f"{move.source} lets clients in again")
+
+    def _why_not_open_again(self, site: str, doors: set[str]) -> str | None:
+        shut = [
+            door.name for view in self._look(site) for door in view.doors if door.bean in doors and not door.started
+        ]
+        if shut:
+            return f"acceptor {', '.join(shut)} is closed"
+        for key, greeting in self._greetings(site).items():
+            if key in self._greeted and not isinstance(greeting, Connected):
+                return f"no client is let in: {getattr(greeting, 'because', greeting)}"
+        return None
+
+    def _close_again(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        open_doors = {door.bean for view in self._look(move.target) for door in view.doors if door.started}
+        calls = [call for call in step.inverse if call.bean in open_doors]
+        if not calls:
+            return NotNeeded(f"{move.target} is closed")
+        self._change(calls, hand)
+        left = [door.name for view in self._look(move.target) for door in view.doors if door.started]
+        return Refused(f"{move.target}: acceptor {', '.join(left)} is open") if left else Done(f"{move.target} closed")

@@ -1,0 +1,110 @@
+"""Whether both sites hold the same messages, queue by queue. Pure: judges what was seen.
+
+A queue that is absent at one side and empty at the other is equal. What is under way explains a difference while
+clients work; afterwards only an accepted difference does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dr_ctl.rpo.result import matches
+from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.mirror.view import BrokerView, Queue
+
+ORIGINS_UP_TO = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One queue whose counts differ. `blocks` is false for kinds whose content may rightly differ."""
+
+    queue: str
+    source: int
+    target: int
+    blocks: bool
+    absent: bool
+
+    @property
+    def size(self) -> int:
+        return abs(self.source - self.target)
+
+    def told(self, source: str, target: str) -> str:
+        return f"{self.queue}: {self.source} at {source}, {self.target} at {target}"
+
+
+def selected(view: BrokerView, queues: Queues) -> dict[str, Queue]:
+    """The business queues that the settings speak of, by name."""
+    return {
+        name: queue
+        for name, queue in view.business.items()
+        if matches(queues.include, name) and not matches(queues.exclude, name)
+    }
+
+
+def differences(source: BrokerView, target: BrokerView, queues: Queues) -> list[Difference]:
+    """Every selected queue whose counts differ, by name."""
+    here, there = selected(source, queues), selected(target, queues)
+    loose = _loose(source) | _loose(target)
+    found = []
+    for name in sorted(here.keys() | there.keys()):
+        mine, other = here.get(name), there.get(name)
+        counts = mine.depth if mine is not None else 0, other.depth if other is not None else 0
+        if counts[0] != counts[1]:
+            either = mine if mine is not None else other
+            assert either is not None
+            blocks = not (
+                either.address in loose or either.ring or either.last_value or either.temporary or not either.durable
+            )
+            found.append(Difference(name, *counts, blocks=blocks, absent=mine is None or other is None))
+    return found
+
+
+def _loose(view: BrokerView) -> set[str]:
+    """Addresses of dead letters and expired messages: each broker fills its own."""
+    return {
+        address
+        for queue in view.queues
+        for address in (queue.dead_letter_address, queue.expiry_address)
+        if address is not None
+    }
+
+
+def under_way(source: BrokerView, target: BrokerView) -> int | None:
+    """How many events are between the sites now; None where an outflow cannot be seen."""
+    outflows = source.outflow, target.outflow
+    if outflows[0] is None or outflows[1] is None:
+        return None
+    return outflows[0].depth + outflows[1].depth + source.pending_acks + target.pending_acks
+
+
+def unexplained(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> list[Difference]:
+    """Blocking differences larger than what is under way and what moved between the last two looks can explain.
+
+    Two brokers are never looked at in the same instant: `moved` says how much a queue changed between two looks that
+    were further apart than that.
+    """
+    between = under_way(source, target)
+    return [
+        each
+        for each in differences(source, target, queues)
+        if each.blocks and (between is None or each.size > between + moved.get(each.queue, 0))
+    ]
+
+
+def moved(before: Sequence[BrokerView], after: Sequence[BrokerView]) -> dict[str, int]:
+    """How many messages each queue gained or lost between two looks, the larger of both sites."""
+    result: dict[str, int] = {}
+    for first, second in zip(before, after, strict=True):
+        for name, queue in second.business.items():
+            was = first.business.get(name)
+            if was is not None and first.start == second.start:
+                change = (queue.added - was.added) + (queue.removed - was.removed)
+                result[name] = max(result.get(name, 0), change)
+    return result
+
+
+def not_accepted(found: Sequence[Difference], accepted: Mapping[str, int]) -> list[Difference]:
+    """Blocking differences that were not accepted at exactly their size."""
+    return [each for each in found if each.blocks and accepted.get(each.queue) != each.size]

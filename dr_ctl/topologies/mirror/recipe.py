@@ -1,0 +1,298 @@
+"""How a mirrored pair does each verb: the exact calls and what undoes them. Pure: no broker, no file, no clock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from dr_ctl.core.model import Finding, Json, Role
+from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.jolokia import beans
+from dr_ctl.rpo.result import matches
+from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.mirror import checks, parity
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Queue
+
+START: Final = "start()"
+STOP: Final = "stop()"
+PAUSE: Final = "pause()"
+RESUME: Final = "resume()"
+STOP_LINK: Final = "stopBrokerConnection(java.lang.String)"
+START_LINK: Final = "startBrokerConnection(java.lang.String)"
+CREATE_QUEUE: Final = "createQueue(java.lang.String,boolean)"
+DESTROY_QUEUE: Final = "destroyQueue(java.lang.String)"
+
+NOT_ATTACHED: Final = "the link is not attached although the peer answers"
+LINK_RESTARTS: Final = 3
+NEW_QUEUES: Final = 100
+QUIESCE_S: Final = 5.0
+CATCH_UP_S: Final = 60.0
+
+
+def probe_queue(site: str) -> str:
+    """The name of dr-ctl's own queue for the probe: it contains the site that holds it."""
+    return f"dr-ctl.probe.{site}"
+
+
+class MirrorRecipe:
+    """Decides for a mirrored installation from what was seen and what the settings say."""
+
+    def __init__(self, queues: Queues, drain: Drain) -> None:
+        self._queues = queues
+        self._limits = drain
+        self._drafts: dict[str, Callable[[RunbookStep, MirrorSeen, Move], Draft]] = {
+            "observe": self._look,
+            "check": self._look,
+            "catch-up": self._catch_up,
+            "quiesce": self._quiesce,
+            "fence": self._fence,
+            "drain": self._drain,
+            "verify": self._verify,
+            "activate": self._activate,
+            "probe": self._probe,
+        }
+
+    @property
+    def poll_s(self) -> float:
+        return self._limits.poll
+
+    def verbs(self) -> frozenset[str]:
+        return frozenset(self._drafts)
+
+    def baseline(self, seen: MirrorSeen) -> Mapping[str, Json]:
+        """Doors, links and pauses of every broker that answered."""
+        return {
+            site: {
+                view.pair: {
+                    "doors": {door.name: door.started for door in view.doors},
+                    "link": {view.link.name: view.link.started} if view.link is not None else {},
+                    "paused": [queue.name for queue in view.business.values() if queue.paused],
+                    "queues": [queue.name for queue in view.business.values()],
+                }
+                for view in seen.views(site)
+            }
+            for site in seen.sites
+        }
+
+    def why_not(self, seen: MirrorSeen, move: Move) -> Sequence[Finding]:
+        return checks.all_findings(
+            seen,
+            source=move.source,
+            target=move.target,
+            queues=self._queues,
+            accepted=move.ask.accept_difference,
+        )
+
+    def draft(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+        return self._drafts[step.verb](step, seen, move)
+
+    def not_replicated(self, seen: MirrorSeen, move: Move) -> Sequence[str]:
+        told = [
+            "pauses, address settings, security settings, diverts and bridges: each site has its own",
+            "temporary queues and what lies in them",
+            "open transactions: they are rolled back when the clients' doors close",
+        ]
+        for view in seen.views(move.source):
+            kinds = {
+                "non-durable queues": [queue.name for queue in view.business.values() if not queue.durable],
+                "queues left out of quiesce and parity by the settings (they move too)": [
+                    queue.name for queue in view.business.values() if not self.selects(queue.name)
+                ],
+            }
+            told += [f"{kind}: {checks.some(sorted(names))}" for kind, names in kinds.items() if names]
+        return told
+
+    def cannot_know(self) -> Sequence[str]:
+        return (
+            "whether clients reconnect to the target: they need its address",
+            "how long the clients need to finish what they hold",
+            "what a client sent whose receipt it never saw",
+        )
+
+    def selects(self, name: str) -> bool:
+        return matches(self._queues.include, name) and not matches(self._queues.exclude, name)
+
+    def to_pause(self, view: BrokerView) -> list[Queue]:
+        """Queues that a quiesce pauses: those the settings speak of that deliver now."""
+        return [queue for queue in parity.selected(view, self._queues).values() if not queue.paused]
+
+    def pause(self, view: BrokerView, queue: Queue, when: str | None = None, at_most: int = 1) -> Call:
+        return _call(view, queue.bean, PAUSE, (), f"pause {queue.name}", when, at_most)
+
+    def lifts(self, view: BrokerView, move: Move) -> list[Call]:
+        """Resume what is paused now and was not before the run."""
+        before = _before(move, view)
+        return [
+            _call(view, queue.bean, RESUME, (), f"resume {queue.name}")
+            for queue in view.business.values()
+            if queue.paused and queue.name not in before["paused"] and self.selects(queue.name)
+        ]
+
+    def restart_link(self, view: BrokerView) -> tuple[Call, ...]:
+        """Stop and start the link: a hung handshake is otherwise waited out, which takes a minute."""
+        link = view.link
+        if link is None:
+            return ()
+        server = beans.server(view.broker)
+        return tuple(
+            _call(view, server, operation, (link.name,), f"{word} link {link.name}", NOT_ATTACHED, LINK_RESTARTS)
+            for operation, word in ((STOP_LINK, "stop"), (START_LINK, "start"))
+        )
+
+    # One method a verb; the comments say why where the order matters.
+
+    def _look(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+        del seen, move
+        about = {"observe": "look at both sites", "check": "all checks, and a client's greeting at the serving site"}
+        return Draft("", about[step.verb])
+
+    def _catch_up(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+        views = [*seen.views(move.source), *seen.views(move.target)]
+        return Draft(
+            move.source,
+            "still serving: both links attached, the outflow small",
+            calls=_flat(self.restart_link(view) for view in views),
+            inverse=_flat(self._start_link(view) for view in views),
+            limits={"within": step.limits.get("within", CATCH_UP_S)},
+        )
+
+    def _quiesce(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+        calls: list[Call] = []
+        inverse: list[Call] = []
+        for view in seen.views(move.source):
+            if view.open:
+                queues = self.to_pause(view)
+                calls += [self.pause(view, queue) for queue in queues]
+                if queues:
+                    text = "pause a queue that was created meanwhile"
+                    when = "a queue was created since the look"
+                    calls.append(_call(view, beans.all_queues(view.broker), PAUSE, (), text, when, NEW_QUEUES))
+            before = _before(move, view)
+            inverse += [
+                _call(view, queue.bean, RESUME, (), f"resume {queue.name}", "it is paused")
+                for queue in view.business.values()
+                if queue.name not in before["paused"] and self.selects(queue.name)
+            ]
+        return Draft(
+            move.source,
+            "dispatch stops; clients finish what they hold",
+            tuple(calls),
+            tuple(inverse),
+            {"within": step.limits.get("within", QUIESCE_S)},
+        )
+
+    def _fence(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+        del step
+        calls = [
+            _call(view, door.bean, STOP, (), f"close acceptor {door.name}")
+            for view in seen.views(move.source)
+            for door in view.doors
+            if door.started
+        ]
+        return Draft(move.source, "clients out, proven", tuple(calls), self._open_again(seen, move))
+
+    def _open_again(self, seen: MirrorSeen, move: Move) -> tuple[Call, ...]:
+        return tuple(
+            _call(view, door.bean, START, (), f"open acceptor {door.name}", "it is closed")
+            for view in seen.views(move.source)
+            for door in view.doors
+            if _before(move, view)["doors"].get(door.name)
+        )
+
+    def _drain(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+        del step
+        views = [*seen.views(move.source), *seen.views(move.target)]
+        lifts = self._lifts_planned(seen, move)
+        # Pauses are lifted beside the drain: the doors are closed, nothing is dispatched, and no time is lost.
+        return Draft(
+            move.target,
+            "everything shipped and applied, in both directions; pauses lifted beside it",
+            calls=(*lifts, *_flat(self.restart_link(view) for view in views)),
+            inverse=_flat(self._start_link(view) for view in views),
+            limits={"within": self._within(move), "stall": self._limits.stall},
+        )
+
+    def _lifts_planned(self, seen: MirrorSeen, move: Move) -> tuple[Call, ...]:
+        """What quiesce will have paused, and what an interrupted run left paused."""
+        calls: list[Call] = []
+        for view in seen.views(move.source):
+            if view.open:
+                queues = self.to_pause(view)
+                calls += [_call(view, queue.bean, RESUME, (), f"resume {queue.name}") for queue in queues]
+                if queues:
+                    text = "resume a queue that was created meanwhile"
+                    when = "a queue was created since the look"
+                    calls.append(_call(view, beans.all_queues(view.broker), RESUME, (), text, when, NEW_QUEUES))
+            calls += self.lifts(view, move)
+        return tuple(calls)
+
+    def _verify(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+        del step, seen
+        limits = {"within": self._within(move), "stable": float(self._limits.stable)}
+        return Draft(move.target, "the whole gate, stable; both sites hold the same", limits=limits)
+
+    def _activate(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+        del step
+        calls = [
+            _call(view, door.bean, START, (), f"open acceptor {door.name}")
+            for view in seen.views(move.target)
+            for door in view.doors
+            if not door.started
+        ]
+        inverse = [
+            _call(view, door.bean, STOP, (), f"close acceptor {door.name}", "it is open")
+            for view in seen.views(move.target)
+            for door in view.doors
+            if not _before(move, view)["doors"].get(door.name)
+        ]
+        if seen.roles[move.target] is Role.SERVING:
+            # A resumed run that had passed the gate: nothing is left but what quiesce paused.
+            calls += [call for view in seen.views(move.source) for call in self.lifts(view, move)]
+        return Draft(move.target, "the doors open, proven by a client's greeting", tuple(calls), tuple(inverse))
+
+    def _probe(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+        del step
+        calls: list[Call] = []
+        name = probe_queue(move.target)
+        # Internal: such a queue and what lies in it never reach the peer, whatever the link's address filter says.
+        told = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": False, "internal": True}
+        for view in seen.views(move.target):
+            server = beans.server(view.broker)
+            calls.append(_call(view, server, CREATE_QUEUE, (json.dumps(told), True), f"create {name}"))
+            calls.append(_call(view, server, DESTROY_QUEUE, (name,), f"remove {name}"))
+        return Draft(move.target, "one message goes in and comes out as a client's would", tuple(calls))
+
+    def _within(self, move: Move) -> float:
+        return move.ask.timeout_s if move.ask.timeout_s is not None else self._limits.timeout
+
+    def _start_link(self, view: BrokerView) -> tuple[Call, ...]:
+        link = view.link
+        if link is None or not link.started:
+            return ()
+        server = beans.server(view.broker)
+        return (_call(view, server, START_LINK, (link.name,), f"start link {link.name}", "it is stopped"),)
+
+
+def _before(move: Move, view: BrokerView) -> dict[str, Any]:
+    site: Any = move.baseline[view.site]
+    told: dict[str, Any] = site[view.pair]
+    return told
+
+
+def _call(
+    view: BrokerView,
+    bean: str,
+    operation: str,
+    arguments: tuple[Json, ...],
+    about: str,
+    when: str | None = None,
+    at_most: int = 1,
+) -> Call:
+    return Call(view.site, view.pair, bean, operation, arguments, f"{about} at {view.site}", when, at_most)
+
+
+def _flat(groups: Iterable[tuple[Call, ...]]) -> tuple[Call, ...]:
+    return tuple(call for group in groups for call in group)

@@ -1,0 +1,269 @@
+"""What one look at a mirrored pair told: frozen values, and what follows from them without asking again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import Role
+from dr_ctl.engine.ports import PairSeen
+from dr_ctl.jolokia.errors import Sick, TimedOut, Unreachable
+
+OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
+CLUSTER_PREFIX: Final = "$.artemis.internal.sf."
+OWN_PREFIX: Final = "dr-ctl."
+_OTHERS: Final = ("activemq.management", "activemq.notifications", "$.artemis.", "$sys.", OUTFLOW_PREFIX, OWN_PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One queue at one broker, with the counters of this start of the broker."""
+
+    name: str
+    address: str
+    routing: str
+    bean: str
+    depth: int
+    delivering: int
+    scheduled: int
+    consumers: int
+    paused: bool
+    added: int
+    acked: int
+    removed: int
+    durable: bool
+    temporary: bool
+    internal: bool
+    ring: bool
+    last_value: bool
+    dead_letter_address: str | None
+    expiry_address: str | None
+
+    @property
+    def business(self) -> bool:
+        """Say whether clients' messages lie in it: neither the broker's own nor dr-ctl's."""
+        return not self.internal and not self.name.startswith(_OTHERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptor:
+    """One door of a broker. `port` is None where the broker does not tell it."""
+
+    name: str
+    bean: str
+    started: bool
+    port: int | None
+    protocols: frozenset[str]
+    opens_at_boot: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One broker connection."""
+
+    name: str
+    started: bool
+    connected: bool
+    protocol: str
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One connection that came in through an acceptor's port, or went out (`port` of no acceptor)."""
+
+    id: str
+    port: int | None
+    remote: str
+    client: str
+    user: str
+    protocol: str
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """One consumer, with what it holds that it has not acknowledged."""
+
+    queue: str
+    port: int | None
+    client: str
+    remote: str
+    user: str
+    holds: int
+
+    @property
+    def told(self) -> str:
+        """Name the client so that a person finds it."""
+        return f"client {self.client or '(no client id)'} (user {self.user or 'none'}, from {self.remote})"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What the settings say of one broker: which acceptors are whose, and the names not left to be found out."""
+
+    clients: tuple[str, ...]
+    mirror: tuple[str, ...] | None
+    link: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """One broker as it answered."""
+
+    pair: str
+    site: str
+    config: Config
+    broker: str
+    version: str
+    node: str
+    active: bool
+    start: str
+    now_ms: int
+    pending_acks: int
+    acceptors: tuple[Acceptor, ...]
+    links: tuple[Link, ...]
+    queues: tuple[Queue, ...]
+    connections: tuple[Connection, ...]
+    consumers: tuple[Consumer, ...]
+    prepared: tuple[str, ...]
+    lock_coordinators: tuple[str, ...]
+
+    @property
+    def doors(self) -> tuple[Acceptor, ...]:
+        """The acceptors that clients use."""
+        return tuple(each for each in self.acceptors if each.name in self.config.clients)
+
+    @property
+    def missing_doors(self) -> tuple[str, ...]:
+        here = {each.name for each in self.acceptors}
+        return tuple(name for name in self.config.clients if name not in here)
+
+    @property
+    def mirror_doors(self) -> tuple[Acceptor, ...]:
+        """The acceptors that the peer's link uses: as set, else the only AMQP acceptor that is not for clients."""
+        if self.config.mirror is not None:
+            return tuple(each for each in self.acceptors if each.name in self.config.mirror)
+        others = [each for each in self.acceptors if each.name not in self.config.clients and "AMQP" in each.protocols]
+        return tuple(others) if len(others) == 1 else ()
+
+    @property
+    def other_doors(self) -> tuple[Acceptor, ...]:
+        mine = {each.name for each in (*self.doors, *self.mirror_doors)}
+        return tuple(each for each in self.acceptors if each.name not in mine)
+
+    @property
+    def link(self) -> Link | None:
+        """The broker connection that mirrors to the peer: as set, else the only AMQP one that has an outflow."""
+        if self.config.link is not None:
+            return next((each for each in self.links if each.name == self.config.link), None)
+        names = {queue.name.removeprefix(OUTFLOW_PREFIX) for queue in self.queues if _is_outflow(queue)}
+        amqp = [each for each in self.links if each.protocol.upper() == "AMQP"]
+        with_outflow = [each for each in amqp if each.name in names]
+        found = with_outflow or amqp
+        return found[0] if len(found) == 1 else None
+
+    @property
+    def outflow(self) -> Queue | None:
+        """The store-and-forward queue of the link: what this broker still has to ship to its peer."""
+        link = self.link
+        name = f"{OUTFLOW_PREFIX}{link.name}" if link is not None else None
+        return next((queue for queue in self.queues if queue.name == name), None)
+
+    @property
+    def attached(self) -> bool:
+        """Say whether the link ships now: connected by its flag, and its outflow has the link as consumer."""
+        link, outflow = self.link, self.outflow
+        return link is not None and link.connected and outflow is not None and outflow.consumers > 0
+
+    @property
+    def business(self) -> dict[str, Queue]:
+        return {queue.name: queue for queue in self.queues if queue.business}
+
+    @property
+    def open(self) -> bool:
+        return any(door.started for door in self.doors)
+
+    @property
+    def role(self) -> Role:
+        """Serving as soon as one client door is open; a door that the broker does not have leaves it unknown."""
+        if self.active and self.open:
+            return Role.SERVING
+        return Role.UNKNOWN if self.missing_doors or not self.active else Role.STANDBY
+
+    def strangers(self) -> list[str]:
+        """Clients on doors that are not theirs: they would go on working behind a fence."""
+        others = {door.port: door.name for door in self.other_doors if door.port is not None}
+        mirror = {door.port: door.name for door in self.mirror_doors if door.port is not None}
+        told = [
+            f"{each.protocol} connection from {each.remote} (user {each.user or 'none'}, "
+            f"client {each.client or '(no client id)'}) on acceptor {others[each.port]}"
+            for each in self.connections
+            if each.port in others
+        ]
+        told += [
+            f"consumer of {each.queue}: {each.told} on acceptor {mirror[each.port]}"
+            for each in self.consumers
+            if each.port in mirror and not each.queue.startswith(_OTHERS)
+        ]
+        return told
+
+
+def _is_outflow(queue: Queue) -> bool:
+    return queue.internal and queue.name.startswith(OUTFLOW_PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """One broker that did not answer as asked, and how it failed."""
+
+    pair: str
+    site: str
+    error: BrokerError
+    ports_refuse: bool = False
+
+    @property
+    def role(self) -> Role:
+        """Down only when every port that is known refuses; sick when something lives there."""
+        if isinstance(self.error, Unreachable) and self.error.refused and self.ports_refuse:
+            return Role.DOWN
+        return Role.SICK if isinstance(self.error, Sick | TimedOut) else Role.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSeen:
+    """One look at both sites. `moved` is how much each pair's queues changed between two looks, where there were two."""
+
+    sites: Mapping[str, Mapping[str, BrokerView | Silent]]
+    moved: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @property
+    def roles(self) -> Mapping[str, Role]:
+        return {site: _together([each.role for each in brokers.values()]) for site, brokers in self.sites.items()}
+
+    @property
+    def pairs(self) -> Sequence[PairSeen]:
+        names = next(iter(self.sites.values())).keys()
+        return [PairSeen(name, self._serving(name)) for name in names]
+
+    def _serving(self, pair: str) -> str | None:
+        serving = [site for site, brokers in self.sites.items() if brokers[pair].role is Role.SERVING]
+        return serving[0] if len(serving) == 1 else None
+
+    def view(self, site: str, pair: str) -> BrokerView | None:
+        """The broker's view, or None where it did not answer."""
+        each = self.sites[site][pair]
+        return each if isinstance(each, BrokerView) else None
+
+    def views(self, site: str) -> list[BrokerView]:
+        return [each for each in self.sites[site].values() if isinstance(each, BrokerView)]
+
+
+def _together(roles: Sequence[Role]) -> Role:
+    """A site's role from its brokers': one that serves makes it serving; else they must agree, or it is unknown."""
+    if Role.SERVING in roles:
+        return Role.SERVING
+    first = roles[0]
+    if all(role is first for role in roles):
+        return first
+    return Role.SICK if Role.SICK in roles else Role.UNKNOWN
