@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from types import TracebackType
 from typing import Self
@@ -15,7 +15,7 @@ from dr_ctl.core.model import Role
 from dr_ctl.rpo.history import Row, Writer
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.mirror.access import Observer
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Queue
 
 FLUSH_EVERY_S = 60.0
 
@@ -43,11 +43,12 @@ class Look:
 class Monitor:
     """Looks every so often; the history's files appear once a minute and at the end."""
 
-    def __init__(self, installation: Installation) -> None:
+    def __init__(self, installation: Installation, *, every_s: float | None = None) -> None:
+        """`every_s` replaces the settings' `history.every`."""
         settings = installation.settings
         self._clock = SystemClock()
         self._observer = Observer(installation, self._clock, time.sleep)
-        self._every_s = settings.history.every
+        self._every_s = every_s if every_s is not None else settings.history.every
         self._writer = Writer(installation.path(settings.history.path), every_s=FLUSH_EVERY_S)
         self._next = time.monotonic()
         self.looks = 0
@@ -101,36 +102,24 @@ def history_rows(seen: MirrorSeen, at: datetime) -> list[Row]:
             link, outflow = view.link, view.outflow
             peer = next((other[pair] for name, other in seen.sites.items() if name != site), None)
             if outflow is not None and link is not None:
+                pending = peer.pending_acks if isinstance(peer, BrokerView) else None
                 rows.append(
-                    Row(
-                        ts=at,
-                        site=site,
-                        pair=pair,
-                        kind="mixed",
-                        name="*",
-                        start=start,
-                        depth=outflow.depth,
-                        delivering=outflow.delivering,
-                        added=outflow.added,
-                        removed=outflow.removed,
-                        pending=peer.pending_acks if isinstance(peer, BrokerView) else None,
-                        link=view.attached,
-                    )  # fmt: skip
+                    replace(_counted(view, outflow, at), kind="mixed", name="*", pending=pending, link=view.attached)
                 )
-            rows += [
-                Row(
-                    ts=at,
-                    site=site,
-                    pair=pair,
-                    kind="queue",
-                    name=queue.name,
-                    start=start,
-                    depth=queue.depth,
-                    delivering=queue.delivering,
-                    added=queue.added,
-                    removed=queue.removed,
-                    acked=queue.acked,
-                )  # fmt: skip
-                for queue in view.business.values()
-            ]
+            rows += [replace(_counted(view, queue, at), acked=queue.acked) for queue in view.business.values()]
     return rows
+
+
+def _counted(view: BrokerView, queue: Queue, at: datetime) -> Row:
+    return Row(
+        ts=at,
+        site=view.site,
+        pair=view.pair,
+        kind="queue",
+        name=queue.name,
+        start=view.start,
+        depth=queue.depth,
+        delivering=queue.delivering,
+        added=queue.added,
+        removed=queue.removed,
+    )

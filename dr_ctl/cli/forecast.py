@@ -138,5 +138,6 @@ def monitor(session: Session, lasting: str | None) -> Result:
                 watching.wait(until)
         except Stopped:
             pass
-    text = f"{watching.looks} looks, {watching.rows} rows written to {installation.path(installation.settings.history.path)}"
+    place = installation.path(installation.settings.history.path)
+    text = f"{watching.looks} looks, {watching.rows} rows written to {place}"
     return Result(ExitCode.OK, text, data={"looks": watching.looks, "rows": watching.rows})

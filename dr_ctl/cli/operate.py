@@ -76,7 +76,8 @@ def plan(session: Session, asked: Ask, out: Path | None) -> Result:
 def _planned(decided: Decision) -> Result:
     assert isinstance(decided, Plan)
     calls = sum(call.when is None for step in decided.steps for call in step.calls)
-    summary = f"{decided.ask.operation} from {decided.source} to {decided.target}: {calls} calls for certain; nothing was changed"
+    move = f"{decided.ask.operation} from {decided.source} to {decided.target}"
+    summary = f"{move}: {calls} calls for certain; nothing was changed"
     return Result(ExitCode.OK, summary, decided.findings, {"plan": decided.as_json()}, text=plan_text(decided))
 
 
@@ -93,7 +94,7 @@ def _undecided(decided: Decision) -> Result | None:
 
 
 def run(session: Session, asked: Ask, *, yes: bool, dry_run: bool) -> Result:
-    """Carry out an operation. Order of looking: another's lock, an open run, already there, then lock and look again."""
+    """Carry out an operation. Order of looking: another's lock, an open run, already there; then lock, look again."""
     runs, installation = session.runs(), session.installation()
     with World.of(installation, time.sleep) as world:
         world.must_know(asked)
@@ -110,7 +111,7 @@ def run(session: Session, asked: Ask, *, yes: bool, dry_run: bool) -> Result:
         if dry_run:
             return _planned(decided)
         assert isinstance(decided, Plan)
-        if (declined := _declined(session, decided, yes=yes)) is not None:
+        if (declined := _declined(decided, yes=yes)) is not None:
             return declined
         with stoppable() as stop, runs.lock(f"{asked.operation} to {asked.target}"):
             if (unfinished := runs.unfinished()) is not None:
@@ -171,7 +172,7 @@ def _stopped_at_once(stopped: StopAtOnce, files: RunFiles) -> Result:
     return Result(ExitCode(128 + stopped.signum), text, (finding,), {"undone": False}, files.name)
 
 
-def _declined(session: Session, decided: Plan, *, yes: bool) -> Result | None:
+def _declined(decided: Plan, *, yes: bool) -> Result | None:
     """Ask, where somebody can be asked; None is a yes."""
     if yes:
         return None
@@ -237,7 +238,7 @@ def resume(session: Session, timeout: str | None, *, yes: bool, dry_run: bool) -
         if dry_run:
             return _planned(decided)
         assert isinstance(decided, Plan)
-        if (declined := _declined(session, decided, yes=yes)) is not None:
+        if (declined := _declined(decided, yes=yes)) is not None:
             return replace(declined, run=files.name)
         return _execute(session, world, files, decided, stop)
 

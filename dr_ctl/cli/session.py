@@ -75,7 +75,7 @@ class Session:
             typer.echo(text, err=True)
 
 
-def common(  # noqa: PLR0917 - typer maps each to its option
+def common(
     ctx: typer.Context,
     config: CONFIG = None,
     state_dir: STATE = None,

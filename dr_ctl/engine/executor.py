@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar, assert_never
 
 from dr_ctl.core.clock import Clock
@@ -24,7 +24,7 @@ from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted, Wa
 
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
 
-ESTIMATE_WITHIN_S = 60.0
+ESTIMATE_WITHIN_S = 30.0
 ACTIVATING = "activate"
 _RATE_OVER_S = 2.0
 _SHOW_EVERY_S = 0.2
@@ -40,7 +40,6 @@ class RunResult:
     pairs: tuple[PairSeen, ...]
     undone: bool | None = None
     outage_s: float | None = None
-    facts: Mapping[str, Json] = field(default_factory=dict)
 
 
 def execute(
@@ -86,7 +85,6 @@ class _Run:
         self._driver, self._journal, self._stop = driver, journal, stop
         self._clock, self._listener = clock, listener
         self._findings = list(findings)
-        self._facts: dict[str, Json] = {}
 
     def forward(self, plan: Plan, estimator: Estimator) -> RunResult:
         move = Move(plan.ask, plan.source, plan.baseline)
@@ -125,7 +123,7 @@ class _Run:
         self._listener(StepStarted(step.number, last, step.verb, step.about, step.undoable))
         self._journal.step(step, StepEvent.STARTED, {"about": step.about})
         began = self._clock.monotonic()
-        hand = _Hand(self, step, stoppable=step.undoable)
+        hand = _Hand(self._journal, step, self._stop if step.undoable else None, self._clock, self._listener)
         try:
             if step.verb == "estimate":
                 within = step.limits.get("within", ESTIMATE_WITHIN_S)
@@ -169,7 +167,8 @@ class _Run:
             if not step.inverse:
                 continue
             self._journal.step(step, StepEvent.UNDO_STARTED, {})
-            outcome = self._driver.undo(step, move, _Hand(self, step, stoppable=False))
+            hand = _Hand(self._journal, step, None, self._clock, self._listener)
+            outcome = self._driver.undo(step, move, hand)
             undone = isinstance(outcome, Done | NotNeeded)
             self._journal.step(step, StepEvent.UNDONE if undone else StepEvent.UNDO_FAILED, {"text": outcome.text})
             self._listener(StepEnded(step.number, f"undo {step.verb}", word(outcome), outcome.text, 0.0))
@@ -210,7 +209,7 @@ class _Run:
             if serving == [target]:
                 # The worst word is kept for when nobody serves; here the target does, opened by someone else.
                 code = ExitCode.INCOMPLETE
-        return RunResult(code, text or "", tuple(self._findings), tuple(seen.pairs), undone, outage, self._facts)
+        return RunResult(code, text or "", tuple(self._findings), tuple(seen.pairs), undone, outage)
 
 
 def _told(roles: Mapping[str, Role]) -> str:
@@ -235,28 +234,31 @@ def _by_hand(source: str, target: str, serving: Sequence[str], roles: Mapping[st
 class _Hand:
     """The executor's side of what a driver may do: everything is written down first."""
 
-    def __init__(self, run: _Run, step: PlannedStep, *, stoppable: bool) -> None:
-        self._run, self._step, self._stoppable = run, step, stoppable
+    def __init__(
+        self, journal: Journal, step: PlannedStep, stop: StopRequest | None, clock: Clock, listener: Listener
+    ) -> None:
+        """`stop` is None where a signal must wait: past the point of no return, and while undoing."""
+        self._journal, self._step, self._stop = journal, step, stop
+        self._clock, self._listener = clock, listener
         self._trail: list[tuple[float, int]] = []
         self._shown = float("-inf")
 
     def change(self, calls: Sequence[Call], send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
         if not calls:
             return []
-        if self._stoppable and self._run._stop.asked():  # noqa: SLF001
-            raise Stopped(self._run._stop.signum or 0)  # noqa: SLF001
-        journal = self._run._journal  # noqa: SLF001
-        intents = journal.intents(self._step, calls)
+        if self._stop is not None and self._stop.asked():
+            raise Stopped(self._stop.signum or 0)
+        intents = self._journal.intents(self._step, calls)
         outcomes = list(send(calls))
         told = [
             (seq, word(outcome), {"text": outcome.text, **outcome.evidence})
             for seq, outcome in zip(intents, outcomes, strict=True)
         ]
-        journal.results(self._step, told)
+        self._journal.results(self._step, told)
         return outcomes
 
     def sample(self, evidence: Mapping[str, Json]) -> None:
-        self._run._journal.sample(self._step, evidence)  # noqa: SLF001
+        self._journal.sample(self._step, evidence)
 
     def waiting(self, about: str, depth: int, why_not_moving: str | None) -> None:
         now = self.monotonic()
@@ -264,20 +266,19 @@ class _Hand:
         if now - self._shown < _SHOW_EVERY_S:
             return
         self._shown = now
-        (since, was), took = self._trail[0], now - self._trail[0][0]
-        rate = (was - depth) / took if took > 0 else None
+        since, was = self._trail[0]
+        rate = (was - depth) / (now - since) if now > since else None
         left = depth / rate if rate is not None and rate > 0 else None
-        self._run._listener(WaitProgress(about, depth, rate, left, why_not_moving))  # noqa: SLF001
-        del since
+        self._listener(WaitProgress(about, depth, rate, left, why_not_moving))
 
     def notice(self, text: str) -> None:
-        self._run._listener(Notice(text))  # noqa: SLF001
+        self._listener(Notice(text))
 
     def wait(self, seconds: float) -> None:
-        if not self._stoppable:
+        if self._stop is None:
             time.sleep(seconds)
-        elif self._run._stop.wait(seconds):  # noqa: SLF001
-            raise Stopped(self._run._stop.signum or 0)  # noqa: SLF001
+        elif self._stop.wait(seconds):
+            raise Stopped(self._stop.signum or 0)
 
     def monotonic(self) -> float:
-        return self._run._clock.monotonic()  # noqa: SLF001
+        return self._clock.monotonic()

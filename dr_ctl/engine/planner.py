@@ -131,7 +131,7 @@ def _source(seen: Observation, ask: Ask) -> str | Finding:
     return error(
         "DR-ROLE-005",
         f"no site was seen to serve: {told}",
-        "A swapover starts from a serving site. If a run was interrupted, `dr-ctl runs list` names it: resume or abort.",
+        "A swapover starts from a serving site. A run that was interrupted is named by `dr-ctl runs list`.",
     )
 
 

@@ -58,6 +58,7 @@ class Access:
         self._reading: Wire | None = None
         self._password: str | None = None
         self._broker = self._settings.broker
+        self._last: BrokerView | None = None
 
     @property
     def _site(self) -> Site:
@@ -107,10 +108,15 @@ class Access:
         reader = self.reader()
         if self._broker is None:
             self._broker = find_broker(reader)
-        return look(reader, pair=self.pair, site=self.site, config=self.config, broker=self._broker)
+        self._last = look(reader, pair=self.pair, site=self.site, config=self.config, broker=self._broker)
+        return self._last
 
-    def flow(self, view: BrokerView, *, timeout_s: float) -> Flow:
-        return look_at_flow(self.reader(), view, timeout_s=timeout_s)
+    def names(self) -> BrokerView:
+        """The last look, where only its names matter: which acceptors, link and outflow there are."""
+        return self._last if self._last is not None else self.look()
+
+    def flow(self, *, timeout_s: float) -> Flow:
+        return look_at_flow(self.reader(), self.names(), timeout_s=timeout_s)
 
     def greet(self) -> Greeting | None:
         """One attempt to connect as a client; None where the settings name no STOMP address."""

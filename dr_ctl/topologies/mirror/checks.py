@@ -95,7 +95,7 @@ def _doors(name: str, view: BrokerView) -> Iterator[Finding]:
         yield error(
             "DR-DOOR-003",
             f"{name}: cannot tell which acceptor the peer's link uses: {what}",
-            "Give the link an acceptor of its own and name it under `mirror:`; closing the clients' would cut the link.",
+            "Give the link an acceptor of its own, named under `mirror:`; closing the clients' would cut the link.",
         )
     if shut := [door.name for door in view.mirror_doors if not door.started]:
         yield error(

@@ -71,30 +71,28 @@ class Draining:
     def __init__(self, observer: Observer, recipe: MirrorRecipe, sender: Sender) -> None:
         self._observer, self._recipe, self._sender = observer, recipe, sender
 
-    def _views(self, move: Move) -> list[list[BrokerView]]:
+    def _pairs(self, move: Move) -> list[tuple[Access, Access]]:
         """Both brokers of each pair, the source's first."""
-        pairs = list(self._observer.brokers[move.source])
-        accesses = [self._observer.brokers[site][pair] for pair in pairs for site in (move.source, move.target)]
-        views = self._observer.together(lambda access: access.look(), accesses)
-        return [views[place : place + 2] for place in range(0, len(views), 2)]
+        sites = self._observer.brokers
+        return [(source, sites[move.target][pair]) for pair, source in sites[move.source].items()]
 
     # catch-up
 
     def catch_up(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         """While the source serves: both links attached, and little enough under way that a drain takes a moment."""
         outcome: Outcome = Done("nothing to catch up with")
-        for views in self._views(move):
-            outcome = self._catch_up(views, step, hand)
+        for brokers in self._pairs(move):
+            outcome = self._catch_up(brokers, step, hand)
             if not isinstance(outcome, Done):
                 return outcome
         return outcome
 
-    def _catch_up(self, views: Sequence[BrokerView], step: PlannedStep, hand: Hand) -> Outcome:
-        mender = Mender(self._observer, self._recipe, self._sender, views)
+    def _catch_up(self, brokers: Sequence[Access], step: PlannedStep, hand: Hand) -> Outcome:
+        mender = Mender(self._recipe, self._sender, brokers)
         until = hand.monotonic() + step.limits["within"]
         trail = _Trail()
         while True:
-            now = flows(self._observer, views)
+            now = flows(self._observer, brokers)
             why = why_not_moving(now)
             trail.note(now, why, hand)
             attached = all(isinstance(told, Flow) and told.attached for told in now.values())
@@ -119,8 +117,8 @@ class Draining:
         lifting = self._observer.pool.submit(self._lift, move, hand)
         try:
             outcome: Outcome = Done("nothing to drain")
-            for views in self._views(move):
-                outcome = self._drain(views, step, hand, began)
+            for brokers in self._pairs(move):
+                outcome = self._drain(brokers, step, hand, began)
                 if not isinstance(outcome, Done):
                     break
         finally:
@@ -135,12 +133,12 @@ class Draining:
         left = [call.about for access in source for call in self._recipe.lifts(access.look(), move)]
         return checks.some(left) if left else None
 
-    def _drain(self, views: Sequence[BrokerView], step: PlannedStep, hand: Hand, began: float) -> Outcome:
-        mender = Mender(self._observer, self._recipe, self._sender, views)
+    def _drain(self, brokers: Sequence[Access], step: PlannedStep, hand: Hand, began: float) -> Outcome:
+        mender = Mender(self._recipe, self._sender, brokers)
         trail = _Trail()
         calm = 0
         while True:
-            now = flows(self._observer, views)
+            now = flows(self._observer, brokers)
             why = why_not_moving(now)
             trail.note(now, why, hand)
             if opened := [site for site, told in now.items() if isinstance(told, Flow) and told.doors_open]:
@@ -166,21 +164,20 @@ class Draining:
     def verify(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         """The whole gate over its window, then parity by counts and by origin ids."""
         evidence: dict[str, Json] = {}
-        for place, views in enumerate(self._views(move)):
-            outcome = self._verify(views, step, move, hand)
+        for brokers in self._pairs(move):
+            outcome = self._verify(brokers, step, move, hand)
             if not isinstance(outcome, Done):
                 return outcome
-            evidence[list(self._observer.brokers[move.source])[place]] = dict(outcome.evidence)
+            evidence[brokers[0].pair] = dict(outcome.evidence)
         return Done("the gate holds, and both sites hold the same", evidence)
 
-    def _verify(self, views: Sequence[BrokerView], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        accesses = [self._observer.brokers[view.site][view.pair] for view in views]
+    def _verify(self, brokers: Sequence[Access], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         until = hand.monotonic() + step.limits["within"]
         wanted = max(int(step.limits["stable"]), 2)
         window: list[gate.Sample] = []
         differing: tuple[list[Difference], float] | None = None
         while True:
-            now, reasons = self._sample(accesses, window, hand)
+            now, reasons = self._sample(brokers, window, hand)
             window = [*window, now] if now is not None and not reasons else []
             steady = len(window) >= wanted and window[-1].at_s - window[0].at_s >= gate.LEAST_WINDOW_S
             if steady and now is not None:
@@ -201,10 +198,10 @@ class Draining:
             hand.wait(self._recipe.poll_s)
 
     def _sample(
-        self, accesses: Sequence[Access], window: Sequence[gate.Sample], hand: Hand
+        self, brokers: Sequence[Access], window: Sequence[gate.Sample], hand: Hand
     ) -> tuple[gate.Sample | None, list[str]]:
         try:
-            source, target = self._observer.together(lambda access: access.look(), accesses)
+            source, target = self._observer.together(lambda access: access.look(), brokers)
         except BrokerError as error:
             return None, [str(error)]
         now = gate.Sample(hand.monotonic(), source, target)

@@ -26,6 +26,7 @@ FENCE_S: Final = 30.0
 ACTIVATE_S: Final = 30.0
 UNDO_S: Final = 30.0
 PROBE_S: Final = 10.0
+FLAG_S: Final = 5.0
 POLL_S: Final = 0.02
 SLOW_POLL_S: Final = 0.25
 CALM: Final = 2  # looks in a row without deliveries: one can fall between two dispatches
@@ -120,14 +121,9 @@ class MirrorDriver:
                 else:
                     why = greeting.because if isinstance(greeting, Closed | Silent) else greeting
                     why = "the settings name no `stomp:` address" if greeting is None else why
-                    findings.append(
-                        Finding(
-                            "DR-FENCE-001",
-                            Severity.WARNING,
-                            f"{key[0]}/{key[1]}: no client's greeting before the fence ({why}): it will be shown by flag only",
-                            "Set `stomp:` of the broker to an address of its client acceptor, with a user that may connect.",
-                        )
-                    )
+                    text = f"{key[0]}/{key[1]}: no client is greeted ({why}): the fence will be shown by flag only"
+                    remedy = "Set `stomp:` to an address of the broker's client acceptor, with a user that may connect."
+                    findings.append(checks.warning("DR-FENCE-001", text, remedy))
         return Done("nothing speaks against it", {"greeted": [site for site, _ in self._greeted]}, tuple(findings))
 
     # quiesce
@@ -154,7 +150,7 @@ class MirrorDriver:
             if calm >= CALM:
                 break
             if hand.monotonic() > until:
-                return self._not_quiet(views, busy, move, step)
+                return self._not_quiet(busy, move, step)
             hand.wait(POLL_S)
         unpaused = [queue.name for view in self._look(move.source) for queue in self._recipe.to_pause(view)]
         if unpaused:
@@ -172,16 +168,12 @@ class MirrorDriver:
                     held[name] = held.get(name, 0) + count
         return held
 
-    def _not_quiet(
-        self, before: Sequence[BrokerView], busy: Mapping[str, int], move: Move, step: PlannedStep
-    ) -> Outcome:
-        del before
+    def _not_quiet(self, busy: Mapping[str, int], move: Move, step: PlannedStep) -> Outcome:
         consumers = [each for view in self._look(move.source) for each in view.consumers if each.queue in busy]
-        who = {queue: [each for each in consumers if each.queue == queue] for queue in busy}
-        told = [
-            f"{queue}: {count} held by {', '.join(each.told for each in who[queue] if each.holds) or 'a client that is gone'}"
-            for queue, count in busy.items()
-        ]
+        told = []
+        for queue, count in busy.items():
+            who = [each.told for each in consumers if each.queue == queue and each.holds]
+            told.append(f"{queue}: {count} held by {', '.join(who) or 'a client that is gone'}")
         total = sum(busy.values())
         if move.ask.cut_in_flight:
             text = f"{total} message(s) in delivery are cut and will come again: {checks.some(told)}"
@@ -194,14 +186,15 @@ class MirrorDriver:
             "DR-QUIESCE-001",
             Severity.ERROR,
             text,
-            "Stop that client or let it finish, then run again; --cut-in-flight moves all the same, and these come again.",
+            "Stop that client or let it finish, then run again; with --cut-in-flight they are cut and come again.",
         )
         return Refused(text, {"queues": dict(busy)}, (finding,))
 
     # fence
 
     def _fence(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        before = self._look(move.source)
+        # The end of the quiesce was a look; every moment from here on keeps clients waiting.
+        before = [access.names() for access in self._accesses(move.source)]
         if not any(view.open for view in before):
             return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
         shut = {door.bean for view in before for door in view.doors if not door.started}
@@ -228,12 +221,25 @@ class MirrorDriver:
         finding = Finding("DR-FENCE-002", Severity.WARNING, f"{site}: the fence is shown by flag only", "")
         return Done("doors closed, by flag only", {"proof": "flag"}, (finding,))
 
+    def _doors(self, site: str, *, started: bool) -> list[str]:
+        """The client doors of a site whose flag says that they are open, or closed."""
+        accesses = self._accesses(site)
+        told = self._observer.together(lambda access: access.flow(timeout_s=FLAG_S), accesses)
+        return [
+            door
+            for access, flow in zip(accesses, told, strict=True)
+            for door in access.config.clients
+            if (door in flow.doors_open) is started
+        ]
+
     # activate
 
     def _activate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        if not_closed := [view.site for view in self._look(move.source) if view.open]:
+        both = [*self._accesses(move.source), *self._accesses(move.target)]
+        views = self._observer.together(lambda access: access.look(), both)
+        if not_closed := [view.site for view in views if view.site == move.source and view.open]:
             return Refused(f"{not_closed[0]} is open: a second site is never opened")
-        before = self._look(move.target)
+        before = [view for view in views if view.site == move.target]
         if stopped := [view for view in before if view.link is None or not view.link.started]:
             return Refused(f"{stopped[0].site}: its link is not started, so the way back would capture nothing")
         shut = {door.bean for view in before for door in view.doors if not door.started}
@@ -264,8 +270,7 @@ class MirrorDriver:
         return Done(f"{move.target} lets clients in", {"proof": "flag" if by_flag else "attempt"}, findings)
 
     def _why_not_serving(self, site: str) -> str | None:
-        shut = [door.name for view in self._look(site) for door in view.doors if not door.started]
-        if shut:
+        if shut := self._doors(site, started=False):
             return f"acceptor {', '.join(shut)} is closed"
         for greeting in self._greetings(site).values():
             if greeting is not None and not isinstance(greeting, Connected):

@@ -13,7 +13,6 @@ from dr_ctl.topologies.mirror.access import Access, Observer
 from dr_ctl.topologies.mirror.look import Flow
 from dr_ctl.topologies.mirror.recipe import LINK_RESTARTS, MirrorRecipe
 from dr_ctl.topologies.mirror.sending import Sender
-from dr_ctl.topologies.mirror.view import BrokerView
 
 # A link that lost its peer for a moment comes back by itself within one retry; a hung handshake takes a minute.
 PATIENCE_S: Final = 2.0
@@ -23,32 +22,30 @@ LOOK_S: Final = 2.0
 Flows = Mapping[str, Flow | BrokerError]
 
 
-def flows(observer: Observer, views: Sequence[BrokerView]) -> dict[str, Flow | BrokerError]:
+def flows(observer: Observer, brokers: Sequence[Access]) -> dict[str, Flow | BrokerError]:
     """The gate's numbers of both brokers of a pair, by site, asked at the same time."""
 
     def ask(access: Access) -> Flow | BrokerError:
-        view = next(each for each in views if each.site == access.site)
         try:
-            return access.flow(view, timeout_s=LOOK_S)
+            return access.flow(timeout_s=LOOK_S)
         except BrokerError as error:
             return error
 
-    brokers = [observer.brokers[view.site][view.pair] for view in views]
     return {access.site: told for access, told in zip(brokers, observer.together(ask, brokers), strict=True)}
 
 
 class Mender:
     """Restarts a link that stays unattached although its peer answers and lets links in."""
 
-    def __init__(self, observer: Observer, recipe: MirrorRecipe, sender: Sender, views: Sequence[BrokerView]) -> None:
-        self._observer, self._recipe, self._sender = observer, recipe, sender
-        self._views = {view.site: view for view in views}
+    def __init__(self, recipe: MirrorRecipe, sender: Sender, brokers: Sequence[Access]) -> None:
+        self._recipe, self._sender = recipe, sender
+        self._brokers = {access.site: access for access in brokers}
         self._since: dict[str, float] = {}
-        self._restarted: dict[str, int] = dict.fromkeys(self._views, 0)
+        self._restarted: dict[str, int] = dict.fromkeys(self._brokers, 0)
 
     def tend(self, now: Flows, hand: Hand) -> None:
         """Look at one poll; restart what hangs, a bounded number of times."""
-        for site, view in self._views.items():
+        for site, access in self._brokers.items():
             mine = now[site]
             peer = next(told for other, told in now.items() if other != site)
             hangs = isinstance(mine, Flow) and mine.link_started and not mine.attached
@@ -61,7 +58,7 @@ class Mender:
             self._restarted[site] += 1
             self._since[site] = hand.monotonic() + BETWEEN_S - PATIENCE_S
             hand.notice(f"{site}: the link is not attached although the peer answers: restarting it")
-            self._restart(self._recipe.restart_link(view), hand)
+            self._restart(self._recipe.restart_link(access.names()), hand)
 
     def _restart(self, calls: Sequence[Call], hand: Hand) -> list[Outcome]:
         # Stop and start travel in one POST: nothing can come between them and leave the link stopped.

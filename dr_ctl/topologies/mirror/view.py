@@ -232,7 +232,7 @@ class Silent:
 
 @dataclass(frozen=True, slots=True)
 class MirrorSeen:
-    """One look at both sites. `moved` is how much each pair's queues changed between two looks, where there were two."""
+    """One look at both sites. `moved`: how much each pair's queues changed between two looks, where there were two."""
 
     sites: Mapping[str, Mapping[str, BrokerView | Silent]]
     moved: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

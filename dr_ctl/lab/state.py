@@ -1,0 +1,114 @@
+"""What a lab remembers of itself, in `lab.json` in its directory: sites, ports, logins, processes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from dr_ctl.core.errors import UsageError
+from dr_ctl.lab.cache import write_atomically
+from dr_ctl.lab.processes import Process
+from dr_ctl.stomp_io.address import Address, Login
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = "lab.json"
+VERSION = 1
+ADMIN, APP = "admin", "app"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteState:
+    """One site: its broker's ports, who may log in, and the process, None while it is not running."""
+
+    name: str
+    http: int
+    clients: int
+    mirror: int
+    admin_password: str = field(repr=False)
+    app_password: str = field(repr=False)
+    door: int | None = None  # the acceptor `admin-door`, where it was asked for
+    process: Process | None = None
+
+    @property
+    def jolokia(self) -> str:
+        return f"http://127.0.0.1:{self.http}/console/jolokia"
+
+    @property
+    def stomp(self) -> Address:
+        return Address("127.0.0.1", self.clients)
+
+    @property
+    def admin(self) -> Login:
+        return Login(ADMIN, self.admin_password)
+
+    @property
+    def app(self) -> Login:
+        return Login(APP, self.app_password)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """The proxy on the way from one site's broker to the other's mirror acceptor."""
+
+    source: str
+    target: str
+    port: int
+    control: int
+    process: Process | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}-{self.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class LabState:
+    """The whole lab; changed by replacing, written whole."""
+
+    name: str
+    sites: tuple[SiteState, ...]
+    links: tuple[LinkState, ...]
+    queues: tuple[str, ...]
+
+    def site(self, name: str) -> SiteState:
+        """UsageError where there is no such site."""
+        for site in self.sites:
+            if site.name == name:
+                return site
+        raise UsageError(f"the lab has no site {name}; it has {' and '.join(site.name for site in self.sites)}")
+
+    def other(self, name: str) -> SiteState:
+        return next(site for site in self.sites if site.name != self.site(name).name)
+
+    def with_site(self, site: SiteState) -> LabState:
+        return replace(self, sites=tuple(site if one.name == site.name else one for one in self.sites))
+
+    def with_link(self, link: LinkState) -> LabState:
+        return replace(self, links=tuple(link if one.name == link.name else one for one in self.links))
+
+    def save(self, directory: Path) -> None:
+        write_atomically(directory / FILE, json.dumps({"version": VERSION, **asdict(self)}, indent=2))
+
+
+def load(directory: Path) -> LabState:
+    """Read a lab's state; UsageError where the directory holds none."""
+    try:
+        told = json.loads((directory / FILE).read_text(encoding="utf-8"))
+        return LabState(
+            name=told["name"],
+            sites=tuple(SiteState(**_with_process(one)) for one in told["sites"]),
+            links=tuple(LinkState(**_with_process(one)) for one in told["links"]),
+            queues=tuple(told["queues"]),
+        )
+    except FileNotFoundError:
+        raise UsageError(f"{directory} holds no lab", remedy="`dr-ctl lab up` starts one.") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{directory / FILE} is not a lab's state: {error}") from error
+
+
+def _with_process(told: dict[str, Any]) -> dict[str, Any]:
+    process = told.get("process")
+    return {**told, "process": Process(**process) if process else None}

@@ -1,0 +1,139 @@
+"""The estimate that the run made, and the bounds that a failover ends with, as tables of words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dr_ctl.report.story import Story
+from dr_ctl.report.values import NOT_KNOWN, count, items, mapping, number, seconds, text
+
+COLUMNS: Final = ("now", "p50", "p95", "p99", "max")
+_ROWS: Final[tuple[tuple[str, str, Callable[[object], str]], ...]] = (
+    ("loss", "Loss, messages", count),
+    ("age_s", "Age of the oldest lost", seconds),
+    ("duplicates", "Duplicates, messages", count),
+    ("drain_s", "Time to drain", seconds),
+)
+_VERDICTS: Final = {
+    "met": "The objectives are met.",
+    "missed": "The objectives are missed.",
+    "unknown": "Whether the objectives are met is not known.",
+}
+_UNEXPLAINED: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A figure, and its 95 % interval where there is one."""
+
+    figure: str
+    interval: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    name: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A flow or a class, in short: its 99th percentiles."""
+
+    name: str
+    verdict: str
+    figures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """`note` says why there is no estimate, or what to keep in mind."""
+
+    sentence: str
+    note: str
+    rows: tuple[Row, ...] = ()
+    scopes: tuple[Scope, ...] = ()
+
+
+def forecast(story: Story) -> Forecast | None:
+    """Take the last estimate that a step left; None where no step was to make one."""
+    acts = story.of("estimate")
+    if not acts:
+        return None
+    for act in reversed(acts):
+        told = mapping(act.evidence.get("estimate"))
+        if told.get("total") is not None:
+            return _forecast(told)
+    return Forecast("", acts[-1].text or "no estimate was made")
+
+
+def _forecast(told: Mapping[str, Any]) -> Forecast:
+    total, window = mapping(told.get("total")), mapping(told.get("window"))
+    horizon = mapping(total.get("horizon"))
+    rows = [_row(name, mapping(total.get(key)), write) for key, name, write in _ROWS]
+    if horizon:
+        within = f" within the next {seconds(horizon.get('seconds'))}"
+        rows += [_row(f"{name}{within}", mapping(horizon.get(key)), write) for key, name, write in _ROWS[:2]]
+    site = text(told.get("site")) or "the serving site"
+    verdict = _VERDICTS.get(text(told.get("verdict")), "No objectives are set.")
+    sentence = (
+        f"If {site} died. {verdict} From {count(window.get('samples'))} samples between {text(window.get('from')) or NOT_KNOWN} "
+        f"and {text(window.get('to')) or NOT_KNOWN}, which cover {seconds(window.get('covered_s'))}; "
+        f"the last look was {seconds(told.get('stale_s'))} old."
+    )
+    share = number(total.get("unexplained"))
+    note = ""
+    if share is not None and share > _UNEXPLAINED:
+        note = f"{share:.0%} of the outflow is not accounted for by the queues' counters: figures per queue are upper bounds."
+    flows = [_scope(_flow(flow), "", flow) for flow in map(mapping, items(told.get("flows")))]
+    classes = [
+        _scope(", ".join(map(str, items(each.get("queues")))), text(each.get("verdict")), each)
+        for each in map(mapping, items(told.get("classes")))
+    ]
+    return Forecast(sentence, note, tuple(rows), (*classes, *flows))
+
+
+def _row(name: str, told: Mapping[str, Any], write: Callable[[object], str]) -> Row:
+    bounds = mapping(told.get("ci95"))
+    return Row(name, tuple(Cell(write(told.get(column)), _interval(bounds.get(column), write)) for column in COLUMNS))
+
+
+def _interval(told: object, write: Callable[[object], str]) -> str:
+    ends = items(told)
+    return f"{write(ends[0])} to {write(ends[1])}" if len(ends) == 2 else ""  # noqa: PLR2004
+
+
+def _flow(told: Mapping[str, Any]) -> str:
+    name = text(told.get("name"))
+    return f"{text(told.get('from'))}/{text(told.get('pair'))}: {'all queues' if name == '*' else name}"
+
+
+def _scope(name: str, verdict: str, told: Mapping[str, Any]) -> Scope:
+    return Scope(name, verdict, tuple(write(mapping(told.get(key)).get("p99")) for key, _, write in _ROWS))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a failover may have lost, and what may come twice."""
+
+    rows: tuple[tuple[str, str, str], ...]
+    queues: tuple[tuple[str, str, str], ...]
+
+
+def bounds(data: Mapping[str, Any]) -> Bounds | None:
+    """None where the run ended without bounds: it was no failover."""
+    told = mapping(data.get("bounds"))
+    if not told:
+        return None
+    rows = [_bound(name, mapping(told.get(key))) for key, name in (("lost", "Lost, at most"), ("twice", "Twice, at most"))]
+    queues: Sequence[Mapping[str, Any]] = [mapping(queue) for queue in items(told.get("queues"))]
+    return Bounds(
+        tuple(rows),
+        tuple((text(queue.get("name")), count(queue.get("lost")), count(queue.get("twice"))) for queue in queues),
+    )
+
+
+def _bound(name: str, told: Mapping[str, Any]) -> tuple[str, str, str]:
+    return name, count(told.get("at_most")), text(told.get("read_at")) or NOT_KNOWN

@@ -1,0 +1,61 @@
+"""How long the run kept clients out: from the fence to the activation, or to the undo of the fence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from dr_ctl.report.reading import Material
+from dr_ctl.report.story import Act, Mark, Story
+from dr_ctl.report.values import NOT_KNOWN, clock, mapping, number, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """`began` is None where this run kept nobody out; `ended` where the journal holds no moment of letting them in."""
+
+    began: datetime | None
+    ended: datetime | None
+    figure: str
+    sentence: str
+
+
+def outage(story: Story, material: Material) -> Outage:
+    """Work out the outage from the steps; the executor's own measure is taken where it covers the same stretch."""
+    fence = next((act for act in story.of("fence") if act.calls), None)
+    if fence is None:
+        closed = next((act for act in story.of("fence") if act.mark is Mark.NOT_NEEDED), None)
+        if closed is None:
+            return Outage(None, None, "none", "No fence was begun: this run kept no client out.")
+        told = f"{closed.site or 'The source'} was closed to clients before this run: since when, its journal does not say."
+        return Outage(None, None, NOT_KNOWN, told)
+    since = f"from {clock(fence.began)}, when the fence of {fence.site or 'the source'} began"
+    end = _end(story, fence)
+    if end is None or end.ended is None:
+        told = f"Clients are out {since}; the journal holds no moment at which they were let in again."
+        return Outage(fence.began, None, "not ended", told)
+    took = max(0.0, (end.ended - fence.began).total_seconds())
+    measured = number(mapping(mapping(material.result).get("data")).get("outage_s"))
+    if len(story.parts) == 1 and not end.undo and measured is not None:
+        took = measured
+    if end.undo:
+        until = f"to {clock(end.ended)}, when the fence was undone"
+    else:
+        until = f"to {clock(end.ended)}, when {end.site or 'the target'} was activated"
+    # A resumed run that found the target open cannot tell when between its parts that came about.
+    most = "at most " if end.mark is Mark.NOT_NEEDED else ""
+    return Outage(fence.began, end.ended, f"{most}{seconds(took)}", f"{since[0].upper()}{since[1:]}, {until}.{_paused(story, end)}")
+
+
+def _end(story: Story, fence: Act) -> Act | None:
+    ends = [act for act in story.of("activate") if act.mark in (Mark.DONE, Mark.NOT_NEEDED)]
+    ends += [act for act in story.of("fence", undo=True) if act.mark is Mark.UNDONE]
+    return next((act for act in ends if act.began >= fence.began), None)
+
+
+def _paused(story: Story, end: Act) -> str:
+    quiesce = next((act for act in story.of("quiesce") if act.calls), None)
+    if quiesce is None or end.ended is None:
+        return ""
+    took = max(0.0, (end.ended - quiesce.began).total_seconds())
+    return f" Delivery to them stopped earlier, with the quiesce at {clock(quiesce.began)}: {seconds(took)} before that moment."

@@ -1,0 +1,176 @@
+"""What was under way between the sites, and what clients held, over the waits of a run: charts, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from dr_ctl.report.scale import CountAxis, Tick, TimeAxis
+from dr_ctl.report.story import Act, Story
+from dr_ctl.report.values import clock, count, many, mapping, number, seconds
+
+WAITS: Final = {
+    "catch-up": "Outflow while the source serves",
+    "quiesce": "Messages in delivery to clients",
+    "drain": "Outflow behind the fence",
+    "verify": "Outflow while the gate is looked at",
+    "settle": "What the target has not settled",
+}
+_LEAST_SAMPLES: Final = 3
+_MOST_POINTS: Final = 400
+
+Told = tuple[datetime, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One figure over time. `pieces` are polylines of `x,y` in per cent: a look without an answer leaves a gap."""
+
+    label: str
+    style: int
+    pieces: tuple[str, ...]
+    dots: tuple[tuple[float, float], ...]
+    first: str
+    last: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One wait. Without `lines` there is nothing to draw, and `note` says so."""
+
+    title: str
+    unit: str
+    caption: str
+    note: str
+    lines: tuple[Line, ...] = ()
+    x: tuple[Tick, ...] = ()
+    y: tuple[Tick, ...] = ()
+    began: str = ""
+
+
+def charts(story: Story) -> tuple[Chart, ...]:
+    """One for each wait that left samples, in order; a drain without any is told too."""
+    waits = [act for act in story.acts if act.verb in WAITS and not act.undo]
+    return tuple(_chart(act, story) for act in waits if act.samples or act.verb == "drain")
+
+
+def _chart(act: Act, story: Story) -> Chart:
+    part = f" ({act.id.replace('-', ' ', 1)})" if len(story.of(act.verb)) > 1 else ""
+    title = f"{WAITS[act.verb]}{part}"
+    unit = "messages" if act.verb == "quiesce" else "messages and acknowledgements"
+    series = _series(act)
+    known = {name: points for name, points in series.items() if any(value for _, value in points)}
+    caption = " ".join([*_totals(act), *_silences(act)])
+    if len(act.samples) < _LEAST_SAMPLES:
+        return Chart(title, unit, caption, _few(act, series))
+    if not known:
+        told = "Where there was an answer it was 0" if _silences(act) else "It was 0 every time"
+        return Chart(title, unit, caption, f"{many(len(act.samples), 'sample')}. {told}: there is no curve to draw.")
+    last = max([act.ended or act.samples[-1][0], act.samples[-1][0]])
+    x, y = TimeAxis(act.began, last), CountAxis.up_to(max(value or 0 for told in known.values() for _, value in told))
+    lines = tuple(_line(name, style, told, x, y) for style, (name, told) in enumerate(known.items()))
+    zero = [name for name in series if name not in known]
+    note = f"0 in every sample: {', '.join(zero)}." if zero else ""
+    return Chart(title, unit, caption, note, lines, x.ticks(), y.ticks(), clock(act.began))
+
+
+def _series(act: Act) -> dict[str, list[Told]]:
+    """Each figure of each site by its name. A site that did not answer has None, never zero."""
+    series: dict[str, list[Told]] = {}
+    for at, evidence in act.samples:
+        pair = evidence.get("pair")
+        for key, told in evidence.items():
+            if key == "delivering":
+                series.setdefault("in delivery", []).append((at, number(told)))
+            elif isinstance(told, Mapping):
+                name = f"{key}/{pair}" if isinstance(pair, str) else key
+                series.setdefault(f"{name}: outflow", []).append((at, number(told.get("outflow"))))
+                series.setdefault(f"{name}: not settled", []).append((at, number(told.get("pending"))))
+    return series
+
+
+def _total(evidence: Mapping[str, Any]) -> float | None:
+    """All that is under way in one sample; None where a part of it is not known."""
+    if "delivering" in evidence:
+        return number(evidence["delivering"])
+    sites = [mapping(told) for told in evidence.values() if isinstance(told, Mapping)]
+    figures = [number(site.get(name)) for site in sites for name in ("outflow", "pending")]
+    known = [figure for figure in figures if figure is not None]
+    return sum(known) if known and len(known) == len(figures) else None
+
+
+def _totals(act: Act) -> Iterable[str]:
+    told = [(at, total) for at, evidence in act.samples if (total := _total(evidence)) is not None]
+    if len(told) < _LEAST_SAMPLES or not any(total for _, total in told):
+        return
+    (began, first), (ended, last) = told[0], told[-1]
+    empty = next((at for at, total in told if total == 0), None) if last == 0 else None
+    until, left = (empty, 0.0) if empty is not None else (ended, last)
+    took = (until - began).total_seconds()
+    whole = "" if act.verb == "quiesce" else "Together "
+    yield f"{whole}{count(first)} at the first sample, {count(left)} after {seconds(took)}."
+    if first > left and took > 0:
+        yield f"On average {count(round((first - left) / took))} a second."
+
+
+def _silences(act: Act) -> Iterable[str]:
+    """What a curve cannot show: looks without an answer, links that were not attached."""
+    silent: dict[str, int] = {}
+    loose: dict[str, int] = {}
+    for _, evidence in act.samples:
+        for site, told in evidence.items():
+            if isinstance(told, Mapping):
+                silent[site] = silent.get(site, 0) + ("unknown" in told)
+                loose[site] = loose.get(site, 0) + (told.get("attached") is False)
+    out_of = f"of {many(len(act.samples), 'sample')}"
+    yield from (f"{site} did not answer in {count(amount)} {out_of}." for site, amount in silent.items() if amount)
+    yield from (
+        f"The link of {site} was not attached in {count(amount)} {out_of}." for site, amount in loose.items() if amount
+    )
+
+
+def _few(act: Act, series: Mapping[str, Sequence[Told]]) -> str:
+    if not act.samples:
+        return "No sample was written: how it went cannot be shown."
+    by_time: dict[datetime, list[str]] = {}
+    for name, told in series.items():
+        for at, value in told:
+            by_time.setdefault(at, []).append(f"{name} {count(value)}")
+    looks = "; ".join(f"{clock(at)}: {', '.join(figures)}" for at, figures in by_time.items())
+    return f"Only {many(len(act.samples), 'sample')}, too few for a curve. {looks}."
+
+
+def _line(name: str, style: int, told: Sequence[Told], x: TimeAxis, y: CountAxis) -> Line:
+    known = [value for _, value in told if value is not None]
+    pieces: list[list[tuple[float, float]]] = [[]]
+    for at, value in _thinned(told):
+        if value is None:
+            pieces.append([])
+        else:
+            pieces[-1].append((x.at(at), y.at(value)))
+    dots = [point for piece in pieces for point in piece]
+    return Line(
+        label=name,
+        style=style % 4,
+        pieces=tuple(" ".join(f"{left:g},{top:g}" for left, top in piece) for piece in pieces if len(piece) > 1),
+        dots=tuple(dots) if len(dots) <= 60 else tuple(piece[0] for piece in pieces if len(piece) == 1),  # noqa: PLR2004
+        first=count(known[0]) if known else "",
+        last=count(known[-1]) if known else "",
+    )
+
+
+def _thinned(told: Sequence[Told]) -> list[Told]:
+    """No more points than a page shows; of each stretch its least, its greatest and every missing answer stay."""
+    if len(told) <= _MOST_POINTS:
+        return list(told)
+    size = -(-len(told) // (_MOST_POINTS // 2))
+    kept: list[Told] = []
+    for start in range(0, len(told), size):
+        stretch = list(enumerate(told[start : start + size]))
+        known = [(value, place) for place, (_, value) in stretch if value is not None]
+        places = {min(known)[1], max(known)[1]} if known else set()
+        places |= {place for place, (_, value) in stretch if value is None}
+        kept += [told[start + place] for place in sorted(places)]
+    return kept if kept[-1] == told[-1] else [*kept, told[-1]]

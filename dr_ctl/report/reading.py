@@ -1,0 +1,92 @@
+"""Loads what one run wrote, in whatever state it was left: ended, open, cut off, torn, even altered. Never raises for it.
+
+Lines are checked as the journal's own reader does; what cannot be vouched for is left out, and `problems` says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dr_ctl.engine.journal import GENESIS, Entry
+from dr_ctl.engine.runs import RunFiles
+from dr_ctl.report.values import mapping, text
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """One run as it lies on disk. `result` is None while the run has not ended, `plans` has one for each part."""
+
+    name: str
+    entries: tuple[Entry, ...] = ()
+    plans: tuple[Mapping[str, Any], ...] = ()
+    result: Mapping[str, Any] | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def last_hash(self) -> str:
+        return self.entries[-1].hash() if self.entries else GENESIS
+
+
+def read_run(files: RunFiles) -> Material:
+    """Read journal, plan and result; each that is missing or damaged is a problem told on the page."""
+    entries, problem = _entries(files.journal)
+    problems = [problem] if problem else []
+    result: Mapping[str, Any] | None = None
+    if files.result.exists():
+        result = _document(files.result)
+        if result is None:
+            problems.append("result.json could not be read: how the run ended is taken from the journal")
+    if result is None:
+        result = next((entry.evidence for entry in reversed(entries) if entry.kind == "end"), None)
+        if result is not None and not files.result.exists():
+            problems.append("the journal holds the end of the run, but result.json was not written")
+    plans = [mapping(entry.evidence.get("plan")) for entry in entries if entry.kind == "run"]
+    if not plans and (written := _document(files.plan)) is not None:
+        plans = [written]
+    return Material(files.name, tuple(entries), tuple(plans), result, tuple(problems))
+
+
+def _document(path: Path) -> Mapping[str, Any] | None:
+    try:
+        told = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def _entries(path: Path) -> tuple[list[Entry], str | None]:
+    """All lines up to the first that does not fit, and what is to be said of the rest."""
+    try:
+        raw = path.read_bytes()
+    except OSError:
+        return [], "there is no journal: the run never began, and nothing was changed by it"
+    *whole, rest = raw.split(b"\n")
+    entries: list[Entry] = []
+    previous = GENESIS
+    for number, line in enumerate(whole, start=1):
+        entry, sealed = _entry(line)
+        if entry is None and number == len(whole) and not rest:
+            rest = line  # its newline reached the disk, not all of its middle
+            break
+        if entry is None or entry.hash() != sealed or entry.previous != previous or entry.seq != number:
+            return entries, f"line {number} of the journal does not fit the lines before it: it and all after it are left out"
+        previous = sealed
+        entries.append(entry)
+    if rest:
+        return entries, "the last line of the journal is torn, as a crash leaves it: it is left out"
+    return entries, None
+
+
+def _entry(line: bytes) -> tuple[Entry | None, str]:
+    try:
+        told = json.loads(line)
+        sealed = text(told.pop("hash"))
+        entry = Entry(**told)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None, ""
+    shaped = isinstance(entry.evidence, dict) and isinstance(entry.call, dict | None)
+    return (entry, sealed) if shaped else (None, "")

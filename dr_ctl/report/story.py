@@ -1,0 +1,198 @@
+"""What happened, from the journal alone: parts of the run, their steps in order, the calls and samples of each.
+
+A part is one stretch of work by one process: a run that was resumed has several, and so has one that was aborted
+later. A step that was undone appears twice, once for each life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Final
+
+from dr_ctl.engine.journal import Entry
+from dr_ctl.engine.states import StepEvent
+from dr_ctl.report.reading import Material
+from dr_ctl.report.values import items, mapping, moment, number, text
+
+
+class Mark(Enum):
+    """How a step ended, or did not; the value is the word shown."""
+
+    DONE = "done"
+    NOT_NEEDED = "not needed"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    NO_END = "no end written"
+    UNDONE = "undone"
+    NOT_UNDONE = "not undone"
+    SIGNAL = "signal"
+
+
+_ENDS: Final = {
+    StepEvent.SUCCEEDED.value: Mark.DONE,
+    StepEvent.UNNEEDED.value: Mark.NOT_NEEDED,
+    StepEvent.FAILED.value: Mark.REFUSED,
+    StepEvent.LOST.value: Mark.UNKNOWN,
+    StepEvent.UNDONE.value: Mark.UNDONE,
+    StepEvent.UNDO_FAILED.value: Mark.NOT_UNDONE,
+}
+_STARTS: Final = (StepEvent.STARTED.value, StepEvent.UNDO_STARTED.value)
+
+
+@dataclass
+class CallMade:
+    """A call that went out; `ended` is None where the journal holds no result of it."""
+
+    seq: int
+    began: datetime
+    call: Mapping[str, Any]
+    ended: datetime | None = None
+    outcome: str = "unknown"
+    text: str = "the journal holds no result"
+
+
+@dataclass
+class Act:
+    """One life of one step, or a signal. `ended` is None where no end was written."""
+
+    id: str
+    number: int | None
+    verb: str
+    site: str
+    about: str
+    undo: bool
+    began: datetime
+    ended: datetime | None = None
+    took_s: float | None = None
+    mark: Mark = Mark.NO_END
+    text: str = ""
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    calls: list[CallMade] = field(default_factory=list)
+    samples: list[tuple[datetime, Mapping[str, Any]]] = field(default_factory=list)
+
+
+@dataclass
+class Part:
+    """One stretch of work. `began` and `ended` are its first and last entry."""
+
+    kind: str
+    began: datetime
+    ended: datetime
+    acts: list[Act] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """The whole run. `not_begun` are the steps of the last plan that never started; `back` where the clock went back."""
+
+    parts: tuple[Part, ...]
+    not_begun: tuple[str, ...]
+    back: tuple[int, ...]
+
+    @property
+    def acts(self) -> list[Act]:
+        return [act for part in self.parts for act in part.acts]
+
+    def of(self, verb: str, *, undo: bool = False) -> list[Act]:
+        return [act for act in self.acts if act.verb == verb and act.undo is undo]
+
+
+def tell(material: Material) -> Story:
+    """Replay the entries; tolerant of a journal that ends anywhere."""
+    planned = {_id(step): step for plan in material.plans for step in map(mapping, items(plan.get("steps")))}
+    teller = _Teller(planned)
+    for entry in material.entries:
+        teller.hear(entry)
+    begun = {act.id for part in teller.parts for act in part.acts}
+    last = items(material.plans[-1].get("steps")) if material.plans else []
+    left = [_label(_id(step)) for step in map(mapping, last) if _id(step) not in begun]
+    return Story(tuple(teller.parts), tuple(left), tuple(teller.back))
+
+
+def _id(step: Mapping[str, Any]) -> str:
+    told = number(step.get("number"))
+    return f"{int(told) if told is not None else 0:02d}-{text(step.get('verb'))}"
+
+
+def _label(id_: str) -> str:
+    return id_.replace("-", " ", 1)
+
+
+class _Teller:
+    def __init__(self, planned: Mapping[str, Mapping[str, Any]]) -> None:
+        self._planned = planned
+        self.parts: list[Part] = []
+        self.back: list[int] = []
+        self._acts: dict[str, Act] = {}
+        self._calls: dict[int, CallMade] = {}
+        self._now: datetime | None = None
+        self._settled = False  # the last entry was one after which an undo follows by itself
+
+    def hear(self, entry: Entry) -> None:
+        now = moment(entry.time) or self._now or datetime.fromtimestamp(0, UTC)
+        if self._now is not None and now < self._now:
+            self.back.append(entry.seq)
+        self._now = now
+        undo_begins = entry.kind == "step" and entry.outcome == StepEvent.UNDO_STARTED.value
+        if entry.kind == "run" or not self.parts:
+            self.parts.append(Part("resumed" if self.parts else "begun", now, now))
+        elif undo_begins and self._by_another_process(entry):
+            self.parts.append(Part("aborted", now, now))
+        self.parts[-1].ended = max(self.parts[-1].ended, now)
+        match entry.kind:
+            case "step":
+                self._step(entry, now)
+            case "intent":
+                self._intent(entry, now)
+            case "result":
+                self._result(entry, now)
+            case "sample" if act := self._acts.get(entry.step or ""):
+                act.samples.append((now, entry.evidence))
+            case "signal":
+                word = entry.outcome or "signal"
+                self.parts[-1].acts.append(Act("", None, word, "", "a stop was asked for", False, now, now, 0.0, Mark.SIGNAL))
+        self._settled = entry.kind == "signal" or (entry.kind == "step" and entry.outcome not in _STARTS)
+
+    def _by_another_process(self, entry: Entry) -> bool:
+        """An undo by the run itself follows an end; one that follows nothing, or an undo of the same, is an abort."""
+        before = self._acts.get(entry.step or "")
+        return not self._settled or (before is not None and before.undo)
+
+    def _step(self, entry: Entry, now: datetime) -> None:
+        id_, event = entry.step or "", entry.outcome or ""
+        if event in _STARTS:
+            head, _, verb = id_.partition("-")
+            planned = self._planned.get(id_, {})
+            about = text(entry.evidence.get("about")) or text(planned.get("about"))
+            place = int(head) if head.isdecimal() else None
+            undo = event == StepEvent.UNDO_STARTED.value
+            act = Act(id_, place, verb or id_, text(planned.get("site")), about, undo, now)
+            self._acts[id_] = act
+            self.parts[-1].acts.append(act)
+        elif (ended := self._acts.get(id_)) is not None and event in _ENDS:
+            ended.ended, ended.mark, ended.evidence = now, _ENDS[event], entry.evidence
+            ended.text = text(entry.evidence.get("text"))
+            # The step's own measure is by a clock that only grows; the entries' times are for people.
+            took = number(entry.evidence.get("took_s"))
+            ended.took_s = took if took is not None else max(0.0, (now - ended.began).total_seconds())
+
+    def _intent(self, entry: Entry, now: datetime) -> None:
+        made = CallMade(entry.seq, now, mapping(entry.call))
+        self._calls[entry.seq] = made
+        if (act := self._acts.get(entry.step or "")) is not None:
+            act.calls.append(made)
+
+    def _result(self, entry: Entry, now: datetime) -> None:
+        seq = number(entry.evidence.get("intent"))
+        made = self._calls.get(int(seq)) if seq is not None else None
+        if made is not None:
+            made.ended, made.outcome, made.text = now, entry.outcome or "unknown", text(entry.evidence.get("text"))
+
+
+def calls_of(story: Story) -> Iterator[tuple[Act, CallMade]]:
+    """Every call that went out, in order, with the step it belongs to."""
+    made = [(act, call) for act in story.acts for call in act.calls]
+    return iter(sorted(made, key=lambda each: each[1].seq))

@@ -1,0 +1,75 @@
+"""Reading JSON without trust, and writing figures for people. What is absent or odd is None, never zero."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from dr_ctl.settings.durations import duration
+
+NOT_KNOWN: Final = "not known"
+_THIN: Final = "\N{NARROW NO-BREAK SPACE}"
+
+
+def mapping(told: object) -> Mapping[str, Any]:
+    """The object, or an empty one."""
+    return told if isinstance(told, Mapping) else {}
+
+
+def items(told: object) -> list[Any]:
+    """The list, or an empty one."""
+    return list(told) if isinstance(told, list | tuple) else []
+
+
+def text(told: object) -> str:
+    """The string, or an empty one."""
+    return told if isinstance(told, str) else ""
+
+
+def number(told: object) -> float | None:
+    """The finite number; a truth value is none."""
+    if isinstance(told, bool) or not isinstance(told, int | float):
+        return None
+    return told if abs(told) < float("inf") else None
+
+
+def moment(told: object) -> datetime | None:
+    """An ISO 8601 time, in UTC."""
+    try:
+        at = datetime.fromisoformat(told) if isinstance(told, str) else None
+    except ValueError:
+        return None
+    if at is None:
+        return None
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+def clock(at: datetime) -> str:
+    """The time of day, for rows under a date."""
+    return f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}Z"
+
+
+def count(told: object) -> str:
+    """A count, or any figure without a unit, with its thousands apart."""
+    value = number(told)
+    if value is None:
+        return NOT_KNOWN
+    if value == int(value):
+        return f"{int(value):,}".replace(",", _THIN)
+    return f"{value:,.1f}".replace(",", _THIN) if abs(value) >= 10 else f"{value:.2g}"  # noqa: PLR2004
+
+
+def seconds(told: object) -> str:
+    """A duration given in seconds."""
+    value = number(told)
+    if value is None:
+        return NOT_KNOWN
+    if value <= 0:
+        return "0 s"
+    return "under 1 ms" if value < 0.0005 else duration(value)  # noqa: PLR2004 - what `duration` would call 0 ms
+
+
+def many(amount: int, one: str, more: str | None = None) -> str:
+    """An amount with its noun."""
+    return f"{count(amount)} {one if amount == 1 else more or one + 's'}"

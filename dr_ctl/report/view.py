@@ -1,0 +1,268 @@
+"""A run as a page of values: every number and every sentence of the report, computed from what the run wrote."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dr_ctl.core.clock import stamp
+from dr_ctl.report.forecast import Bounds, Forecast, bounds, forecast
+from dr_ctl.report.outage import Outage, outage
+from dr_ctl.report.outflow import Chart, charts
+from dr_ctl.report.reading import Material
+from dr_ctl.report.story import Act, CallMade, Story, calls_of, tell
+from dr_ctl.report.timeline import Chapter, chapters
+from dr_ctl.report.values import NOT_KNOWN, clock, count, items, many, mapping, number, seconds, text
+from dr_ctl.report.verdict import Verdict, verdict
+
+_ORDER: Final = {"error": 0, "warning": 1, "info": 2}
+_PROOFS: Final = {
+    "attempt": "a client's greeting was tried, before and after",
+    "flag": "by flag only: no greeting was seen before",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    name: str
+    told: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    id: str
+    severity: str
+    text: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """One call that went out. `text` is empty where the answer says no more than the outcome."""
+
+    seq: int
+    time: str
+    site: str
+    pair: str
+    about: str
+    request: str
+    when: str
+    outcome: str
+    text: str
+    took: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallGroup:
+    """The calls of one step, in order."""
+
+    step: str
+    rows: tuple[CallRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What the gate saw of one pair before the activation."""
+
+    pair: str
+    sentence: str
+    depths: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    title: str
+    name: str
+    verdict: Verdict
+    outage: Outage
+    took: str
+    calls_sentence: str
+    asked: tuple[Fact, ...]
+    chapters: tuple[Chapter, ...]
+    not_begun: tuple[str, ...]
+    charts: tuple[Chart, ...]
+    findings: tuple[Finding, ...]
+    findings_note: str
+    debts: tuple[str, ...]
+    proofs: tuple[Fact, ...]
+    gates: tuple[Gate, ...]
+    forecast: Forecast | None
+    bounds: Bounds | None
+    calls: tuple[CallGroup, ...]
+    not_replicated: tuple[str, ...]
+    cannot_know: tuple[str, ...]
+    journal: tuple[Fact, ...]
+    problems: tuple[str, ...]
+
+
+def view(material: Material) -> Page:
+    """Compute the page. Works for any run: ended, open, resumed, cut off, or never begun."""
+    story = tell(material)
+    plan = material.plans[0] if material.plans else {}
+    last_plan = material.plans[-1] if material.plans else {}
+    result = mapping(material.result)
+    findings, note = _findings(material)
+    return Page(
+        title=_title(plan, material.name),
+        name=material.name,
+        verdict=verdict(material, story),
+        outage=outage(story, material),
+        took=_took(story),
+        calls_sentence=_calls_sentence(story),
+        asked=_asked(material, plan, story),
+        chapters=chapters(story, outage(story, material)),
+        not_begun=story.not_begun,
+        charts=charts(story),
+        findings=findings,
+        findings_note=note,
+        debts=tuple(_debt(debt) for debt in items(result.get("debts"))),
+        proofs=_proofs(story),
+        gates=_gates(story),
+        forecast=forecast(story),
+        bounds=bounds(mapping(result.get("data"))),
+        calls=_calls(story),
+        not_replicated=tuple(map(str, items(last_plan.get("not_replicated")))),
+        cannot_know=tuple(map(str, items(last_plan.get("cannot_know")))),
+        journal=_journal(material, story),
+        problems=material.problems,
+    )
+
+
+def _title(plan: Mapping[str, Any], name: str) -> str:
+    ask = mapping(plan.get("ask"))
+    operation = text(ask.get("operation"))
+    return f"{operation.capitalize()} from {text(plan.get('source'))} to {text(ask.get('target'))}" if operation else name
+
+
+def _took(story: Story) -> str:
+    worked = sum((part.ended - part.began).total_seconds() for part in story.parts)
+    return seconds(max(0.0, worked)) if story.parts else "nothing was done"
+
+
+def _asked(material: Material, plan: Mapping[str, Any], story: Story) -> tuple[Fact, ...]:
+    ask = mapping(plan.get("ask"))
+    timeout, differences = number(ask.get("timeout_s")), mapping(ask.get("accept_difference"))
+    facts = [
+        Fact("Operation", text(ask.get("operation")) or NOT_KNOWN),
+        Fact("Source", text(plan.get("source")) or NOT_KNOWN),
+        Fact("Target", text(ask.get("target")) or NOT_KNOWN),
+        Fact("Timeout of the drain", seconds(timeout) if timeout is not None else "as the settings say"),
+        Fact("Messages in delivery", "may be cut" if ask.get("cut_in_flight") is True else "must come to zero first"),
+    ]
+    if differences:
+        facts.append(Fact("Differences accepted", ", ".join(f"{queue}: {count(n)}" for queue, n in differences.items())))
+    if text(ask.get("expect_serving")):
+        facts.append(Fact("Expected to serve before", text(ask.get("expect_serving"))))
+    facts += _who(material)
+    if story.parts:
+        facts += [Fact("Begun", stamp(story.parts[0].began)), Fact("Last entry", stamp(story.parts[-1].ended))]
+    facts.append(Fact("Time at work", _took(story)))
+    return (*facts, Fact("Run", material.name))
+
+
+def _who(material: Material) -> list[Fact]:
+    """Who began each part, where the journal says so: `by` in the evidence of its `run` entry."""
+    told = [mapping(entry.evidence.get("by")) for entry in material.entries if entry.kind == "run"]
+    names = [("user", "By"), ("host", "On host"), ("version", "Version of dr-ctl"), ("command", "Command")]
+    facts = []
+    for key, name in names:
+        values = list(dict.fromkeys(text(each.get(key)) for each in told if text(each.get(key))))
+        facts += [Fact(name, "; then ".join(values))] if values else []
+    return facts or [Fact("By", "the journal does not say")]
+
+
+def _findings(material: Material) -> tuple[tuple[Finding, ...], str]:
+    if material.result is not None:
+        told, note = items(material.result.get("findings")), ""
+    else:
+        told = [each for plan in material.plans for each in items(plan.get("findings"))]
+        note = "The run has not ended: these are the findings of its plan; those of its steps are told with its end."
+    found = [
+        Finding(text(each.get("id")), text(each.get("severity")), text(each.get("text")), text(each.get("remedy")))
+        for each in map(mapping, told)
+    ]
+    unique = dict.fromkeys(found)
+    return tuple(sorted(unique, key=lambda each: _ORDER.get(each.severity, 0))), note
+
+
+def _debt(told: object) -> str:
+    if not isinstance(told, Mapping):
+        return str(told)
+    return text(told.get("text")) or "; ".join(f"{key}: {value}" for key, value in told.items())
+
+
+def _proofs(story: Story) -> tuple[Fact, ...]:
+    """How fence and activation were proven."""
+    told = [(act, text(act.evidence.get("proof"))) for act in story.acts if not act.undo]
+    return tuple(Fact(f"{act.verb} {act.site}".strip(), _PROOFS.get(proof, proof)) for act, proof in told if proof)
+
+
+def _gates(story: Story) -> tuple[Gate, ...]:
+    acts: Sequence[Act] = story.of("verify")
+    seen = acts[-1].evidence if acts else {}
+    return tuple(_gate(pair, told) for pair, told in seen.items() if isinstance(told, Mapping) and "depths" in told)
+
+
+def _gate(pair: str, told: Mapping[str, Any]) -> Gate:
+    depths = mapping(told.get("depths"))
+    compared = count(told.get("ids_compared"))
+    sentence = f"{count(told.get('samples'))} samples in a row; counts equal for every queue; {compared} messages compared by id"
+    empty = "; all queues were empty" if not depths else ""
+    return Gate(pair, f"{sentence}{empty}.", tuple((queue, count(depth)) for queue, depth in depths.items()))
+
+
+def _calls(story: Story) -> tuple[CallGroup, ...]:
+    groups: list[tuple[str, list[CallRow]]] = []
+    for act, made in calls_of(story):
+        step = f"{'undo ' if act.undo else ''}{act.id.replace('-', ' ', 1)}"
+        if not groups or groups[-1][0] != step:
+            groups.append((step, []))
+        groups[-1][1].append(_call(made))
+    return tuple(CallGroup(step, tuple(rows)) for step, rows in groups)
+
+
+def _call(made: CallMade) -> CallRow:
+    call = made.call
+    operation = text(call.get("operation")).partition("(")[0]
+    arguments = ", ".join(json.dumps(each, ensure_ascii=False) for each in items(call.get("arguments")))
+    return CallRow(
+        seq=made.seq,
+        time=clock(made.began),
+        site=text(call.get("site")),
+        pair=text(call.get("pair")),
+        about=text(call.get("about")),
+        request=f"{operation}({arguments}) on {text(call.get('bean'))}",
+        when=text(call.get("when")),
+        outcome=made.outcome,
+        text="" if made.outcome == "done" else made.text,
+        took=seconds((made.ended - made.began).total_seconds()) if made.ended is not None else NOT_KNOWN,
+    )
+
+
+def _calls_sentence(story: Story) -> str:
+    made = [call for _, call in calls_of(story)]
+    if not made:
+        return "none went out"
+    outcomes = Counter(call.outcome for call in made)
+    told = ", ".join(f"{count(amount)} {outcome}" for outcome, amount in outcomes.items())
+    undone = sum(act.undo for act, _ in calls_of(story))
+    return f"{many(len(made), 'call')} went out: {told}{f'; {count(undone)} of them to undo' if undone else ''}"
+
+
+def _journal(material: Material, story: Story) -> tuple[Fact, ...]:
+    sealed = mapping(mapping(material.result).get("journal"))
+    facts = [Fact("Entries", count(len(material.entries))), Fact("Last hash", material.last_hash)]
+    if sealed:
+        same = sealed.get("last_hash") == material.last_hash and sealed.get("count") == len(material.entries)
+        told = "the same count and last hash" if same else "ANOTHER count or last hash: one of the two files was altered"
+        facts.append(Fact("Seal in result.json", told))
+    else:
+        facts.append(Fact("Seal in result.json", "none: the run has not ended" if material.result is None else "none"))
+    if story.back:
+        told = f"at entry {', '.join(map(count, story.back))}: order is by entry; times around it are not to be trusted"
+        facts.append(Fact("The clock went back", told))
+    facts.append(Fact("Check it", f"`dr-ctl runs verify {material.name}` on the machine that holds the run's files"))
+    return tuple(facts)

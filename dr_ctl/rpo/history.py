@@ -1,0 +1,204 @@
+"""What was seen, kept: one Parquet row per thing and look, appended and never changed.
+
+A row that could not be read is never made up: its absence says "not known", a zero would say "empty". Files are
+written whole under a hidden name and then renamed, so that a reader sees a file complete or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import defaultdict
+from dataclasses import dataclass, fields
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dr_ctl.core.clock import SystemClock
+from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.model import Finding, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from dr_ctl.core.clock import Clock
+
+SCHEMA: Final = pa.schema(
+    [
+        ("ts", pa.timestamp("us", tz="UTC")),
+        ("pair", pa.string()),
+        ("kind", pa.string()),
+        ("name", pa.string()),
+        ("depth", pa.int64()),
+        ("delivering", pa.int64()),
+        ("added", pa.int64()),
+        ("removed", pa.int64()),
+        ("acked", pa.int64()),
+        ("oldest_ms", pa.int64()),
+        ("pending", pa.int64()),
+        ("link", pa.bool_()),
+        ("start", pa.string()),
+    ]
+)
+"""The columns of a file. `date` and `site` are its directories and not in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One thing at one look. `kind` is `mirror`, `acks`, `mixed`, `queue` or `site` (`name` is then the role).
+
+    `name` is `*` for an outflow that serves all queues of its pair. `ts` must know its time zone.
+    """
+
+    site: str
+    ts: datetime
+    kind: str
+    name: str
+    pair: str | None = None
+    depth: int | None = None
+    delivering: int | None = None
+    added: int | None = None
+    removed: int | None = None
+    acked: int | None = None
+    oldest_ms: int | None = None
+    pending: int | None = None
+    link: bool | None = None
+    start: str | None = None
+
+    @property
+    def day(self) -> date:
+        """The UTC day whose directory holds the row."""
+        return self.ts.astimezone(UTC).date()
+
+
+COLUMNS: Final = tuple(field.name for field in fields(Row) if field.name != "site")
+
+
+def write(rows: Iterable[Row], root: Path) -> list[Path]:
+    """Append the rows, one new file per day and site. Raises EnvironmentFault; what was written until then stays."""
+    return [_write_part(part, root) for part in _parts(rows)]
+
+
+def _parts(rows: Iterable[Row]) -> Iterator[Sequence[Row]]:
+    parts: dict[tuple[date, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        parts[row.day, row.site].append(row)
+    yield from parts.values()
+
+
+def _write_part(part: Sequence[Row], root: Path) -> Path:
+    first = part[0]
+    folder = root / f"date={first.day.isoformat()}" / f"site={first.site}"
+    name = f"{first.ts.astimezone(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex}.parquet"
+    hidden, final = folder / f".{name}.part", folder / name
+    table = pa.table({column: [getattr(row, column) for row in part] for column in SCHEMA.names}, schema=SCHEMA)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with hidden.open("xb") as file:
+                pq.write_table(table, file)
+                file.flush()
+                os.fsync(file.fileno())
+            hidden.rename(final)
+        finally:
+            hidden.unlink(missing_ok=True)
+        _sync_folder(folder)  # the name must survive a power cut too
+    except OSError as error:
+        raise EnvironmentFault(f"the history cannot be written: {error}") from error
+    return final
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class Writer:
+    """Gathers looks and writes them every `every_s` seconds and at the end: few files instead of one per look.
+
+    What a failed write did not get onto the disk is kept, and tried again with the next.
+    """
+
+    def __init__(self, root: Path, *, every_s: float = 60.0, clock: Clock | None = None) -> None:
+        self._root = root
+        self._every_s = every_s
+        self._clock = clock or SystemClock()
+        self._waiting: list[Row] = []
+        self._written_at = self._clock.monotonic()
+
+    def add(self, rows: Iterable[Row]) -> list[Path]:
+        """Take the rows of a look; returns the files written because it was time."""
+        self._waiting.extend(rows)
+        is_due = self._clock.monotonic() - self._written_at >= self._every_s
+        return self.flush() if is_due else []
+
+    def flush(self) -> list[Path]:
+        """Write everything that waits, now."""
+        written = []
+        for part in _parts(self._waiting):
+            written.append(_write_part(part, self._root))
+            done = {id(row) for row in part}
+            self._waiting = [row for row in self._waiting if id(row) not in done]
+        self._written_at = self._clock.monotonic()
+        return written
+
+    def close(self) -> None:
+        self.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def usable_files(
+    root: Path, *, since: datetime | None = None, until: datetime | None = None
+) -> tuple[list[Path], list[Finding]]:
+    """List the files that can be read, oldest day first; those that cannot are left out and named.
+
+    `since` and `until` leave out whole days only. No directory is the same as no files.
+    """
+    files: list[Path] = []
+    findings: list[Finding] = []
+    for path in sorted(root.glob("date=*/site=*/*.parquet")):
+        if path.name.startswith((".", "_")) or not _day_within(path, since, until):
+            continue
+        why_not = _why_not_readable(path)
+        if why_not is None:
+            files.append(path)
+            continue
+        findings.append(
+            Finding(
+                "DR-RPO-002",
+                Severity.WARNING,
+                f"{path.relative_to(root)} is left out: {why_not}",
+                "Its looks are missing from the figures. Move the file away when it is of no more use.",
+            )
+        )
+    return files, findings
+
+
+def _day_within(path: Path, since: datetime | None, until: datetime | None) -> bool:
+    day = path.parent.parent.name.removeprefix("date=")
+    after = since is None or day >= since.astimezone(UTC).date().isoformat()
+    before = until is None or day <= until.astimezone(UTC).date().isoformat()
+    return after and before
+
+
+def _why_not_readable(path: Path) -> str | None:
+    try:
+        found = pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        return f"it cannot be opened ({str(error).splitlines()[0]})"
+    wrong = [
+        field.name for field in SCHEMA if field.name not in found.names or found.field(field.name).type != field.type
+    ]
+    return f"columns missing or of another type: {', '.join(wrong)}" if wrong else None

@@ -1,0 +1,205 @@
+"""Starting Spark, trimmed for one short piece of work, and ending it without a trace.
+
+A local session runs in a JVM of its own on the loopback interface, with everything it writes under one private
+directory that is removed with it. Masters elsewhere and Spark Connect addresses are used as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from dr_ctl.core.errors import EnvironmentFault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+APP: Final = "dr-ctl"
+SESSION_CONF: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    # A site may be called 01, and a day stays a word.
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+}
+LOCAL_CONF: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+SHORT_WORK_CONF: Final = {
+    # Planning again after every stage costs more than it saves on little data.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
+SHORT_WORK_JAVA: Final = "-XX:TieredStopAtLevel=1"
+"""For work of seconds the first compiler alone is faster; for long work it loses."""
+LOG4J: Final = """\
+status = off
+rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %p %c{1}: %m%n%ex
+"""
+STOP_LIMIT_S: Final = 10.0
+
+
+@contextmanager
+def session(
+    *, master: str = "local[*]", conf: Mapping[str, str] | None = None, is_short: bool = True
+) -> Iterator[SparkSession]:
+    """Give a session and end it, its JVM included, whatever happens inside. One at a time in a process.
+
+    Whatever Spark itself says on the way, at the start or in the work, leaves as EnvironmentFault.
+    """
+    given = dict(conf or {})
+    started = _connected(master, given) if master.startswith("sc://") else _launched(master, given, is_short=is_short)
+    with started as spark:
+        try:
+            yield spark
+        except (PySparkException, Py4JError) as error:
+            raise EnvironmentFault(
+                f"Spark did not finish the work: {_first_line(error)}",
+                remedy="Look at `spark` in the settings file: master, conf, and that both sides see the history.",
+            ) from error
+
+
+@contextmanager
+def _connected(address: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    try:
+        builder = SparkSession.builder.remote(address).appName(APP)
+        for key, value in {**SESSION_CONF, **conf}.items():
+            builder = builder.config(key, value)
+        spark = builder.getOrCreate()
+    except (PySparkException, ImportError) as error:
+        raise EnvironmentFault(
+            f"no Spark Connect session at {address}: {_first_line(error)}",
+            remedy="Check the address; the client side needs `pyspark[connect]` installed beside dr-ctl.",
+        ) from error
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _launched(master: str, conf: Mapping[str, str], *, is_short: bool) -> Iterator[SparkSession]:
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        raise EnvironmentFault(
+            "Spark needs Java, and there is no `java` on the PATH",
+            remedy="Install a Java runtime, 17 or later, or point JAVA_HOME at one; or name a Spark Connect address.",
+        )
+    folder = Path(tempfile.mkdtemp(prefix="dr-ctl-spark-"))
+    try:
+        with _jvm(_settings(master, conf, folder, is_short=is_short), folder) as spark:
+            yield spark
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # the JVM removes parts of it at the same time
+
+
+def _settings(master: str, conf: Mapping[str, str], folder: Path, *, is_short: bool) -> SparkConf:
+    log4j = folder / "log4j2.properties"
+    log4j.write_text(LOG4J)
+    java = [
+        f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+        f"-Djava.io.tmpdir={folder}",
+        "-XX:-UsePerfData",
+        "-XX:+UseParallelGC",
+        *([SHORT_WORK_JAVA] if is_short else []),
+        conf.get("spark.driver.extraJavaOptions", ""),
+    ]
+    settings = {
+        "spark.app.name": APP,
+        "spark.master": master,
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
+        **SESSION_CONF,
+        **(LOCAL_CONF if master.startswith("local") else {}),
+        **(SHORT_WORK_CONF if is_short else {}),
+        **conf,
+        "spark.driver.extraJavaOptions": " ".join(java).strip(),
+    }
+    return SparkConf(loadDefaults=False).setAll(list(settings.items()))
+
+
+@contextmanager
+def _jvm(settings: SparkConf, folder: Path) -> Iterator[SparkSession]:
+    said = folder / "jvm.log"
+    with said.open("wb") as log:
+        try:
+            start: Callable[..., Any] = launch_gateway
+            gateway = start(settings, {"stdout": log, "stderr": log})
+        except PySparkException as error:
+            raise _did_not_start(said, error) from error
+    interrupt = _interrupt_handler()
+    spark: SparkSession | None = None
+    try:
+        try:
+            spark = SparkSession(SparkContext(conf=settings, gateway=gateway))
+        except (PySparkException, Py4JError) as error:
+            raise _did_not_start(said, error) from error
+        finally:
+            # SparkContext takes SIGINT for itself; whoever handled it before goes on doing so.
+            if interrupt is not None:
+                signal.signal(signal.SIGINT, interrupt)
+        yield spark
+        spark.stop()
+    finally:
+        _end(gateway)
+
+
+def _did_not_start(said: Path, error: Exception) -> EnvironmentFault:
+    words = [line.strip() for line in said.read_text(errors="replace").splitlines() if line.strip()]
+    told = next((line for line in words if "rror" in line or "xception" in line), _first_line(error))
+    return EnvironmentFault(
+        f"Spark did not start: {told[:300]}",
+        remedy="Check `java -version` (17 or later) and `spark` in the settings file: master and conf.",
+    )
+
+
+def _interrupt_handler() -> Any:
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    return signal.getsignal(signal.SIGINT) if in_main_thread else None
+
+
+def _end(gateway: Any) -> None:
+    """End the JVM for certain and leave no trace of it in this process, so that another session can be started."""
+    process: subprocess.Popen[bytes] = gateway.proc
+    context = SparkContext._active_spark_context  # noqa: SLF001 - no public way to forget a session whose JVM is gone
+    if context is not None:
+        # Not stopped in order: nothing it still does is wanted, so its JVM is not asked.
+        process.kill()
+        context._jsc = None  # noqa: SLF001
+        context.stop()
+        SparkSession._instantiatedSession = None  # noqa: SLF001
+        SparkSession._activeSession = None  # noqa: SLF001
+    gateway.shutdown()
+    if process.stdin is not None:
+        process.stdin.close()  # the JVM ends when this pipe does
+    try:
+        process.wait(STOP_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    SparkContext._gateway = None  # noqa: SLF001
+    SparkContext._jvm = None  # noqa: SLF001
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,0 +1,150 @@
+"""What dr-ctl asks of a STOMP port: does it let clients in, and does a message go through it.
+
+Both answer with a variant; a fault of the network is an answer, not an exception.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dr_ctl.stomp_io.address import Address, Login, TlsFiles, parse_address
+from dr_ctl.stomp_io.connection import (
+    Closed,
+    Connected,
+    Connection,
+    ConnectionLost,
+    Greeting,
+    Refused,
+    Silent,
+    knock,
+)
+from dr_ctl.stomp_io.frames import Frame, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "Address",
+    "Closed",
+    "Connected",
+    "Failed",
+    "Greeting",
+    "Login",
+    "Passed",
+    "Refused",
+    "RoundTrip",
+    "Silent",
+    "TlsFiles",
+    "greet",
+    "parse_address",
+    "round_trip",
+]
+
+PROBE_HEADER = "dr_ctl_probe"
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The message came back and its acknowledgement was confirmed; nothing of it is left."""
+
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It did not come back; a message may be left in the queue."""
+
+    because: str
+
+
+RoundTrip = Passed | Failed
+
+
+def greet(address: Address, login: Login | None, tls: TlsFiles | None, *, timeout_s: float) -> Greeting:
+    """Make one attempt to be let in. A closed port answers in about a millisecond; nothing is retried."""
+    greeting, connection = knock(address, login, tls, timeout_s=timeout_s)
+    if connection is not None:
+        connection.close()
+    return greeting
+
+
+def round_trip(
+    address: Address, login: Login | None, tls: TlsFiles | None, *, queue: str, body: str, timeout_s: float
+) -> RoundTrip:
+    """Send one non-durable message to `queue`, receive that very message and acknowledge it.
+
+    Other messages of the queue are neither seen nor held: the subscription selects by the probe's own id.
+    """
+    began = time.monotonic()
+    until = began + timeout_s
+    greeting, connection = knock(address, login, tls, timeout_s=timeout_s)
+    if connection is None:
+        return Failed(getattr(greeting, "because", "no connection"))
+    token = uuid.uuid4().hex
+    try:
+        _send_and_receive(connection, queue, body, token, until)
+    except ConnectionLost as error:
+        return Failed(str(error))
+    except TimeoutError as error:
+        return Failed(f"{address}: {error} within {timeout_s:g} s")
+    finally:
+        connection.close()
+    return Passed(time.monotonic() - began)
+
+
+def _send_and_receive(connection: Connection, queue: str, body: str, token: str, until: float) -> None:
+    # Subscribed first: the message then never lies in the queue without somebody there to take it.
+    connection.send(
+        encode(
+            "SUBSCRIBE",
+            {
+                "id": "probe",
+                "destination": queue,
+                "subscription-type": "ANYCAST",
+                "ack": "client-individual",
+                "selector": f"{PROBE_HEADER} = '{token}'",
+                "receipt": "subscribed",
+            },
+        ),
+        encode(
+            "SEND",
+            {"destination": queue, "destination-type": "ANYCAST", PROBE_HEADER: token, "receipt": "sent"},
+            body,
+        ),
+    )
+    inbox = _Inbox(connection, until)
+    inbox.wait(_receipt("subscribed"), "the subscription was not confirmed")
+    inbox.wait(_receipt("sent"), "the message was not confirmed")
+    message = inbox.wait(
+        lambda frame: frame.cmd == "MESSAGE" and frame.headers.get(PROBE_HEADER) == token,
+        "the message did not come back",
+    )
+    connection.send(encode("ACK", {"id": message.headers["ack"], "receipt": "acked"}))
+    inbox.wait(_receipt("acked"), "the acknowledgement was not confirmed")
+
+
+class _Inbox:
+    """Frames in whatever order they come; each is waited for by what it is."""
+
+    def __init__(self, connection: Connection, until: float) -> None:
+        self._connection = connection
+        self._until = until
+        self._frames: list[Frame] = []
+
+    def wait(self, wanted: Callable[[Frame], bool], missing: str) -> Frame:
+        while True:
+            for frame in self._frames:
+                if wanted(frame):
+                    self._frames.remove(frame)
+                    return frame
+            left = self._until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(missing)
+            self._frames += self._connection.receive(left)
+
+
+def _receipt(name: str) -> Callable[[Frame], bool]:
+    return lambda frame: frame.cmd == "RECEIPT" and frame.headers.get("receipt-id") == name

@@ -1,0 +1,29 @@
+"""One pair of real brokers for all tests of a session that need no special one; brought back to its start for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.lab.lab import Lab
+from tests.broker.driving import Operator, end_all, reset
+
+
+@pytest.fixture(scope="session")
+def shared_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with Lab.up(tmp_path_factory.mktemp("pair") / "lab") as lab:
+        yield lab
+
+
+@pytest.fixture
+def lab(shared_lab: Lab) -> Lab:
+    reset(shared_lab)
+    return shared_lab
+
+
+@pytest.fixture
+def operator(lab: Lab, tmp_path: Path) -> Iterator[Operator]:
+    yield Operator(lab, tmp_path / "state")
+    end_all()

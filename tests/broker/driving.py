@@ -1,0 +1,193 @@
+"""Runs the command line against a lab as an operator or a script does, and sets scenes on the brokers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dr_ctl.cli.wiring import World
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.lab.lab import Lab
+from dr_ctl.settings.loader import load
+from tests.broker.recorder import Recorder
+
+LONG_S = 120.0
+STARTED: list[subprocess.Popen[str]] = []
+
+
+def end_all() -> None:
+    """End what a failed test left running."""
+    while STARTED:
+        process = STARTED.pop()
+        if process.poll() is None:
+            process.kill()
+        if process.stdout is not None and not process.stdout.closed:
+            process.communicate()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit code, its one JSON document, what it told the operator."""
+
+    code: int
+    document: dict[str, Any]
+    err: str
+
+    @property
+    def told(self) -> str:
+        """Summary and findings as one text, to look for words in."""
+        return json.dumps(self.document, ensure_ascii=False)
+
+
+class Operator:
+    """One operator with one STATE directory and one settings file."""
+
+    def __init__(self, lab: Lab, state: Path, settings: Path | None = None) -> None:
+        self.lab, self.state = lab, state
+        self.settings = settings or lab.settings_path
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        environment = {**os.environ, "DR_CTL_CONFIG": str(self.settings), "DR_CTL_STATE_DIR": str(self.state)}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dr_ctl", *words, "--json"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        STARTED.append(process)
+        return process
+
+    def run(self, *words: str) -> Ended:
+        return self.wait(self.start(*words))
+
+    def wait(self, process: subprocess.Popen[str]) -> Ended:
+        out, err = process.communicate(timeout=LONG_S)
+        return Ended(process.returncode, json.loads(out) if out else {}, err)
+
+    def journal(self) -> list[dict[str, Any]]:
+        """The last run's journal, whole lines only."""
+        runs = sorted((self.state / "runs").iterdir())
+        lines = (runs[-1] / "journal.jsonl").read_text(encoding="utf-8").split("\n")[:-1]
+        return [json.loads(line) for line in lines]
+
+    def calls(self) -> list[dict[str, Any]]:
+        return [entry["call"] for entry in self.journal() if entry["kind"] == "intent"]
+
+
+def state_of(lab: Lab) -> Mapping[str, Any]:
+    """Everything dr-ctl may set at both sites: doors, links, pauses, and which queues there are."""
+    with World.of(load(lab.settings_path), time.sleep) as world:
+        seen = world.observer.observe()
+        assert all(len(seen.views(site)) == 1 for site in seen.sites), seen
+        return world.recipe.baseline(seen)
+
+
+def until(condition: Callable[[], object], *, within_s: float = 30.0, why: str = "") -> None:
+    """Wait for a condition; fails saying which."""
+    end = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end, f"not within {within_s} s: {why or condition}"
+        time.sleep(0.02)
+
+
+def execute(lab: Lab, site: str, bean: str, operation: str, *arguments: Any) -> Any:
+    """Call one operation at a site's broker; `bean` is the part of its name after the broker's."""
+    admin = lab.admin(site)
+    name = f"{admin._broker}{',' + bean if bean else ''}"
+    return admin._call({"type": "exec", "mbean": name, "operation": operation, "arguments": list(arguments)})
+
+
+def on_queue(lab: Lab, site: str, queue: str, operation: str, *arguments: Any) -> Any:
+    quoted = '"' + queue.replace("\\", "\\\\").replace('"', '\\"').replace("*", "\\*").replace("?", "\\?") + '"'
+    bean = f'component=addresses,address={quoted},subcomponent=queues,routing-type="anycast",queue={quoted}'
+    return execute(lab, site, bean, operation, *arguments)
+
+
+def send(lab: Lab, site: str, queue: str, count: int) -> None:
+    """Put durable messages into a queue through management, as the broker's administrator can with doors closed."""
+    who = lab.site(site).admin
+    for number in range(count):
+        text = f"message {number}"
+        kinds = "java.util.Map,int,java.lang.String,boolean,java.lang.String,java.lang.String"
+        on_queue(lab, site, queue, f"sendMessage({kinds})", {}, 3, text, True, who.user, who.password)
+
+
+@contextmanager
+def recorded(lab: Lab, folder: Path) -> Iterator[tuple[Path, dict[str, Recorder]]]:
+    """Settings whose consoles are recorders, one per site."""
+    told = yaml.safe_load(lab.settings_path.read_text(encoding="utf-8"))
+    with ExitStack() as stack:
+        recorders = {}
+        for site, settings in told["sites"].items():
+            broker = settings["brokers"][0]
+            recorders[site] = stack.enter_context(Recorder(broker["jolokia"]))
+            broker["jolokia"] = recorders[site].address
+            broker["password"] = {"file": str(lab.directory / broker["password"]["file"])}
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "dr-ctl.yaml"
+        path.write_text(yaml.safe_dump(told), encoding="utf-8")
+        yield path, recorders
+
+
+def changed_settings(lab: Lab, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """A copy of the lab's settings with something changed."""
+    told = yaml.safe_load(lab.settings_path.read_text(encoding="utf-8"))
+    for settings in told["sites"].values():
+        broker = settings["brokers"][0]
+        broker["password"] = {"file": str(lab.directory / broker["password"]["file"])}
+    change(told)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "changed.yaml"
+    path.write_text(yaml.safe_dump(told), encoding="utf-8")
+    return path
+
+
+def reset(lab: Lab) -> None:
+    """Bring a lab that a test used back to: both up, links whole and attached, london serves, nothing paused, empty."""
+    lab.heal()
+    lab.delay(0)
+    for site in ("london", "paris"):
+        lab.start(site)
+        peer = lab.state.other(site).name
+        execute(lab, site, "", "startBrokerConnection(java.lang.String)", peer)
+    lab.close_clients("paris")
+    lab.close_clients("london")
+    lab.wait_mirrored()
+    for site in ("london", "paris"):
+        for queue in _business(lab, site):
+            on_queue(lab, site, queue, "resume()")
+    for queue in _business(lab, "london"):
+        on_queue(lab, "london", queue, "removeAllMessages()")
+    until(lambda: _settled(lab, "london") and _settled(lab, "paris"), why="outflows empty")
+    for queue in _business(lab, "paris"):
+        on_queue(lab, "paris", queue, "removeAllMessages()")  # what only paris held
+    until(lambda: _settled(lab, "london") and _settled(lab, "paris"), why="outflows empty")
+    for queue in (*lab.queues, "DLQ", "ExpiryQueue"):
+        for site in ("london", "paris"):
+            lab.admin(site).create_queue(queue)
+    lab.open_clients("london")
+
+
+def _business(lab: Lab, site: str) -> list[str]:
+    return [name for name in lab.admin(site).depths() if not name.startswith(("$", "activemq.", "dr-ctl."))]
+
+
+def _settled(lab: Lab, site: str) -> bool:
+    admin = lab.admin(site)
+    try:
+        outflow = admin.depth(f"$ACTIVEMQ_ARTEMIS_MIRROR_{lab.state.other(site).name}")
+        return outflow == 0 and admin._read(admin._broker, "PendingMirrorAcks") == 0
+    except BrokerError:
+        return False

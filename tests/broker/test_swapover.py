@@ -1,0 +1,153 @@
+"""The planned move on real brokers: nothing lost, nothing twice; what is said beforehand is what is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.lab.lab import Lab
+from dr_ctl.stomp_io.client import Closed, Connected, greet
+from tests.broker.driving import Operator, recorded, send, state_of, until
+
+pytestmark = pytest.mark.broker
+
+MOVES = 10
+
+
+def test_ten_moves_under_load_lose_nothing_and_double_nothing(lab: Lab, operator: Operator) -> None:
+    lab.delay(25)
+
+    with lab.load(300, work_ms=1) as load:
+        load.wait_for(300)
+        ends = []
+        for number in range(MOVES):
+            ends.append(operator.run("swapover", "--to", ("paris", "london")[number % 2], "--yes"))
+            load.wait_for(load.counts().sent + 200)
+        verdict = load.stop()
+
+    assert [end.code for end in ends] == [0] * MOVES, [end.document for end in ends if end.code]
+    assert verdict.counts.sent > MOVES * 200
+    assert (len(verdict.lost), len(verdict.consumed_twice), len(verdict.processed_twice)) == (0, 0, 0)
+    assert verdict.drained
+    assert not verdict.unexpected
+
+
+def test_the_same_command_again_changes_nothing(lab: Lab, operator: Operator, tmp_path: Path) -> None:
+    with recorded(lab, tmp_path / "recorded") as (settings, recorders):
+        once = Operator(lab, operator.state, settings)
+        first = once.run("swapover", "--to", "paris", "--yes")
+        seen = {site: len(recorder.changes) for site, recorder in recorders.items()}
+
+        again = once.run("swapover", "--to", "paris", "--yes")
+
+    assert (first.code, again.code) == (0, 0)
+    assert seen["london"] > 0
+    assert seen["paris"] > 0
+    assert {site: len(recorder.changes) for site, recorder in recorders.items()} == seen
+    assert again.document["data"]["pairs"] == [{"name": "orders-1", "serving": "paris"}]
+    assert again.document["run"] is None
+    assert len(list((operator.state / "runs").iterdir())) == 1
+
+
+def test_a_dry_run_changes_nothing_and_tells_the_very_calls(lab: Lab, operator: Operator, tmp_path: Path) -> None:
+    before = state_of(lab)
+
+    with recorded(lab, tmp_path / "recorded") as (settings, recorders):
+        told = Operator(lab, operator.state, settings)
+        dry = told.run("swapover", "--to", "paris", "--dry-run")
+        changes = [recorder.changes for recorder in recorders.values()]
+        assert dry.code == 0
+        assert changes == [[], []]
+        assert state_of(lab) == before
+        assert not operator.state.exists()
+
+        done = told.run("swapover", "--to", "paris", "--yes")
+        sent = [seen for recorder in recorders.values() for seen in recorder.changes]
+
+    planned = [call for step in dry.document["data"]["plan"]["steps"] for call in step["calls"]]
+    certain = [call for call in planned if call["when"] is None]
+    executed = told.calls()
+    assert done.code == 0
+    assert [call for call in executed if call["when"] is None] == certain
+    assert all(call in planned for call in executed)
+    assert sorted((seen.bean, seen.operation) for seen in sent) == sorted(
+        (call["bean"], call["operation"]) for call in executed
+    )
+
+
+def test_the_plan_command_writes_the_plan(operator: Operator, tmp_path: Path) -> None:
+    ended = operator.run("plan", "swapover", "--to", "paris", "--out", str(tmp_path / "plan.json"))
+
+    assert ended.code == 0
+    plan = ended.document["data"]["plan"]
+    assert plan["point_of_no_return"] == 9
+    assert plan["source"] == "london"
+    assert [step["verb"] for step in plan["steps"]][:3] == ["observe", "check", "estimate"]
+    assert '"target": "paris"' in (tmp_path / "plan.json").read_text()
+
+
+def test_odd_queue_names_move_and_print_unharmed(lab: Lab, operator: Operator) -> None:
+    names = ('say "hello"', "a,b=c", "$price", "<b>&amp;", "two words", "Bestellungen für Köln", "who?")
+    for name in names:
+        lab.create_queue(name)
+        send(lab, "london", name, 3)
+
+    ended = operator.run("swapover", "--to", "paris", "--yes")
+
+    assert ended.code == 0, ended.document
+    assert {name: lab.admin("paris").depth(name) for name in names} == dict.fromkeys(names, 3)
+    about = [call["about"] for call in operator.calls()]
+    assert all(f"pause {name} at london" in about for name in names)
+    shown = operator.run("runs", "show")
+    assert all(f"resume {name} at london" in [call["about"] for call in operator.calls()] for name in names)
+    assert shown.code == 0
+
+
+def test_the_probe_stays_at_its_site_and_leaves_nothing(lab: Lab, operator: Operator) -> None:
+    ended = operator.run("swapover", "--to", "paris", "--yes")
+
+    assert ended.code == 0
+    probes = [entry for entry in operator.journal() if entry["step"] == "11-probe" and entry["outcome"] == "succeeded"]
+    assert len(probes) == 1
+    for site in ("london", "paris"):
+        assert not [name for name in lab.admin(site).depths() if name.startswith("dr-ctl.")]
+
+
+def test_pauses_by_others_are_left_alone(lab: Lab, operator: Operator) -> None:
+    from tests.broker.driving import on_queue
+
+    on_queue(lab, "london", "orders.out", "pause(boolean)", True)
+
+    ended = operator.run("swapover", "--to", "paris", "--yes")
+
+    assert ended.code == 0
+    after = state_of(lab)
+    assert after["london"]["orders-1"]["paused"] == ["orders.out"]
+    assert after["paris"]["orders-1"]["paused"] == []
+    assert not [call for call in operator.calls() if call["about"].endswith("orders.out at london")]
+
+
+def test_validate_and_status_tell_what_is(lab: Lab, operator: Operator) -> None:
+    send(lab, "london", "orders.in", 5)
+
+    status, validate = operator.run("status"), operator.run("validate")
+
+    assert (status.code, validate.code) == (0, 0)
+    assert status.document["data"]["sites"] == {"london": {"role": "serving"}, "paris": {"role": "standby"}}
+    assert [link["attached"] for link in status.document["data"]["links"]] == [True, True]
+    assert validate.document["data"]["operations"]["swapover"] == {"to": "paris", "verdict": "ready"}
+    lab.kill("london")
+    lab.kill("paris")
+    nobody = operator.run("status")
+    assert nobody.code == 22
+    assert nobody.document["summary"] == "no site answered"
+    assert operator.run("validate").code == 22
+
+
+def test_clients_find_the_fenced_site_closed(lab: Lab, operator: Operator) -> None:
+    assert operator.run("swapover", "--to", "paris", "--yes").code == 0
+
+    site, target = lab.site("london"), lab.site("paris")
+    until(lambda: isinstance(greet(site.stomp, site.app, None, timeout_s=2), Closed))
+    assert isinstance(greet(target.stomp, target.app, None, timeout_s=2), Connected)

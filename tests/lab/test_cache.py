@@ -1,0 +1,136 @@
+"""What labs share: ports and distributions."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tarfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.lab import distribution
+from dr_ctl.lab.cache import cache_dir, locked, release_ports, reserve_ports
+from dr_ctl.lab.distribution import Coordinates
+
+TOY = Coordinates("org.example", "toy", "1.0")
+MAVEN = """#!/bin/sh
+echo called >> "$TOY_CALLS"
+for word in "$@"; do
+  case "$word" in -DoutputDirectory=*) cp "$TOY_ARCHIVE" "${word#*=}/toy-1.0-bin.tar.gz" ;; esac
+done
+"""
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DR_CTL_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH that holds a Java, a Maven that copies, and the shell's tools."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    _program(folder / "java", "#!/bin/sh\necho 'openjdk version \"17.0.1\"' >&2\n")
+    _program(folder / "mvn", MAVEN)
+    unpacked = tmp_path / "toy-1.0"
+    (unpacked / "bin").mkdir(parents=True)
+    with tarfile.open(tmp_path / "toy.tar.gz", "w:gz") as archive:
+        archive.add(unpacked, "toy-1.0")
+    monkeypatch.setenv("TOY_ARCHIVE", str(tmp_path / "toy.tar.gz"))
+    monkeypatch.setenv("TOY_CALLS", str(tmp_path / "calls"))
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def _program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def test_ports_of_two_labs_differ_although_nobody_listens_yet(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.mkdir()
+    two.mkdir()
+
+    assert not set(reserve_ports(50, one)) & set(reserve_ports(50, two))
+
+
+def test_ports_of_a_lab_that_is_gone_are_free_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dr_ctl.lab.cache._range", lambda: (20_000, 20_006))
+    monkeypatch.setattr("dr_ctl.lab.cache._is_free", lambda _: True)
+    lab = tmp_path / "lab"
+    lab.mkdir()
+    reserve_ports(6, lab)
+    with pytest.raises(EnvironmentFault, match="free ports"):
+        reserve_ports(1, tmp_path)
+    lab.rmdir()
+
+    assert len(reserve_ports(6, tmp_path)) == 6
+    release_ports(tmp_path)
+    assert len(reserve_ports(6, tmp_path)) == 6
+
+
+def test_a_port_in_use_is_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        monkeypatch.setattr("dr_ctl.lab.cache._range", lambda: (port, port + 1))
+
+        with pytest.raises(EnvironmentFault):
+            reserve_ports(1, tmp_path)
+
+
+def test_a_lock_that_is_held_too_long_is_named() -> None:
+    with locked("busy", within_s=1), pytest.raises(EnvironmentFault, match=r"busy\.lock"), locked("busy", within_s=0.1):
+        pass
+
+
+def test_a_distribution_is_fetched_once_by_labs_that_start_at_once(programs: Path, tmp_path: Path) -> None:
+    threads = [threading.Thread(target=distribution.obtain, args=(TOY,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+
+    assert (distribution.obtain(TOY) / "bin").is_dir()
+    assert (tmp_path / "calls").read_text() == "called\n"
+    assert [path.name for path in cache_dir().iterdir() if path.is_dir()] == ["toy-1.0"]
+
+
+def test_a_maven_that_fails_is_quoted_and_leaves_nothing(programs: Path) -> None:
+    _program(programs / "mvn", "#!/bin/sh\necho 'Could not find artifact'\nexit 1\n")
+
+    with pytest.raises(EnvironmentFault, match="Could not find artifact"):
+        distribution.obtain(TOY)
+
+    assert [path for path in cache_dir().iterdir() if path.is_dir()] == []
+
+
+def test_without_java_or_maven_the_missing_one_is_named(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(programs))
+    (programs / "mvn").unlink()
+    with pytest.raises(EnvironmentFault, match="mvn is not on the PATH"):
+        distribution.obtain(TOY)
+    (programs / "java").unlink()
+    with pytest.raises(EnvironmentFault, match="java is not on the PATH"):
+        distribution.obtain(TOY)
+
+
+def test_an_old_java_is_refused(programs: Path) -> None:
+    _program(programs / "java", "#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+
+    with pytest.raises(EnvironmentFault, match="Java 11 is too old"):
+        distribution.obtain(TOY)
+
+
+def test_a_cache_that_cannot_be_made_is_an_environment_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DR_CTL_CACHE", os.devnull + "/cache")
+
+    with pytest.raises(EnvironmentFault, match="cannot be made"):
+        cache_dir()

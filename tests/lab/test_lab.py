@@ -1,0 +1,255 @@
+"""Labs with real brokers."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.lab import distribution
+from dr_ctl.lab.holding import HoldingConsumer
+from dr_ctl.lab.lab import Lab
+from dr_ctl.lab.run import run_load
+from dr_ctl.stomp_io.client import Closed, Connected, Login, Passed, Refused, greet, round_trip
+from tests.lab.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.broker
+
+ODD = ('it\'s a "quoted", queue', "$prices < 10", "Aufträge.größe", "comma,equals=question?")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """One lab for the tests that leave it as it was: london serves, the links work."""
+    with Lab.up(
+        tmp_path_factory.mktemp("labs") / "lab", queues=("orders.in", "orders.out", *ODD), admin_door=True
+    ) as up:
+        yield up
+
+
+def _ports(lab: Lab) -> list[int]:
+    sites = [port for site in lab.state.sites for port in (site.http, site.clients, site.mirror)]
+    return sites + [port for link in lab.state.links for port in (link.port, link.control)]
+
+
+def _refuses(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def _left_over(lab: Lab) -> list[object]:
+    alive: list[object] = [process for process in lab.processes() if process.alive()]
+    return alive + [port for port in _ports(lab) if not _refuses(port)] + list(lab.directory.parent.glob("lab*"))
+
+
+def test_only_the_serving_site_lets_clients_in(lab: Lab) -> None:
+    london, paris = lab.site("london"), lab.site("paris")
+
+    assert isinstance(greet(london.stomp, london.app, None, timeout_s=2), Connected)
+    assert isinstance(greet(paris.stomp, paris.app, None, timeout_s=2), Closed)
+    assert isinstance(greet(london.stomp, Login("app", "wrong"), None, timeout_s=2), Refused)
+
+
+def test_the_status_says_it_too(lab: Lab) -> None:
+    status = lab.status()
+
+    assert [(site.name, site.running, site.answers, site.clients_open) for site in status.sites] == [
+        ("london", True, True, True),
+        ("paris", True, True, False),
+    ]
+    assert [(link.mode, link.connected) for link in status.links] == [("open", True)] * 2
+    json.dumps(status.as_json())
+
+
+def test_the_extra_door_is_open_at_both_sites(lab: Lab) -> None:
+    assert not any(_refuses(site.door or 0) for site in lab.state.sites)
+
+
+def test_the_lab_is_found_again_by_its_directory(lab: Lab) -> None:
+    again = Lab.open(lab.directory)
+
+    assert again.state == lab.state
+    assert again.pid("paris") == lab.pid("paris")
+
+
+@pytest.mark.parametrize("queue", ODD)
+def test_messages_go_through_queues_of_any_name(lab: Lab, queue: str) -> None:
+    london = lab.site("london")
+
+    assert isinstance(round_trip(london.stomp, london.app, None, queue=queue, body="ü", timeout_s=5), Passed)
+    assert queue in lab.admin("paris").depths()
+
+
+def test_traffic_is_judged_clean(lab: Lab) -> None:
+    with lab.load(300) as load:
+        load.wait_for(900)
+        verdict = load.stop()
+
+    assert verdict.clean
+    assert verdict.counts.sent == verdict.counts.received == verdict.counts.consumed >= 900
+    assert verdict.in_doubt == 0
+
+
+def test_traffic_for_a_time_leaves_a_ledger(lab: Lab) -> None:
+    before = set(lab.ledgers.iterdir())
+
+    verdict = run_load(lab.directory, duration_s=1, rate=100, queues=["orders.in"], work_ms=2)
+
+    assert verdict.clean
+    assert 80 <= verdict.counts.sent <= 110
+    [ledger] = set(lab.ledgers.iterdir()) - before
+    assert len(ledger.read_text().splitlines()) == 3 * verdict.counts.sent
+
+
+def test_consumers_go_on_while_producers_pause(lab: Lab) -> None:
+    with lab.load(200, queues=["orders.in"]) as load:
+        load.wait_for(50)
+        load.pause_producing()
+        load.wait_until(lambda counts: counts.attempted == counts.sent == counts.consumed)
+        sent = load.counts().sent
+        load.resume_producing()
+        load.wait_for(sent + 50)
+
+        assert load.stop().clean
+
+
+def test_what_a_consumer_holds_is_in_delivery_until_it_lets_go(lab: Lab) -> None:
+    with HoldingConsumer(lab.target(), "orders.out", client_id="slow-batch") as holder:
+        with lab.load(200, queues=["orders.out"], consumers=0) as load:
+            load.wait_for(20)
+            sent = load.stop(drain_s=0).counts.sent
+        holder.wait_for(sent)
+        assert lab.admin("london").depth("orders.out") == sent
+
+        holder.release()
+
+        eventually(lambda: lab.admin("london").depth("orders.out") == 0)
+    eventually(lambda: lab.admin("paris").depth("orders.out") == 0)
+
+
+def test_a_cut_link_is_seen_and_heals(lab: Lab) -> None:
+    lab.cut("london")
+    eventually(lambda: lab.status().links[0].connected is False)
+    assert [link.mode for link in lab.status().links] == ["refuse", "open"]
+
+    lab.heal()
+
+    lab.wait_mirrored()
+
+
+def test_a_broker_whose_link_is_accepted_and_held_is_not_connected(lab: Lab) -> None:
+    lab.cut("london", mode="refuse")
+    eventually(lambda: lab.status().links[0].connected is False)
+    lab.cut("london", mode="hang")
+
+    assert lab.status().links[0].connected is False
+    lab.heal()
+    lab.wait_mirrored()
+
+
+def test_a_frozen_broker_runs_and_does_not_answer(lab: Lab) -> None:
+    lab.freeze("paris")
+    try:
+        paris = lab.status().sites[1]
+    finally:
+        lab.thaw("paris")
+
+    assert (paris.running, paris.frozen, paris.answers, paris.clients_open) == (True, True, False, None)
+    eventually(lambda: lab.status().sites[1].answers)
+    lab.wait_mirrored()
+
+
+def test_traffic_follows_the_service_and_finds_it_again(lab: Lab) -> None:
+    """A kill of the standby costs nothing; after its start it is closed to clients and mirrors again."""
+    with lab.load(200, queues=["orders.in", "orders.out"]) as load:
+        load.wait_for(100)
+        lab.kill("paris")
+        assert lab.pid("paris") is None
+        load.wait_for(load.counts().sent + 100)
+        lab.start("paris")
+        lab.wait_mirrored()
+        assert lab.status().sites[1].clients_open is False
+
+        assert load.stop().clean
+
+
+def test_a_killed_serving_site_is_left_for_the_other(lab: Lab) -> None:
+    with lab.load(200, queues=["orders.in", "orders.out"]) as load:
+        load.wait_for(100)
+        lab.kill("london")
+        lab.open_clients("paris")
+        load.wait_for(load.counts().sent + 100)
+        lab.start("london")
+        lab.wait_mirrored()
+        lab.close_clients("paris")
+        lab.open_clients("london")
+        load.wait_for(load.counts().sent + 100)
+        verdict = load.stop()
+
+    assert verdict.drained
+    assert verdict.in_doubt >= 0
+    assert verdict.receive_gap.seconds > 0
+
+
+def test_two_labs_come_up_at_once_and_leave_nothing(tmp_path: Path) -> None:
+    labs: list[Lab] = []
+    starters = [
+        threading.Thread(target=lambda name=name: labs.append(Lab.up(tmp_path / name))) for name in ("lab1", "lab2")
+    ]
+    try:
+        for starter in starters:
+            starter.start()
+        for starter in starters:
+            starter.join(timeout=120)
+
+        assert len(labs) == 2
+        assert not set(_ports(labs[0])) & set(_ports(labs[1]))
+    finally:
+        for one in labs:
+            one.down()
+
+    for one in labs:
+        one.down()  # twice is once
+        assert _left_over(one) == []
+
+
+def test_a_broker_that_cannot_start_is_quoted_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Lab] = []
+    monkeypatch.setattr(Lab, "_save", lambda lab, save=Lab._save: (made.append(lab), save(lab)))
+
+    with pytest.raises(EnvironmentFault, match="the broker ended") as failed:
+        Lab.up(tmp_path / "lab", edit=lambda xml: xml.replace("<core ", "<kore ", 1))
+
+    assert "kore" in str(failed.value)  # the broker's own words
+    assert _left_over(made[-1]) == []
+
+
+def test_a_broken_distribution_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    monkeypatch.setattr(distribution, "obtain", lambda: broken)
+    made: list[Lab] = []
+    monkeypatch.setattr(Lab, "_save", lambda lab, save=Lab._save: (made.append(lab), save(lab)))
+
+    with pytest.raises(EnvironmentFault, match="artemis create"):
+        Lab.up(tmp_path / "lab")
+
+    assert _left_over(made[-1]) == []
+
+
+def test_a_link_that_does_not_start_at_boot_is_not_waited_for(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", link_auto_start={"paris": False}, serving=None) as lab:
+        assert [link.connected for link in lab.status().links] == [True, False]
+        assert [site.clients_open for site in lab.status().sites] == [False, False]
+
+    assert _left_over(lab) == []

@@ -1,0 +1,267 @@
+"""The proxy on a link, as the process that a lab runs."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.lab import processes, wire
+from dr_ctl.lab.cache import release_ports, reserve_ports
+from tests.lab.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Echo:
+    """A far side that sends everything back, can go away, and can come back on the same port."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self._listener: socket.socket | None = None
+        self._open: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+
+    def up(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._threads.append(threading.Thread(target=self._accept, args=(self._listener,), daemon=True))
+        self._threads[-1].start()
+
+    def down(self) -> None:
+        if self._listener is not None:
+            self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+            self._listener = None
+        for sock in self._open:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(timeout=5)
+        self._threads, self._open = [], []
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = listener.accept()
+                self._open.append(sock)
+                self._threads.append(threading.Thread(target=self._serve, args=(sock,), daemon=True))
+                self._threads[-1].start()
+
+    @staticmethod
+    def _serve(sock: socket.socket) -> None:
+        with sock, contextlib.suppress(OSError):
+            while data := sock.recv(1 << 16):
+                sock.sendall(data)
+
+
+class Link:
+    """A running proxy, its two ports and its far side."""
+
+    def __init__(self, port: int, control: int, far: Echo) -> None:
+        self.port, self.control, self.far = port, control, far
+
+    def dial(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=5)
+
+    def tell(self, **change: str | float) -> wire.WireState:
+        return wire.ask(self.control, change)
+
+    def refuses(self) -> bool:
+        try:
+            self.dial().close()
+        except ConnectionRefusedError:
+            return True
+        except ConnectionResetError:
+            return False  # met the port as it was closing
+        return False
+
+
+@pytest.fixture
+def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Link]:
+    monkeypatch.setenv("DR_CTL_CACHE", str(tmp_path / "cache"))
+    port, control, far_port = reserve_ports(3, tmp_path)
+    far = Echo(far_port)
+    far.up()
+    argv = [sys.executable, "-m", wire.__name__, "--port", str(port), "--control", str(control)]
+    process = processes.launch([*argv, "--to", f"127.0.0.1:{far_port}"], cwd=tmp_path, log=tmp_path / "log")
+    try:
+        eventually(lambda: _answers(control))
+        yield Link(port, control, far)
+    finally:
+        processes.end(process, within_s=5)
+        far.down()
+        release_ports(tmp_path)
+
+
+def _answers(control: int) -> bool:
+    try:
+        wire.ask(control)
+    except EnvironmentFault:
+        return False
+    return True
+
+
+def _say(sock: socket.socket, data: bytes = b"hello") -> float:
+    """Send and wait for the echo; return the seconds it took."""
+    began = time.monotonic()
+    sock.sendall(data)
+    got = 0
+    while got < len(data):
+        piece = sock.recv(1 << 16)
+        assert piece, "closed"
+        got += len(piece)
+    return time.monotonic() - began
+
+
+def _is_reset(sock: socket.socket) -> bool:
+    try:
+        return sock.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_bytes_go_through_and_are_counted(link: Link) -> None:
+    with link.dial() as sock:
+        _say(sock, b"x" * 100_000)
+
+        state = link.tell()
+
+    assert (state.mode, state.through, state.forwarded) == ("open", 1, 200_000)
+
+
+def test_the_delay_is_in_each_direction(link: Link) -> None:
+    link.tell(delay_ms=60)
+
+    with link.dial() as sock:
+        assert 0.12 <= _say(sock) < 1.0
+
+
+def test_a_delay_does_not_limit_how_much_goes_through(link: Link) -> None:
+    link.tell(delay_ms=100)
+    data = b"x" * (1 << 20)
+
+    with link.dial() as sock:
+        sock.settimeout(20)
+        sender = threading.Thread(target=lambda: [sock.sendall(data) for _ in range(8)])
+        sender.start()
+        began, got = time.monotonic(), 0
+        while got < 8 * len(data):
+            got += len(sock.recv(1 << 20))
+        sender.join()
+
+    # One buffer per round trip would take more than six seconds.
+    assert time.monotonic() - began < 4
+
+
+def test_refuse_resets_what_is_connected_and_closes_the_port(link: Link) -> None:
+    with link.dial() as sock:
+        _say(sock)
+
+        link.tell(mode="refuse")
+
+        assert _is_reset(sock)
+        assert link.refuses()
+
+
+def test_heal_opens_the_port_again(link: Link) -> None:
+    link.tell(mode="refuse")
+    link.tell(mode="open")
+
+    with link.dial() as sock:
+        _say(sock)
+
+
+def test_hang_moves_nothing_and_heal_goes_on_where_it_stopped(link: Link) -> None:
+    with link.dial() as sock:
+        _say(sock)
+        link.tell(mode="hang")
+        sock.sendall(b"later")
+        sock.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            sock.recv(5)
+
+        link.tell(mode="open")
+
+        sock.settimeout(5)
+        assert sock.recv(5) == b"later"
+
+
+def test_hang_accepts_and_holds_and_heal_resets_what_was_held(link: Link) -> None:
+    link.tell(mode="hang")
+    with link.dial() as sock:
+        sock.sendall(b"hello")
+        eventually(lambda: link.tell().held == 1)
+
+        link.tell(mode="open")
+
+        assert _is_reset(sock)
+
+
+def test_while_the_far_side_is_down_the_port_refuses(link: Link) -> None:
+    link.far.down()
+
+    eventually(link.refuses)
+
+
+def test_the_port_opens_again_with_the_far_side(link: Link) -> None:
+    link.far.down()
+    eventually(link.refuses)
+
+    link.far.up()
+
+    eventually(lambda: not link.refuses())
+
+
+def test_the_end_of_the_far_side_is_passed_on(link: Link) -> None:
+    with link.dial() as sock:
+        _say(sock)
+
+        link.far.down()
+
+        assert _is_reset(sock)
+
+
+def test_accept_holds_while_the_far_side_is_down_and_does_not_let_go_when_it_is_back(link: Link) -> None:
+    link.tell(mode="accept")
+    link.far.down()
+    with link.dial() as sock:
+        sock.sendall(b"hello")
+        eventually(lambda: link.tell().held == 1)
+        link.far.up()
+        with link.dial() as fresh:
+            _say(fresh)  # a new connection goes through
+
+        sock.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            sock.recv(1)
+
+
+def test_a_held_connection_that_is_given_up_is_forgotten(link: Link) -> None:
+    link.tell(mode="hang")
+    with link.dial():
+        eventually(lambda: link.tell().held == 1)
+
+    eventually(lambda: link.tell().held == 0)
+
+
+def test_nonsense_at_the_control_port_is_refused_and_changes_nothing(link: Link) -> None:
+    with pytest.raises(EnvironmentFault, match="sideways"):
+        link.tell(mode="sideways")
+
+    assert link.tell().mode == "open"
+
+
+def test_a_proxy_that_is_gone_is_an_environment_fault(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+    with pytest.raises(EnvironmentFault, match="does not answer"):
+        wire.ask(port)

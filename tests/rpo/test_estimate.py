@@ -1,0 +1,261 @@
+"""The whole estimate, on files; and the process that makes it, ended by force."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dr_ctl.core.errors import EnvironmentFault, UsageError
+from dr_ctl.rpo.estimate import estimate, estimate_in
+from dr_ctl.rpo.history import Row, usable_files, write
+from dr_ctl.rpo.result import EstimateAnswer, LossClass, LossLimit, Objectives, Verdict
+from dr_ctl.rpo.worker import Request, command
+from tests.rpo.fifo import at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+WITHIN_S = 90.0
+
+
+class FixedClock:
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+def history(site: str = "01", looks: int = 13, pair: str = "orders-1", offset: float = 0) -> list[Row]:
+    """Ten messages arrive every ten seconds; from the seventh look on, nothing is shipped."""
+    rows = []
+    for n in range(looks):
+        ts, put = at(n * 10 + offset), n * 10
+        shipped = min(put, 60)
+        rows += [
+            Row(site=site, ts=ts, pair=pair, kind="site", name="serving"),
+            Row(site="02", ts=ts, pair=pair, kind="site", name="standby"),
+            Row(
+                site=site,
+                ts=ts,
+                pair=pair,
+                kind="mirror",
+                name="*",
+                depth=put - shipped,
+                added=put,
+                removed=shipped,
+                link=True,
+                start="1",
+            ),
+            Row(site=site, ts=ts, pair=pair, kind="queue", name="audit.a", depth=put, added=put, removed=0, start="1"),
+        ]
+    return rows
+
+
+def estimated(spark: SparkSession, root: Path, *, now_s: float = 120, **more: object) -> EstimateAnswer:
+    files, findings = usable_files(root)
+    told = {
+        "site": None,
+        "since": None,
+        "until": None,
+        "horizon_s": 300,
+        "objectives": None,
+        "include": ("#",),
+        "exclude": (),
+        "findings": findings,
+        "clock": FixedClock(at(now_s)),
+        **more,
+    }
+    return estimate_in(spark, [str(file) for file in files], str(root), **told)  # type: ignore[arg-type]
+
+
+@pytest.mark.spark
+def test_an_estimate_from_files_to_verdict(spark: SparkSession, tmp_path: Path) -> None:
+    (first, *_) = write(history(), tmp_path)
+    first.with_name("torn.parquet").write_bytes(b"PAR1")
+    objectives = Objectives(LossLimit(messages=1000, age_s=30), (LossClass(("audit.#",), LossLimit(messages=70)),))
+
+    answer = estimated(spark, tmp_path, objectives=objectives)
+
+    data = answer.as_json()
+    assert answer.estimate is not None
+    assert (data["site"], data["read_at"], data["stale_s"]) == ("01", "2026-03-01T12:02:00.000Z", 0.0)
+    assert data["window"] == {
+        "from": "2026-03-01T12:00:00.000Z",
+        "to": "2026-03-01T12:02:00.000Z",
+        "samples": 13,
+        "covered_s": 120.0,
+    }
+    # Seven intervals with ten on the way, then 20, 30, ... 60, and all of that as seconds too.
+    loss = answer.estimate.total.loss
+    assert (loss.now, loss.p50, loss.p95, loss.p99, loss.max) == (60, 10, 60, 60, 60)
+    age = answer.estimate.total.age_s
+    assert (age.now, age.p50, age.max) == (60.0, 10.0, 60.0)
+    assert answer.estimate.total.duplicates.now is None
+    assert answer.estimate.total.drain_s.now is None  # nothing was shipped while something was left
+    assert [(flow.site, flow.pair, flow.name) for flow in answer.estimate.flows] == [("01", "orders-1", "*")]
+    assert answer.estimate.flows[0].figures.loss == loss
+    assert answer.estimate.classes[0].verdict is Verdict.MET
+    assert answer.verdict is Verdict.MISSED  # by age, in total
+    assert [finding.id for finding in answer.findings] == ["DR-RPO-002"]
+
+
+@pytest.mark.spark
+def test_two_pairs_that_are_looked_at_in_turn(spark: SparkSession, tmp_path: Path) -> None:
+    write([*history(), *history(pair="orders-2", offset=5)], tmp_path)
+
+    answer = estimated(spark, tmp_path, now_s=1000)
+
+    assert answer.estimate is not None
+    assert answer.estimate.total.loss.now == 120
+    assert answer.estimate.total.loss.max == 120
+    assert [flow.figures.loss.max for flow in answer.estimate.flows] == [60, 60]
+    assert answer.verdict is None
+    assert [finding.id for finding in answer.findings] == ["DR-RPO-003"]
+
+
+@pytest.mark.spark
+def test_a_window_leaves_out_what_lies_outside(spark: SparkSession, tmp_path: Path) -> None:
+    write(history(), tmp_path)
+
+    answer = estimated(spark, tmp_path, until=at(60), now_s=60)
+
+    assert answer.estimate is not None
+    assert (answer.estimate.total.loss.now, answer.estimate.total.loss.max) == (0, 10)
+
+
+@pytest.mark.spark
+def test_a_site_that_the_history_does_not_know(spark: SparkSession, tmp_path: Path) -> None:
+    write(history(), tmp_path)
+
+    answer = estimated(spark, tmp_path, site="paris")
+
+    assert answer.estimate is None
+    assert answer.verdict is Verdict.UNKNOWN
+    assert [finding.id for finding in answer.findings] == ["DR-RPO-005"]
+    assert "01" in answer.findings[0].text
+
+
+def test_without_java_the_remedy_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(history(), tmp_path)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+    with pytest.raises(EnvironmentFault, match="needs Java") as fault:
+        estimate(tmp_path)
+
+    assert "JAVA_HOME" in fault.value.remedy
+
+
+def test_a_request_is_the_same_after_a_journey_through_json() -> None:
+    request = Request(
+        history="h",
+        since="2026-03-01T00:00:00+00:00",
+        objectives=Objectives(LossLimit(0, 30.0), (LossClass(("a.#", "b"), LossLimit(5)),)),
+        exclude=("x",),
+        conf={"spark.sql.shuffle.partitions": "2"},
+    )
+
+    assert Request.from_json(request.to_json()) == request
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"site": "x"}', '{"history": "h", "more": 1}'])
+def test_what_is_no_request_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        Request.from_json(text)
+
+
+def started(tmp_path: Path) -> subprocess.Popen[str]:
+    request = tmp_path / "request.json"
+    request.write_text(Request(history=str(tmp_path / "history")).to_json())
+    (tmp_path / "scratch").mkdir()
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "scratch")}
+    return subprocess.Popen(
+        command(request), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def java_of(tmp_path: Path) -> list[int]:
+    """Every process whose command line names the scratch directory: the JVM and what starts it."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if str(tmp_path / "scratch").encode() in words:
+            found.append(int(folder.name))
+    return found
+
+
+def wait_for(holds: Callable[[], bool], worker: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not holds():
+        assert time.monotonic() < deadline
+        select.select([worker.stdout] if worker.poll() is None else [], [], [], 0.02)
+
+
+@pytest.mark.spark
+def test_the_worker_prints_one_document_and_nothing_else(tmp_path: Path) -> None:
+    write(history(), tmp_path / "history")
+
+    with started(tmp_path) as worker:
+        out, err = worker.communicate(timeout=WITHIN_S)
+
+    assert (worker.returncode, err) == (0, "")
+    document = json.loads(out)
+    assert set(document) == {"data", "verdict", "findings"}
+    assert document["data"]["total"]["loss"]["now"] == 60
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("ready", ["launching", "running"])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_worker_that_is_killed_leaves_no_java_behind(tmp_path: Path, how: signal.Signals, ready: str) -> None:
+    write(history(), tmp_path / "history")
+
+    def is_ready() -> bool:
+        # The session makes its block manager's directory once it is up.
+        return bool(java_of(tmp_path)) and (
+            ready == "launching" or any((tmp_path / "scratch").glob("dr-ctl-spark-*/blockmgr-*"))
+        )
+
+    with started(tmp_path) as worker:
+        wait_for(is_ready, worker)
+        worker.send_signal(how)
+        code = worker.wait(WITHIN_S)
+        wait_for(lambda: not java_of(tmp_path), worker)
+
+    assert code == (143 if how is signal.SIGTERM else -signal.SIGKILL)
+    if how is signal.SIGTERM:
+        assert list((tmp_path / "scratch").glob("dr-ctl-spark-*")) == []
+
+
+@pytest.mark.spark
+def test_a_master_that_does_not_exist_is_a_fault_with_a_remedy(tmp_path: Path) -> None:
+    write(history(), tmp_path / "history")
+    request = Request(history=str(tmp_path / "history"), master="nonsense").to_json()
+    (tmp_path / "request.json").write_text(request)
+
+    done = subprocess.run(
+        command(tmp_path / "request.json"), capture_output=True, text=True, check=False, timeout=WITHIN_S
+    )
+
+    assert done.returncode == 1
+    assert "Spark did not start" in json.loads(done.stdout)["error"]
+    assert done.stderr == ""

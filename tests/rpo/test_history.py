@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.model import Severity
+from dr_ctl.rpo import history
+from dr_ctl.rpo.history import COLUMNS, SCHEMA, Row, Writer, usable_files, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def row(ts: datetime = NOON, site: str = "london", name: str = "orders") -> Row:
+    return Row(site=site, ts=ts, pair="orders-1", kind="queue", name=name, depth=2, added=5, removed=3)
+
+
+class SteppedClock:
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def now(self) -> datetime:
+        return NOON
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+def test_a_row_has_the_columns_of_the_schema_in_order() -> None:
+    assert tuple(SCHEMA.names) == COLUMNS or set(SCHEMA.names) == set(COLUMNS)
+
+
+def test_a_file_holds_exactly_the_columns_and_neither_of_its_directories(tmp_path: Path) -> None:
+    (path,) = write([row()], tmp_path)
+
+    assert path.parent == tmp_path / "date=2026-03-01" / "site=london"
+    assert pq.ParquetFile(path).schema_arrow.equals(SCHEMA)
+    (found,) = pq.ParquetFile(path).read().to_pylist()
+    assert found == {
+        "ts": NOON,
+        "pair": "orders-1",
+        "kind": "queue",
+        "name": "orders",
+        "depth": 2,
+        "delivering": None,
+        "added": 5,
+        "removed": 3,
+        "acked": None,
+        "oldest_ms": None,
+        "pending": None,
+        "link": None,
+        "start": None,
+    }
+
+
+def test_rows_around_midnight_go_to_the_utc_day_of_their_own(tmp_path: Path) -> None:
+    midnight = datetime(2026, 3, 2, tzinfo=UTC)
+    east = timezone(timedelta(hours=9))
+
+    paths = write([row(midnight - timedelta(microseconds=1)), row(midnight.astimezone(east))], tmp_path)
+
+    assert [path.parent.parent.name for path in paths] == ["date=2026-03-01", "date=2026-03-02"]
+
+
+def test_sites_are_kept_apart_and_a_site_of_digits_stays_a_word(tmp_path: Path) -> None:
+    paths = write([row(site="01"), row(site="1")], tmp_path)
+
+    assert [path.parent.name for path in paths] == ["site=01", "site=1"]
+
+
+def test_two_writes_of_the_same_look_are_two_files(tmp_path: Path) -> None:
+    assert write([row()], tmp_path) != write([row()], tmp_path)
+    assert len(usable_files(tmp_path)[0]) == 2
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def disk_full(_handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(history.os, "fsync", disk_full)
+
+    with pytest.raises(EnvironmentFault, match="No space left"):
+        write([row()], tmp_path)
+
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_nothing_visible_is_ever_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[Path]] = []
+    monkeypatch.setattr(history.os, "fsync", lambda _handle: seen.append(usable_files(tmp_path)[0]))
+
+    (path,) = write([row()], tmp_path)
+
+    # The first is the file's, before it has its name; the second the directory's, after.
+    assert seen == [[], [path]]
+
+
+def test_the_writer_gathers_looks_and_writes_them_when_it_is_time(tmp_path: Path) -> None:
+    clock = SteppedClock()
+    writer = Writer(tmp_path, every_s=60, clock=clock)
+
+    assert writer.add([row()]) == []
+    clock.at = 59.0
+    assert writer.add([row(NOON + timedelta(seconds=59))]) == []
+    clock.at = 60.0
+    (path,) = writer.add([row(NOON + timedelta(seconds=60))])
+
+    assert pq.read_metadata(path).num_rows == 3
+
+
+def test_the_writer_writes_what_is_left_at_the_end(tmp_path: Path) -> None:
+    with Writer(tmp_path, clock=SteppedClock()) as writer:
+        writer.add([row()])
+
+    (path,) = usable_files(tmp_path)[0]
+    assert pq.read_metadata(path).num_rows == 1
+
+
+def test_the_writer_keeps_what_could_not_be_written(tmp_path: Path) -> None:
+    blocked = tmp_path / "history"
+    blocked.write_text("a file where a directory should be")
+    writer = Writer(blocked, clock=SteppedClock())
+    writer.add([row()])
+    with pytest.raises(EnvironmentFault):
+        writer.flush()
+    blocked.unlink()
+
+    (path,) = writer.flush()
+
+    assert pq.read_metadata(path).num_rows == 1
+    assert writer.flush() == []
+
+
+def test_a_torn_file_is_left_out_and_named(tmp_path: Path) -> None:
+    (whole,) = write([row()], tmp_path)
+    torn = whole.with_name("torn.parquet")
+    torn.write_bytes(whole.read_bytes()[:-20])
+
+    files, (finding,) = usable_files(tmp_path)
+
+    assert files == [whole]
+    assert finding.id == "DR-RPO-002"
+    assert finding.severity is Severity.WARNING
+    assert "date=2026-03-01/site=london/torn.parquet" in finding.text
+
+
+def test_a_file_of_another_shape_is_left_out_and_named(tmp_path: Path) -> None:
+    (whole,) = write([row()], tmp_path)
+    odd = whole.with_name("odd.parquet")
+    pq.write_table(pq.read_table(whole, columns=["ts", "depth"], partitioning=None), odd)
+
+    files, (finding,) = usable_files(tmp_path)
+
+    assert files == [whole]
+    assert "pair, kind, name" in finding.text
+
+
+def test_days_outside_the_window_are_not_opened(tmp_path: Path) -> None:
+    write([row(NOON - timedelta(days=1))], tmp_path)
+    (today,) = write([row()], tmp_path)
+    write([row(NOON + timedelta(days=1))], tmp_path)
+
+    assert usable_files(tmp_path, since=NOON, until=NOON) == ([today], [])
+
+
+def test_no_directory_is_no_files(tmp_path: Path) -> None:
+    assert usable_files(tmp_path / "absent") == ([], [])

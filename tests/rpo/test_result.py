@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dr_ctl.rpo.estimate import estimate
+from dr_ctl.rpo.result import (
+    ClassEstimate,
+    Estimate,
+    EstimateAnswer,
+    Figures,
+    FlowEstimate,
+    Horizon,
+    LossLimit,
+    Quantity,
+    SeenWindow,
+    Verdict,
+    matches,
+    pattern_regex,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+NO_INTERVALS = {"p50": None, "p95": None, "p99": None}
+UNKNOWN_QUANTITY = {"now": None, "p50": None, "p95": None, "p99": None, "max": None, "ci95": NO_INTERVALS}
+
+
+def figures(loss: int | None = 0, age_s: float | None = 0.0) -> Figures:
+    return Figures(Quantity(p99=loss), Quantity(p99=age_s), Quantity(), Quantity(), Horizon(300))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "queue", "expected"),
+    [
+        ("orders.#", "orders.new", True),
+        ("orders.#", "orders.new.eu", True),
+        ("orders.#", "orders", True),
+        ("orders.#", "ordersnew", False),
+        ("#", "anything.at.all", True),
+        ("#.dead", "dead", True),
+        ("#.dead", "orders.new.dead", True),
+        ("#.dead", "undead", False),
+        ("a.#.b", "a.b", True),
+        ("a.#.b", "a.x.y.b", True),
+        ("a.*.b", "a.x.b", True),
+        ("a.*.b", "a.b", False),
+        ("a.*.b", "a.x.y.b", False),
+        ("*", "orders", True),
+        ("*", "orders.new", False),
+        ("orders", "orders", True),
+        ("orders", "orders.new", False),
+        ("or+ers.[x]", "or+ers.[x]", True),
+        ("or+ers", "orrers", False),
+    ],
+)
+def test_a_pattern_reads_queues_by_words(pattern: str, queue: str, *, expected: bool) -> None:
+    assert matches([pattern], queue) is expected
+
+
+def test_a_pattern_is_anchored_at_both_ends() -> None:
+    assert not re.search(pattern_regex("orders"), ".my.orders.new")
+
+
+@pytest.mark.parametrize(
+    ("found", "limit", "expected"),
+    [
+        (figures(loss=10), LossLimit(messages=10), Verdict.MET),
+        (figures(loss=11), LossLimit(messages=10), Verdict.MISSED),
+        (figures(age_s=30.0), LossLimit(age_s=30), Verdict.MET),
+        (figures(age_s=30.1), LossLimit(messages=10, age_s=30), Verdict.MISSED),
+        (figures(loss=None), LossLimit(messages=10), Verdict.UNKNOWN),
+        (figures(loss=None, age_s=31), LossLimit(messages=10, age_s=30), Verdict.MISSED),
+        (figures(loss=None), LossLimit(), Verdict.MET),
+    ],
+)
+def test_the_verdict_judges_the_99th_percentiles(found: Figures, limit: LossLimit, expected: Verdict) -> None:
+    assert found.verdict(limit) is expected
+
+
+def test_one_missed_class_is_enough() -> None:
+    assert Verdict.worst([Verdict.MET, Verdict.MISSED, Verdict.UNKNOWN]) is Verdict.MISSED
+    assert Verdict.worst([Verdict.MET, Verdict.UNKNOWN]) is Verdict.UNKNOWN
+    assert Verdict.worst([]) is Verdict.MET
+
+
+def test_the_document_has_the_shape_that_scripts_rely_on() -> None:
+    some = Figures(
+        Quantity(now=1, p50=2, p95=3, p99=4, max=5, ci95={"p99": (3, 6)}),
+        Quantity(),
+        Quantity(),
+        Quantity(),
+        Horizon(300),
+    )
+    given = Estimate(
+        site="london",
+        read_at=NOON,
+        stale_s=1.5,
+        window=SeenWindow(NOON, NOON, 7, 60.0),
+        verdict=None,
+        total=some,
+        flows=(FlowEstimate("london", "orders-1", "*", some),),
+        classes=(ClassEstimate(("audit.#",), Verdict.MET, some),),
+    )
+
+    shape = {
+        "loss": {
+            "now": 1,
+            "p50": 2,
+            "p95": 3,
+            "p99": 4,
+            "max": 5,
+            "ci95": {"p50": None, "p95": None, "p99": [3, 6]},
+        },
+        "age_s": UNKNOWN_QUANTITY,
+        "duplicates": UNKNOWN_QUANTITY,
+        "drain_s": UNKNOWN_QUANTITY,
+        "horizon": {"seconds": 300, "loss": UNKNOWN_QUANTITY, "age_s": UNKNOWN_QUANTITY},
+        "unexplained": None,
+    }
+    assert EstimateAnswer(given).as_json() == {
+        "site": "london",
+        "read_at": "2026-03-01T12:00:00.000Z",
+        "stale_s": 1.5,
+        "window": {
+            "from": "2026-03-01T12:00:00.000Z",
+            "to": "2026-03-01T12:00:00.000Z",
+            "samples": 7,
+            "covered_s": 60.0,
+        },
+        "verdict": None,
+        "total": shape,
+        "flows": [{"from": "london", "pair": "orders-1", "name": "*", **shape}],
+        "classes": [{"queues": ["audit.#"], "verdict": "met", **shape}],
+    }
+
+
+def test_without_history_the_verdict_is_unknown_and_spark_is_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+
+    answer = estimate(tmp_path / "history")
+
+    assert answer.estimate is None
+    assert answer.verdict is Verdict.UNKNOWN
+    assert [finding.id for finding in answer.findings] == ["DR-RPO-001"]
+    assert answer.as_json()["verdict"] == "unknown"

@@ -1,0 +1,382 @@
+"""Bounds against truth worked out by hand, and against a model that knows every message."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dr_ctl.rpo.history import Row, write
+from tests.rpo.fifo import FifoSite, Style, Truth, at
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+SECONDS = 1_000_000
+NOW = 0
+
+
+@dataclass(frozen=True)
+class Bound:
+    loss: int | None
+    age_s: float | None
+    duplicates: int | None
+    drain_s: float | None
+    covered: bool
+    is_floor: bool
+
+
+Bounds = dict[tuple[str, str, str, int], Bound]  # pair, flow, scope, number of the interval
+
+
+def bounds(
+    spark: SparkSession,
+    rows: Iterable[Row],
+    root: Path,
+    *,
+    gap_s: float = 50,
+    classes: tuple[tuple[str, ...], ...] = (("a.#",),),
+    exclude: tuple[str, ...] = (),
+) -> Bounds:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    from dr_ctl.rpo import transforms as t  # noqa: PLC0415
+
+    paths = [str(path) for path in write(rows, root)]
+    history = t.read(spark, paths, str(root))
+    outflows = t.outflow_looks(history).localCheckpoint()
+    rates = {(f.pair, f.flow): (f.sends_rate, f.acks_rate) for f in t.outflow_facts(outflows).collect()}
+    found = t.by_flow(
+        t.contributions(t.cut_looks(t.queue_looks(history, outflows)), gap_us=F.lit(int(gap_s * SECONDS))),
+        classes=classes,
+        exclude=exclude,
+        sends_rate=t.per_key({key: rate[0] for key, rate in rates.items()}, "pair", "flow"),
+        acks_rate=t.per_key({key: rate[1] for key, rate in rates.items()}, "pair", "flow"),
+    )
+    return {
+        (row.pair, row.flow, row.scope, row.n): Bound(
+            row.loss,
+            None if row.age_ms is None else row.age_ms / 1000,
+            row.duplicates,
+            None if row.drain_ms is None else row.drain_ms / 1000,
+            row.covered,
+            row.is_floor,
+        )
+        for row in found.collect()
+    }
+
+
+def queue(
+    pair: str, name: str, second: float, *, added: int, acked: int, depth: int | None = None, **more: object
+) -> Row:
+    held = added - acked if depth is None else depth
+    told = {"start": "1", **more}
+    return Row(
+        site="london",
+        ts=at(second),
+        pair=pair,
+        kind="queue",
+        name=name,
+        depth=held,
+        added=added,
+        removed=acked,
+        acked=acked,
+        **told,  # type: ignore[arg-type]
+    )
+
+
+def outflow(
+    pair: str, second: float, *, put: int, shipped: int, kind: str = "mixed", name: str = "*", **more: object
+) -> Row:
+    told = {"start": "1", "link": True, "depth": put - shipped, **more}
+    return Row(
+        site="london",
+        ts=at(second),
+        pair=pair,
+        kind=kind,
+        name=name,
+        added=put,
+        removed=shipped,
+        **told,  # type: ignore[arg-type]
+    )
+
+
+BY_HAND = [
+    # Nothing under way, although much has passed.
+    *[queue("idle", "a", s, added=5, acked=5) for s in (0, 10, 20)],
+    *[outflow("idle", s, put=10, shipped=10) for s in (0, 10, 20)],
+    # Sends only; the link falls behind.
+    queue("behind", "a", 0, added=0, acked=0),
+    outflow("behind", 0, put=0, shipped=0, kind="mirror"),
+    queue("behind", "a", 10, added=10, acked=0),
+    outflow("behind", 10, put=10, shipped=0, kind="mirror"),
+    queue("behind", "a", 20, added=30, acked=0),
+    outflow("behind", 20, put=30, shipped=10, kind="mirror"),
+    # Sends and acknowledgements in one outflow: ten sent, four of them consumed.
+    queue("both", "a", 0, added=0, acked=0),
+    outflow("both", 0, put=0, shipped=0),
+    queue("both", "a", 10, added=10, acked=4),
+    outflow("both", 10, put=14, shipped=0),
+    queue("both", "a", 20, added=10, acked=4),
+    outflow("both", 20, put=14, shipped=12),
+    # Two queues share an outflow.
+    queue("several", "a.x", 0, added=0, acked=0),
+    queue("several", "b", 0, added=0, acked=0),
+    outflow("several", 0, put=0, shipped=0, kind="mirror"),
+    queue("several", "a.x", 10, added=3, acked=0),
+    queue("several", "b", 10, added=5, acked=0),
+    outflow("several", 10, put=8, shipped=0, kind="mirror"),
+    # A restart: counters begin anew, ten things are still in the outflow.
+    queue("restart", "a", 0, added=100, acked=60),
+    outflow("restart", 0, put=160, shipped=150),
+    queue("restart", "a", 10, added=0, acked=0, depth=40, start="2"),
+    outflow("restart", 10, put=0, shipped=0, depth=10, start="2"),
+    queue("restart", "a", 20, added=5, acked=0, depth=45, start="2"),
+    outflow("restart", 20, put=5, shipped=12, depth=3, start="2"),
+    # Nobody looked for a while.
+    *[queue("gap", "a", s, added=int(s), acked=int(s)) for s in (0, 10, 100, 110)],
+    *[outflow("gap", s, put=int(s) * 2, shipped=int(s) * 2) for s in (0, 10, 100, 110)],
+    # The queue could not be read at 10 s; its outflow could.
+    *[queue("unread", "a", s, added=int(s), acked=0) for s in (0, 20)],
+    *[outflow("unread", s, put=int(s), shipped=0, kind="mirror") for s in (0, 10, 20)],
+    # A queue appears; another is made anew, and its counters with it.
+    *[outflow("made", s, put=int(s), shipped=0, kind="mirror") for s in (0, 10, 20)],
+    queue("made", "a.new", 10, added=4, acked=0),
+    queue("made", "a.new", 20, added=4, acked=0),
+    queue("made", "b", 0, added=9, acked=9),
+    queue("made", "b", 10, added=6, acked=0),
+    queue("made", "b", 20, added=16, acked=0),
+    # The last look did not get at the queue.
+    *[queue("blind", "a", s, added=0, acked=0) for s in (0, 10)],
+    *[outflow("blind", s, put=int(s), shipped=0) for s in (0, 10, 20)],
+    # Old messages wait in the queue, and the broker knows how old.
+    *[queue("old", "a", s, added=4, acked=0, oldest_ms=3000) for s in (0, 100)],
+    *[outflow("old", s, put=4, shipped=0, kind="mirror") for s in (0, 100)],
+    # Every queue has its own outflow, all acknowledgements share one.
+    *[queue("bridges", "a", s, added=int(s), acked=int(s) // 2) for s in (0, 10)],
+    *[outflow("bridges", s, put=int(s), shipped=int(s) - int(s) // 5, kind="mirror", name="a") for s in (0, 10)],
+    *[outflow("bridges", s, put=int(s) // 2, shipped=0, kind="acks") for s in (0, 10)],
+]
+
+
+@pytest.fixture(scope="module")
+def by_hand(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Bounds:
+    return bounds(spark, BY_HAND, tmp_path_factory.mktemp("by-hand"))
+
+
+def total(found: Bounds, pair: str, n: int, flow: str = "*") -> Bound:
+    return found[pair, flow, "total", n]
+
+
+def test_nothing_under_way_is_nothing_lost(by_hand: Bounds) -> None:
+    nothing = Bound(loss=0, age_s=0, duplicates=0, drain_s=0, covered=True, is_floor=False)
+
+    assert [total(by_hand, "idle", n) for n in (1, 2, NOW)] == [nothing] * 3
+
+
+def test_what_was_sent_since_the_cut_is_lost(by_hand: Bounds) -> None:
+    # One thing a second was shipped between two looks that both saw a backlog.
+    assert total(by_hand, "behind", 1) == Bound(10, 10.0, None, 10.0, covered=True, is_floor=False)
+    assert total(by_hand, "behind", 2) == Bound(30, 20.0, None, 30.0, covered=True, is_floor=False)
+    assert total(by_hand, "behind", NOW) == Bound(20, 10.0, None, 20.0, covered=True, is_floor=False)
+
+
+def test_consumed_messages_are_not_lost_and_their_acks_come_twice(by_hand: Bounds) -> None:
+    first, second, now = (total(by_hand, "both", n) for n in (1, 2, NOW))
+
+    assert (first.loss, first.duplicates) == (10, 4)
+    assert (second.loss, second.duplicates) == (6, 4)  # six were left in the queue when it began
+    assert (now.loss, now.duplicates) == (2, 2)  # two things are left in the outflow, whatever they are
+    assert now.age_s == 20.0
+
+
+def test_queues_of_one_outflow_add_up_and_a_class_is_its_own_sum(by_hand: Bounds) -> None:
+    assert total(by_hand, "several", NOW).loss == 8
+    assert by_hand["several", "*", "class:0", NOW].loss == 3
+
+
+def test_just_after_a_restart_the_depth_of_the_outflow_is_the_bound(by_hand: Bounds) -> None:
+    assert not total(by_hand, "restart", 1).covered
+    after = total(by_hand, "restart", 2)
+    assert (after.loss, after.duplicates, after.covered, after.is_floor) == (15, 15, True, True)
+    now = total(by_hand, "restart", NOW)
+    assert (now.loss, now.age_s, now.duplicates) == (3, 10.0, 0)
+
+
+def test_a_gap_is_not_covered(by_hand: Bounds) -> None:
+    assert [total(by_hand, "gap", n).covered for n in (1, 2, 3)] == [True, False, True]
+
+
+def test_a_look_that_missed_the_queue_is_bridged_by_its_neighbours(by_hand: Bounds) -> None:
+    # Of twenty sent within the two intervals, at most ten can have been in the outflow in the first of them.
+    assert [total(by_hand, "unread", n).loss for n in (1, 2, NOW)] == [10, 20, 20]
+
+
+def test_a_queue_made_between_two_looks_counts_with_all_the_outflow_holds(by_hand: Bounds) -> None:
+    assert [total(by_hand, "made", n).loss for n in (1, 2)] == [10, 20]
+
+
+def test_a_last_look_that_missed_the_queue_does_not_say_zero(by_hand: Bounds) -> None:
+    assert total(by_hand, "blind", 1).loss == 0
+    assert [total(by_hand, "blind", n).loss for n in (2, NOW)] == [20, 20]
+
+
+def test_nothing_lost_is_older_than_the_oldest_in_the_queue(by_hand: Bounds) -> None:
+    assert total(by_hand, "old", NOW).age_s == 3.0
+
+
+def test_acknowledgements_may_have_an_outflow_of_their_own(by_hand: Bounds) -> None:
+    now = total(by_hand, "bridges", NOW, flow="a")
+
+    # Eight of ten are shipped, but no look saw the counters at eight: all since the first look, two at most.
+    assert (now.loss, now.duplicates) == (2, 5)
+    assert total(by_hand, "bridges", NOW).loss == 0
+
+
+def test_queues_left_out_count_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    found = bounds(spark, [row for row in BY_HAND if row.pair == "several"], tmp_path, exclude=("b",))
+
+    assert total(found, "several", NOW).loss == 3
+
+
+def life(seed: int, style: Style) -> tuple[str, list[Row], dict[int, list[Truth]]]:
+    """Run a site by a seed; return its looks, and all that was true within each interval between two looks."""
+    chance = random.Random(seed)
+    queues = tuple(f"q{number}" for number in range(chance.randint(1, 3)))
+    site = FifoSite(f"{style}-{seed}", style, queues)
+    rows: list[Row] = []
+    true: dict[int, list[Truth]] = defaultdict(list)
+    now, speed = 0.0, 1.0
+    for looks in range(1, 41):
+        if chance.random() < 0.05:
+            site.restart()
+        rows += site.look(now)
+        true[looks].append(site.truth(now))
+        if looks > 1:
+            true[looks - 1].append(site.truth(now))
+        if chance.random() < 0.2:
+            speed = chance.choice([0.0, 0.3, 1.0, 3.0])
+        for _ in range(chance.randint(0, 30)):
+            now += chance.random() * 0.5
+            queue_ = chance.choice(queues)
+            if chance.random() < 0.55:
+                site.send(queue_, now)
+            else:
+                site.consume(queue_)
+            for outflow_ in site.outflows:
+                if chance.random() < speed / 2:
+                    site.ship(outflow_)
+            true[looks].append(site.truth(now))
+        now += 0.5
+        true[looks].append(site.truth(now))
+    rows += site.look(now)
+    return site.pair, rows, true
+
+
+def test_the_bound_is_never_below_the_truth_between_two_looks(spark: SparkSession, tmp_path: Path) -> None:
+    styles: list[Style] = ["mixed", "split", "bridges"]
+    lives = [life(seed, style) for style in styles for seed in range(20)]
+
+    found = bounds(spark, [row for _, rows, _ in lives for row in rows], tmp_path, gap_s=1000)
+
+    checked, bounded = 0, 0
+    for pair, _, true in lives:
+        for n, truths in true.items():
+            flows = [b for (p, _, scope, number), b in found.items() if (p, scope, number) == (pair, "total", n)]
+            if not all(flow.covered for flow in flows):
+                continue
+            loss = sum(flow.loss or 0 for flow in flows)
+            age_s = max(flow.age_s or 0 for flow in flows)
+            twice = sum(flow.duplicates or 0 for flow in flows)
+            uncertain = any(flow.is_floor for flow in flows)
+            for truth in truths:
+                assert loss >= truth.loss, (pair, n)
+                assert uncertain or age_s >= truth.age_s - 1e-6, (pair, n)
+                assert twice >= truth.duplicates, (pair, n)
+                checked += 1
+            bounded += loss
+    assert checked > 10_000
+    # A bound that is always everything would pass too.
+    assert bounded < 3 * sum(max(t.loss for t in truths) for _, _, true in lives for truths in true.values())
+
+
+def test_states_are_weighted_by_time_and_rounded_up_by_two_percent_at_most(spark: SparkSession) -> None:
+    from dr_ctl.rpo import transforms as t  # noqa: PLC0415
+
+    columns = "scope string, weight_us long, loss long, age_ms long, duplicates long, drain_ms long"
+    states = spark.createDataFrame(
+        [
+            ("total", 10, 0, 0, None, 0, True, False),
+            ("total", 70, 63, 0, None, 0, True, False),
+            ("total", 5, 10_000, 0, None, 0, True, True),
+            ("total", 5, 10_001, 0, None, 0, True, False),
+            ("total", 999, 5, 0, None, 0, False, False),
+        ],
+        f"{columns}, covered boolean, is_floor boolean",
+    )
+
+    found = {(row.metric, row.value): row.weight_us for row in t.histograms(states).collect()}
+
+    assert found == {
+        ("loss", 0): 10,
+        ("loss", 63): 70,
+        ("loss", 10_001): 10,
+        ("age_ms", 0): 90,
+        ("drain_ms", 0): 90,
+        ("covered", 0): 90,
+        ("age_floor", 0): 5,
+    }
+
+
+def test_buckets_are_exact_below_64_and_two_percent_wide_above(spark: SparkSession) -> None:
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    from dr_ctl.rpo import transforms as t  # noqa: PLC0415
+
+    values = [0, 1, 63, 64, 65, 66, 100, 1_000_000]
+    frame = spark.createDataFrame([(value,) for value in values], "value long")
+
+    found = {row.value: row.bucket for row in frame.select("value", t.bucket(F.col("value")).alias("bucket")).collect()}
+
+    assert [found[value] for value in (0, 1, 63, 64)] == [0, 1, 63, 64]
+    assert found[65] == 65
+    assert found[66] == 66
+    for value, number in found.items():
+        if value >= 64:
+            assert value <= 64 * 1.02 ** (number - 64) <= value * 1.02 + 1e-6
+
+
+def test_pairs_that_are_looked_at_in_turn_are_added_up_at_every_moment(spark: SparkSession) -> None:
+    from dr_ctl.rpo import transforms as t  # noqa: PLC0415
+
+    flow_columns = (
+        "site string, pair string, flow string, n int, scope string, loss long, age_ms long, "
+        "duplicates long, drain_ms long, covered boolean, is_floor boolean, acks_only boolean"
+    )
+    flows = spark.createDataFrame(
+        [
+            ("s", "p", "*", 1, "total", 1, 10, 0, 0, True, False, False),
+            ("s", "p", "*", 2, "total", 2, 20, 0, 0, True, False, False),
+            ("s", "q", "*", 1, "total", 10, 5, 0, 0, True, False, False),
+            ("s", "q", "*", 2, "total", 20, 30, 0, 0, False, False, False),
+        ],
+        flow_columns,
+    )
+    times = spark.createDataFrame(
+        [("s", "p", 1, 0, 10), ("s", "p", 2, 10, 20), ("s", "q", 1, 4, 14), ("s", "q", 2, 14, 20)],
+        "site string, pair string, n int, from_us long, to_us long",
+    )
+
+    states = t.by_scope(flows, times).where("scope = 'total'").collect()
+
+    found = {(row.weight_us, row.loss, row.age_ms, row.covered) for row in states}
+    # q counts from its first look on, at 4.
+    assert found == {(4, 1, 10, True), (6, 11, 10, True), (4, 12, 20, True), (6, 22, 30, False)}

@@ -1,0 +1,97 @@
+"""Small servers on loopback that open, refuse, stay silent or talk nonsense: what a knock may meet."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+from dr_ctl.stomp_io.address import Address
+from dr_ctl.stomp_io.frames import Frame, FrameReader, NotStomp, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Answer = list[bytes] | None
+CONNECTED = encode("CONNECTED", {"version": "1.2", "server": "door/1"})
+
+
+@contextlib.contextmanager
+def door(answer: Callable[[Frame], Answer], *, port: int = 0) -> Iterator[Address]:
+    """Serve every connection with `answer`: what to send for each frame that came; None hangs up."""
+    listener = socket.create_server(("127.0.0.1", port))
+    threads: list[threading.Thread] = []
+    socks: list[socket.socket] = []
+
+    def serve(sock: socket.socket) -> None:
+        reader = FrameReader()
+        with sock, contextlib.suppress(OSError, NotStomp):
+            while data := sock.recv(65536):
+                for frame in reader.feed(data):
+                    replies = answer(frame)
+                    if replies is None:
+                        return
+                    sock.sendall(b"".join(replies))
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = listener.accept()
+                socks.append(sock)
+                threads.append(threading.Thread(target=serve, args=(sock,), daemon=True))
+                threads[-1].start()
+
+    accepting = threading.Thread(target=accept, daemon=True)
+    accepting.start()
+    try:
+        yield Address("127.0.0.1", listener.getsockname()[1])
+    finally:
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        for sock in socks:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        for thread in (accepting, *threads):
+            thread.join(timeout=5)
+
+
+def closed_port() -> Address:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return Address("127.0.0.1", listener.getsockname()[1])
+
+
+class Broker:
+    """One anycast queue per destination behind a door: receipts, delivery, acknowledgement, redelivery."""
+
+    def __init__(self, *, lose: Callable[[Frame], bool] = lambda _: False, confirm: bool = True) -> None:
+        self._lose = lose
+        self._confirm = confirm
+        self.stored: list[Frame] = []
+        self.subscribed: list[str] = []
+        self.frames: list[Frame] = []
+
+    def answer(self, frame: Frame) -> Answer:
+        self.frames.append(frame)
+        receipt = [encode("RECEIPT", {"receipt-id": frame.headers["receipt"]})] if "receipt" in frame.headers else []
+        match frame.cmd:
+            case "CONNECT":
+                return [CONNECTED]
+            case "SUBSCRIBE":
+                self.subscribed.append(frame.headers["id"])
+            case "SEND" if not self._lose(frame):
+                self.stored.append(frame)
+                return [*(receipt if self._confirm else []), *self._deliver()]
+            case "ACK":
+                self.stored = [one for one in self.stored if one.headers["receipt"] != frame.headers["id"]]
+        return receipt
+
+    def _deliver(self) -> list[bytes]:
+        if not self.subscribed:
+            return []
+        one = self.stored[-1]
+        told = {name: value for name, value in one.headers.items() if name != "receipt"}
+        told |= {"subscription": self.subscribed[0], "ack": one.headers["receipt"], "message-id": "1"}
+        return [encode("MESSAGE", told, (one.body or b"").decode())]
