@@ -35,8 +35,10 @@ def at_the_fence(recorder: Recorder, act: Callable[[], tuple[int, str] | None]) 
 
 
 def drain_waits(operator: Operator) -> bool:
-    runs = operator.state / "runs"
-    return runs.exists() and any(entry["kind"] == "sample" and entry["step"] == "07-drain" for entry in operator.journal())
+    journals = list(operator.state.glob("runs/*/journal.jsonl"))
+    return bool(journals) and any(
+        entry["kind"] == "sample" and entry["step"] == "07-drain" for entry in operator.journal()
+    )
 
 
 @contextmanager
