@@ -152,8 +152,16 @@ def _journaled(session: Session, world: World, files: RunFiles, act: Callable[[J
         return _stopped_at_once(stopped, files)
     finally:
         journal.close()
-    report = write_report(files)
-    return replace(result, text=f"report: {report}")
+    return _reported(result, files)
+
+
+def _reported(result: Result, files: RunFiles) -> Result:
+    try:
+        return replace(result, text=f"report: {write_report(files)}")
+    except Exception as error:  # noqa: BLE001 - how the run ended is known and said, whatever goes wrong in drawing it
+        text = f"the report could not be written: {type(error).__name__}: {error}"
+        finding = Finding("DR-REPORT-001", Severity.WARNING, text, f"`dr-ctl runs report {files.name}` tries again.")
+        return replace(result, findings=(*result.findings, finding))
 
 
 def _data(ended: RunResult, files: RunFiles) -> dict[str, Json]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
 import requests
+import urllib3
 
 from dr_ctl.core.model import Json
 from dr_ctl.jolokia.errors import (
@@ -157,7 +159,8 @@ class Wire:
         self._account = account
         self._http = requests.Session()
         self._http.trust_env = False  # a proxy meant for the web must not see a broker's password
-        self._http.auth = (account.username, account.password)
+        # As bytes: the library would write a text in Latin-1, and fail over any other letter.
+        self._http.auth = (account.username.encode(), account.password.encode())
         self._http.headers["Origin"] = account.origin
         self._refused: LoginRefused | None = None
 
@@ -173,6 +176,7 @@ class Wire:
         if self._refused is not None:
             raise self._refused
         url = self._account.url
+        until = time.monotonic() + timeout_s
         try:
             with self._http.post(
                 url,
@@ -184,17 +188,17 @@ class Wire:
                 allow_redirects=False,
                 stream=True,
             ) as reply:
-                status, body = reply.status_code, _body(reply, url)
+                status, body = reply.status_code, _body(reply, url, until)
                 retry_after = reply.headers.get("Retry-After", "")
         except requests.exceptions.SSLError as error:
             raise Unreachable(f"{url}: TLS failed: {error}", refused=False) from error
-        except requests.exceptions.Timeout as error:
+        except (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError) as error:
             raise TimedOut(f"{url}: no answer within {timeout_s:g} s") from error
         except requests.exceptions.ConnectionError as error:
-            refused = "refused" in str(error).lower()
+            refused = _refused(error)
             what = "connection refused" if refused else f"the connection failed: {error}"
             raise Unreachable(f"{url}: {what}", refused=refused) from error
-        except requests.exceptions.RequestException as error:
+        except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
             raise Torn(f"{url}: the answer could not be read: {error}") from error
         if status in (401, 403):
             self._refused = LoginRefused(f"{url}: the login of {self._account.username} was refused (HTTP {status})")
@@ -231,12 +235,21 @@ def _need_bean(bean: str) -> None:
         raise ValueError(f"not the name of a bean: {bean!r}")
 
 
-def _body(reply: requests.Response, url: str) -> bytes:
+def _refused(error: BaseException) -> bool:
+    """Say whether the port itself said no: by the system's own error, never by the text, which holds the address."""
+    cause: object = getattr(error.args[0], "reason", None) if error.args else None
+    return isinstance(getattr(cause, "__cause__", None), ConnectionRefusedError)
+
+
+def _body(reply: requests.Response, url: str, until: float) -> bytes:
     body = bytearray()
-    for chunk in reply.iter_content(64 * 1024):
+    while chunk := reply.raw.read1(64 * 1024, decode_content=True):
         body += chunk
         if len(body) > MAX_BYTES:
             raise Torn(f"{url}: the answer is larger than {MAX_BYTES} bytes")
+        # Each read has its limit; an answer that trickles would keep them all and never end.
+        if time.monotonic() > until:
+            raise TimedOut(f"{url}: the answer came too slowly")
     return bytes(body)
 
 
@@ -246,17 +259,19 @@ def _answers(url: str, status: int, body: bytes, retry_after: str, wanted: int) 
         raise Throttled(f"{url}: logins are throttled (HTTP 429){wait}")
     try:
         told = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         start = body[:60].decode("utf-8", "replace").strip()
         if status >= 500:  # noqa: PLR2004
             raise Sick(f"{url}: HTTP {status} without JSON: {start!r}") from error
         if start[:1] in ("[", "{"):
             raise Torn(f"{url}: the JSON of the answer ends early or is damaged") from error
         raise NotJolokia(f"{url}: HTTP {status}, and no JSON but {start!r}") from error
-    if isinstance(told, dict) and isinstance(told.get("status"), int):
-        told = [told] * wanted  # a refusal of the whole POST comes as one object
+    if isinstance(told, dict) and "value" not in told and isinstance(told.get("status"), int):
+        told = [told] * wanted  # a refusal of the whole POST comes as one object; one value is no answer to many
     if not isinstance(told, list) or not all(isinstance(each, dict) and "status" in each for each in told):
         raise NotJolokia(f"{url}: HTTP {status}, and JSON that is not an answer of Jolokia")
+    if status != 200 and any("value" in each for each in told):  # noqa: PLR2004
+        raise NotJolokia(f"{url}: HTTP {status}, and yet values")
     if len(told) != wanted:
         raise Torn(f"{url}: {wanted} questions, {len(told)} answers")
     return [_answer(url, each) for each in told]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from dr_ctl.jolokia.errors import BadValue
@@ -27,7 +28,7 @@ class Fields:
 
     def real(self, name: str) -> float:
         value = self._told.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124 - NaN
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise self._bad(name, "a number", value)
         return float(value)
 

@@ -32,8 +32,10 @@ def resolve(secret: Secret, folder: Path) -> str:
         path = folder / secret.file
         try:
             return path.read_text(encoding="utf-8").removesuffix("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise SecretMissing(f"the secret's file {path} cannot be read: {error}") from error
+        except OSError as error:
+            raise SecretMissing(f"the secret's file {path} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError:
+            raise SecretMissing(f"the secret's file {path} cannot be read: it is not UTF-8 text") from None
     assert secret.command is not None
     try:
         done = subprocess.run(
@@ -43,4 +45,7 @@ def resolve(secret: Secret, folder: Path) -> str:
         raise SecretMissing(f"the secret's command {secret.command[0]} failed: {type(error).__name__}") from error
     if done.returncode != 0:
         raise SecretMissing(f"the secret's command {secret.command[0]} ended with {done.returncode}")
-    return done.stdout.decode("utf-8", "replace").removesuffix("\n")
+    try:
+        return done.stdout.decode("utf-8").removesuffix("\n")
+    except UnicodeDecodeError:  # it holds the secret, and a password of replacement marks would lock the account out
+        raise SecretMissing(f"the secret's command {secret.command[0]} wrote what is not UTF-8 text") from None

@@ -10,16 +10,16 @@ from dr_ctl.report.story import Story
 from dr_ctl.report.values import NOT_KNOWN, count, items, mapping, number, seconds, text
 
 COLUMNS: Final = ("now", "p50", "p95", "p99", "max")
-_ROWS: Final[tuple[tuple[str, str, Callable[[object], str]], ...]] = (
-    ("loss", "Loss, messages", count),
-    ("age_s", "Age of the oldest lost", seconds),
-    ("duplicates", "Duplicates, messages", count),
-    ("drain_s", "Time to drain", seconds),
+_ROWS: Final[tuple[tuple[str, str, str, Callable[[object], str]], ...]] = (
+    ("loss", "Loss", ", messages", count),
+    ("age_s", "Age of the oldest lost", "", seconds),
+    ("duplicates", "Duplicates", ", messages", count),
+    ("drain_s", "Time to drain", "", seconds),
 )
 _VERDICTS: Final = {
-    "met": "The objectives are met.",
-    "missed": "The objectives are missed.",
-    "unknown": "Whether the objectives are met is not known.",
+    "met": "the objectives are met.",
+    "missed": "the objectives are missed.",
+    "unknown": "whether the objectives are met is not known.",
 }
 _UNEXPLAINED: Final = 0.01
 
@@ -72,21 +72,24 @@ def forecast(story: Story) -> Forecast | None:
 def _forecast(told: Mapping[str, Any]) -> Forecast:
     total, window = mapping(told.get("total")), mapping(told.get("window"))
     horizon = mapping(total.get("horizon"))
-    rows = [_row(name, mapping(total.get(key)), write) for key, name, write in _ROWS]
+    rows = [_row(f"{name}{unit}", mapping(total.get(key)), write) for key, name, unit, write in _ROWS]
     if horizon:
         within = f" within the next {seconds(horizon.get('seconds'))}"
-        rows += [_row(f"{name}{within}", mapping(horizon.get(key)), write) for key, name, write in _ROWS[:2]]
+        rows += [
+            _row(f"{name}{within}{unit}", mapping(horizon.get(key)), write) for key, name, unit, write in _ROWS[:2]
+        ]
     site = text(told.get("site")) or "the serving site"
-    verdict = _VERDICTS.get(text(told.get("verdict")), "No objectives are set.")
+    verdict = _VERDICTS.get(text(told.get("verdict")), "no objectives are set.")
+    first, last = (text(window.get(end)) or NOT_KNOWN for end in ("from", "to"))
     sentence = (
-        f"If {site} died. {verdict} From {count(window.get('samples'))} samples between {text(window.get('from')) or NOT_KNOWN} "
-        f"and {text(window.get('to')) or NOT_KNOWN}, which cover {seconds(window.get('covered_s'))}; "
+        f"If {site} died: {verdict} From {count(window.get('samples'))} samples between {first} and {last}, "
+        f"which cover {seconds(window.get('covered_s'))}; "
         f"the last look was {seconds(told.get('stale_s'))} old."
     )
     share = number(total.get("unexplained"))
     note = ""
     if share is not None and share > _UNEXPLAINED:
-        note = f"{share:.0%} of the outflow is not accounted for by the queues' counters: figures per queue are upper bounds."
+        note = f"{share:.0%} of the outflow is not in the queues' counters: figures per queue are upper bounds."
     flows = [_scope(_flow(flow), "", flow) for flow in map(mapping, items(told.get("flows")))]
     classes = [
         _scope(", ".join(map(str, items(each.get("queues")))), text(each.get("verdict")), each)
@@ -111,7 +114,7 @@ def _flow(told: Mapping[str, Any]) -> str:
 
 
 def _scope(name: str, verdict: str, told: Mapping[str, Any]) -> Scope:
-    return Scope(name, verdict, tuple(write(mapping(told.get(key)).get("p99")) for key, _, write in _ROWS))
+    return Scope(name, verdict, tuple(write(mapping(told.get(key)).get("p99")) for key, _, _, write in _ROWS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,9 @@ def bounds(data: Mapping[str, Any]) -> Bounds | None:
     told = mapping(data.get("bounds"))
     if not told:
         return None
-    rows = [_bound(name, mapping(told.get(key))) for key, name in (("lost", "Lost, at most"), ("twice", "Twice, at most"))]
+    rows = [
+        _bound(name, mapping(told.get(key))) for key, name in (("lost", "Lost, at most"), ("twice", "Twice, at most"))
+    ]
     queues: Sequence[Mapping[str, Any]] = [mapping(queue) for queue in items(told.get("queues"))]
     return Bounds(
         tuple(rows),

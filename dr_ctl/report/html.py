@@ -1,5 +1,52 @@
-"""Places a run's view on one self-contained HTML page."""
+"""Places a run's view on one self-contained HTML page: no script, nothing loaded, everything escaped."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
 from pathlib import Path
-from dr_ctl.engine.runs import RunFiles
+from typing import TYPE_CHECKING
+
+from dr_ctl.engine.runs import RunFiles, write_text
+from dr_ctl.report.forecast import COLUMNS
+from dr_ctl.report.reading import read_run
+from dr_ctl.report.view import Page, view
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
 def write_report(files: RunFiles) -> Path:
+    """Write the report of one run, whatever state it was left in, and say where it is."""
+    write_text(files.report, render(view(read_run(files))))
     return files.report
+
+
+def render(page: Page) -> str:
+    """Make the page's HTML."""
+    template, style = _loaded()
+    return template.render(page=page, style=style, columns=COLUMNS)
+
+
+@cache
+def _loaded() -> tuple[Template, str]:
+    # Here and not above: every command imports this module, few write a report.
+    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["pieces"] = pieces
+    here = resources.files("dr_ctl.report")
+    # The style goes through the same escaping as all else, so it holds none of the characters that escaping changes.
+    return environment.from_string(_text(here, "page.html.j2")), _text(here, "page.css")
+
+
+def _text(here: resources.abc.Traversable, name: str) -> str:
+    return here.joinpath(name).read_text(encoding="utf-8")
+
+
+def pieces(told: str) -> list[tuple[bool, str]]:
+    """Split a sentence at its backticks; true marks what stood between two of them."""
+    parts = told.split("`")
+    if len(parts) % 2 == 0:  # an odd backtick is only a character
+        return [(False, told)]
+    return [(place % 2 == 1, part) for place, part in enumerate(parts) if part]

@@ -22,18 +22,24 @@ class Outage:
 
 def outage(story: Story, material: Material) -> Outage:
     """Work out the outage from the steps; the executor's own measure is taken where it covers the same stretch."""
-    fence = next((act for act in story.of("fence") if act.calls), None)
+    fence = next((act for act in story.of("fence") if any(call.outcome != "refused" for call in act.calls)), None)
     if fence is None:
         closed = next((act for act in story.of("fence") if act.mark is Mark.NOT_NEEDED), None)
         if closed is None:
-            return Outage(None, None, "none", "No fence was begun: this run kept no client out.")
-        told = f"{closed.site or 'The source'} was closed to clients before this run: since when, its journal does not say."
+            return Outage(
+                None,
+                None,
+                "none",
+                "No call of a fence went out that could have had an effect: this run kept no client out.",
+            )
+        site = closed.site or "the source"
+        told = f"Out of {site} since before this run; its journal does not say since when."
         return Outage(None, None, NOT_KNOWN, told)
     since = f"from {clock(fence.began)}, when the fence of {fence.site or 'the source'} began"
     end = _end(story, fence)
     if end is None or end.ended is None:
-        told = f"Clients are out {since}; the journal holds no moment at which they were let in again."
-        return Outage(fence.began, None, "not ended", told)
+        told = f"Out {since}; the journal holds no moment at which they were let in again."
+        return Outage(fence.began, None, "no end written", told)
     took = max(0.0, (end.ended - fence.began).total_seconds())
     measured = number(mapping(mapping(material.result).get("data")).get("outage_s"))
     if len(story.parts) == 1 and not end.undo and measured is not None:
@@ -44,13 +50,29 @@ def outage(story: Story, material: Material) -> Outage:
         until = f"to {clock(end.ended)}, when {end.site or 'the target'} was activated"
     # A resumed run that found the target open cannot tell when between its parts that came about.
     most = "at most " if end.mark is Mark.NOT_NEEDED else ""
-    return Outage(fence.began, end.ended, f"{most}{seconds(took)}", f"{since[0].upper()}{since[1:]}, {until}.{_paused(story, end)}")
+    return Outage(
+        fence.began,
+        end.ended,
+        f"{most}{seconds(took)}",
+        f"{since[0].upper()}{since[1:]}, {until}{_exact(took)}.{_paused(story, end)}",
+    )
 
 
 def _end(story: Story, fence: Act) -> Act | None:
-    ends = [act for act in story.of("activate") if act.mark in (Mark.DONE, Mark.NOT_NEEDED)]
-    ends += [act for act in story.of("fence", undo=True) if act.mark is Mark.UNDONE]
-    return next((act for act in ends if act.began >= fence.began), None)
+    """The first that let clients in after the fence, by the order of the journal."""
+    after = story.acts[story.acts.index(fence) + 1 :]
+    return next((act for act in after if _lets_in(act)), None)
+
+
+def _lets_in(act: Act) -> bool:
+    if act.undo:
+        return act.verb == "fence" and act.mark is Mark.UNDONE
+    return act.verb == "activate" and act.mark in (Mark.DONE, Mark.NOT_NEEDED)
+
+
+def _exact(took_s: float) -> str:
+    """What minutes and hours round away."""
+    return f": {took_s:.1f} s" if took_s >= 60 else ""  # noqa: PLR2004
 
 
 def _paused(story: Story, end: Act) -> str:
@@ -58,4 +80,4 @@ def _paused(story: Story, end: Act) -> str:
     if quiesce is None or end.ended is None:
         return ""
     took = max(0.0, (end.ended - quiesce.began).total_seconds())
-    return f" Delivery to them stopped earlier, with the quiesce at {clock(quiesce.began)}: {seconds(took)} before that moment."
+    return f" Delivery had stopped {seconds(took)} before that moment, with the quiesce at {clock(quiesce.began)}."

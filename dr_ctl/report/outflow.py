@@ -1,4 +1,4 @@
-"""What was under way between the sites, and what clients held, over the waits of a run: charts, or why there is none."""
+"""What was under way between the sites, and what clients held, over a run's waits: charts, or why there is none."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ WAITS: Final = {
     "settle": "What the target has not settled",
 }
 _LEAST_SAMPLES: Final = 3
+_LEAST_FOR_RATE_S: Final = 1.0
 _MOST_POINTS: Final = 400
 
 Told = tuple[datetime, float | None]
@@ -32,8 +33,7 @@ class Line:
     style: int
     pieces: tuple[str, ...]
     dots: tuple[tuple[float, float], ...]
-    first: str
-    last: str
+    course: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +57,18 @@ def charts(story: Story) -> tuple[Chart, ...]:
 
 
 def _chart(act: Act, story: Story) -> Chart:
-    part = f" ({act.id.replace('-', ' ', 1)})" if len(story.of(act.verb)) > 1 else ""
+    part = f" ({act.label})" if len(story.of(act.verb)) > 1 else ""
     title = f"{WAITS[act.verb]}{part}"
     unit = "messages" if act.verb == "quiesce" else "messages and acknowledgements"
     series = _series(act)
     known = {name: points for name, points in series.items() if any(value for _, value in points)}
-    caption = " ".join([*_totals(act), *_silences(act)])
+    silences = list(_silences(act))
+    caption = " ".join([*_totals(act), *silences])
+    if act.samples and not known:
+        told = "where there was an answer, it was 0" if silences else "0 every time"
+        return Chart(title, unit, caption, f"{many(len(act.samples), 'sample')}: {told}. There is no curve to draw.")
     if len(act.samples) < _LEAST_SAMPLES:
-        return Chart(title, unit, caption, _few(act, series))
-    if not known:
-        told = "Where there was an answer it was 0" if _silences(act) else "It was 0 every time"
-        return Chart(title, unit, caption, f"{many(len(act.samples), 'sample')}. {told}: there is no curve to draw.")
+        return Chart(title, unit, caption, _few(act, known))
     last = max([act.ended or act.samples[-1][0], act.samples[-1][0]])
     x, y = TimeAxis(act.began, last), CountAxis.up_to(max(value or 0 for told in known.values() for _, value in told))
     lines = tuple(_line(name, style, told, x, y) for style, (name, told) in enumerate(known.items()))
@@ -106,13 +107,16 @@ def _totals(act: Act) -> Iterable[str]:
     if len(told) < _LEAST_SAMPLES or not any(total for _, total in told):
         return
     (began, first), (ended, last) = told[0], told[-1]
-    empty = next((at for at, total in told if total == 0), None) if last == 0 else None
-    until, left = (empty, 0.0) if empty is not None else (ended, last)
+    until = ended
+    for at, total in reversed(told):
+        if last != 0 or total != 0:
+            break
+        until = at
     took = (until - began).total_seconds()
     whole = "" if act.verb == "quiesce" else "Together "
-    yield f"{whole}{count(first)} at the first sample, {count(left)} after {seconds(took)}."
-    if first > left and took > 0:
-        yield f"On average {count(round((first - left) / took))} a second."
+    yield f"{whole}{count(first)} at the first sample, {count(last)} after {seconds(took)}."
+    if first > last and took >= _LEAST_FOR_RATE_S:
+        yield f"On average {count(round((first - last) / took))} a second."
 
 
 def _silences(act: Act) -> Iterable[str]:
@@ -139,11 +143,12 @@ def _few(act: Act, series: Mapping[str, Sequence[Told]]) -> str:
         for at, value in told:
             by_time.setdefault(at, []).append(f"{name} {count(value)}")
     looks = "; ".join(f"{clock(at)}: {', '.join(figures)}" for at, figures in by_time.items())
-    return f"Only {many(len(act.samples), 'sample')}, too few for a curve. {looks}."
+    return f"Only {many(len(act.samples), 'sample')}, too few for a curve. {looks}; all else 0."
 
 
 def _line(name: str, style: int, told: Sequence[Told], x: TimeAxis, y: CountAxis) -> Line:
     known = [value for _, value in told if value is not None]
+    most = f", at most {count(max(known))}" if max(known) > max(known[0], known[-1]) else ""
     pieces: list[list[tuple[float, float]]] = [[]]
     for at, value in _thinned(told):
         if value is None:
@@ -156,8 +161,7 @@ def _line(name: str, style: int, told: Sequence[Told], x: TimeAxis, y: CountAxis
         style=style % 4,
         pieces=tuple(" ".join(f"{left:g},{top:g}" for left, top in piece) for piece in pieces if len(piece) > 1),
         dots=tuple(dots) if len(dots) <= 60 else tuple(piece[0] for piece in pieces if len(piece) == 1),  # noqa: PLR2004
-        first=count(known[0]) if known else "",
-        last=count(known[-1]) if known else "",
+        course=f"{count(known[0])} → {count(known[-1])}{most}",
     )
 
 

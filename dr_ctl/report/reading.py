@@ -1,4 +1,4 @@
-"""Loads what one run wrote, in whatever state it was left: ended, open, cut off, torn, even altered. Never raises for it.
+"""Loads what one run wrote, in whatever state: ended, open, cut off, torn, even altered. Never raises for it.
 
 Lines are checked as the journal's own reader does; what cannot be vouched for is left out, and `problems` says so.
 """
@@ -73,7 +73,10 @@ def _entries(path: Path) -> tuple[list[Entry], str | None]:
             rest = line  # its newline reached the disk, not all of its middle
             break
         if entry is None or entry.hash() != sealed or entry.previous != previous or entry.seq != number:
-            return entries, f"line {number} of the journal does not fit the lines before it: it and all after it are left out"
+            return (
+                entries,
+                f"line {number} of the journal does not fit the lines before it: it and all after it are left out",
+            )
         previous = sealed
         entries.append(entry)
     if rest:

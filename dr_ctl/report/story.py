@@ -39,6 +39,7 @@ _ENDS: Final = {
     StepEvent.UNDONE.value: Mark.UNDONE,
     StepEvent.UNDO_FAILED.value: Mark.NOT_UNDONE,
 }
+NO_RETURN: Final = "point-of-no-return"
 _STARTS: Final = (StepEvent.STARTED.value, StepEvent.UNDO_STARTED.value)
 
 
@@ -73,6 +74,12 @@ class Act:
     calls: list[CallMade] = field(default_factory=list)
     samples: list[tuple[datetime, Mapping[str, Any]]] = field(default_factory=list)
 
+    @property
+    def label(self) -> str:
+        """As the runbook's reader knows it: `06 fence`, `06 undo fence`."""
+        number, _, verb = label(self.id).partition(" ")
+        return f"{number} undo {verb}" if self.undo else f"{number} {verb}"
+
 
 @dataclass
 class Part:
@@ -86,7 +93,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The whole run. `not_begun` are the steps of the last plan that never started; `back` where the clock went back."""
+    """The whole run. `not_begun`: steps of the last plan that never started; `back`: where the clock went back."""
 
     parts: tuple[Part, ...]
     not_begun: tuple[str, ...]
@@ -108,7 +115,7 @@ def tell(material: Material) -> Story:
         teller.hear(entry)
     begun = {act.id for part in teller.parts for act in part.acts}
     last = items(material.plans[-1].get("steps")) if material.plans else []
-    left = [_label(_id(step)) for step in map(mapping, last) if _id(step) not in begun]
+    left = [label(_id(step)) for step in map(mapping, last) if _id(step) not in begun]
     return Story(tuple(teller.parts), tuple(left), tuple(teller.back))
 
 
@@ -117,8 +124,9 @@ def _id(step: Mapping[str, Any]) -> str:
     return f"{int(told) if told is not None else 0:02d}-{text(step.get('verb'))}"
 
 
-def _label(id_: str) -> str:
-    return id_.replace("-", " ", 1)
+def label(id_: str) -> str:
+    number, _, verb = id_.partition("-")
+    return f"{number} {verb.replace('-', ' ') if verb == NO_RETURN else verb}"
 
 
 class _Teller:
@@ -153,7 +161,9 @@ class _Teller:
                 act.samples.append((now, entry.evidence))
             case "signal":
                 word = entry.outcome or "signal"
-                self.parts[-1].acts.append(Act("", None, word, "", "a stop was asked for", False, now, now, 0.0, Mark.SIGNAL))
+                self.parts[-1].acts.append(
+                    Act("", None, word, "", "a stop was asked for", False, now, now, 0.0, Mark.SIGNAL)
+                )
         self._settled = entry.kind == "signal" or (entry.kind == "step" and entry.outcome not in _STARTS)
 
     def _by_another_process(self, entry: Entry) -> bool:

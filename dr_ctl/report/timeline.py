@@ -8,24 +8,23 @@ from datetime import datetime
 from dr_ctl.core.clock import stamp
 from dr_ctl.report.outage import Outage
 from dr_ctl.report.scale import Tick, TimeAxis
-from dr_ctl.report.story import Act, Mark, Part, Story
+from dr_ctl.report.story import NO_RETURN, Act, Mark, Part, Story
 from dr_ctl.report.values import clock, seconds
-
-_NO_RETURN = "point-of-no-return"
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From `left`, `width` wide, both in per cent. `open` where it goes on past the axis."""
+    """From `left`, `width` wide, both in per cent. It may go on past the axis at either side."""
 
     left: float
     width: float
-    open: bool = False
+    before: bool = False
+    after: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One step, or one signal."""
+    """One step, or one signal; a `moment` has no length worth a bar."""
 
     label: str
     site: str
@@ -33,8 +32,9 @@ class Row:
     text: str
     mark: Mark
     undo: bool
-    no_return: bool
+    moment: bool
     took: str
+    began: str
     times: str
     bar: Span
 
@@ -65,7 +65,7 @@ def chapters(story: Story, out: Outage) -> tuple[Chapter, ...]:
 def _chapter(part: Part, title: str, last: Part | None, out: Outage) -> Chapter:
     axis = TimeAxis(part.began, part.ended)
     gap = max(0.0, (part.began - last.ended).total_seconds()) if last is not None else None
-    passed = next((act for act in part.acts if act.verb == _NO_RETURN and act.mark is Mark.DONE), None)
+    passed = next((act for act in part.acts if act.verb == NO_RETURN and act.mark is Mark.DONE), None)
     return Chapter(
         title=title,
         gap=f"Nothing was written for {seconds(gap)}." if gap is not None else "",
@@ -78,30 +78,31 @@ def _chapter(part: Part, title: str, last: Part | None, out: Outage) -> Chapter:
 
 
 def _row(act: Act, axis: TimeAxis) -> Row:
-    number = f"{act.number:02d} " if act.number is not None else ""
-    verb = act.verb.replace("-", " ") if act.verb == _NO_RETURN else act.verb
+    moment = act.mark is Mark.SIGNAL or act.verb == NO_RETURN
     until = clock(act.ended) if act.ended is not None else "no end written"
-    kind = "signal: " if act.mark is Mark.SIGNAL else "undo " if act.undo else ""
     return Row(
-        label=f"{number}{kind}{verb}",
+        label=f"signal: {act.verb}" if act.mark is Mark.SIGNAL else act.label,
         site=act.site,
         about=act.about if not act.undo else "",
         text=act.text,
         mark=act.mark,
         undo=act.undo,
-        no_return=act.verb == _NO_RETURN,
-        took=seconds(act.took_s) if act.took_s is not None and act.mark is not Mark.SIGNAL else "",
-        times=f"{clock(act.began)} to {until}" if act.mark is not Mark.SIGNAL else clock(act.began),
+        moment=moment,
+        took=seconds(act.took_s) if act.took_s is not None and not moment else "",
+        began=clock(act.began),
+        times=clock(act.began) if moment else f"{clock(act.began)} to {until}",
         bar=_span(axis, act.began, act.ended),
     )
 
 
 def _span(axis: TimeAxis, began: datetime, ended: datetime | None) -> Span:
     left = axis.at(began)
-    return Span(left, round(axis.at(ended if ended is not None else axis.ended) - left, 3), open=ended is None)
+    return Span(left, round(axis.at(ended if ended is not None else axis.ended) - left, 3), after=ended is None)
 
 
 def _band(part: Part, axis: TimeAxis, out: Outage) -> Span | None:
     if out.began is None or out.began > part.ended or (out.ended is not None and out.ended < part.began):
         return None
-    return _span(axis, max(out.began, part.began), out.ended)
+    left, right = axis.at(out.began), axis.at(out.ended or part.ended)
+    after = out.ended is None or out.ended > part.ended
+    return Span(left, round(right - left, 3), before=out.began < part.began, after=after)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from dr_ctl.settings.durations import duration
 
 NOT_KNOWN: Final = "not known"
+_FIRM: Final = "\N{NO-BREAK SPACE}"
 _THIN: Final = "\N{NARROW NO-BREAK SPACE}"
 
 
@@ -66,8 +67,10 @@ def seconds(told: object) -> str:
     if value is None:
         return NOT_KNOWN
     if value <= 0:
-        return "0 s"
-    return "under 1 ms" if value < 0.0005 else duration(value)  # noqa: PLR2004 - what `duration` would call 0 ms
+        return f"0{_FIRM}s"
+    told = "under 1 ms" if value < 0.0005 else duration(value)  # noqa: PLR2004 - what `duration` would call 0 ms
+    # "5 min 0 s" says no more than "5 min"; and no line ends between a figure and its unit.
+    return told.removesuffix(" 0 s").removesuffix(" 0 min").replace(" ", _FIRM)
 
 
 def many(amount: int, one: str, more: str | None = None) -> str:

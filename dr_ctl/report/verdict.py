@@ -86,6 +86,8 @@ def _ended(code: int | None, command: str, undone: object) -> tuple[Tone, str]:
         return Tone.BAD, "Stopped by a signal; what was changed was not undone"
     if known is ExitCode.OK and command == "abort":
         return Tone.UNDONE, _ABORTED
+    if known is ExitCode.DRAIN_TIMEOUT and undone is not True:
+        return Tone.BAD, "The drain did not finish in time"
     return _WORDS.get(known, (Tone.BAD, "Ended")) if known is not None else (Tone.BAD, "How it ended could not be read")
 
 
@@ -97,5 +99,8 @@ def _open(story: Story) -> tuple[str, str]:
     # Only the undo of an activation, or its proven failure, takes the run back before the point of no return.
     gone_out = [act for act in story.of("activate") if act.calls and act.mark is not Mark.REFUSED]
     if gone_out:
-        return words, f"An activating call has gone out: this cannot be undone any more. {look} `dr-ctl resume` finishes it."
+        return (
+            words,
+            f"An activating call has gone out: this cannot be undone any more. {look} `dr-ctl resume` finishes it.",
+        )
     return words, f"{look} If no process works on it, `dr-ctl resume` goes on with it and `dr-ctl abort` undoes it."

@@ -20,8 +20,10 @@ from dr_ctl.report.verdict import Verdict, verdict
 
 _ORDER: Final = {"error": 0, "warning": 1, "info": 2}
 _PROOFS: Final = {
-    "attempt": "a client's greeting was tried, before and after",
-    "flag": "by flag only: no greeting was seen before",
+    ("fence", "attempt"): "by attempt: no greeting where a client was greeted before",
+    ("fence", "flag"): "by flag only: no client was greeted before, so none could be seen to be refused",
+    ("activate", "attempt"): "by attempt: an open door answered a client",
+    ("activate", "flag"): "by flag only: no client's greeting was tried",
 }
 
 
@@ -104,16 +106,17 @@ def view(material: Material) -> Page:
     plan = material.plans[0] if material.plans else {}
     last_plan = material.plans[-1] if material.plans else {}
     result = mapping(material.result)
+    out = outage(story, material)
     findings, note = _findings(material)
     return Page(
         title=_title(plan, material.name),
         name=material.name,
         verdict=verdict(material, story),
-        outage=outage(story, material),
+        outage=out,
         took=_took(story),
         calls_sentence=_calls_sentence(story),
         asked=_asked(material, plan, story),
-        chapters=chapters(story, outage(story, material)),
+        chapters=chapters(story, out),
         not_begun=story.not_begun,
         charts=charts(story),
         findings=findings,
@@ -134,7 +137,9 @@ def view(material: Material) -> Page:
 def _title(plan: Mapping[str, Any], name: str) -> str:
     ask = mapping(plan.get("ask"))
     operation = text(ask.get("operation"))
-    return f"{operation.capitalize()} from {text(plan.get('source'))} to {text(ask.get('target'))}" if operation else name
+    return (
+        f"{operation.capitalize()} from {text(plan.get('source'))} to {text(ask.get('target'))}" if operation else name
+    )
 
 
 def _took(story: Story) -> str:
@@ -153,7 +158,9 @@ def _asked(material: Material, plan: Mapping[str, Any], story: Story) -> tuple[F
         Fact("Messages in delivery", "may be cut" if ask.get("cut_in_flight") is True else "must come to zero first"),
     ]
     if differences:
-        facts.append(Fact("Differences accepted", ", ".join(f"{queue}: {count(n)}" for queue, n in differences.items())))
+        facts.append(
+            Fact("Differences accepted", ", ".join(f"{queue}: {count(n)}" for queue, n in differences.items()))
+        )
     if text(ask.get("expect_serving")):
         facts.append(Fact("Expected to serve before", text(ask.get("expect_serving"))))
     facts += _who(material)
@@ -197,7 +204,9 @@ def _debt(told: object) -> str:
 def _proofs(story: Story) -> tuple[Fact, ...]:
     """How fence and activation were proven."""
     told = [(act, text(act.evidence.get("proof"))) for act in story.acts if not act.undo]
-    return tuple(Fact(f"{act.verb} {act.site}".strip(), _PROOFS.get(proof, proof)) for act, proof in told if proof)
+    return tuple(
+        Fact(f"{act.verb} {act.site}".strip(), _PROOFS.get((act.verb, proof), proof)) for act, proof in told if proof
+    )
 
 
 def _gates(story: Story) -> tuple[Gate, ...]:
@@ -208,18 +217,19 @@ def _gates(story: Story) -> tuple[Gate, ...]:
 
 def _gate(pair: str, told: Mapping[str, Any]) -> Gate:
     depths = mapping(told.get("depths"))
-    compared = count(told.get("ids_compared"))
-    sentence = f"{count(told.get('samples'))} samples in a row; counts equal for every queue; {compared} messages compared by id"
+    sentence = (
+        f"The gate held in {count(told.get('samples'))} samples in a row; both sites were compared queue by queue"
+    )
+    compared = f"{sentence}, and {count(told.get('ids_compared'))} messages by id"
     empty = "; all queues were empty" if not depths else ""
-    return Gate(pair, f"{sentence}{empty}.", tuple((queue, count(depth)) for queue, depth in depths.items()))
+    return Gate(pair, f"{compared}{empty}.", tuple((queue, count(depth)) for queue, depth in depths.items()))
 
 
 def _calls(story: Story) -> tuple[CallGroup, ...]:
     groups: list[tuple[str, list[CallRow]]] = []
     for act, made in calls_of(story):
-        step = f"{'undo ' if act.undo else ''}{act.id.replace('-', ' ', 1)}"
-        if not groups or groups[-1][0] != step:
-            groups.append((step, []))
+        if not groups or groups[-1][0] != act.label:
+            groups.append((act.label, []))
         groups[-1][1].append(_call(made))
     return tuple(CallGroup(step, tuple(rows)) for step, rows in groups)
 
@@ -254,10 +264,12 @@ def _calls_sentence(story: Story) -> str:
 
 def _journal(material: Material, story: Story) -> tuple[Fact, ...]:
     sealed = mapping(mapping(material.result).get("journal"))
-    facts = [Fact("Entries", count(len(material.entries))), Fact("Last hash", material.last_hash)]
+    facts = [Fact("Entries", count(len(material.entries))), Fact("Last hash", f"`{material.last_hash}`")]
     if sealed:
         same = sealed.get("last_hash") == material.last_hash and sealed.get("count") == len(material.entries)
-        told = "the same count and last hash" if same else "ANOTHER count or last hash: one of the two files was altered"
+        told = (
+            "the same count and last hash" if same else "ANOTHER count or last hash: one of the two files was altered"
+        )
         facts.append(Fact("Seal in result.json", told))
     else:
         facts.append(Fact("Seal in result.json", "none: the run has not ended" if material.result is None else "none"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections import defaultdict
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Final, Self
 
@@ -73,9 +73,6 @@ class Row:
     def day(self) -> date:
         """The UTC day whose directory holds the row."""
         return self.ts.astimezone(UTC).date()
-
-
-COLUMNS: Final = tuple(field.name for field in fields(Row) if field.name != "site")
 
 
 def write(rows: Iterable[Row], root: Path) -> list[Path]:

@@ -65,8 +65,12 @@ def load(file: Path) -> Installation:
         raise SettingsError(file, [Problem(*place, "", f"is not YAML: {error.problem}")]) from error
     except yaml.YAMLError as error:
         raise SettingsError(file, [Problem(0, 0, "", f"is not YAML: {error}")]) from error
+    except RecursionError as error:
+        raise SettingsError(file, [Problem(0, 0, "", "is nested too deeply")]) from error
     if not isinstance(root, yaml.MappingNode):
         raise SettingsError(file, [Problem(1, 1, "", "is not a mapping; it begins with `version: 1`")])
+    if unreadable := _unreadable(root, ()):
+        raise SettingsError(file, unreadable)
     problems = _twice(root, "") + _contradictions(root)
     told = yaml.SafeLoader("").construct_document(root)
     try:
@@ -84,6 +88,29 @@ def load(file: Path) -> Installation:
     if problems:
         raise SettingsError(file, sorted(set(problems)))
     return Installation(settings=settings, file=file.resolve())
+
+
+def _unreadable(node: yaml.Node, within: tuple[yaml.Node, ...]) -> list[Problem]:
+    """What YAML allows and no settings file can mean. Says nothing of the value itself: it may be a secret."""
+    if node in within:
+        return [_at(node, "", "holds itself")]
+    if isinstance(node, yaml.MappingNode):
+        problems = []
+        for key, value in node.value:
+            merge = key.tag == "tag:yaml.org,2002:merge"
+            if not isinstance(key, yaml.ScalarNode) or (merge and isinstance(value, yaml.ScalarNode)):
+                problems.append(_at(key, "", "is not a word that can be a key"))
+            elif not merge:
+                problems += _unreadable(key, within)
+            problems += _unreadable(value, (*within, node))
+        return problems
+    if isinstance(node, yaml.SequenceNode):
+        return [problem for item in node.value for problem in _unreadable(item, (*within, node))]
+    try:
+        yaml.SafeLoader("").construct_object(node)
+    except (yaml.YAMLError, ValueError):
+        return [_at(node, "", f"is not a valid {node.tag.rpartition(':')[2]}; put it in quotes if it is a text")]
+    return []
 
 
 def _twice(node: yaml.Node, where: str) -> list[Problem]:
@@ -117,7 +144,7 @@ def _contradictions(root: yaml.Node) -> list[Problem]:
         here: dict[str, yaml.Node] = {}
         for broker in _brokers(site):
             found = _into(broker, "name")
-            if found is None:
+            if found is None or not isinstance(found[1].value, str) or not found[1].value:
                 continue
             if found[1].value in here:
                 problems.append(_at(found[1], f"sites.{name.value}", f"a second broker is called {found[1].value}"))
@@ -144,7 +171,8 @@ def _brokers(site: yaml.Node) -> list[yaml.Node]:
 
 def _words(broker: yaml.Node, key: str) -> list[str]:
     step = _into(broker, key)
-    return [node.value for node in step[1].value] if step is not None and isinstance(step[1], yaml.SequenceNode) else []
+    nodes = step[1].value if step is not None and isinstance(step[1], yaml.SequenceNode) else []
+    return [node.value for node in nodes if isinstance(node, yaml.ScalarNode)]
 
 
 def _problem(root: yaml.Node, loc: Sequence[int | str], text: str, kind: str) -> Problem:
@@ -161,9 +189,13 @@ def _problem(root: yaml.Node, loc: Sequence[int | str], text: str, kind: str) ->
         "extra_forbidden": "unknown key",
         "missing": "is missing",
         "tuple_type": "is a list, as in [name]",
+        "model_type": "is a mapping, as in {key: value}",
+        "dict_type": "is a mapping, as in {key: value}",
+        "too_short": "is empty",
+        "string_too_short": "is empty",
         "string_pattern_mismatch": "does not match [a-z][a-z0-9-]*",
     }.get(kind, text.removeprefix("Value error, ").removeprefix("Input "))
-    return _at(at if kind == "extra_forbidden" else node if node is not at or at is root else at, where, told)
+    return _at(at if kind == "extra_forbidden" or loc[-1:] == ("[key]",) else node, where, told)
 
 
 def _into(node: yaml.Node, part: int | str) -> tuple[yaml.Node, yaml.Node] | None:

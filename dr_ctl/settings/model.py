@@ -65,7 +65,7 @@ class Broker(Part):
     @classmethod
     def _http(cls, told: str) -> str:
         parts = urlsplit(told)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
             raise ValueError("is not an http or https address, as in http://host:8161/console/jolokia")
         if parts.username or parts.password:
             raise ValueError("must not hold a login; set username and password beside it")

@@ -74,7 +74,12 @@ def _handler(recorder: Recorder) -> type[BaseHTTPRequestHandler]:
                 return self._reply(*instead)
             recorder.changes += changes
             headers = {name: self.headers[name] for name in ("Authorization", "Origin", "Content-Type")}
-            reply = requests.post(recorder.url, data=body, headers=headers, timeout=60)
+            try:
+                reply = requests.post(recorder.url, data=body, headers=headers, timeout=60)
+            except requests.ConnectionError:
+                # The broker is gone: so is its console.
+                self.close_connection = True
+                return None
             return self._reply(reply.status_code, reply.text)
 
         def _reply(self, status: int, text: str) -> None:

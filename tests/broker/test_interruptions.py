@@ -70,6 +70,23 @@ def test_a_cut_link_during_the_drain_is_undone_in_time(lab: Lab, operator: Opera
     assert lab.admin("paris").depth("orders.in") == 5
 
 
+def test_a_target_that_dies_during_the_drain_costs_no_more_than_the_timeout(
+    lab: Lab, operator: Operator, tmp_path: Path
+) -> None:
+    before = state_of(lab)
+
+    with recorded(lab, tmp_path / "recorded") as (settings, recorders):
+        at_the_fence(recorders["london"], lambda: lab.kill("paris"))
+        ended = Operator(lab, operator.state, settings).run("swapover", "--to", "paris", "--yes", "--timeout", "2s")
+
+    assert (ended.code, ended.document["outcome"]) == (24, "drain_timeout"), ended.document
+    assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "london"}]
+    assert ended.document["data"]["undone"] is True
+    lab.start("paris")
+    lab.wait_mirrored()
+    assert state_of(lab) == before
+
+
 def test_sigterm_during_the_drain_undoes_everything(lab: Lab, operator: Operator, tmp_path: Path) -> None:
     before = state_of(lab)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -182,8 +183,6 @@ def test_a_prepared_transaction_is_refused(lab: Lab, operator: Operator) -> None
     assert state_of(lab) == before
     told = execute(lab, "london", "", "listPreparedTransactionDetailsAsJSON()")
     assert told
-    import json
-
     for each in json.loads(told):
         execute(lab, "london", "", "rollbackPreparedTransaction(java.lang.String)", each["xid_as_base64"])
 

@@ -8,7 +8,7 @@ import pytest
 
 from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.client import Closed, Connected, greet
-from tests.broker.driving import Operator, recorded, send, state_of, until
+from tests.broker.driving import Operator, on_queue, recorded, send, state_of, until
 
 pytestmark = pytest.mark.broker
 
@@ -115,8 +115,6 @@ def test_the_probe_stays_at_its_site_and_leaves_nothing(lab: Lab, operator: Oper
 
 
 def test_pauses_by_others_are_left_alone(lab: Lab, operator: Operator) -> None:
-    from tests.broker.driving import on_queue
-
     on_queue(lab, "london", "orders.out", "pause(boolean)", True)
 
     ended = operator.run("swapover", "--to", "paris", "--yes")

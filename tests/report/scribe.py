@@ -105,7 +105,9 @@ class Scribe:
     def did(self, verb: str, seconds: float, **evidence: Any) -> Scribe:
         return self.start(verb).let(seconds).stop(verb, **evidence)
 
-    def sent(self, verb: str, *calls: Call, took: float = 0.02, outcome: str = "done", text: str = "answered") -> Scribe:
+    def sent(
+        self, verb: str, *calls: Call, took: float = 0.02, outcome: str = "done", text: str = "answered"
+    ) -> Scribe:
         seqs = self.journal.intents(self.step(verb), calls)
         self.let(took)
         self.journal.results(self.step(verb), [(seq, outcome, {"text": text}) for seq in seqs])
@@ -126,8 +128,10 @@ class Scribe:
         for held in (7, 3, 0, 0):
             self.sample("quiesce", {"delivering": held}).let(0.475)
         self.stop("quiesce", paused=1)
-        return self.start("fence").sent("fence", call("close acceptor clients at london"), took=0.5).stop(
-            "fence", proof="attempt"
+        return (
+            self.start("fence")
+            .sent("fence", call("close acceptor clients at london"), took=0.5)
+            .stop("fence", proof="attempt")
         )
 
     def drained(self, seconds: float = 2.0, first: int = 1000) -> Scribe:

@@ -14,7 +14,8 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.stomp_io.client import Closed, Connected, Failed, Passed, Silent
+from dr_ctl.stomp_io.client import Closed, Connected, Failed, Greeting, Passed, Silent
+from dr_ctl.stomp_io.client import Refused as LoginDenied
 from dr_ctl.topologies.mirror import checks, look, parity
 from dr_ctl.topologies.mirror.access import Access, Observer
 from dr_ctl.topologies.mirror.draining import Draining
@@ -94,7 +95,7 @@ class MirrorDriver:
     def _change(self, calls: Sequence[Call], hand: Hand) -> list[Outcome]:
         return hand.change(calls, self._sender.send)
 
-    def _greetings(self, site: str) -> dict[tuple[str, str], object]:
+    def _greetings(self, site: str) -> dict[tuple[str, str], Greeting | None]:
         accesses = self._accesses(site)
         told = self._observer.together(lambda access: access.greet(), accesses)
         return {(access.site, access.pair): greeting for access, greeting in zip(accesses, told, strict=True)}
@@ -119,8 +120,7 @@ class MirrorDriver:
                 if isinstance(greeting, Connected):
                     self._greeted.add(key)
                 else:
-                    why = greeting.because if isinstance(greeting, Closed | Silent) else greeting
-                    why = "the settings name no `stomp:` address" if greeting is None else why
+                    why = greeting.because if greeting is not None else "the settings name no `stomp:` address"
                     text = f"{key[0]}/{key[1]}: no client is greeted ({why}): the fence will be shown by flag only"
                     remedy = "Set `stomp:` to an address of the broker's client acceptor, with a user that may connect."
                     findings.append(checks.warning("DR-FENCE-001", text, remedy))
@@ -273,8 +273,9 @@ class MirrorDriver:
         if shut := self._doors(site, started=False):
             return f"acceptor {', '.join(shut)} is closed"
         for greeting in self._greetings(site).values():
-            if greeting is not None and not isinstance(greeting, Connected):
-                return f"no client is let in: {getattr(greeting, 'because', greeting)}"
+            # A refused login is an answer of the broker all the same: the door is open, only not to this user.
+            if isinstance(greeting, Closed | Silent):
+                return f"no client is let in: {greeting.because}"
         return None
 
     def _not_opened(self, why: str, site: str) -> Outcome:
@@ -310,20 +311,36 @@ class MirrorDriver:
 
     def _start_links(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         del move
-        stopped = {
-            (access.site, access.pair)
-            for access in self._observer.all()
-            if (link := access.look().link) is not None and not link.started
-        }
+        stopped, away = self._stopped_links()
+        # A broker that is away is not waited for: clients are. A link's stop and start travel together, so it is only
+        # left stopped where that one request was cut in its middle.
+        findings = tuple(
+            checks.warning(
+                "DR-LINK-007", f"{access.site}: whether its link is started could not be seen", "Look at it."
+            )
+            for access in away
+        )
         calls = [call for call in step.inverse if (call.site, call.pair) in stopped]
         if not calls:
-            return NotNeeded("the links are started")
+            return NotNeeded("no link was seen stopped", findings=findings)
         self._change(calls, hand)
-        for call in calls:
-            link = self._observer.brokers[call.site][call.pair].look().link
-            if link is None or not link.started:
-                return Refused(f"{call.site}: the link is not started")
-        return Done("links started")
+        if left := self._stopped_links()[0] & {(call.site, call.pair) for call in calls}:
+            return Refused(f"the link of {', '.join(site for site, _ in sorted(left))} is not started")
+        return Done("links started", findings=findings)
+
+    def _stopped_links(self) -> tuple[set[tuple[str, str]], list[Access]]:
+        """The brokers whose link is not started, and those that did not answer."""
+
+        def look(access: Access) -> BrokerView | None:
+            try:
+                return access.look()
+            except BrokerError:
+                return None
+
+        every = self._observer.all()
+        views = dict(zip(every, self._observer.together(look, every), strict=True))
+        stopped = {(view.site, view.pair) for view in views.values() if view and view.link and not view.link.started}
+        return stopped, [access for access, view in views.items() if view is None]
 
     def _lift(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         del step
@@ -357,8 +374,9 @@ class MirrorDriver:
         if shut:
             return f"acceptor {', '.join(shut)} is closed"
         for key, greeting in self._greetings(site).items():
-            if key in self._greeted and not isinstance(greeting, Connected):
-                return f"no client is let in: {getattr(greeting, 'because', greeting)}"
+            # Nobody at the port contradicts the flag, whoever asks; any other no counts only where a yes was heard.
+            if isinstance(greeting, Closed) or (key in self._greeted and isinstance(greeting, Silent | LoginDenied)):
+                return f"no client is let in: {greeting.because}"
         return None
 
     def _close_again(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:

@@ -48,6 +48,13 @@ def find_broker(reader: Reader) -> str:
 
 def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str) -> BrokerView:
     """Ask for everything in one POST. Raises `BrokerError`: a part that is missing is never taken for empty."""
+    try:
+        return _look(reader, pair, site, config, broker)
+    except (KeyError, ValueError, TypeError) as error:
+        raise BadValue(f"{reader.url}: a listing is not as expected: {type(error).__name__}: {error}") from error
+
+
+def _look(reader: Reader, pair: str, site: str, config: Config, broker: str) -> BrokerView:
     server = beans.server(broker)
     told = reader.look(
         [
@@ -150,19 +157,18 @@ def origin_ids(reader: Reader, view: BrokerView, queue: Queue, *, limit: int) ->
     rows = reader.look([Ask(queue.bean, Listing.BROWSE, (1, limit))])[0].value()
     if not isinstance(rows, list):
         raise BadValue(f"{queue.name}: browsing gave no list")
-    found = set()
-    for row in rows:
-        fields = Fields(queue.name, row)
-        born, number = _origin(row)
-        found.add((born or view.node, number if number is not None else int(str(row["messageID"]))))
-        del fields
-    return frozenset(found)
+    try:
+        return frozenset(_origin(row, view.node) for row in rows)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise BadValue(f"{queue.name}: a browsed message is not as expected: {error}") from error
 
 
-def _origin(row: dict[str, Any]) -> tuple[str | None, int | None]:
+def _origin(row: dict[str, Any], node: str) -> tuple[str, int]:
     texts, longs = row.get("StringProperties") or {}, row.get("LongProperties") or {}
     born, number = texts.get("x-opt-amq-bkr-id"), longs.get("x-opt-amq-mr-id")
-    return (str(born), int(number)) if born is not None and number is not None else (None, None)
+    if born is not None and number is not None:
+        return str(born), int(number)
+    return node, int(str(row["messageID"]))
 
 
 def _beans(answer: Answer) -> list[tuple[str, Fields]]:

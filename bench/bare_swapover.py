@@ -1,0 +1,126 @@
+"""The yardstick: the same steps, gate and sample count as a swapover of dr-ctl, with nothing around them.
+
+No checks, no journal, no proofs, no undo. Reads where the brokers are from the settings file of a lab.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import requests
+import yaml
+
+POLL_S, STABLE = 0.02, 3
+DOMAIN = "org.apache.activemq.artemis"
+QUEUE = ["MessageCount", "DeliveringCount", "ScheduledCount", "ConsumerCount", "Paused", "MessagesAdded",
+         "MessagesAcknowledged", "MessagesExpired", "MessagesKilled", "Durable", "Temporary", "InternalQueue",
+         "RingSize", "LastValue", "DeadLetterAddress", "ExpiryAddress"]  # fmt: skip
+CONFIG = {"ignoreErrors": True, "includeRequest": False, "canonicalNaming": True}
+
+
+class Broker:
+    """One broker's console."""
+
+    def __init__(self, folder: Path, site: str, peer: str, told: dict[str, Any]) -> None:
+        self.url, self.server = told["jolokia"], f'{DOMAIN}:broker="{site}"'
+        self.door = f'{self.server},component=acceptors,name="clients"'
+        outflow = f"$ACTIVEMQ_ARTEMIS_MIRROR_{peer}"
+        self.outflow = (
+            f'{self.server},component=addresses,address="{outflow}",subcomponent=queues,'
+            f'routing-type="anycast",queue="{outflow}"'
+        )
+        self.link = f'{self.server},component=broker-connections,name="{peer}"'
+        self.http = requests.Session()
+        self.http.auth = (told["username"], (folder / told["password"]["file"]).read_text().strip())
+        self.http.headers["Origin"] = "http://127.0.0.1"
+
+    def post(self, *bodies: dict[str, Any]) -> list[Any]:
+        told = self.http.post(self.url, json=[{**body, "config": CONFIG} for body in bodies], timeout=10).json()
+        assert all(each["status"] == 200 for each in told), told
+        return [each["value"] for each in told]
+
+    def read(self, mbean: str, *attributes: str) -> dict[str, Any]:
+        return {"type": "read", "mbean": mbean, "attribute": list(attributes)}
+
+    def call(self, mbean: str, operation: str, *arguments: Any) -> dict[str, Any]:
+        return {"type": "exec", "mbean": mbean, "operation": operation, "arguments": list(arguments)}
+
+    def queues(self) -> str:
+        return f"{self.server},component=addresses,address=*,subcomponent=queues,routing-type=*,queue=*"
+
+    def business(self) -> list[str]:
+        told = self.post(self.read(self.queues(), "InternalQueue"))[0]
+        return [bean for bean, each in told.items() if not each["InternalQueue"]]
+
+    def delivering(self, queues: list[str]) -> int:
+        told = self.post(self.read(self.queues(), "DeliveringCount"))[0]
+        return sum(told[queue]["DeliveringCount"] for queue in queues)
+
+    def flow(self) -> tuple[int, ...]:
+        pending, outflow, link, _ = self.post(
+            self.read(self.server, "PendingMirrorAcks"),
+            self.read(self.outflow, "MessageCount", "DeliveringCount", "ConsumerCount", "MessagesAdded"),
+            self.read(self.link, "Started", "Connected"),
+            self.read(f"{self.server},component=acceptors,name=*", "Name", "Started"),
+        )
+        attached = link["Connected"] and outflow["ConsumerCount"] > 0
+        return pending["PendingMirrorAcks"], outflow["MessageCount"], outflow["DeliveringCount"], not attached
+
+    def everything(self) -> dict[str, tuple[int, int]]:
+        """The full look of the gate; depth and added of each business queue."""
+        server, _, _, _, queues, *_ = self.post(
+            self.read(self.server, "Active", "Version", "NodeID", "CurrentTimeMillis", "PendingMirrorAcks"),
+            self.read("java.lang:type=Runtime", "StartTime"),
+            self.read(f"{self.server},component=acceptors,name=*", "Name", "Started", "Parameters"),
+            self.read(f"{self.server},component=broker-connections,name=*", "Name", "Started", "Connected", "Protocol"),
+            self.read(self.queues(), *QUEUE),
+            self.call(self.server, "listConnections(java.lang.String,int,int)", "", -1, -1),
+            self.call(self.server, "listConsumers(java.lang.String,int,int)", "", -1, -1),
+            self.call(self.server, "listPreparedTransactionDetailsAsJSON()"),
+            self.call(self.server, "listLockCoordinatorsAsJSON()"),
+        )
+        assert server["PendingMirrorAcks"] == 0
+        return {
+            bean.split("queue=")[1]: (each["MessageCount"], each["MessagesAdded"])
+            for bean, each in queues.items()
+            if not each["InternalQueue"]
+        }
+
+
+def main(settings: Path, target: str) -> None:
+    """Move the service of a lab to `target`."""
+    sites = yaml.safe_load(settings.read_text())["sites"]
+    source = next(site for site in sites if site != target)
+    here = Broker(settings.parent, source, target, sites[source]["brokers"][0])
+    there = Broker(settings.parent, target, source, sites[target]["brokers"][0])
+    lifting = Broker(settings.parent, source, target, sites[source]["brokers"][0])
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(Broker.flow, (here, there)))
+        queues = here.business()
+        here.post(*[here.call(queue, "pause()") for queue in queues])
+        calm = 0
+        while (calm := calm + 1 if here.delivering(queues) == 0 else 0) < 2:
+            time.sleep(POLL_S)
+        here.post(here.call(here.door, "stop()"))
+        lifted = pool.submit(lifting.post, *[here.call(queue, "resume()") for queue in queues])
+        calm = 0
+        while (calm := calm + 1 if not any(map(any, pool.map(Broker.flow, (here, there)))) else 0) < 2:
+            time.sleep(POLL_S)
+        lifted.result()
+        window: list[Any] = []
+        while True:
+            now = list(pool.map(Broker.everything, (here, there)))
+            window = [*window, now] if not window or window[0] == now else [now]
+            counts = [{name: depth for name, (depth, _) in each.items() if depth} for each in now]
+            if len(window) >= STABLE and counts[0] == counts[1]:
+                break
+            time.sleep(POLL_S)
+        there.post(there.call(there.door, "start()"))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

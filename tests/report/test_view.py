@@ -1,0 +1,356 @@
+"""The page's values, for runs that ended in every way, and for those that did not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dr_ctl.engine.states import StepEvent
+from dr_ctl.report.reading import read_run
+from dr_ctl.report.story import Mark
+from dr_ctl.report.values import count, moment, number, seconds
+from dr_ctl.report.verdict import Tone
+from dr_ctl.report.view import Page, view
+from tests.report import scribe
+from tests.report.scribe import Scribe, call, flows, plan
+
+
+def page_of(run: Scribe) -> Page:
+    return view(read_run(run.files))
+
+
+def plain(told: str) -> str:
+    """Without the spaces that hold figures and units together."""
+    return told.replace("\N{NO-BREAK SPACE}", " ").replace("\N{NARROW NO-BREAK SPACE}", " ")
+
+
+def facts(told: tuple[Any, ...]) -> dict[str, str]:
+    return {fact.name: plain(fact.told) for fact in told}
+
+
+@pytest.mark.parametrize(
+    ("told", "written"),
+    [(None, "not known"), (0, "0 s"), (0.0001, "under 1 ms"), (0.25, "250 ms"), (300, "5 min"), (61, "1 min 1 s")],
+)
+def test_seconds_for_people(told: object, written: str) -> None:
+    assert plain(seconds(told)) == written
+
+
+@pytest.mark.parametrize(("told", "written"), [(None, "not known"), (0, "0"), (12345, "12 345"), (True, "not known")])
+def test_counts_for_people(told: object, written: str) -> None:
+    assert plain(count(told)) == written
+
+
+def test_odd_json_is_not_known() -> None:
+    assert number(float("inf")) is None
+    assert moment("yesterday") is None
+    assert moment(7) is None
+
+
+def test_a_run_that_went_well(tmp_path: Path) -> None:
+    page = page_of(scribe.done(tmp_path))
+
+    assert page.title == "Swapover from london to paris"
+    assert (page.verdict.tone, page.verdict.exit_code) == (Tone.GOOD, "0")
+    assert [(pair.name, pair.serving) for pair in page.verdict.pairs] == [("orders-1", "paris")]
+    assert plain(page.outage.figure) == "4.00 s"
+    assert "when the fence of london began" in page.outage.sentence
+    assert "Delivery had stopped 6.00 s before that moment" in plain(page.outage.sentence)
+    assert plain(page.calls_sentence) == "3 calls went out: 3 done"
+    assert facts(page.asked)["Begun"] == "2026-11-21T02:00:00.000Z"
+    assert facts(page.asked)["Timeout of the drain"] == "as the settings say"
+    assert facts(page.journal)["Seal in result.json"] == "the same count and last hash"
+    assert page.problems == ()
+    assert page.not_begun == ()
+
+
+def test_time_line_of_a_run_that_went_well(tmp_path: Path) -> None:
+    (chapter,) = page_of(scribe.done(tmp_path)).chapters
+
+    assert [row.label for row in chapter.rows][:3] == ["01 observe", "02 check", "03 estimate"]
+    assert chapter.rows[2].mark is Mark.NOT_NEEDED
+    fence = chapter.rows[5]
+    assert (fence.label, plain(fence.took), fence.began) == ("06 fence", "500 ms", "02:00:03.500Z")
+    # 7.9 s in all: the fence begins at 3.5, the point of no return lies at 7.0, the activation ends at 7.5.
+    assert fence.bar.left == pytest.approx(100 * 3.5 / 7.9, abs=0.01)
+    assert chapter.no_return == pytest.approx(100 * 7.0 / 7.9, abs=0.01)
+    assert chapter.band is not None
+    assert chapter.band.left + chapter.band.width == pytest.approx(100 * 7.5 / 7.9, abs=0.01)
+    assert not chapter.band.after
+    assert all(0 <= row.bar.left <= row.bar.left + row.bar.width <= 100.001 for row in chapter.rows)
+
+
+def test_drain_timeout_and_its_undo(tmp_path: Path) -> None:
+    page = page_of(scribe.undone(tmp_path))
+
+    assert page.verdict.tone is Tone.UNDONE
+    assert page.verdict.words.startswith("Not moved: the drain did not finish; undone")
+    assert len(page.chapters) == 1
+    rows = page.chapters[0].rows[-3:]
+    assert [(row.label, row.mark) for row in rows] == [
+        ("07 drain", Mark.REFUSED),
+        ("06 undo fence", Mark.UNDONE),
+        ("05 undo quiesce", Mark.UNDONE),
+    ]
+    assert "when the fence was undone: 61.3 s" in page.outage.sentence
+    assert page.not_begun == ("08 verify", "09 point of no return", "10 activate", "11 probe")
+    drain = page.charts[-1]
+    assert "The link of london was not attached in 20 of 40 samples." in drain.caption
+    assert plain(drain.lines[0].course) == "5 000 → 4 220"
+
+
+def test_an_undo_that_failed_is_not_called_undone(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().to_fence().start("drain").stop("drain", StepEvent.FAILED, "paris is open")
+    run.undo("fence", 0.5, StepEvent.UNDO_FAILED, "paris is open: london stays closed")
+    run.end(23, "stranded", "stranded", pairs=[{"name": "orders-1", "serving": None}], undone=False)
+
+    page = page_of(run)
+
+    assert page.verdict.tone is Tone.BAD
+    assert page.verdict.pairs[0].serving == "no site was seen to serve it"
+    assert page.chapters[0].rows[-1].mark is Mark.NOT_UNDONE
+    assert page.outage.figure == "no end written"
+
+
+def test_resumed_run_has_two_parts_and_one_outage(tmp_path: Path) -> None:
+    page = page_of(scribe.resumed(tmp_path))
+
+    first, second = page.chapters
+    assert (first.title, second.title) == ("Part 1 of 2: begun", "Part 2 of 2: resumed")
+    assert plain(second.gap) == "Nothing was written for 1 h."
+    assert first.rows[-1].mark is Mark.NO_END
+    assert first.rows[-1].bar.after
+    assert first.band is not None
+    assert second.band is not None
+    assert (first.band.before, first.band.after) == (False, True)
+    assert (second.band.before, second.band.after) == (True, False)
+    # The executor of the second part knows only of its own stretch; clients were out for the whole of it.
+    assert plain(page.outage.figure) == "1 h"
+    assert ": 3605.4 s" in page.outage.sentence
+    assert plain(page.took) == "9.30 s"
+
+
+def test_run_that_was_cut_off(tmp_path: Path) -> None:
+    page = page_of(scribe.cut_off(tmp_path))
+
+    assert (page.verdict.tone, page.verdict.outcome) == (Tone.OPEN, "open")
+    assert "`dr-ctl abort` undoes it" in page.verdict.advice
+    assert page.problems == ("the last line of the journal is torn, as a crash leaves it: it is left out",)
+    row = page.calls[0].rows[0]
+    assert (row.outcome, row.text, row.took) == ("unknown", "the journal holds no result", "not known")
+    assert page.outage.figure == "no end written"
+    assert page.findings_note.startswith("The run has not ended")
+    assert [finding.id for finding in page.findings] == ["DR-TLS-001"]
+
+
+def test_an_open_run_whose_activating_call_went_out_is_not_offered_an_undo(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().to_fence().start("activate")
+    run.journal.intents(run.step("activate"), [call("open", "paris")])
+
+    page = page_of(run.close())
+
+    assert "cannot be undone" in page.verdict.advice
+    assert "abort" not in page.verdict.advice
+
+
+def test_abort_by_another_process_is_a_part_of_its_own(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().to_fence().start("drain").let(1).sample("drain", flows(9)).close()
+    run = run.again().let(60).undo("fence", 0.5).undo("quiesce", 0.1)
+    run.end(0, "ok", "aborted; undone: london serves again", command="abort", undone=True)
+
+    page = page_of(run)
+
+    assert [chapter.title for chapter in page.chapters] == ["Part 1 of 2: begun", "Part 2 of 2: aborted"]
+    assert (page.verdict.tone, page.verdict.words[:8]) == (Tone.UNDONE, "Aborted:")
+
+
+def test_signal_is_on_the_time_line(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().to_fence()
+    run.journal.signal("interrupted")
+    run.undo("fence", 0.5).end(130, "interrupted", "stopped by a signal; undone", undone=True)
+
+    page = page_of(run)
+
+    assert page.verdict.words == "Stopped by a signal; undone"
+    assert "signal: interrupted" in [row.label for row in page.chapters[0].rows]
+    assert len(page.chapters) == 1
+
+
+def test_no_fence_no_outage(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().did("observe", 0.1).start("check").stop("check", StepEvent.FAILED, "both serve")
+    run.end(10, "precheck_failed", "both serve; nothing was changed", undone=True)
+
+    page = page_of(run)
+
+    assert page.outage.figure == "none"
+    assert page.calls == ()
+    assert page.calls_sentence == "none went out"
+    assert page.charts == ()
+    assert page.chapters[0].band is None
+
+
+def test_never_begun(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).close()
+    run.files.journal.unlink()
+
+    page = page_of(run)
+
+    assert page.verdict.words == "Never begun"
+    assert page.title == scribe.NAME
+    assert page.chapters == ()
+
+
+def test_a_line_that_was_altered_ends_what_is_believed(tmp_path: Path) -> None:
+    run = scribe.done(tmp_path)
+    lines = run.files.journal.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines[4] = lines[4].replace("check ended", "check went well")
+    run.files.journal.write_text("".join(lines), encoding="utf-8")
+
+    page = page_of(run)
+
+    assert page.problems[0].startswith("line 5 of the journal does not fit")
+    assert facts(page.journal)["Entries"] == "4"
+    assert facts(page.journal)["Seal in result.json"].startswith("ANOTHER")
+
+
+def test_end_without_result_is_taken_from_the_journal(tmp_path: Path) -> None:
+    run = scribe.done(tmp_path)
+    run.files.result.unlink()
+
+    page = page_of(run)
+
+    assert page.verdict.exit_code == "0"
+    assert page.problems == ("the journal holds the end of the run, but result.json was not written",)
+
+
+def test_a_clock_that_went_back_is_told(tmp_path: Path) -> None:
+    page = page_of(Scribe(tmp_path).begin().did("observe", 1).let(-30).did("check", 1).close())
+
+    assert facts(page.journal)["The clock went back"].startswith("at entry 4:")
+
+
+def test_few_samples_are_told_not_drawn(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().start("drain").sample("drain", flows(900, 4)).let(1).stop("drain").close()
+
+    (chart,) = page_of(run).charts
+
+    assert chart.lines == ()
+    assert chart.note.startswith("Only 1 sample, too few for a curve.")
+    assert "london: outflow 900, paris: not settled 4; all else 0." in chart.note
+
+
+def test_a_drain_that_was_empty_all_along_has_no_curve(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().start("drain")
+    for _ in range(5):
+        run.sample("drain", flows(0)).let(0.1)
+
+    (chart,) = page_of(run.stop("drain").close()).charts
+
+    assert (chart.lines, chart.note) == ((), "5 samples: 0 every time. There is no curve to draw.")
+
+
+def test_a_look_without_an_answer_is_a_gap_not_a_zero(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().start("drain")
+    for left in (300, 200, None, 100, 50):
+        told = flows(left or 0)
+        if left is None:
+            told["london"] = {"unknown": "timed out"}
+        run.sample("drain", told).let(0.5)
+
+    (chart,) = page_of(run.stop("drain").close()).charts
+
+    (line,) = chart.lines
+    assert len(line.pieces) == 2
+    assert len(line.dots) == 4
+    assert "london did not answer in 1 of 5 samples." in chart.caption
+    assert "On average 125 a second." in chart.caption
+
+
+def test_many_samples_keep_their_peak(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().start("drain")
+    for place in range(3000):
+        run.sample("drain", flows(99_000 if place == 1234 else 3000 - place)).let(0.02)
+
+    (chart,) = page_of(run.stop("drain").close()).charts
+
+    points = chart.lines[0].pieces[0].split()
+    assert len(points) < 500
+    assert min(float(point.split(",")[1]) for point in points) == pytest.approx(1, abs=0.1)
+    assert plain(chart.lines[0].course) == "3 000 → 1, at most 99 000"
+
+
+def quantity(**told: Any) -> dict[str, Any]:
+    return {"now": None, "p50": None, "p95": None, "p99": None, "max": None, "ci95": {}} | told
+
+
+def estimate() -> dict[str, Any]:
+    total = {
+        "loss": quantity(now=3, p99=1890, ci95={"p99": [1200, 2600]}),
+        "age_s": quantity(now=0.4),
+        "duplicates": quantity(now=0),
+        "drain_s": quantity(),
+        "horizon": {"seconds": 300.0, "loss": quantity(p50=7), "age_s": quantity()},
+        "unexplained": 0.03,
+    }
+    return {
+        "site": "london",
+        "read_at": "2026-11-21T02:00:00.000Z",
+        "stale_s": 3.2,
+        "window": {"from": "A", "to": "B", "samples": 1209, "covered_s": 60.0},
+        "verdict": "missed",
+        "total": total,
+        "flows": [{"from": "london", "pair": "orders-1", "name": "*", **total}],
+        "classes": [{"queues": ["audit.#"], "verdict": "met", **total}],
+    }
+
+
+def test_estimate_says_not_known_and_never_zero_for_null(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().start("estimate").stop("estimate", estimate=estimate()).close()
+
+    told = page_of(run).forecast
+
+    assert told is not None
+    assert plain(told.sentence).startswith(
+        "If london died: the objectives are missed. From 1 209 samples between A and B"
+    )
+    rows = {plain(row.name): [plain(cell.figure) for cell in row.cells] for row in told.rows}
+    assert rows["Loss, messages"] == ["3", "not known", "not known", "1 890", "not known"]
+    assert rows["Duplicates, messages"][0] == "0"
+    assert rows["Time to drain"] == ["not known"] * 5
+    assert rows["Loss within the next 5 min, messages"][1] == "7"
+    assert plain(told.rows[0].cells[3].interval) == "1 200 to 2 600"
+    assert [scope.name for scope in told.scopes] == ["audit.#", "london/orders-1: all queues"]
+    assert told.note.startswith("3% of the outflow")
+
+
+def test_bounds_of_a_failover(tmp_path: Path) -> None:
+    bounds = {
+        "lost": {"at_most": 12, "read_at": "2026-11-21T02:00:00.000Z"},
+        "twice": {"at_most": None, "read_at": None},
+        "queues": [{"name": "orders", "lost": 12, "twice": None}],
+    }
+
+    page = page_of(Scribe(tmp_path).begin().end(0, "ok", "paris serves", bounds=bounds))
+
+    assert page.bounds is not None
+    assert page.bounds.rows[1] == ("Twice, at most", "not known", "not known")
+    assert page.bounds.queues == (("orders", "12", "not known"),)
+
+
+def test_who_began_it_where_the_journal_says_so(tmp_path: Path) -> None:
+    run = Scribe(tmp_path)
+    told = {"user": "ada", "host": "ops-1", "version": "0.1.0", "command": "dr-ctl swapover --to paris"}
+    run.journal._append([("run", None, None, None, {"plan": plan().as_json(), "by": told})])
+
+    assert facts(page_of(run.close()).asked)["By"] == "ada"
+
+
+def test_findings_are_told_once_and_by_weight(tmp_path: Path) -> None:
+    info = {"id": "A", "severity": "info", "text": "a", "remedy": ""}
+    error = {"id": "B", "severity": "error", "text": "b", "remedy": "Look."}
+
+    page = page_of(Scribe(tmp_path).begin().end(10, "precheck_failed", "no", [info, error, info]))
+
+    assert [finding.id for finding in page.findings] == ["B", "A"]

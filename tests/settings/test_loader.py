@@ -1,0 +1,276 @@
+"""The settings file: what is right loads, what is wrong is told all at once and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from dr_ctl.settings.loader import SettingsError, find, load
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "artemis-mirror.yaml"
+GOOD = EXAMPLE.read_text(encoding="utf-8")
+NOT_A_DURATION = "is not a duration; write a number with its unit, as in 20ms, 5s, 1m, 2h or 30d"
+ONE_SECRET = "a secret is exactly one of {env: NAME}, {file: PATH}, {command: [ARGV]}, {plain: …}"
+NO_HTTP = "is not an http or https address, as in http://host:8161/console/jolokia"
+NO_STOMP = "is not a STOMP address, as in stomp://host:61613 or stomp+ssl://host:61612"
+CONTROL = 'unacceptable character #x0001: special characters are not allowed\n  in "<unicode string>", position 6'
+
+
+def written(tmp_path: Path, text: str | bytes) -> Path:
+    file = tmp_path / "dr-ctl.yaml"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return file
+
+
+def problems(file: Path) -> str:
+    with pytest.raises(SettingsError) as caught:
+        load(file)
+    return str(caught.value)
+
+
+def swap(old: str, new: str) -> str:
+    """The good file with the first `old` replaced."""
+    assert old in GOOD
+    return GOOD.replace(old, new, 1)
+
+
+def test_the_example_loads() -> None:
+    installation = load(EXAMPLE)
+
+    settings = installation.settings
+    [london, paris] = (settings.sites[name].brokers[0] for name in ("london", "paris"))
+    assert (london.clients, london.mirror, london.password.env) == (("clients",), ("mirror",), "LONDON_PASSWORD")
+    assert paris.jolokia == "http://paris-1:8161/console/jolokia"
+    assert settings.objectives is not None
+    assert (settings.objectives.loss.messages, settings.objectives.loss.age, settings.objectives.recovery) == (
+        0,
+        30,
+        120,
+    )
+    assert (settings.drain.timeout, settings.drain.poll, settings.drain.stable, settings.drain.stall) == (
+        60,
+        0.02,
+        3,
+        20,
+    )
+    assert installation.path("history") == EXAMPLE.parent / "history"
+
+
+def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
+    short = GOOD[: GOOD.index("queues:")].replace("        mirror: [mirror]\n", "")
+
+    settings = load(written(tmp_path, short)).settings
+
+    assert settings.queues.include == ("#",)
+    assert settings.objectives is None
+    assert (settings.drain.timeout, settings.drain.stable) == (60, 3)
+    assert (settings.history.path, settings.spark.master, settings.runbooks) == ("history", "local[*]", None)
+
+
+def test_settings_do_not_change_after_loading() -> None:
+    settings = load(EXAMPLE).settings
+
+    with pytest.raises(ValidationError):
+        settings.name = "other"  # type: ignore[misc]
+
+
+def test_everything_wrong_is_told_in_one_pass_with_its_place(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        """\
+version: 2
+name: orders
+topology: carrier-pigeon
+color: blue
+sites:
+  London:
+    brokers:
+      - name: orders-1
+        jolokia: ftp://london-1/jolokia
+        stomp: london-1:61613
+        username: dr-ctl
+        password: {env: A, plain: hunter2}
+        clients: []
+        clinets: [clients]
+  paris:
+    brokers:
+      - name: orders-2
+        jolokia: http://admin:hunter2@paris-1:8161/console/jolokia
+        username: 7
+        password: hunter2
+        clients: [both]
+        mirror: [both]
+      - name: orders-2
+        jolokia: http://paris-2:8161/console/jolokia
+        username: dr-ctl
+        password: {env: B}
+drain: {timeout: 60, stable: 0, stall: soon}
+drain: {poll: 1ms}
+hooks: {fence: {run: ./fence.sh}}
+""",
+    )
+
+    told = problems(file)
+
+    assert told == "\n".join(
+        "dr-ctl.yaml:" + each
+        for each in (
+            "1:10: version: should be 1",
+            "3:11: topology: should be 'artemis-mirror'",
+            "4:1: color: unknown key",
+            "6:3: sites.London: does not match [a-z][a-z0-9-]*",
+            "8:15: sites: broker orders-1 has no pair: the other site has no broker of that name",
+            f"9:18: sites.London.brokers.0.jolokia: {NO_HTTP}",
+            f"10:16: sites.London.brokers.0.stomp: {NO_STOMP}",
+            f"12:19: sites.London.brokers.0.password: {ONE_SECRET}",
+            "13:18: sites.London.brokers.0.clients: is empty",
+            "14:9: sites.London.brokers.0.clinets: unknown key",
+            "17:9: sites.paris: both cannot be for clients and for the peer's link: closing it would cut the link",
+            "18:18: sites.paris.brokers.0.jolokia: must not hold a login; set username and password beside it",
+            "19:19: sites.paris.brokers.0.username: should be a valid string",
+            "20:19: sites.paris.brokers.0.password: is a mapping, as in {key: value}",
+            "23:9: sites.paris.brokers.1.clients: is missing",
+            "23:15: sites: broker orders-2 has no pair: the other site has no broker of that name",
+            "23:15: sites.paris: a second broker is called orders-2",
+            "28:1: drain: stands a second time",
+            "29:22: hooks.fence.run: is a list, as in [name]",
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "dr-ctl.yaml:1:1: is not a mapping; it begins with `version: 1`"),
+        ("[]", "dr-ctl.yaml:1:1: is not a mapping; it begins with `version: 1`"),
+        (GOOD + "\tx: 1\n", "dr-ctl.yaml:30:1: is not YAML: found character '\\t' that cannot start any token"),
+        (GOOD + "---\na: 1\n", "dr-ctl.yaml:30:1: is not YAML: but found another document"),
+        (GOOD + "hooks: [\n", "dr-ctl.yaml:31:1: is not YAML: expected the node content, but found '<stream end>'"),
+        (GOOD + "hooks: &a {x: *a}\n", "dr-ctl.yaml:30:8: holds itself"),
+        (GOOD + "? [a]\n: 1\n", "dr-ctl.yaml:30:3: is not a word that can be a key"),
+        (GOOD + "<<: 1\n", "dr-ctl.yaml:30:1: is not a word that can be a key"),
+        (
+            swap("name: orders", "name: !us orders"),
+            "dr-ctl.yaml:3:7: is not a valid !us; put it in quotes if it is a text",
+        ),
+        (
+            swap("name: orders", "name: 2001-99-99"),
+            "dr-ctl.yaml:3:7: is not a valid timestamp; put it in quotes if it is a text",
+        ),
+        (swap("version: 1", 'version: "1"'), "dr-ctl.yaml:2:10: version: should be 1"),
+        (swap("name: orders", 'name: ""'), "dr-ctl.yaml:3:7: name: is empty"),
+        (swap("version: 1\n", ""), "dr-ctl.yaml:2:1: version: is missing"),
+        (swap("  paris:", "  Paris:"), "dr-ctl.yaml:15:3: sites.Paris: does not match [a-z][a-z0-9-]*"),
+        (swap("[clients]", "clients"), "dr-ctl.yaml:13:18: sites.london.brokers.0.clients: is a list, as in [name]"),
+        (
+            swap("[clients]", "[[clients]]"),
+            "dr-ctl.yaml:13:19: sites.london.brokers.0.clients.0: should be a valid string",
+        ),
+        (swap("timeout: 1m", "timeout: 60"), f"dr-ctl.yaml:28:18: drain.timeout: 60 {NOT_A_DURATION}"),
+        (swap("timeout: 1m", "timeout: -1m"), f"dr-ctl.yaml:28:18: drain.timeout: '-1m' {NOT_A_DURATION}"),
+        (
+            swap("stable: 3", "stable: 0"),
+            "dr-ctl.yaml:28:42: drain.stable: should be greater than or equal to 1",
+        ),
+        (swap("stable: 3", "stable: 3.0"), "dr-ctl.yaml:28:42: drain.stable: should be a valid integer"),
+        (
+            swap("messages: 0", "messages: -1"),
+            "dr-ctl.yaml:26:20: objectives.loss.messages: should be greater than or equal to 0",
+        ),
+        (
+            swap("http://london-1:8161/", "http://london-1:port/"),
+            "dr-ctl.yaml:9:18: sites.london.brokers.0.jolokia: Port could not be cast to integer value as 'port'",
+        ),
+        (
+            swap("http://london-1:8161/", "http://[::1/"),
+            "dr-ctl.yaml:9:18: sites.london.brokers.0.jolokia: Invalid IPv6 URL",
+        ),
+        (GOOD + "name: other\n", "dr-ctl.yaml:30:1: name: stands a second time"),
+        (
+            swap("{env: LONDON_PASSWORD}", "{}"),
+            f"dr-ctl.yaml:12:19: sites.london.brokers.0.password: {ONE_SECRET}",
+        ),
+        (GOOD[: GOOD.index("  paris:")], "dr-ctl.yaml:5:1: sites: an installation has two sites, not 1"),
+        (
+            GOOD[: GOOD.index("sites:")] + "sites: 5\n",
+            "dr-ctl.yaml:5:8: sites: is a mapping, as in {key: value}",
+        ),
+    ],
+)
+def test_one_thing_wrong_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+    assert problems(written(tmp_path, text)) == told
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"\xff\xfe\x00", "is not UTF-8 text"),
+        (b"name: \x01", f"is not YAML: {CONTROL}"),
+        (b"a: " + b"[" * 3000, "is nested too deeply"),
+    ],
+)
+def test_a_file_that_is_wrong_as_a_whole_is_told_by_its_path(tmp_path: Path, content: bytes | None, told: str) -> None:
+    file = tmp_path / "dr-ctl.yaml" if content is None else written(tmp_path, content)
+
+    assert problems(file) == f"{file}: {told}"
+
+
+def test_a_folder_in_the_files_place_cannot_be_read(tmp_path: Path) -> None:
+    assert problems(tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "{plain: hunter2, env: A}",
+        "{plain: [hunter2]}",
+        "{plain: !secret hunter2}",
+        "{plain: !!int hunter2}",
+        "{plian: hunter2}",
+        "hunter2",
+        "[hunter2]",
+        "{plain: hunter2, plain: hunter2}",
+        "{plain: hunter2}\n        clients: 5",
+    ],
+)
+def test_no_problem_tells_a_secret(tmp_path: Path, damage: str) -> None:
+    told = problems(written(tmp_path, swap("{env: LONDON_PASSWORD}", damage)))
+
+    assert "hunter2" not in told
+
+
+def test_no_text_of_the_settings_tells_a_plain_secret(tmp_path: Path) -> None:
+    installation = load(written(tmp_path, swap("{env: LONDON_PASSWORD}", "{plain: hunter2}")))
+
+    assert installation.settings.sites["london"].brokers[0].password.plain == "hunter2"
+    assert "hunter2" not in f"{installation!r} {installation} {installation.settings.sites!r}"
+
+
+class TestWhichFile:
+    @pytest.fixture(autouse=True)
+    def _elsewhere(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+        monkeypatch.delenv("DR_CTL_CONFIG", raising=False)
+
+    def test_the_one_told_comes_first(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DR_CTL_CONFIG", "named.yaml")
+
+        assert find(Path("told.yaml")) == Path("told.yaml")
+
+    def test_then_the_one_named_by_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DR_CTL_CONFIG", "named.yaml")
+        Path("dr-ctl.yaml").touch()
+
+        assert find(None) == Path("named.yaml")
+
+    def test_then_the_one_here(self) -> None:
+        Path("dr-ctl.yaml").touch()
+
+        assert find(None) == Path("dr-ctl.yaml")
+
+    def test_then_the_users_own(self, tmp_path: Path) -> None:
+        assert find(None) == tmp_path / "config" / "dr-ctl" / "dr-ctl.yaml"
