@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -10,6 +13,7 @@ from pathlib import Path
 
 import typer
 
+from dr_ctl import __version__
 from dr_ctl.cli.plans import plan_text
 from dr_ctl.cli.preflight import Preflight
 from dr_ctl.cli.result import Result
@@ -133,10 +137,19 @@ def _execute(session: Session, world: World, files: RunFiles, decided: Plan, sto
         preflight = Preflight(world.installation, files.folder)
         driver = world.driver()
         return executor.execute(
-            decided, driver, journal, estimator=preflight, stop=stop, clock=world.clock, listener=listener
+            decided, driver, journal, estimator=preflight, stop=stop, clock=world.clock, listener=listener, by=_by()
         )
 
     return _journaled(session, world, files, act)
+
+
+def _by() -> dict[str, Json]:
+    """Who runs this, for the journal: a user without a name in the system's list is its number."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return {"user": user, "host": socket.gethostname(), "version": __version__}
 
 
 def _journaled(session: Session, world: World, files: RunFiles, act: Callable[[Journal], RunResult]) -> Result:

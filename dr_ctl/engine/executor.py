@@ -14,7 +14,7 @@ from typing import Any, TypeVar, assert_never
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
-from dr_ctl.engine.journal import History, Journal
+from dr_ctl.engine.journal import History, Journal, outage_s
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown, word
 from dr_ctl.engine.plan import Call, Plan, PlannedStep
 from dr_ctl.engine.ports import Driver, Estimator, Move, Observation, PairSeen
@@ -51,10 +51,11 @@ def execute(
     stop: StopRequest,
     clock: Clock,
     listener: Listener,
+    by: Mapping[str, Json],
 ) -> RunResult:
     """Carry out every step in order; on the first that fails, undo all that was started if that is still safe."""
     run = _Run(plan.ask.target, plan.source, driver, journal, stop, clock, listener, plan.findings)
-    journal.run(plan)
+    journal.run(plan, by)
     estimator.begin()
     try:
         return run.forward(plan, estimator)
@@ -88,36 +89,30 @@ class _Run:
 
     def forward(self, plan: Plan, estimator: Estimator) -> RunResult:
         move = Move(plan.ask, plan.source, plan.baseline)
-        fenced_at: float | None = None
-        outage: float | None = None
         last = plan.steps[-1].number
         for step in plan.steps:
             if step.undoable and self._stop.asked():
                 return self._interrupted(move)
-            if step.verb == "fence":
-                fenced_at = self._clock.monotonic()
             try:
                 outcome = self._apply(step, move, estimator, last)
             except Stopped:
                 return self._interrupted(move)
             self._findings += outcome.findings
-            if step.verb == ACTIVATING and fenced_at is not None and isinstance(outcome, Done):
-                outage = self._clock.monotonic() - fenced_at
             match outcome:
                 case Done() | NotNeeded():
                     continue
                 case Refused():
                     if step.undoable or step.verb == ACTIVATING:
                         return self.back(move, outcome)
-                    return self._ended(ExitCode.INCOMPLETE, outcome.text, outage)
+                    return self._ended(ExitCode.INCOMPLETE, outcome.text)
                 case Unknown():
                     if step.undoable:
                         return self.back(move, Refused(outcome.text, findings=outcome.findings))
                     code = ExitCode.UNKNOWN if step.verb == ACTIVATING else ExitCode.INCOMPLETE
-                    return self._ended(code, outcome.text, outage)
+                    return self._ended(code, outcome.text)
                 case _:
                     assert_never(outcome)
-        return self._ended(ExitCode.OK, None, outage)
+        return self._ended(ExitCode.OK, None)
 
     def _apply(self, step: PlannedStep, move: Move, estimator: Estimator, last: int) -> Outcome:
         self._listener(StepStarted(step.number, last, step.verb, step.about, step.undoable))
@@ -142,7 +137,8 @@ class _Run:
             "refused": StepEvent.FAILED,
             "unknown": StepEvent.LOST,
         }[word(outcome)]
-        evidence: dict[str, Json] = {"text": outcome.text, "took_s": round(took, 4), **outcome.evidence}
+        findings: list[Json] = [finding.as_json() for finding in outcome.findings]
+        evidence = {"text": outcome.text, "took_s": round(took, 4), "findings": findings, **outcome.evidence}
         self._journal.step(step, event, evidence)
         self._listener(StepEnded(step.number, step.verb, word(outcome), outcome.text, took))
         return outcome
@@ -160,7 +156,7 @@ class _Run:
             code = cause.code
             if code in (ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT):
                 code = ExitCode.PRECHECK_FAILED
-            return self._ended(code, f"{cause.text}; nothing was changed", None, undone=True)
+            return self._ended(code, f"{cause.text}; nothing was changed", undone=True)
         self._listener(Notice(f"{cause.text}: undoing"))
         failed: list[str] = []
         for step in self._journal.history().started():
@@ -179,16 +175,15 @@ class _Run:
         text = (
             f"{cause.text}; not everything could be undone: {'; '.join(failed)}" if failed else f"{cause.text}; undone"
         )
-        return self._ended(code, text, None, undone=not failed)
+        return self._ended(code, text, undone=not failed)
 
     def _changed(self) -> bool:
         return any(entry.kind == "intent" for entry in self._journal.entries())
 
-    def _ended(
-        self, code: ExitCode, text: str | None, outage: float | None, *, undone: bool | None = None
-    ) -> RunResult:
+    def _ended(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult:
         """Look once more: what is said of the end is what was seen after it, not what was intended."""
         seen = self._driver.observe()
+        outage = outage_s(list(self._journal.entries()))
         roles = seen.roles
         serving = [site for site, role in roles.items() if role is Role.SERVING]
         source, target = self._source, self._target

@@ -23,6 +23,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -159,6 +160,28 @@ def history(entries: Sequence[Entry]) -> History:
     )
 
 
+def outage_s(entries: Sequence[Entry]) -> float | None:
+    """Seconds from the first call of the fence until clients were let in: at the target, or again at the source.
+
+    By the journal's times, so that a resumed run counts what its predecessor's death took too. None where no fence's
+    call went out, or nobody was let in since.
+    """
+    fenced: datetime | None = None
+    for entry in entries:
+        step = entry.step or ""
+        if fenced is None and entry.kind == "intent" and step.endswith("-fence"):
+            fenced = datetime.fromisoformat(entry.time)
+        let_in = (step.endswith("-activate") and entry.outcome in (_SUCCEEDED, _UNNEEDED)) or (
+            step.endswith("-fence") and entry.outcome == StepEvent.UNDONE.value
+        )
+        if fenced is not None and entry.kind == "step" and let_in:
+            return (datetime.fromisoformat(entry.time) - fenced).total_seconds()
+    return None
+
+
+_SUCCEEDED, _UNNEEDED = StepEvent.SUCCEEDED.value, StepEvent.UNNEEDED.value
+
+
 class Journal:
     """The one writer of a run's journal. Safe to use from several threads; held by a lock on the file itself."""
 
@@ -198,8 +221,9 @@ class Journal:
     def close(self) -> None:
         os.close(self._file)
 
-    def run(self, plan: Plan) -> None:
-        self._append([("run", None, None, None, {"plan": plan.as_json()})])
+    def run(self, plan: Plan, by: Mapping[str, Json]) -> None:
+        """Begin to execute a plan; `by` says who does, where, with which version."""
+        self._append([("run", None, None, None, {"plan": plan.as_json(), "by": dict(by)})])
         self._states |= {step.id: StepState.PENDING for step in plan.steps}
 
     def step(self, step: PlannedStep, event: StepEvent, evidence: Mapping[str, Json]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import requests
 import urllib3
+from requests.auth import HTTPBasicAuth
 
 from dr_ctl.core.model import Json
 from dr_ctl.jolokia.errors import (
@@ -160,7 +161,7 @@ class Wire:
         self._http = requests.Session()
         self._http.trust_env = False  # a proxy meant for the web must not see a broker's password
         # As bytes: the library would write a text in Latin-1, and fail over any other letter.
-        self._http.auth = (account.username.encode(), account.password.encode())
+        self._http.auth = HTTPBasicAuth(account.username.encode(), account.password.encode())
         self._http.headers["Origin"] = account.origin
         self._refused: LoginRefused | None = None
 

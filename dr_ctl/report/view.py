@@ -276,5 +276,4 @@ def _journal(material: Material, story: Story) -> tuple[Fact, ...]:
     if story.back:
         told = f"at entry {', '.join(map(count, story.back))}: order is by entry; times around it are not to be trusted"
         facts.append(Fact("The clock went back", told))
-    facts.append(Fact("Check it", f"`dr-ctl runs verify {material.name}` on the machine that holds the run's files"))
     return tuple(facts)

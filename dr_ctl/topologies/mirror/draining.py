@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
@@ -16,17 +16,16 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.mirror import checks, gate, parity
 from dr_ctl.topologies.mirror.access import Access, Observer
 from dr_ctl.topologies.mirror.links import Flows, Mender, depth, flows, why_not_moving
-from dr_ctl.topologies.mirror.look import Flow, origin_ids
+from dr_ctl.topologies.mirror.look import Flow, Origin, origin_ids
 from dr_ctl.topologies.mirror.parity import Difference
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
 from dr_ctl.topologies.mirror.sending import Sender
-from dr_ctl.topologies.mirror.view import BrokerView, Queue
+from dr_ctl.topologies.mirror.view import BrokerView
 
 SMALL: Final = 500
 CATCH_UP_POLL_S: Final = 0.1
 CALM: Final = 2
 UNCHANGED_S: Final = 2.0
-SAMPLE_EVERY_S: Final = 0.05
 
 
 @dataclass
@@ -36,7 +35,6 @@ class _Trail:
     first: int | None = None
     last: int | None = None
     moved_at: float | None = None
-    noted_at: float = field(default=float("-inf"))
 
     def note(self, now: Flows, why: str | None, hand: Hand) -> None:
         total, at = depth(now), hand.monotonic()
@@ -48,9 +46,7 @@ class _Trail:
             hand.waiting("events under way between the sites", total, why)
         else:
             hand.waiting("events under way between the sites", self.last or 0, why)
-        if at - self.noted_at >= SAMPLE_EVERY_S:
-            self.noted_at = at
-            hand.sample(_evidence(now))
+        hand.sample(_evidence(now))
 
     def stalled_s(self, hand: Hand) -> float:
         return hand.monotonic() - (self.moved_at if self.moved_at is not None else hand.monotonic())
@@ -63,6 +59,11 @@ def _evidence(now: Flows) -> dict[str, Json]:
         else {"unknown": str(told)}
         for site, told in now.items()
     }
+
+
+def _seen(view: BrokerView) -> dict[str, Json]:
+    outflow = view.outflow.depth if view.outflow is not None else None
+    return {"outflow": outflow, "pending": view.pending_acks, "attached": view.attached}
 
 
 class Draining:
@@ -183,7 +184,7 @@ class Draining:
             if steady and now is not None:
                 wrong = self._not_equal(now, move)
                 if not wrong:
-                    return self._same_ids(now, len(window), hand)
+                    return self._same_ids(now, len(window))
                 if differing is None or differing[0] != wrong:
                     differing = (wrong, hand.monotonic())
                 reasons = ["; ".join(each.told(move.source, move.target) for each in wrong)]
@@ -205,36 +206,37 @@ class Draining:
         except BrokerError as error:
             return None, [str(error)]
         now = gate.Sample(hand.monotonic(), source, target)
+        hand.sample({view.site: _seen(view) for view in (source, target)})
         return now, gate.why_not_yet(now, window[0] if window else None)
 
     def _not_equal(self, now: gate.Sample, move: Move) -> list[Difference]:
         found = parity.differences(now.source, now.target, self._observer.queues)
         return parity.not_accepted(found, move.ask.accept_difference)
 
-    def _same_ids(self, now: gate.Sample, samples: int, hand: Hand) -> Outcome:
+    def _same_ids(self, now: gate.Sample, samples: int) -> Outcome:
         """Compare who the messages are, where a queue is shallow enough to look at each."""
-        del hand
         here = parity.selected(now.source, self._observer.queues)
         there = parity.selected(now.target, self._observer.queues)
-        compared = 0
-        for name, queue in here.items():
-            other = there.get(name)
-            if other is None or queue.scheduled or not 0 < queue.depth == other.depth <= parity.ORIGINS_UP_TO:
-                continue
-            mine, others = self._ids(now.source, queue), self._ids(now.target, other)
-            compared += len(mine)
-            if mine != others:
-                text = (
-                    f"{name}: {len(mine - others)} message(s) only at {now.source.site}, {len(others - mine)} only at "
-                )
-                text += f"{now.target.site}, although the counts are equal"
-                return Refused(text, findings=(checks.error("DR-PARITY-004", text, "Find out why before moving."),))
-        depths = {name: queue.depth for name, queue in here.items() if queue.depth}
-        return Done("the gate holds", {"samples": samples, "ids_compared": compared, "depths": dict(depths)})
+        shallow = [
+            name
+            for name, queue in here.items()
+            if name in there and not queue.scheduled and 0 < queue.depth == there[name].depth <= parity.ORIGINS_UP_TO
+        ]
 
-    def _ids(self, view: BrokerView, queue: Queue) -> frozenset[tuple[str, int]]:
-        reader = self._observer.brokers[view.site][view.pair].reader()
-        return origin_ids(reader, view, queue, limit=parity.ORIGINS_UP_TO)
+        def ids(access: Access) -> list[frozenset[Origin]]:
+            view, queues = (now.source, here) if access.site == now.source.site else (now.target, there)
+            return origin_ids(access.reader(), view, [queues[name] for name in shallow], limit=parity.ORIGINS_UP_TO)
+
+        brokers = [self._observer.brokers[view.site][view.pair] for view in (now.source, now.target)]
+        mine, others = self._observer.together(ids, brokers)
+        for name, ours, theirs in zip(shallow, mine, others, strict=True):
+            if ours != theirs:
+                text = f"{name}: {len(ours - theirs)} message(s) only at {now.source.site}, {len(theirs - ours)} only "
+                text += f"at {now.target.site}, although the counts are equal"
+                return Refused(text, findings=(checks.error("DR-PARITY-004", text, "Find out why before moving."),))
+        depths: dict[str, Json] = {name: queue.depth for name, queue in here.items() if queue.depth}
+        compared = sum(len(each) for each in mine)
+        return Done("the gate holds", {"samples": samples, "ids_compared": compared, "depths": depths})
 
 
 def _ended(lifting: Future[str | None]) -> str | None:

@@ -19,7 +19,7 @@ from dr_ctl.stomp_io.client import Refused as LoginDenied
 from dr_ctl.topologies.mirror import checks, look, parity
 from dr_ctl.topologies.mirror.access import Access, Observer
 from dr_ctl.topologies.mirror.draining import Draining
-from dr_ctl.topologies.mirror.recipe import MirrorRecipe, probe_queue
+from dr_ctl.topologies.mirror.recipe import CREATE_QUEUE, DESTROY_QUEUE, MirrorRecipe, probe_queue
 from dr_ctl.topologies.mirror.sending import Sender
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
@@ -142,7 +142,7 @@ class MirrorDriver:
         until = hand.monotonic() + step.limits["within"]
         calm = 0
         while True:
-            busy = self._delivering(views)
+            busy, unpaused = self._dispatch(views, move)
             held = sum(busy.values())
             hand.sample({"delivering": held})
             hand.waiting("messages that clients hold", held, "clients have not finished them" if held else None)
@@ -152,21 +152,22 @@ class MirrorDriver:
             if hand.monotonic() > until:
                 return self._not_quiet(busy, move, step)
             hand.wait(POLL_S)
-        unpaused = [queue.name for view in self._look(move.source) for queue in self._recipe.to_pause(view)]
         if unpaused:
             return Refused(f"could not pause {checks.some(unpaused)}")
         return Done("clients hold nothing", {"paused": len(calls)})
 
-    def _delivering(self, views: Iterable[BrokerView]) -> dict[str, int]:
-        """What clients hold, per queue that quiesce is for; only queues that hold something."""
+    def _dispatch(self, views: Iterable[BrokerView], move: Move) -> tuple[dict[str, int], list[str]]:
+        """What clients hold, by queue, and which queues dispatch still: of those that quiesce is for."""
         held: dict[str, int] = {}
+        unpaused: list[str] = []
         for view in views:
-            reader = self._observer.brokers[view.site][view.pair].reader()
+            reader = self._observer.brokers[move.source][view.pair].reader()
             mine = parity.selected(view, self._observer.queues)
-            for name, count in look.delivering(reader, view).items():
-                if count and name in mine:
-                    held[name] = held.get(name, 0) + count
-        return held
+            for name, (count, paused) in look.dispatch(reader, view).items():
+                if name in mine:
+                    held |= {name: held.get(name, 0) + count} if count else {}
+                    unpaused += [] if paused else [name]
+        return held, unpaused
 
     def _not_quiet(self, busy: Mapping[str, int], move: Move, step: PlannedStep) -> Outcome:
         consumers = [each for view in self._look(move.source) for each in view.consumers if each.queue in busy]
@@ -236,13 +237,19 @@ class MirrorDriver:
 
     def _activate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         both = [*self._accesses(move.source), *self._accesses(move.target)]
-        views = self._observer.together(lambda access: access.look(), both)
-        if not_closed := [view.site for view in views if view.site == move.source and view.open]:
-            return Refused(f"{not_closed[0]} is open: a second site is never opened")
-        before = [view for view in views if view.site == move.target]
-        if stopped := [view for view in before if view.link is None or not view.link.started]:
-            return Refused(f"{stopped[0].site}: its link is not started, so the way back would capture nothing")
-        shut = {door.bean for view in before for door in view.doors if not door.started}
+        told = self._observer.together(lambda access: access.flow(timeout_s=FLAG_S), both)
+        flows = dict(zip(both, told, strict=True))
+        if opened := [access.site for access, flow in flows.items() if access.site == move.source and flow.doors_open]:
+            return Refused(f"{opened[0]} is open: a second site is never opened")
+        there = {access: flow for access, flow in flows.items() if access.site == move.target}
+        if stopped := [access.site for access, flow in there.items() if not flow.link_started]:
+            return Refused(f"{stopped[0]}: its link is not started, so the way back would capture nothing")
+        shut = {
+            door.bean
+            for access, flow in there.items()
+            for door in access.names().doors
+            if door.name not in flow.doors_open
+        }
         starts = [call for call in step.calls if call.site == move.target and call.bean in shut]
         rest = [call for call in step.calls if call.site != move.target]
         self._change(rest, hand)
@@ -270,9 +277,11 @@ class MirrorDriver:
         return Done(f"{move.target} lets clients in", {"proof": "flag" if by_flag else "attempt"}, findings)
 
     def _why_not_serving(self, site: str) -> str | None:
-        if shut := self._doors(site, started=False):
+        asked = self._observer.pool.submit(self._doors, site, started=False)
+        greetings = self._greetings(site)
+        if shut := asked.result():
             return f"acceptor {', '.join(shut)} is closed"
-        for greeting in self._greetings(site).values():
+        for greeting in greetings.values():
             # A refused login is an answer of the broker all the same: the door is open, only not to this user.
             if isinstance(greeting, Closed | Silent):
                 return f"no client is let in: {greeting.because}"
@@ -291,21 +300,23 @@ class MirrorDriver:
         pairs = {access.pair: access for access in self._accesses(move.target) if access.settings.stomp is not None}
         if not pairs:
             text = f"{move.target}: the settings name no `stomp:` address, so no message was sent through it"
-            return NotNeeded(text, findings=(Finding("DR-PROBE-001", Severity.WARNING, text, "Set `stomp:`."),))
-        create = [call for call in step.calls if call.pair in pairs and call.operation.startswith("createQueue")]
+            return NotNeeded(text, findings=(checks.warning("DR-PROBE-001", text, "Set `stomp:`."),))
+        create = [call for call in step.calls if call.pair in pairs and call.operation == CREATE_QUEUE]
+        remove = [call for call in step.calls if call.pair in pairs and call.operation == DESTROY_QUEUE]
         self._change(create, hand)
-        took = []
-        try:
-            for access in pairs.values():
-                told = access.round_trip(name, timeout_s=PROBE_S)
-                match told:
-                    case Passed(took_s=each):
-                        took.append(round(each, 4))
-                    case Failed(because=because):
-                        return Refused(f"{access.site}/{access.pair}: the probe message did not come back: {because}")
-        finally:
-            self._change([call for call in step.calls if call.pair in pairs and call not in create], hand)
-        return Done("a message went in and came out", {"took_s": list(took)})
+        told = [access.round_trip(name, timeout_s=PROBE_S) for access in pairs.values()]
+        removed = self._change(remove, hand)
+        findings = tuple(
+            checks.warning("DR-PROBE-002", f"{move.target}: {name} is left there: {each.text}", "Remove that queue.")
+            for each in removed
+            if not isinstance(each, Done)
+        )
+        for access, each in zip(pairs.values(), told, strict=True):
+            if isinstance(each, Failed):
+                text = f"{access.site}/{access.pair}: the probe message did not come back: {each.because}"
+                return Refused(text, findings=findings)
+        took: list[Json] = [round(each.took_s, 4) for each in told if isinstance(each, Passed)]
+        return Done("a message went in and came out", {"round_trips_s": took}, findings)
 
     # the inverses
 

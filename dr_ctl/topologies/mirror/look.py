@@ -36,6 +36,8 @@ _QUEUE: Final = (
 )  # fmt: skip
 _EVERYTHING: Final = ("", -1, -1)
 
+Origin = tuple[str, int]
+
 
 def find_broker(reader: Reader) -> str:
     """Find the broker's own name; raises `NoSuchBean` where there is none or several."""
@@ -146,24 +148,28 @@ def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
     )
 
 
-def delivering(reader: Reader, view: BrokerView) -> dict[str, int]:
-    """What each queue has in delivery, and nothing else: the poll of a quiesce."""
-    told = reader.look([Read(beans.all_queues(view.broker), ("DeliveringCount",))])
-    return {beans.parts(bean)["queue"]: fields.number("DeliveringCount") for bean, fields in _beans(told[0])}
+def dispatch(reader: Reader, view: BrokerView) -> dict[str, tuple[int, bool]]:
+    """What each queue has in delivery and whether it is paused, and nothing else: the poll of a quiesce."""
+    told = reader.look([Read(beans.all_queues(view.broker), ("DeliveringCount", "Paused"))])
+    return {
+        beans.parts(bean)["queue"]: (fields.number("DeliveringCount"), fields.flag("Paused"))
+        for bean, fields in _beans(told[0])
+    }
 
 
-def origin_ids(reader: Reader, view: BrokerView, queue: Queue, *, limit: int) -> frozenset[tuple[str, int]]:
-    """The identity of each message: the node where it was born and its id there. The same at both sites."""
-    rows = reader.look([Ask(queue.bean, Listing.BROWSE, (1, limit))])[0].value()
-    if not isinstance(rows, list):
-        raise BadValue(f"{queue.name}: browsing gave no list")
+def origin_ids(reader: Reader, view: BrokerView, queues: Sequence[Queue], *, limit: int) -> list[frozenset[Origin]]:
+    """The identity of each message of each queue: the node where it was born and its id there.
+
+    The same at both sites. One POST for all queues; at most `limit` messages of each.
+    """
+    answers = reader.look([Ask(queue.bean, Listing.BROWSE, (1, limit)) for queue in queues]) if queues else []
     try:
-        return frozenset(_origin(row, view.node) for row in rows)
+        return [frozenset(_origin(row, view.node) for row in answer.value()) for answer in answers]
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise BadValue(f"{queue.name}: a browsed message is not as expected: {error}") from error
+        raise BadValue(f"{reader.url}: a browsed message is not as expected: {error}") from error
 
 
-def _origin(row: dict[str, Any], node: str) -> tuple[str, int]:
+def _origin(row: dict[str, Any], node: str) -> Origin:
     texts, longs = row.get("StringProperties") or {}, row.get("LongProperties") or {}
     born, number = texts.get("x-opt-amq-bkr-id"), longs.get("x-opt-amq-mr-id")
     if born is not None and number is not None:

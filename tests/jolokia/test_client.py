@@ -1,0 +1,392 @@
+"""Whatever a console answers becomes a value of the type asked for, or an error that names what went wrong."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import inspect
+import json
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.jolokia import client
+from dr_ctl.jolokia.client import Account, Ask, Change, Changer, Listing, Read, Reader, Search, Wire
+from dr_ctl.jolokia.errors import (
+    BadValue,
+    ElementError,
+    LoginRefused,
+    NoSuchBean,
+    NotJolokia,
+    OperationFailed,
+    PolicyRefused,
+    Sick,
+    Throttled,
+    TimedOut,
+    Torn,
+    Unreachable,
+)
+from dr_ctl.jolokia.values import Fields
+from tests.jolokia.console import (
+    Console,
+    Reply,
+    answers,
+    begin_and_stop,
+    chunked,
+    closed_port,
+    console,
+    hang_up,
+    reset,
+    send,
+    silence,
+    trickle,
+    value,
+)
+
+BEAN = 'org.apache.activemq.artemis:broker="a"'
+PASSWORD = "s3cr€t"
+HTML = "<!DOCTYPE html><html><body>Sign in</body></html>"
+GOOD = value({"Depth": 7})
+NO_BEAN = "javax.management.InstanceNotFoundException"
+NO_ATTRIBUTE = "javax.management.AttributeNotFoundException"
+
+
+def wire(url: str) -> Wire:
+    return Wire(Account(url, "dr-ctl", PASSWORD, "http://127.0.0.1"))
+
+
+def depths(url: str, *, timeout_s: float = 5.0) -> list[int]:
+    """Ask twice for a number: what a look does, from the wire to a value that is checked."""
+    asking = wire(url)
+    try:
+        told = Reader(asking).look([Read(BEAN, ("Depth",)), Read(BEAN, ("Depth",))], timeout_s=timeout_s)
+        return [Fields(BEAN, answer.value()).number("Depth") for answer in told]
+    finally:
+        asking.close()
+
+
+def failed(status: int, text: str, kind: str = "java.lang.Exception") -> dict[str, object]:
+    return {"status": status, "error": text, "error_type": kind}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        answers(GOOD, GOOD),
+        chunked(b'[{"status": 200, "value": {"De', b'pth": 7}}, {"status": 200, "value": {"Depth": 7}}]'),
+        send(200, gzip.compress(json.dumps([GOOD, GOOD]).encode()), {"Content-Encoding": "gzip"}),
+    ],
+    ids=["plain", "chunked", "gzip"],
+)
+def test_a_good_answer_becomes_its_values(reply: Reply) -> None:
+    with console(reply) as server:
+        assert depths(server.url) == [7, 7]
+
+
+@pytest.mark.parametrize(
+    ("error", "reply"),
+    [
+        pytest.param(LoginRefused, send(403, ""), id="wrong credentials"),
+        pytest.param(LoginRefused, send(403, HTML), id="wrong credentials, told in HTML"),
+        pytest.param(LoginRefused, send(401, "", {"WWW-Authenticate": "Basic"}), id="no credentials"),
+        pytest.param(Throttled, send(429, "", {"Retry-After": "1"}), id="throttled"),
+        pytest.param(Throttled, send(429, HTML), id="throttled without a time"),
+        pytest.param(NotJolokia, send(200, HTML), id="a web page"),
+        pytest.param(NotJolokia, send(200, ""), id="nothing"),
+        pytest.param(NotJolokia, send(404, HTML), id="a wrong path"),
+        pytest.param(NotJolokia, send(404, ""), id="a wrong path, nothing told"),
+        pytest.param(NotJolokia, send(400, "400 (Bad Request)\n\nNo type with name 'zork' exists"), id="bad request"),
+        pytest.param(NotJolokia, send(302, "", {"Location": "/login"}), id="a redirect to a login page"),
+        pytest.param(NotJolokia, send(307, HTML, {"Location": "/login"}), id="a redirect that keeps the POST"),
+        pytest.param(NotJolokia, send(407, HTML), id="a proxy that wants a login"),
+        pytest.param(NotJolokia, send(200, '"hello"'), id="JSON that is a text"),
+        pytest.param(NotJolokia, send(200, "7"), id="JSON that is a number"),
+        pytest.param(NotJolokia, send(200, "null"), id="JSON that is null"),
+        pytest.param(NotJolokia, send(200, '{"status": "UP"}'), id="a health page"),
+        pytest.param(NotJolokia, answers(1, 2), id="a list of no answers"),
+        pytest.param(NotJolokia, answers({"value": {"Depth": 7}}, GOOD), id="an answer without status"),
+        pytest.param(NotJolokia, send(500, json.dumps([GOOD, GOOD])), id="values under an HTTP error"),
+        pytest.param(NotJolokia, send(302, json.dumps([GOOD, GOOD])), id="values under a redirect"),
+        pytest.param(Sick, send(500, "java.lang.OutOfMemoryError: Java heap space"), id="out of memory"),
+        pytest.param(Sick, send(500, HTML), id="an error page"),
+        pytest.param(Sick, send(503, ""), id="unavailable"),
+        pytest.param(Sick, send(502, "[tor"), id="torn and sick"),
+        pytest.param(Torn, send(200, json.dumps([GOOD, GOOD])[:-5]), id="JSON that ends early"),
+        pytest.param(Torn, send(200, b'[{"status": 200, "value": "\xff"}]'), id="JSON that is not UTF-8"),
+        pytest.param(Torn, send(200, "[" * 100_000), id="JSON without a bottom"),
+        pytest.param(Torn, send(200, '[{"status":200,"value":{"Depth":' + "9" * 5000), id="a number without an end"),
+        pytest.param(Torn, send(200, "[" + " " * 5000 + "]"), id="larger than allowed"),
+        pytest.param(Torn, send(200, gzip.compress(b" " * 5000), {"Content-Encoding": "gzip"}), id="a small bomb"),
+        pytest.param(Torn, send(200, b"no gzip", {"Content-Encoding": "gzip"}), id="damaged on the way"),
+        pytest.param(Torn, answers(GOOD), id="one answer too few"),
+        pytest.param(Torn, answers(GOOD, GOOD, GOOD), id="one answer too many"),
+        pytest.param(Torn, answers(), id="no answer"),
+        pytest.param(NotJolokia, send(200, json.dumps(GOOD)), id="one object in place of the list"),
+        pytest.param(Torn, begin_and_stop(b'[{"status"', hang_up), id="hung up in the middle"),
+        pytest.param(Torn, begin_and_stop(b'[{"status"', reset), id="reset in the middle"),
+        pytest.param(Unreachable, hang_up, id="hung up at once"),
+        pytest.param(Unreachable, reset, id="reset at once"),
+        pytest.param(PolicyRefused, send(200, json.dumps(failed(403, "Origin null is not allowed"))), id="origin"),
+        pytest.param(PolicyRefused, answers(failed(403, "no access"), GOOD), id="policy, one of two"),
+        pytest.param(NoSuchBean, answers(failed(404, "no MBean", NO_BEAN), GOOD), id="no bean"),
+        pytest.param(NoSuchBean, answers(GOOD, failed(404, "no attribute", NO_ATTRIBUTE)), id="no attribute"),
+        pytest.param(NoSuchBean, answers(failed(500, "no MBean", NO_BEAN), GOOD), id="no bean, as other versions say"),
+        pytest.param(OperationFailed, answers(GOOD, failed(400, "is overloaded")), id="bad request inside"),
+        pytest.param(OperationFailed, answers(failed(500, "AMQ229019: exists"), GOOD), id="the operation raised"),
+        pytest.param(OperationFailed, send(500, json.dumps(failed(500, "boom"))), id="one error for all"),
+        pytest.param(OperationFailed, answers({"status": 200}, GOOD), id="success without a value"),
+        pytest.param(OperationFailed, answers({"status": "200", "value": {"Depth": 7}}, GOOD), id="status as a text"),
+        pytest.param(OperationFailed, answers({"status": True, "value": {"Depth": 7}}, GOOD), id="status as a flag"),
+        pytest.param(OperationFailed, answers({"status": None, "value": {"Depth": 7}}, GOOD), id="status null"),
+        *(
+            pytest.param(BadValue, answers(GOOD, value(told)), id=f"value {name}")
+            for name, told in {
+                "an error": {"Depth": {".error": True, "error": "no such attribute"}},
+                "an error text": {"Depth": "ERROR: No such attribute: Depth"},
+                "not a number": {"Depth": float("nan")},
+                "infinite": {"Depth": float("inf")},
+                "a fraction": {"Depth": 7.0},
+                "a flag": {"Depth": True},
+                "null": {"Depth": None},
+                "a number as text": {"Depth": "7"},
+                "a list": {"Depth": [7]},
+                "missing": {"depth": 7},
+                "nothing": {},
+                "a list of attributes": [{"Depth": 7}],
+                "no attributes at all": None,
+                "a bare number": 7,
+                "the error in the attributes' place": {".error": True},
+            }.items()
+        ),
+    ],
+)
+def test_a_bad_answer_is_an_error_of_its_kind_and_never_a_value(
+    error: type[BrokerError], reply: Reply, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "MAX_BYTES", 4000)
+
+    with console(reply) as server, pytest.raises(BrokerError) as caught:
+        depths(server.url)
+
+    assert caught.type is error
+    assert PASSWORD not in repr(caught.value)
+    assert server.url in str(caught.value) or BEAN in str(caught.value)
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [silence, begin_and_stop(b"[", silence), begin_and_stop(b"[", trickle)],
+    ids=["nothing comes", "the body stops", "the body trickles"],
+)
+def test_an_answer_that_does_not_come_in_time_is_not_waited_for(reply: Reply) -> None:
+    with console(reply) as server, pytest.raises(TimedOut):
+        depths(server.url, timeout_s=0.15)
+
+
+def test_a_closed_port_is_told_apart_from_one_that_cannot_be_reached() -> None:
+    told = []
+    for url in (closed_port(), "http://refused.invalid:8161/console/jolokia"):
+        with pytest.raises(Unreachable) as caught:
+            depths(url)
+        told.append(caught.value.refused)
+
+    assert told == [True, False]
+
+
+def test_tls_that_fails_is_unreachable_and_not_refused() -> None:
+    with console(answers(GOOD, GOOD)) as server, pytest.raises(Unreachable, match="TLS failed") as caught:
+        depths(server.url.replace("http:", "https:"))
+
+    assert not caught.value.refused
+
+
+def test_throttling_says_how_long_to_wait() -> None:
+    with console(send(429, "", {"Retry-After": "9"})) as server, pytest.raises(Throttled, match="try again after 9 s"):
+        depths(server.url)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_after_one_refused_login_nothing_is_sent_any_more(status: int) -> None:
+    with console(send(status, "")) as server:
+        asking = wire(server.url)
+        for act in (
+            lambda: Reader(asking).look([Read(BEAN, ("Depth",))]),
+            lambda: Reader(asking).look([Search("a:b=*")]),
+            lambda: Changer(asking).change([Change(BEAN, "pause()")]),
+        ):
+            with pytest.raises(LoginRefused, match=f"the login of dr-ctl was refused \\(HTTP {status}\\)"):
+                act()
+        asking.close()
+
+        assert len(server.asked) == 1
+
+
+def test_a_policy_that_refuses_is_no_refused_login() -> None:
+    with console(answers(failed(403, "no"), failed(403, "no"))) as server:
+        for _ in range(2):
+            with pytest.raises(PolicyRefused):
+                depths(server.url)
+
+        assert len(server.asked) == 2
+
+
+def test_one_request_that_fails_leaves_the_others_answers() -> None:
+    with console(answers(failed(404, "no MBean"), GOOD)) as server:
+        first, second = Reader(wire(server.url)).look([Read(BEAN, ("X",)), Read(BEAN, ("Depth",))])
+
+    assert isinstance(first.error, ElementError)
+    assert second.value() == {"Depth": 7}
+
+
+def test_a_login_goes_out_whole_whatever_its_letters() -> None:
+    with console(answers(GOOD, GOOD)) as server:
+        depths(server.url)
+
+    [told] = server.headers
+    assert base64.b64decode(told["Authorization"].removeprefix("Basic ")).decode() == f"dr-ctl:{PASSWORD}"
+    assert told["Origin"] == "http://127.0.0.1"
+
+
+def test_a_proxy_meant_for_the_web_never_sees_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    with console(answers(GOOD, GOOD)) as proxy, console(answers(GOOD, GOOD)) as server:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+
+        depths(server.url)
+
+    assert (len(proxy.asked), len(server.asked)) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "reply", [answers(GOOD), chunked(json.dumps([GOOD]).encode())], ids=["with its length", "chunked"]
+)
+def test_looks_share_one_connection(reply: Reply) -> None:
+    with console(reply) as server:
+        asking = wire(server.url)
+        for _ in range(3):
+            Reader(asking).look([Read(BEAN, ("Depth",))])
+        asking.close()
+
+        assert (len(server.asked), len(server.peers)) == (3, 1)
+
+
+def body(act: Callable[[Wire], object]) -> list[dict[str, object]]:
+    """What stands in the POST, without what every request has."""
+    with console(answers(GOOD)) as server:
+        asking = wire(server.url)
+        act(asking)
+        asking.close()
+    [[*told]] = server.asked
+    assert all(
+        each.pop("config") == {"ignoreErrors": True, "includeRequest": False, "canonicalNaming": True} for each in told
+    )
+    return told
+
+
+@pytest.mark.parametrize(
+    ("act", "told"),
+    [
+        (
+            lambda asking: Reader(asking).look([Read("a:b=c", ("X", "Y"))]),
+            {"type": "read", "mbean": "a:b=c", "attribute": ["X", "Y"]},
+        ),
+        (lambda asking: Reader(asking).look([Search("a:b=*")]), {"type": "search", "mbean": "a:b=*"}),
+        (
+            lambda asking: Reader(asking).look([Ask("a:b=c", Listing.BROWSE, (1, 10))]),
+            {"type": "exec", "mbean": "a:b=c", "operation": "browse(int,int)", "arguments": [1, 10]},
+        ),
+        (
+            lambda asking: Changer(asking).change([Change("a:b=c", "stop(java.lang.String)", ("x",))]),
+            {"type": "exec", "mbean": "a:b=c", "operation": "stop(java.lang.String)", "arguments": ["x"]},
+        ),
+    ],
+    ids=["read", "search", "ask", "change"],
+)
+def test_a_request_is_written_as_jolokia_reads_it(act: Callable[[Wire], object], told: dict[str, object]) -> None:
+    assert body(act) == [told]
+
+
+@pytest.mark.parametrize("bean", ["", "broker", "a:b", "broker=a", "*:*"])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda bean: Read(bean, ("X",)),
+        Search,
+        lambda bean: Ask(bean, Listing.PREPARED),
+        lambda bean: Change(bean, "pause()"),
+    ],
+    ids=["read", "search", "ask", "change"],
+)
+def test_a_request_without_a_bean_cannot_be_built(build: Callable[[str], object], bean: str) -> None:
+    with pytest.raises(ValueError, match="not the name of a bean"):
+        build(bean)
+
+
+def test_a_read_names_its_attributes() -> None:
+    with pytest.raises(ValueError, match="name the attributes to read"):
+        Read(BEAN, ())
+
+
+@pytest.mark.parametrize("operation", ["", "pause", "pause(", "pause() ", "pause(java lang)", "a b()", "pause()()"])
+def test_a_change_carries_its_signature(operation: str) -> None:
+    with pytest.raises(ValueError, match="lacks its signature"):
+        Change(BEAN, operation)
+
+
+@pytest.mark.parametrize("operation", ["pause()", "createQueue(java.lang.String,boolean)", "x([Ljava.lang.String;)"])
+def test_a_signature_as_java_writes_it_is_one(operation: str) -> None:
+    assert Change(BEAN, operation).body()["operation"] == operation
+
+
+def test_a_reader_has_no_way_to_change() -> None:
+    public = {name for name, _ in inspect.getmembers(Reader) if not name.startswith("_")}
+
+    assert public == {"look", "url"}
+    assert all(listing.value.startswith(("list", "browse(")) for listing in Listing)
+
+
+def test_an_account_shows_its_password_in_no_text() -> None:
+    account = Account("http://a/b", "dr-ctl", PASSWORD, "http://a")
+
+    assert f"{account!r} {account}" == "Account('http://a/b', 'dr-ctl') Account('http://a/b', 'dr-ctl')"
+
+
+def test_threads_may_share_a_wire_and_a_refusal_ends_it_for_all() -> None:
+    with console(send(403, "")) as server:
+        asking = wire(server.url)
+        with pytest.raises(LoginRefused):
+            Reader(asking).look([Read(BEAN, ("Depth",))])
+        refused: list[bool] = []
+
+        def look() -> None:
+            try:
+                Reader(asking).look([Read(BEAN, ("Depth",))])
+            except LoginRefused:
+                refused.append(True)
+
+        threads = [threading.Thread(target=look) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        asking.close()
+
+        assert (len(refused), len(server.asked)) == (4, 1)
+
+
+def test_every_error_of_a_broker_says_what_to_do() -> None:
+    kinds = [Unreachable, TimedOut, LoginRefused, Throttled, Sick, NotJolokia, Torn, *ElementError.__subclasses__()]
+
+    assert [kind.__name__ for kind in kinds if kind.remedy == BrokerError.remedy] == []
+
+
+def test_the_console_of_these_tests_counts_what_it_is_asked() -> None:
+    with console(answers(GOOD, GOOD)) as server:
+        assert isinstance(server, Console)
+        depths(server.url)
+        depths(server.url)
+
+        assert (len(server.asked), len(server.peers)) == (2, 2)
