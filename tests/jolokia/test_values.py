@@ -53,7 +53,7 @@ def test_a_value_of_another_type_is_never_given(kind: str, wanted: str, bad: lis
 
 @pytest.mark.parametrize("kind", ["number", "real", "flag", "text", "mapping"])
 def test_an_attribute_that_is_missing_is_never_given(kind: str) -> None:
-    with pytest.raises(BadValue, match="X should be .*, but is None"):
+    with pytest.raises(BadValue, match=r"X should be .*, but is None"):
         getattr(Fields("bean", {"Y": 1}), kind)("X")
 
 

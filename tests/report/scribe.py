@@ -88,7 +88,7 @@ class Scribe:
         self.plan = decided or self.plan
         if not self.files.plan.exists():
             write(self.files.plan, self.plan.as_json())
-        self.journal.run(self.plan)
+        self.journal.run(self.plan, {})
         return self
 
     def step(self, verb: str) -> PlannedStep:
