@@ -86,10 +86,13 @@ class _Run:
         self._driver, self._journal, self._stop = driver, journal, stop
         self._clock, self._listener = clock, listener
         self._findings = list(findings)
+        self._revertible = True
 
     def forward(self, plan: Plan, estimator: Estimator) -> RunResult:
         move = Move(plan.ask, plan.source, plan.baseline)
         last = plan.steps[-1].number
+        # A plan that only finishes a move has no way back at all: the target serves already.
+        self._revertible = any(step.undoable for step in plan.steps)
         for step in plan.steps:
             if step.undoable and self._stop.asked():
                 return self._interrupted(move)
@@ -102,17 +105,25 @@ class _Run:
                 case Done() | NotNeeded():
                     continue
                 case Refused():
-                    if step.undoable or step.verb == ACTIVATING:
+                    if self._may_go_back(step, outcome):
                         return self.back(move, outcome)
                     return self._ended(ExitCode.INCOMPLETE, outcome.text)
                 case Unknown():
-                    if step.undoable:
+                    if self._may_go_back(step, outcome):
                         return self.back(move, Refused(outcome.text, findings=outcome.findings))
                     code = ExitCode.UNKNOWN if step.verb == ACTIVATING else ExitCode.INCOMPLETE
                     return self._ended(code, outcome.text)
                 case _:
                     assert_never(outcome)
         return self._ended(ExitCode.OK, None)
+
+    def _may_go_back(self, step: PlannedStep, outcome: Refused | Unknown) -> bool:
+        """Say whether undoing is still safe: no activating call went out, or it is proven to have had no effect."""
+        if step.undoable or step.verb != ACTIVATING:
+            return step.undoable
+        if isinstance(outcome, Refused):
+            return self._revertible and outcome.code is not ExitCode.INCOMPLETE
+        return self._revertible and not self._journal.history().activation
 
     def _apply(self, step: PlannedStep, move: Move, estimator: Estimator, last: int) -> Outcome:
         self._listener(StepStarted(step.number, last, step.verb, step.about, step.undoable))
@@ -171,7 +182,8 @@ class _Run:
             self._findings += outcome.findings
             if not undone:
                 failed.append(f"{step.verb}: {outcome.text}")
-        code = ExitCode.STRANDED if failed else cause.code
+        code = ExitCode.REVERTED if cause.code is ExitCode.PRECHECK_FAILED else cause.code
+        code = ExitCode.STRANDED if failed else code
         text = (
             f"{cause.text}; not everything could be undone: {'; '.join(failed)}" if failed else f"{cause.text}; undone"
         )
@@ -193,12 +205,17 @@ class _Run:
             else:
                 out = f"; clients were out for {outage:.2f} s" if outage is not None else ""
                 text = f"{target} serves; nothing is under way{out}"
-        elif undone and code is not ExitCode.PRECHECK_FAILED:
+        elif undone and self._changed():
             if serving == [source]:
                 text = f"{text}: {source} serves again"
-            elif self._changed():
+            else:
                 code, undone = ExitCode.STRANDED, False
                 text = f"{text}, but {_told(roles)}"
+        elif code is ExitCode.OK and serving != [source]:
+            code, text = ExitCode.UNKNOWN, f"{text}, but {_told(roles)}: look at {source} first"
+        elif code is ExitCode.INCOMPLETE and serving != [target]:
+            code = ExitCode.UNKNOWN if serving else ExitCode.STRANDED
+            text = f"{text}; {_told(roles)}: look at {target} first"
         if code is ExitCode.STRANDED:
             self._findings.append(_by_hand(source, target, serving, roles))
             if serving == [target]:

@@ -87,11 +87,12 @@ def read(path: Path) -> list[Entry]:
             told: dict[str, Any] = json.loads(line)
             sealed = told.pop("hash")
             entry = Entry(**told)
-        except (ValueError, KeyError, TypeError) as error:
+            whole_hash = entry.hash()
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if number == len(whole):
                 break  # a crash can leave a last line with its newline but not all of its middle
             raise JournalDamaged(f"{path}: line {number} is not a journal line: {error}") from error
-        if entry.hash() != sealed or entry.previous != previous or entry.seq != number:
+        if whole_hash != sealed or entry.previous != previous or entry.seq != number:
             raise JournalDamaged(f"{path}: line {number} does not fit the lines before it")
         previous = sealed
         entries.append(entry)
@@ -186,22 +187,26 @@ class Journal:
     """The one writer of a run's journal. Safe to use from several threads; held by a lock on the file itself."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
-        entries = read(path) if path.exists() else []
         self._clock = clock
         self._mutex = threading.Lock()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
+            # Locked before it is read: what another process still writes must not be cut off.
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            entries = read(path)
+            self._states = {past.step.id: past.state for past in history(entries).steps} if entries else {}
         except BlockingIOError as error:
             os.close(self._file)
             raise EnvironmentFault(f"{path} is being written by another process") from error
+        except JournalDamaged:
+            os.close(self._file)
+            raise
         size = sum(len(entry.to_line().encode()) for entry in entries)
         os.ftruncate(self._file, size)
         os.lseek(self._file, size, os.SEEK_SET)
         self._seq = len(entries)
         self._hash = entries[-1].hash() if entries else GENESIS
         self._entries = entries
-        self._states = {past.step.id: past.state for past in history(entries).steps} if entries else {}
 
     @property
     def last_hash(self) -> str:
@@ -268,10 +273,13 @@ class Journal:
                 sealed = entry.hash()
                 entries.append(entry)
             block = "".join(entry.to_line() for entry in entries).encode()
-            if os.write(self._file, block) != len(block):
-                raise EnvironmentFault("the journal could not be written in full: the disk is full")
-            if sync:
-                os.fdatasync(self._file)
+            try:
+                if os.write(self._file, block) != len(block):
+                    raise EnvironmentFault("the journal could not be written in full: the disk is full")
+                if sync:
+                    os.fdatasync(self._file)
+            except OSError as error:
+                raise EnvironmentFault(f"the journal could not be written: {error.strerror}") from error
             self._seq, self._hash = seq, sealed
             self._entries.extend(entries)
             return entries[0].seq if entries else seq

@@ -30,7 +30,6 @@ from dr_ctl.jolokia.errors import (
 )
 from dr_ctl.jolokia.values import Fields
 from tests.jolokia.console import (
-    Console,
     Reply,
     answers,
     begin_and_stop,
@@ -381,12 +380,3 @@ def test_every_error_of_a_broker_says_what_to_do() -> None:
     kinds = [Unreachable, TimedOut, LoginRefused, Throttled, Sick, NotJolokia, Torn, *ElementError.__subclasses__()]
 
     assert [kind.__name__ for kind in kinds if kind.remedy == BrokerError.remedy] == []
-
-
-def test_the_console_of_these_tests_counts_what_it_is_asked() -> None:
-    with console(answers(GOOD, GOOD)) as server:
-        assert isinstance(server, Console)
-        depths(server.url)
-        depths(server.url)
-
-        assert (len(server.asked), len(server.peers)) == (2, 2)
