@@ -198,7 +198,7 @@ class Journal:
         except BlockingIOError as error:
             os.close(self._file)
             raise EnvironmentFault(f"{path} is being written by another process") from error
-        except JournalDamaged:
+        except DrCtlError:
             os.close(self._file)
             raise
         size = sum(len(entry.to_line().encode()) for entry in entries)

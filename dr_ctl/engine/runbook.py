@@ -6,7 +6,6 @@ without a fence). Every finding has the file, the line and a sentence; all are r
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -46,6 +45,13 @@ VERBS: Final[Mapping[str, Mapping[str, str]]] = {
     "hold": {"for": "duration"},
 }
 SHORT: Final = {"check": "operation", "hook": "name", "ask": "sentence", "hold": "for", "drain": "to", "verify": "to"}
+# The sites that a verb can be for; every other would be done for one of these in silence.
+SITE_OF: Final[Mapping[str, Sequence[str]]] = {
+    "quiesce": ("source", "serving"),
+    "fence": ("source", "serving", "lost"),
+    "quarantine": ("lost",),
+    **dict.fromkeys(("drain", "verify", "settle", "activate", "probe"), ("target",)),
+}
 
 # What must stand before what, with the reason an operator would want to read.
 ORDER: Final = {
@@ -56,6 +62,7 @@ ORDER: Final = {
         ("drain", "verify", "the gate can only be shown once the outflow is empty"),
         ("verify", "activate", "messages that are not over there would be lost or come twice"),
         ("fence", "activate", "two sites would serve at the same time"),
+        ("verify", "point-of-no-return", "what fails after it is not undone any more"),
         ("point-of-no-return", "activate", "the operator must know when stopping is no longer safe"),
         ("activate", "probe", "a door that says it is open has not shown that it is"),
     ),
@@ -63,6 +70,7 @@ ORDER: Final = {
         ("check", "fence", "a site that still serves would not be noticed"),
         ("fence", "activate", "two sites could serve at the same time"),
         ("quarantine", "activate", "what the lost site still holds would meet live consumers when it returns"),
+        ("quarantine", "point-of-no-return", "what fails after it is not undone any more"),
         ("point-of-no-return", "activate", "the operator must know when stopping is no longer safe"),
         ("activate", "probe", "a door that says it is open has not shown that it is"),
     ),
@@ -115,6 +123,10 @@ def load(operation: str, folder: Path) -> Runbook:
         raise UsageError(
             "\n".join(finding.text for finding in findings), remedy=f"Mend {path}; `dr-ctl runbook lint` checks it."
         )
+    if runbook.operation != operation:
+        raise UsageError(
+            f"{path} is a runbook for {runbook.operation}, not for {operation}", remedy="Give each file its own name."
+        )
     return runbook
 
 
@@ -129,6 +141,9 @@ def lint(path: Path) -> tuple[Runbook | None, list[Finding]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         found.add(mark.line + 1 if mark else 0, f"is not YAML: {error.problem}")
+        return None, found.all()
+    except (yaml.YAMLError, RecursionError) as error:
+        found.add(0, f"is not YAML: {error}")
         return None, found.all()
     runbook = _runbook(root, found)
     return (None if found.errors() else runbook), found.all()
@@ -153,6 +168,10 @@ def _line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
+def _word(node: yaml.Node) -> str:
+    return str(node.value) if isinstance(node, yaml.ScalarNode) else "(no word)"
+
+
 def _plain(node: yaml.Node) -> Any:
     return yaml.SafeLoader("").construct_object(node, deep=True)
 
@@ -161,14 +180,18 @@ def _runbook(root: yaml.Node | None, found: _Found) -> Runbook | None:
     if not isinstance(root, yaml.MappingNode):
         found.add(1, "a runbook is a mapping with the keys runbook, about and steps")
         return None
-    keys = {str(key.value): value for key, value in root.value}
-    for key, _ in root.value:
-        if key.value not in ("runbook", "about", "steps"):
-            found.add(_line(key), f"unknown key {key.value!r}; a runbook has runbook, about and steps")
-    operation = str(_plain(keys["runbook"])) if "runbook" in keys else ""
+    keys: dict[str, yaml.Node] = {}
+    for key, value in root.value:
+        word = _word(key)
+        if word in keys:
+            found.add(_line(key), f"{word} stands a second time")
+        elif word not in ("runbook", "about", "steps"):
+            found.add(_line(key), f"unknown key {word!r}; a runbook has runbook, about and steps")
+        keys.setdefault(word, value)
+    operation = _word(keys["runbook"]) if "runbook" in keys else ""
     if operation not in OPERATIONS:
         found.add(1, f"runbook: is {operation!r}; it names one of {', '.join(OPERATIONS)}")
-    about = str(_plain(keys["about"])) if "about" in keys else ""
+    about = _word(keys["about"]) if "about" in keys else ""
     if not about:
         found.add(1, "about: is missing; say in a sentence what the runbook is for")
     listed = keys.get("steps")
@@ -185,13 +208,23 @@ def _step(node: yaml.Node, found: _Found) -> RunbookStep | None:
     if not isinstance(node, yaml.MappingNode) or len(node.value) != 1:
         found.add(line, "a step is one verb with what it needs, as in `fence: serving`")
         return None
-    verb, told = str(node.value[0][0].value), _plain(node.value[0][1])
-    known = VERBS.get(verb)
-    if known is None:
+    verb = _word(node.value[0][0])
+    if verb not in VERBS:
         found.add(line, f"unknown verb {verb!r}; the verbs are {', '.join(VERBS)}")
         return None
+    try:
+        told = _plain(node.value[0][1])
+    except (yaml.YAMLError, ValueError):
+        found.add(line, f"{verb}: what it needs cannot be read; put texts in quotes")
+        return RunbookStep(verb, "both", line)
     if not isinstance(told, dict):
         told = {SHORT.get(verb, "site"): told} if told is not None else {}
+    return _filled(verb, told, line, found)
+
+
+def _filled(verb: str, told: Mapping[Any, Any], line: int, found: _Found) -> RunbookStep:
+    """The step with what it needs, each of its type."""
+    known = VERBS[verb]
     limits: dict[str, float] = {}
     words: dict[str, Json] = {}
     site = "both"
@@ -208,8 +241,15 @@ def _step(node: yaml.Node, found: _Found) -> RunbookStep | None:
                 found.add(line, f"{verb}: {key}: {error}")
         elif kind == "bool" and not isinstance(value, bool):
             found.add(line, f"{verb}: {key} is true or false, not {value!r}")
+        elif kind == "word" and not (isinstance(value, str) and value.strip()):
+            found.add(line, f"{verb}: {key} is a text, not {value!r}")
         elif kind in ("bool", "word"):
             words[str(key)] = value
+    if site in SITES and site not in SITE_OF.get(verb, SITES):
+        found.add(line, f"{verb}: is for {' or '.join(SITE_OF[verb])}, not {site}")
+    needed = SHORT.get(verb, "site")
+    if known.get(needed) in ("word", "duration") and needed not in told:
+        found.add(line, f"{verb}: lacks its {needed}")
     return RunbookStep(verb, site, line, limits, words)
 
 
@@ -233,8 +273,6 @@ def _order(operation: str, steps: Sequence[RunbookStep], found: _Found, line: in
             found.add(at[then].line, f"{then} stands before {first}: {because}", id_="DR-BOOK-003")
     if operation == "swapover" and "activate" not in at:
         found.add(line, "activate is missing: the runbook would leave no site serving", id_="DR-BOOK-003")
-    text = re.compile(r"\S")
     for step in steps:
-        for key in ("name", "sentence", "operation"):
-            if key in step.words and not text.search(str(step.words[key])):
-                found.add(step.line, f"{step.verb}: {key} is empty")
+        if step.verb == "check" and step.words.get("operation", operation) != operation:
+            found.add(step.line, f"check: is for {step.words['operation']}, but the runbook is for {operation}")
