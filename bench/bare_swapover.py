@@ -26,7 +26,8 @@ class Broker:
     """One broker's console."""
 
     def __init__(self, folder: Path, site: str, peer: str, told: dict[str, Any]) -> None:
-        self.url, self.server = told["jolokia"], f'{DOMAIN}:broker="{site}"'
+        self.url, self.name, self.node = told["jolokia"], f'broker="{site}"', ""
+        self.server = f"{DOMAIN}:{self.name}"
         self.door = f'{self.server},component=acceptors,name="clients"'
         outflow = f"$ACTIVEMQ_ARTEMIS_MIRROR_{peer}"
         self.outflow = (
@@ -84,11 +85,23 @@ class Broker:
             self.call(self.server, "listLockCoordinatorsAsJSON()"),
         )
         assert server["PendingMirrorAcks"] == 0
+        self.node = server["NodeID"]
         return {
-            bean.split("queue=")[1]: (each["MessageCount"], each["MessagesAdded"])
+            bean.replace(self.name, "HERE"): (each["MessageCount"], each["MessagesAdded"])
             for bean, each in queues.items()
             if not each["InternalQueue"]
         }
+
+    def origins(self, queues: list[str]) -> list[set[tuple[str, int]]]:
+        """Who the messages of these queues are: where each was born, and its number there."""
+        browses = [self.call(queue.replace("HERE", self.name), "browse(int,int)", 1, 1000) for queue in sorted(queues)]
+        return [{_origin(row, self.node) for row in rows} for rows in self.post(*browses)] if browses else []
+
+
+def _origin(row: dict[str, Any], node: str) -> tuple[str, int]:
+    texts, longs = row.get("StringProperties") or {}, row.get("LongProperties") or {}
+    born, number = texts.get("x-opt-amq-bkr-id"), longs.get("x-opt-amq-mr-id")
+    return (born, number) if born is not None else (node, int(row["messageID"]))
 
 
 def main(settings: Path, target: str) -> None:
@@ -117,6 +130,8 @@ def main(settings: Path, target: str) -> None:
             window = [*window, now] if not window or window[0] == now else [now]
             counts = [{name: depth for name, (depth, _) in each.items() if depth} for each in now]
             if len(window) >= STABLE and counts[0] == counts[1]:
+                ids = list(pool.map(Broker.origins, (here, there), ([*counts[0]], [*counts[1]])))
+                assert ids[0] == ids[1], ids
                 break
             time.sleep(POLL_S)
         there.post(there.call(there.door, "start()"))
