@@ -3,6 +3,7 @@ runs, so that help and completion stay instant."""
 
 from __future__ import annotations
 
+import itertools
 import signal
 import sys
 import traceback
@@ -19,10 +20,10 @@ from dr_ctl.core.model import ExitCode, Finding, Severity
 
 
 def _group(text: str) -> typer.Typer:
-    return typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=text)
+    return typer.Typer(rich_markup_mode=None, help=text)
 
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.callback()(common)
 runs_app = _group("Past runs: list, show, report.")
 runbook_app = _group("The runbooks in force: list, show, lint.")
@@ -312,7 +313,8 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command: every path ends with its document or its text, and with its exit code."""
+    """Run one command: every path ends with its document or its text, and with its exit code. No words ask for help."""
+    arguments = arguments or ["--help"]
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
@@ -345,18 +347,22 @@ def _stop(signum: int, frame: FrameType | None) -> None:
 def _command(arguments: list[str]) -> list[str]:
     """The words of the command, as far as they can be told without parsing."""
     words = [word for word in arguments if not word.startswith("-")]
-    groups = ("runs", "runbook", "rpo", "lab")
-    for place, word in enumerate(words):
+    groups = {each.name: _names(each.typer_instance) for each in app.registered_groups}
+    for word, then in itertools.pairwise([*words, ""]):
         if word in groups:
-            return words[place : place + 2]
-        if word in {each.name for each in app.registered_commands}:
+            return [word, then] if then in groups[word] else [word]
+        if word in _names(app):
             return [word]
     return []
+
+
+def _names(group: typer.Typer | None) -> set[str | None]:
+    return {each.name for each in group.registered_commands} if group is not None else set()
 
 
 def _end(result: Result, arguments: list[str]) -> int:
     from dr_ctl.cli.render import end  # noqa: PLC0415
 
-    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
-    as_json = "--json" in arguments or "--output=json" in arguments or ("--output", "json") in pairs
+    chosen = ("--output", "json") in itertools.pairwise(arguments)
+    as_json = "--json" in arguments or "--output=json" in arguments or chosen
     return end(result, Session(command=" ".join(_command(arguments)), json=as_json))

@@ -39,7 +39,11 @@ def runbook_show(session: Session, name: str) -> Result:
     if path not in runbook.files(place):
         names = ", ".join(each.stem for each in runbook.files(place)) or "none"
         raise UsageError(f"no runbook {name} in {place}", remedy=f"There is {names}.")
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        remedy = f"Mend {path}; `dr-ctl runbook lint` checks it."
+        raise UsageError(f"{path} cannot be read: {error}", remedy=remedy) from error
     return Result(ExitCode.OK, str(path), data={"name": name, "text": text}, text=text)
 
 

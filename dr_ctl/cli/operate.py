@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import typer
 
@@ -35,6 +36,7 @@ from dr_ctl.telemetry.events import Listener
 from dr_ctl.topologies.mirror.view import MirrorSeen
 
 OPERATIONS = ("swapover",)
+T = TypeVar("T")
 
 
 def ask(
@@ -73,7 +75,10 @@ def plan(session: Session, asked: Ask, out: Path | None) -> Result:
         world.must_know(asked)
         decided = decide(world.runbook(asked.operation), world.recipe, world.observer.observe(), asked)
     if out is not None and isinstance(decided, Plan):
-        write(out, decided.as_json())
+        try:
+            write(out, decided.as_json())
+        except OSError as problem:
+            raise UsageError(f"--out {out}: {problem.strerror}", remedy="Name a file that can be written.") from problem
     return _undecided(decided) or _planned(decided)
 
 
@@ -117,7 +122,7 @@ def run(session: Session, asked: Ask, *, yes: bool, dry_run: bool) -> Result:
         assert isinstance(decided, Plan)
         if (declined := _declined(decided, yes=yes)) is not None:
             return declined
-        with stoppable() as stop, runs.lock(f"{asked.operation} to {asked.target}"):
+        with runs.lock(f"{asked.operation} to {asked.target}"):
             if (unfinished := runs.unfinished()) is not None:
                 return _still_open(unfinished)
             seen = world.observer.observe()
@@ -127,13 +132,13 @@ def run(session: Session, asked: Ask, *, yes: bool, dry_run: bool) -> Result:
             assert isinstance(decided, Plan)
             files = runs.create(asked.operation, asked.target)
             write(files.plan, decided.as_json())
-            return _execute(session, world, files, decided, stop)
+            return _execute(session, world, files, decided)
 
 
-def _execute(session: Session, world: World, files: RunFiles, decided: Plan, stop: StopRequest) -> Result:
+def _execute(session: Session, world: World, files: RunFiles, decided: Plan) -> Result:
     listener = session.listener()
 
-    def act(journal: Journal) -> RunResult:
+    def act(journal: Journal, stop: StopRequest) -> RunResult:
         preflight = Preflight(world.installation, files.folder)
         driver = world.driver()
         return executor.execute(
@@ -152,20 +157,23 @@ def _by() -> dict[str, Json]:
     return {"user": user, "host": socket.gethostname(), "version": __version__}
 
 
-def _journaled(session: Session, world: World, files: RunFiles, act: Callable[[Journal], RunResult]) -> Result:
-    """Act with the run's journal open, then write its result and its report."""
-    journal = Journal(files.journal, world.clock)
-    try:
-        ended = act(journal)
-        result = Result(ended.code, ended.text, ended.findings, _data(ended, files), files.name)
-        journal.end(result.envelope(session.command))
-        sealed: dict[str, Json] = {"last_hash": journal.last_hash, "count": journal.count}
-        write(files.result, {**result.envelope(session.command), "journal": sealed})
-    except StopAtOnce as stopped:
-        return _stopped_at_once(stopped, files)
-    finally:
-        journal.close()
-    return _reported(result, files)
+def _journaled(
+    session: Session, world: World, files: RunFiles, act: Callable[[Journal, StopRequest], RunResult]
+) -> Result:
+    """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
+    with stoppable() as stop:
+        journal = Journal(files.journal, world.clock)
+        try:
+            ended = act(journal, stop)
+            result = Result(ended.code, ended.text, ended.findings, _data(ended, files), files.name)
+            journal.end(result.envelope(session.command))
+            sealed: dict[str, Json] = {"last_hash": journal.last_hash, "count": journal.count}
+            write(files.result, {**result.envelope(session.command), "journal": sealed})
+        except StopAtOnce as stopped:
+            return _stopped_at_once(stopped, files)
+        finally:
+            journal.close()
+        return _reported(result, files)
 
 
 def _reported(result: Result, files: RunFiles) -> Result:
@@ -201,12 +209,18 @@ def _declined(decided: Plan, *, yes: bool) -> Result | None:
         text = "nobody could be asked, and --yes was not given; nothing was changed"
         return Result(ExitCode.DECLINED, text, decided.findings)
     typer.echo(plan_text(decided), err=True)
-    answer = typer.prompt(
-        f"Move from {decided.source} to {decided.target}? Type the target's name", err=True, default=""
-    )
-    if answer.strip() == decided.target:
+    question = f"Move from {decided.source} to {decided.target}? Type the target's name"
+    if _answer(lambda: typer.prompt(question, err=True, default="").strip()) == decided.target:
         return None
     return Result(ExitCode.DECLINED, "declined; nothing was changed", decided.findings)
+
+
+def _answer(question: Callable[[], T]) -> T | None:
+    """What was answered; None where the person hung up."""
+    try:
+        return question()
+    except typer.Abort:
+        return None
 
 
 def _still_open(unfinished: RunFiles) -> Result:
@@ -246,7 +260,7 @@ def _never_began(runs: Runs) -> RunFiles | None:
 def resume(session: Session, timeout: str | None, *, yes: bool, dry_run: bool) -> Result:
     """Plan again with the history of the open run, and carry that out."""
     runs, installation = session.runs(), session.installation()
-    with World.of(installation, time.sleep) as world, stoppable() as stop, runs.lock("resume"):
+    with World.of(installation, time.sleep) as world, runs.lock("resume"):
         files = _never_began(runs)
         if files is None:
             return _no_open_run()
@@ -261,7 +275,7 @@ def resume(session: Session, timeout: str | None, *, yes: bool, dry_run: bool) -
         assert isinstance(decided, Plan)
         if (declined := _declined(decided, yes=yes)) is not None:
             return replace(declined, run=files.name)
-        return _execute(session, world, files, decided, stop)
+        return _execute(session, world, files, decided)
 
 
 def abort(session: Session, *, yes: bool, dry_run: bool) -> Result:
@@ -281,11 +295,13 @@ def abort(session: Session, *, yes: bool, dry_run: bool) -> Result:
                 f"undo {step.verb}: {call.about}, if {call.when}" for step in steps for call in step.inverse
             )
             return Result(ExitCode.OK, "nothing was changed", run=files.name, text=text)
-        if not yes and not (sys.stdin.isatty() and typer.confirm(f"Undo {files.name}?", err=True)):
+        question = f"Undo {files.name}?"
+        if not yes and not (sys.stdin.isatty() and _answer(lambda: typer.confirm(question, err=True))):
             return Result(ExitCode.DECLINED, "declined; nothing was changed", run=files.name)
         listener: Listener = session.listener()
 
-        def act(journal: Journal) -> RunResult:
+        def act(journal: Journal, stop: StopRequest) -> RunResult:
+            del stop  # an undo is not stopped half way: the first signal waits for its end
             return executor.undo(past, world.driver(), journal, clock=world.clock, listener=listener)
 
         return _journaled(session, world, files, act)

@@ -15,10 +15,16 @@ from dr_ctl.report.html import write_report
 
 def _ended(files: RunFiles) -> tuple[str, str]:
     """How a run ended, in a word and a sentence; an open one has not."""
-    if not files.result.exists():
+    if files.open():
         return "open", "under way, or interrupted"
-    told: dict[str, Any] = json.loads(files.result.read_text(encoding="utf-8"))
-    return str(told["outcome"]), str(told["summary"])
+    if not files.result.exists():
+        return "none", "it never began: nothing was changed by it"
+    try:
+        told: dict[str, Any] = json.loads(files.result.read_bytes())
+        return str(told["outcome"]), str(told["summary"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        # One damaged run must not hide the others.
+        return "unknown", f"result.json cannot be read ({type(error).__name__}): see runs show"
 
 
 def runs_list(session: Session) -> Result:
@@ -31,7 +37,7 @@ def runs_list(session: Session) -> Result:
 
 def runs_show(session: Session, run: str | None) -> Result:
     files = session.runs().find(run)
-    entries = read(files.journal)
+    entries = read(files.journal) if files.journal.exists() else []
     lines, steps = [], []
     for entry in entries:
         text = str(entry.evidence.get("text", ""))

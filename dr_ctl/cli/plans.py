@@ -19,8 +19,9 @@ def plan_text(plan: Plan) -> str:
         lines += [f"       {_told(call)}" for call in step.calls[:_SHOWN]]
         if len(step.calls) > _SHOWN:
             lines.append(f"       … and {len(step.calls) - _SHOWN} more calls (all of them with --json)")
-    undone = [step.verb for step in reversed(plan.steps) if step.inverse]
-    lines += ["", f"If it fails before the point of no return, this is undone: {', '.join(undone)}."]
+    lines.append("")
+    if undone := [step.verb for step in reversed(plan.steps) if step.inverse and step.undoable]:
+        lines.append(f"If it fails before the point of no return, this is undone: {', '.join(undone)}.")
     lines += ["Not replicated:", *(f"  - {each}" for each in plan.not_replicated)]
     lines += ["What a plan cannot know:", *(f"  - {each}" for each in plan.cannot_know)]
     return "\n".join(lines)

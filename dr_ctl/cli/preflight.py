@@ -53,7 +53,9 @@ class Preflight:
         if process.poll() is None:
             self.abandon()
             text = f"the estimate took longer than {within_s:g} s and was ended"
-            return NotNeeded(text, findings=(Finding("DR-RPO-004", Severity.WARNING, text, "`dr-ctl rpo estimate`"),))
+            return NotNeeded(
+                text, findings=(Finding("DR-RPO-008", Severity.WARNING, text, "`dr-ctl rpo estimate` waits for it."),)
+            )
         return self._told()
 
     def abandon(self) -> None:
@@ -81,7 +83,7 @@ class Preflight:
             told = {"error": "the estimate ended without an answer", "remedy": "Run `dr-ctl rpo estimate --verbose`."}
         if "error" in told:
             finding = Finding(
-                "DR-RPO-005", Severity.WARNING, f"no estimate: {told['error']}", str(told.get("remedy", ""))
+                "DR-RPO-009", Severity.WARNING, f"no estimate: {told['error']}", str(told.get("remedy", ""))
             )
             return NotNeeded(finding.text, findings=(finding,))
         findings = tuple(

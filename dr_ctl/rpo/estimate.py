@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dr_ctl.core.clock import Clock
 
 SHORT_WORK_BYTES: Final = 256 * 1024 * 1024
+TINY_WORK_BYTES: Final = 4 * 1024 * 1024
 STALE_POLLS: Final = 5
 STALE_AT_LEAST_S: Final = 30.0
 
@@ -80,8 +81,9 @@ def estimate(
 
     from dr_ctl.rpo import spark as starting  # noqa: PLC0415 - Spark is imported by those who need it only
 
-    is_short = sum(file.stat().st_size for file in files) < SHORT_WORK_BYTES
-    with starting.session(master=master, conf=conf, is_short=is_short) as session:
+    size = sum(file.stat().st_size for file in files)
+    conf = {**(starting.TINY_WORK_CONF if size < TINY_WORK_BYTES else {}), **(conf or {})}
+    with starting.session(master=master, conf=conf, is_short=size < SHORT_WORK_BYTES) as session:
         return estimate_in(
             session,
             [str(file) for file in files],

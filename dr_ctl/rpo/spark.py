@@ -32,6 +32,8 @@ SESSION_CONF: Final = {
     "spark.sql.session.timeZone": "UTC",
     # A site may be called 01, and a day stays a word.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    # Noting the Python line of every column costs more calls to the JVM than making the column.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 LOCAL_CONF: Final = {
     "spark.ui.enabled": "false",
@@ -44,6 +46,13 @@ SHORT_WORK_CONF: Final = {
     # Planning again after every stage costs more than it saves on little data.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
+}
+TINY_WORK_CONF: Final = {
+    # For a few thousand rows, compiling generated classes takes several times as long as interpreting the plan.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # One job a file system listing is too many where the files are small and near.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
 SHORT_WORK_JAVA: Final = "-XX:TieredStopAtLevel=1"
 """For work of seconds the first compiler alone is faster; for long work it loses."""

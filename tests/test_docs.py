@@ -1,0 +1,68 @@
+"""The documentation keeps up with the code: findings, commands, settings and verbs, none missing and none invented."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+from typer.main import get_command
+
+from dr_ctl.cli.app import app
+from dr_ctl.engine.runbook import OPERATIONS, load, shipped
+from dr_ctl.settings.model import Settings
+
+ROOT = Path(__file__).parents[1]
+FINDING = re.compile(r"DR-[A-Z]+-\d{3}")
+LINK = re.compile(r"\]\(([^)#]+)\)")
+
+
+def docs(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def test_every_finding_is_explained_and_no_other() -> None:
+    made = {word for path in (ROOT / "dr_ctl").rglob("*.py") for word in FINDING.findall(path.read_text("utf-8"))}
+
+    assert made == set(FINDING.findall(docs("findings.md")))
+
+
+def test_every_command_is_listed() -> None:
+    words = docs("command-line.md")
+
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        assert f"`{name}" in words, name
+        for each in getattr(command, "commands", {}):
+            assert re.search(rf"`{name}[^|]*`?{each}", words), f"{name} {each}"
+
+
+@pytest.mark.parametrize("key", [key for key in Settings.model_fields if key != "sites"])
+def test_every_setting_is_explained(key: str) -> None:
+    kind = Settings.model_fields[key].annotation
+    inner = kind.model_fields if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
+    words = docs("settings.md")
+
+    assert f"`{key}" in words
+    for each in inner:
+        assert re.search(rf"`{key}\.{each}|\| `{key}\.[^|]*`\.{each}", words), f"{key}.{each}"
+
+
+def test_the_shipped_runbook_is_the_one_shown() -> None:
+    shown = re.search(r"```yaml\n(.*?)```", docs("runbooks.md"), re.DOTALL)
+    assert shown is not None
+    path = ROOT / "runbooks" / "swapover.yaml"
+
+    def bare(text: str) -> list[str]:
+        return [line.split("#")[0].strip() for line in text.splitlines()]
+
+    assert bare(shown[1]) == bare(path.read_text("utf-8"))
+    assert load("swapover", shipped()).operation in OPERATIONS
+
+
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda path: path.name
+)
+def test_every_link_leads_somewhere(path: Path) -> None:
+    for target in LINK.findall(path.read_text("utf-8")):
+        assert (path.parent / target).exists(), target
