@@ -210,7 +210,7 @@ def _declined(decided: Plan, *, yes: bool) -> Result | None:
         return Result(ExitCode.DECLINED, text, decided.findings)
     typer.echo(plan_text(decided), err=True)
     question = f"Move from {decided.source} to {decided.target}? Type the target's name"
-    if _answer(lambda: typer.prompt(question, err=True, default="").strip()) == decided.target:
+    if _answer(lambda: typer.prompt(question, err=True, default="", show_default=False).strip()) == decided.target:
         return None
     return Result(ExitCode.DECLINED, "declined; nothing was changed", decided.findings)
 

@@ -18,7 +18,7 @@ def plan_text(plan: Plan) -> str:
         lines.append(f"{step.number:3}. {step.verb}: {step.about}{f'  [{limits}]' if limits else ''}")
         lines += [f"       {_told(call)}" for call in step.calls[:_SHOWN]]
         if len(step.calls) > _SHOWN:
-            lines.append(f"       … and {len(step.calls) - _SHOWN} more calls (all of them with --json)")
+            lines.append(f"       … and {len(step.calls) - _SHOWN} more, all of them with --json")
     lines.append("")
     if undone := [step.verb for step in reversed(plan.steps) if step.inverse and step.undoable]:
         lines.append(f"If it fails before the point of no return, this is undone: {', '.join(undone)}.")

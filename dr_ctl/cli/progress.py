@@ -52,8 +52,8 @@ class Screen:
 
     def _wait(self, event: WaitProgress) -> None:
         text = f"    {event.about}: {event.depth}"
-        if event.rate is not None and event.rate > 0:
-            text += f", {event.rate:.0f}/s"
+        if event.rate is not None and round(event.rate):
+            text += f", {event.rate:.0f}/s" if event.rate > 0 else f", growing by {-event.rate:.0f}/s"
         if event.left_s is not None:
             text += f", {duration(event.left_s)} to go"
         if event.why_not_moving:

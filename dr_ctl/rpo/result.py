@@ -61,8 +61,9 @@ def pattern_regex(pattern: str) -> str:
     Python and Java read it alike. Words are separated by dots; `*` is one word, `#` any number of words, none
     included: `orders.#` is also `orders`.
     """
-    # Each word brings the dot before it, so that a `#` of no words has no dot either.
-    words = {"#": r"(?:\.[^.]+)*", "*": r"\.[^.]+"}
+    # Each word brings the dot before it, so that a `#` of no words has no dot either. A name may have empty words:
+    # `#` must miss none.
+    words = {"#": r"(?:\.[^.]*)*", "*": r"\.[^.]+"}
     return "^" + "".join(words.get(word, r"\." + re.escape(word)) for word in pattern.split(".")) + "$"
 
 

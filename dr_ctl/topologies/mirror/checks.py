@@ -11,13 +11,14 @@ from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Silent
 
 CLOCK_SKEW_MS = 2000
 _NAMED = 5
+NAME_STOMP = "Set `stomp:` to an address of the broker's client acceptor, with a user that may connect."
 
 
 def error(id_: str, text: str, remedy: str) -> Finding:
     return Finding(id_, Severity.ERROR, text, remedy)
 
 
-def warning(id_: str, text: str, remedy: str = "") -> Finding:
+def warning(id_: str, text: str, remedy: str) -> Finding:
     return Finding(id_, Severity.WARNING, text, remedy)
 
 
@@ -64,12 +65,17 @@ def _broker(site: str, view: BrokerView) -> Iterator[Finding]:
         yield error(
             "DR-SITE-002", f"{name}: the broker is not active (a passive backup?)", "Start or promote it first."
         )
-    if view.missing_doors:
+    named = {"clients": view.config.clients, "mirror": view.config.mirror or ()}
+    here = {each.name for each in view.acceptors}
+    for key, names in named.items():
+        missing = [each for each in names if each not in here]
+        if not missing:
+            continue
         there = ", ".join(each.name for each in view.acceptors) or "none"
         yield error(
             "DR-DOOR-001",
-            f"{name}: no acceptor {', '.join(view.missing_doors)}; the broker has {there}",
-            "Name the clients' acceptors under `clients:` as broker.xml does.",
+            f"{name}: no acceptor {', '.join(missing)}; the broker has {there}",
+            f"Name the acceptors under `{key}:` as broker.xml does.",
         )
     yield from _doors(name, view)
     yield from _link(name, view)
@@ -88,8 +94,12 @@ def _doors(name: str, view: BrokerView) -> Iterator[Finding]:
     doors = view.doors
     if view.open and not all(door.started for door in doors):
         closed = [door.name for door in doors if not door.started]
-        yield warning("DR-DOOR-002", f"{name}: serves, but acceptor {', '.join(closed)} is closed")
-    if not view.mirror_doors:
+        yield warning(
+            "DR-DOOR-002",
+            f"{name}: serves, but acceptor {', '.join(closed)} is closed",
+            "Open it, or take it out of `clients:`.",
+        )
+    if not view.mirror_doors and view.config.mirror is None:
         amqp = [door.name for door in view.other_doors if "AMQP" in door.protocols]
         what = f"{', '.join(amqp)} could all be it" if amqp else "none but the clients' speaks AMQP"
         yield error(
@@ -157,14 +167,18 @@ def _link(name: str, view: BrokerView) -> Iterator[Finding]:
             f"{name}: link {link.name} is not started",
             f"Start it: startBrokerConnection({link.name}) in the console; what happened before may not be captured.",
         )
-    elif not view.attached:
+    elif view.outflow is not None and not view.attached:
         yield warning(
             "DR-LINK-004",
             f"{name}: link {link.name} is started but not attached; it will be restarted",
             "If that does not help, look at what stands between the sites.",
         )
     if busy := [queue.name for queue in view.queues if queue.name.startswith("$.artemis.internal.sf.") and queue.depth]:
-        yield warning("DR-LINK-006", f"{name}: messages between brokers of this site: {some(busy)}")
+        yield warning(
+            "DR-LINK-006",
+            f"{name}: messages between brokers of this site: {some(busy)}",
+            "Wait: the gate opens once they have arrived.",
+        )
 
 
 def _standby(view: BrokerView) -> Iterator[Finding]:
@@ -182,15 +196,23 @@ def _pair(
 ) -> Iterator[Finding]:
     if source.version != target.version:
         yield warning(
-            "DR-PAIR-002", f"versions differ: {source.version} at {source.site}, {target.version} at {target.site}"
+            "DR-PAIR-002",
+            f"versions differ: {source.version} at {source.site}, {target.version} at {target.site}",
+            "Rehearse the move with both versions; a mirror is only known to work between equal ones.",
         )
     skew = abs(source.now_ms - target.now_ms)
     if skew > CLOCK_SKEW_MS:
         yield warning(
-            "DR-PAIR-003", f"the brokers' clocks differ by {skew / 1000:.1f} s: scheduled and expiring messages"
+            "DR-PAIR-003",
+            f"the brokers' clocks differ by {skew / 1000:.1f} s: scheduled and expiring messages",
+            "Let both hosts take their time from the same source.",
         )
     if paused := [queue.name for queue in target.business.values() if queue.paused]:
-        yield warning("DR-QUEUE-002", f"paused at {target.site}, clients will get nothing from: {some(sorted(paused))}")
+        yield warning(
+            "DR-QUEUE-002",
+            f"paused at {target.site}, clients will get nothing from: {some(sorted(paused))}",
+            "Resume them there if that is not meant.",
+        )
     if Role.SERVING in (source.role, target.role):
         wrong = parity.not_accepted(
             parity.unexplained(source, target, queues, seen.moved.get(source.pair, {})), accepted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
@@ -26,6 +26,7 @@ SMALL: Final = 500
 CATCH_UP_POLL_S: Final = 0.1
 CALM: Final = 2
 UNCHANGED_S: Final = 2.0
+IDLE_S: Final = 1.0
 
 
 @dataclass
@@ -35,6 +36,21 @@ class _Trail:
     first: int | None = None
     last: int | None = None
     moved_at: float | None = None
+    _shipped: dict[str, tuple[int, float]] = field(default_factory=dict)
+
+    def why(self, now: Flows, hand: Hand) -> str | None:
+        """Say what keeps the outflows from emptying: by their state, or because the peer takes nothing."""
+        idle = [why for site, told in now.items() if isinstance(told, Flow) and (why := self._idle(site, told, hand))]
+        return why_not_moving(now) or next(iter(idle), None)
+
+    def _idle(self, site: str, now: Flow, hand: Hand) -> str | None:
+        shipped, at = now.outflow_added - now.outflow, hand.monotonic()
+        was, since = self._shipped.get(site, (None, at))
+        if shipped != was or not now.outflow:
+            self._shipped[site] = shipped, at
+            return None
+        idle_s = at - since
+        return f"the peer has taken nothing from {site} for {idle_s:.0f} s: its link hangs" if idle_s > IDLE_S else None
 
     def note(self, now: Flows, why: str | None, hand: Hand) -> None:
         total, at = depth(now), hand.monotonic()
@@ -94,7 +110,7 @@ class Draining:
         trail = _Trail()
         while True:
             now = flows(self._observer, brokers)
-            why = why_not_moving(now)
+            why = trail.why(now, hand)
             trail.note(now, why, hand)
             attached = all(isinstance(told, Flow) and told.attached for told in now.values())
             total = depth(now)
@@ -140,7 +156,7 @@ class Draining:
         calm = 0
         while True:
             now = flows(self._observer, brokers)
-            why = why_not_moving(now)
+            why = trail.why(now, hand)
             trail.note(now, why, hand)
             if opened := [site for site, told in now.items() if isinstance(told, Flow) and told.doors_open]:
                 return Refused(f"{opened[0]} was opened to clients during the drain")

@@ -122,8 +122,7 @@ class MirrorDriver:
                 else:
                     why = greeting.because if greeting is not None else "the settings name no `stomp:` address"
                     text = f"{key[0]}/{key[1]}: no client is greeted ({why}): the fence will be shown by flag only"
-                    remedy = "Set `stomp:` to an address of the broker's client acceptor, with a user that may connect."
-                    findings.append(checks.warning("DR-FENCE-001", text, remedy))
+                    findings.append(checks.warning("DR-FENCE-001", text, checks.NAME_STOMP))
         return Done("nothing speaks against it", {"greeted": [site for site, _ in self._greeted]}, tuple(findings))
 
     # quiesce
@@ -219,7 +218,7 @@ class MirrorDriver:
             hand.wait(POLL_S)
         if greeted:
             return Done("no client gets in: doors closed, and no greeting where there was one", {"proof": "attempt"})
-        finding = Finding("DR-FENCE-002", Severity.WARNING, f"{site}: the fence is shown by flag only", "")
+        finding = checks.warning("DR-FENCE-002", f"{site}: the fence is shown by flag only", checks.NAME_STOMP)
         return Done("doors closed, by flag only", {"proof": "flag"}, (finding,))
 
     def _doors(self, site: str, *, started: bool) -> list[str]:
@@ -270,7 +269,7 @@ class MirrorDriver:
             return NotNeeded(f"{move.target} serves already")
         by_flag = all(access.settings.stomp is None for access in self._accesses(move.target))
         findings = (
-            (Finding("DR-ACTIVATE-001", Severity.WARNING, f"{move.target}: shown to serve by flag only", ""),)
+            (checks.warning("DR-ACTIVATE-001", f"{move.target}: shown to serve by flag only", checks.NAME_STOMP),)
             if by_flag
             else ()
         )

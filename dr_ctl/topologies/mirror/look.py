@@ -42,7 +42,10 @@ Origin = tuple[str, int]
 def find_broker(reader: Reader) -> str:
     """Find the broker's own name; raises `NoSuchBean` where there is none or several."""
     names = reader.look([Search(beans.ANY_SERVER)])[0].value()
-    found = [beans.parts(str(name)).get("broker") for name in names]
+    try:
+        found = [beans.parts(str(name)).get("broker") for name in names]
+    except (ValueError, TypeError) as error:
+        raise BadValue(f"{reader.url}: the search for the broker gave no names of beans: {error}") from error
     if len(found) != 1 or found[0] is None:
         raise NoSuchBean(f"{reader.url}: {len(found)} brokers answer there; name one with `broker:`")
     return found[0]

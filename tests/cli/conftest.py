@@ -1,0 +1,120 @@
+"""The command line without a process of its own, and installations for it: one that answers and one that does not."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from dr_ctl.cli import operate, show
+from dr_ctl.cli.app import run
+from tests.mirror.pair import PAIR, Management, console, mirrored_pair
+
+SECRET = {"env": "DR_CTL_TEST_PASSWORD"}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How one command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(self.out)
+        return told
+
+    @property
+    def ids(self) -> list[str]:
+        return [finding["id"] for finding in self.document["findings"]]
+
+
+@dataclass
+class Shell:
+    """A shell in an empty folder: call it with the words after `dr-ctl`."""
+
+    folder: Path
+    capture: pytest.CaptureFixture[str]
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "state"
+
+    def __call__(self, *words: str) -> Ended:
+        self.capture.readouterr()
+        code = run(list(words))
+        told = self.capture.readouterr()
+        return Ended(code, told.out, told.err)
+
+    def settings(self, london: str, paris: str, password: Mapping[str, Any] = SECRET, **more: Any) -> Path:
+        """Write the settings of an installation with these addresses of Jolokia."""
+        usual = {"name": PAIR, "username": "dr-ctl", "password": dict(password), "clients": ["clients"]}
+        sites = {
+            site: {"brokers": [{**usual, "jolokia": url, "mirror": ["mirror"]}]}
+            for site, url in (("london", london), ("paris", paris))
+        }
+        told = {"version": 1, "name": "orders", "topology": "artemis-mirror", "sites": sites, **more}
+        path = self.folder / "dr-ctl.yaml"
+        path.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
+        return path
+
+
+@dataclass
+class Installation:
+    """Two brokers that answer at real ports, and their settings."""
+
+    london: Management
+    paris: Management
+    urls: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def changes(self) -> list[str]:
+        """The operations that were asked for at either broker."""
+        return [operation for broker in (self.london, self.paris) for _, operation, _ in broker.changes]
+
+    @property
+    def settable(self) -> list[dict[str, Any]]:
+        return [self.london.settable(), self.paris.settable()]
+
+
+@pytest.fixture
+def dr_ctl(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+    for name in ("DR_CTL_CONFIG", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    monkeypatch.setenv("DR_CTL_TEST_PASSWORD", "not-told")
+    monkeypatch.chdir(tmp_path)
+    for looking in (show, operate):  # two looks one after the other need no time between them here
+        monkeypatch.setattr(looking, "time", SimpleNamespace(sleep=lambda seconds: None))
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield Shell(tmp_path, capsys)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def installation(dr_ctl: Shell) -> Iterator[Installation]:
+    london, paris = mirrored_pair()
+    with console(london) as here, console(paris) as there:
+        dr_ctl.settings(here, there, drain={"poll": "5ms"})
+        yield Installation(london, paris, {"london": here, "paris": there})
+
+
+@pytest.fixture
+def nobody(dr_ctl: Shell) -> str:
+    """An installation whose ports refuse; gives their address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/console/jolokia"
+    dr_ctl.settings(url, url)
+    return url

@@ -1,0 +1,85 @@
+"""Help: every command has it, names its options, and speaks of this tool alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from dr_ctl.cli.app import app
+from tests.cli.conftest import Shell
+
+COMMON = ("--output", "--json", "--quiet", "--warn-exit", "--help")
+OPERATION = ("--to", "--timeout", "--cut-in-flight", "--accept-difference", "--expect-serving")
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "validate": ("--for",),
+    "status": ("--watch",),
+    "plan": ("OPERATION", "--out", *OPERATION),
+    "swapover": ("--yes", "--dry-run", *OPERATION),
+    "resume": ("--yes", "--dry-run", "--timeout"),
+    "abort": ("--yes", "--dry-run"),
+    "monitor": ("--for",),
+    "demo": ("--dir",),
+    "runs list": (),
+    "runs show": ("[RUN]",),
+    "runs report": ("[RUN]",),
+    "runbook list": (),
+    "runbook show": ("NAME",),
+    "runbook lint": ("[FILE]...",),
+    "rpo estimate": ("--site", "--since", "--until", "--horizon"),
+    "lab up": ("--dir", "--queue", "--delay", "--sites"),
+    "lab down": ("--dir",),
+    "lab status": ("--dir",),
+    "lab kill": ("SITE", "--dir"),
+    "lab start": ("SITE", "--dir"),
+    "lab cut": ("--from", "--mode", "--dir"),
+    "lab heal": ("--dir",),
+    "lab load": ("--rate", "--for", "--dir"),
+}
+GROUPS = ("runs", "runbook", "rpo", "lab")
+
+
+def commands() -> set[str]:
+    """Every command there is, by its whole name."""
+    found = {str(each.name) for each in app.registered_commands}
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        found |= {f"{group.name} {each.name}" for each in group.typer_instance.registered_commands}
+    return found
+
+
+def test_the_table_covers_every_command() -> None:
+    assert commands() == set(OPTIONS)
+    assert {each.name for each in app.registered_groups} == set(GROUPS)
+
+
+@pytest.mark.parametrize(("name", "options"), OPTIONS.items(), ids=OPTIONS)
+def test_every_command_explains_itself(dr_ctl: Shell, name: str, options: tuple[str, ...]) -> None:
+    ended = dr_ctl(*name.split(), "--help")
+
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith(f"Usage: dr-ctl {name} ")
+    assert [word for word in (*options, *COMMON) if word not in ended.out] == []
+    assert [word for word in ("click", "Traceback", "Session", "None") if word in ended.out] == []
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_group_names_its_commands(dr_ctl: Shell, group: str) -> None:
+    ended = dr_ctl(group, "--help")
+
+    assert (ended.code, ended.err) == (0, "")
+    assert all(f"  {name.split()[1]} " in ended.out for name in OPTIONS if name.startswith(f"{group} "))
+
+
+@pytest.mark.parametrize("words", [[], ["--help"]])
+def test_without_a_command_all_of_them_are_shown(dr_ctl: Shell, words: list[str]) -> None:
+    ended = dr_ctl(*words)
+
+    assert (ended.code, ended.err) == (0, "")
+    assert all(f"  {name} " in ended.out for name in (*GROUPS, *(name for name in OPTIONS if " " not in name)))
+    assert all(f"  {option} " in ended.out for option in ("--config", "--state-dir", "--verbose", "--no-color"))
+
+
+def test_help_asks_nothing_of_settings_or_brokers(dr_ctl: Shell) -> None:
+    (dr_ctl.folder / "dr-ctl.yaml").write_text("not: [settings", encoding="utf-8")
+
+    assert dr_ctl("swapover", "--help").code == 0
+    assert not dr_ctl.state.exists()

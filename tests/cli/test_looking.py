@@ -1,0 +1,182 @@
+"""`status`, `validate` and `plan`: what they say of a pair that answers, in part or whole, and of one that does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Installation, Shell
+from tests.mirror.pair import consumer
+
+LOOKS = [["status"], ["validate"], ["plan", "swapover", "--to", "paris"]]
+
+
+def test_status_says_who_serves_and_how_the_links_stand(dr_ctl: Shell, installation: Installation) -> None:
+    installation.london.outflow["MessageCount"] = 12
+
+    ended = dr_ctl("status", "--json")
+
+    assert (ended.code, ended.document["summary"]) == (0, "london serves")
+    assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "london"}]
+    assert ended.document["data"]["sites"] == {"london": {"role": "serving"}, "paris": {"role": "standby"}}
+    assert ended.document["data"]["open_run"] is None
+    london, paris = ended.document["data"]["links"]
+    # Nothing was shipped between the two looks: that is a rate, but no time to drain follows from it.
+    assert (london["outflow"], london["rate"], london["drain_s"], london["attached"]) == (12, 0.0, None, True)
+    assert (paris["outflow"], paris["drain_s"], paris["pending_acks"]) == (0, 0.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        ({}, "link paris attached; 12 to ship at 0.0/s, time to drain not known"),
+        ({"Connected": False}, "link paris started, not attached"),
+        ({"Started": False, "Connected": False}, "link paris not started"),
+    ],
+)
+def test_status_says_it_in_words_too(
+    dr_ctl: Shell, installation: Installation, link: dict[str, bool], words: str
+) -> None:
+    installation.london.outflow["MessageCount"] = 12
+    installation.london.links["paris"] |= link
+
+    ended = dr_ctl("status")
+
+    assert ended.code == 0
+    assert "london           serving\n  orders-1: clients open; 3 messages in 2 queues" in ended.out
+    assert words in ended.out
+
+
+@pytest.mark.parametrize(
+    ("london", "paris", "summary"),
+    [(False, False, "no site serves"), (True, True, "both sites let clients in"), (False, True, "paris serves")],
+)
+def test_status_takes_the_doors_for_what_they_are(
+    dr_ctl: Shell, installation: Installation, london: bool, paris: bool, summary: str
+) -> None:
+    installation.london.acceptors["clients"]["Started"] = london
+    installation.paris.acceptors["clients"]["Started"] = paris
+
+    ended = dr_ctl("status", "--json")
+
+    serving = {"no site serves": None, "both sites let clients in": None}.get(summary, "paris")
+    assert (ended.code, ended.document["summary"]) == (0, summary)
+    assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": serving}]
+
+
+def test_status_names_pauses(dr_ctl: Shell, installation: Installation) -> None:
+    installation.london.queue('held, "very"', Paused=True)
+
+    [finding] = dr_ctl("status", "--json").document["findings"]
+
+    assert (finding["id"], finding["severity"]) == ("DR-QUEUE-001", "info")
+    assert finding["text"] == 'london/orders-1: paused: held, "very"'
+
+
+def test_one_site_that_does_not_answer_is_named_and_the_other_shown(
+    dr_ctl: Shell, installation: Installation, nobody: str
+) -> None:
+    dr_ctl.settings(installation.urls["london"], nobody)
+
+    status, verdict = dr_ctl("status", "--json"), dr_ctl("validate", "--json")
+
+    assert (status.code, status.document["data"]["sites"]["paris"]) == (0, {"role": "unknown"})
+    assert [link["from"] for link in status.document["data"]["links"]] == ["london"]
+    [finding] = status.document["findings"]
+    assert finding["id"] == "DR-SITE-001"
+    assert "connection refused" in finding["text"]
+    assert finding["remedy"]
+    assert (verdict.code, verdict.document["data"]["operations"]["swapover"]["verdict"]) == (22, "unknown")
+
+
+def test_a_broker_whose_figures_are_errors_is_unknown_and_never_empty(
+    dr_ctl: Shell, installation: Installation
+) -> None:
+    installation.paris.server["PendingMirrorAcks"] = {".error": True, "error": "No such attribute"}
+
+    ended = dr_ctl("status", "--json")
+
+    assert ended.document["data"]["sites"]["paris"] == {"role": "unknown"}
+    assert "PendingMirrorAcks should be a whole number" in ended.document["findings"][0]["text"]
+    assert dr_ctl("swapover", "--to", "paris", "--yes", "--json").code == 10
+    assert installation.changes == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "outcome"),
+    [
+        (["status"], 22, "unknown"),
+        (["validate"], 22, "unknown"),
+        (["plan", "swapover", "--to", "paris"], 10, "precheck_failed"),
+        (["swapover", "--to", "paris", "--yes"], 10, "precheck_failed"),
+        (["swapover", "--to", "paris", "--dry-run"], 10, "precheck_failed"),
+    ],
+)
+def test_where_no_site_answers_nothing_is_claimed(
+    dr_ctl: Shell, nobody: str, words: list[str], code: int, outcome: str
+) -> None:
+    ended = dr_ctl(*words, "--json")
+
+    assert (ended.code, ended.document["outcome"]) == (code, outcome)
+    silent = [finding for finding in ended.document["findings"] if finding["id"] == "DR-SITE-001"]
+    assert [finding["text"].partition("/")[0] for finding in silent] == ["london", "paris"]
+    assert all("unknown" in finding["text"] and finding["remedy"] for finding in silent)
+    assert not (dr_ctl.state / "runs").exists()
+
+
+def test_a_ready_pair_is_called_ready(dr_ctl: Shell, installation: Installation) -> None:
+    ended = dr_ctl("validate", "--json")
+
+    assert (ended.code, ended.document["summary"]) == (0, "swapover to paris: ready")
+    assert ended.document["data"]["operations"] == {"swapover": {"to": "paris", "verdict": "ready"}}
+    assert ended.document["findings"] == []
+
+
+def test_what_speaks_against_a_move_is_told_whole_with_its_remedies(dr_ctl: Shell, installation: Installation) -> None:
+    installation.paris.consumers = [consumer("orders.in", 61616, client="early-bird")]
+    installation.paris.links["london"] |= {"Started": False, "Connected": False}
+
+    ended = dr_ctl("validate", "--for", "swapover", "--json")
+
+    assert (ended.code, ended.document["data"]["operations"]["swapover"]["verdict"]) == (10, "not ready")
+    assert ended.ids == ["DR-LINK-003", "DR-STANDBY-001"]
+    assert all(finding["remedy"] for finding in ended.document["findings"])
+
+
+def test_a_plan_shows_each_step_its_calls_and_what_undoes_them(dr_ctl: Shell, installation: Installation) -> None:
+    ended = dr_ctl("plan", "swapover", "--to", "paris")
+
+    lines = [line.strip() for line in ended.out.splitlines()]
+    assert ended.code == 0
+    assert lines[0] == "swapover from london to paris"
+    order = ["pause orders.in at london", "close acceptor clients at london", "open acceptor clients at paris"]
+    assert [line for line in lines if line in order] == order
+    assert "(stop link paris at london, only if the link is not attached although the peer answers; at most 3)" in lines
+    [border] = [place for place, line in enumerate(lines) if line.startswith("--- point of no return")]
+    assert lines.index(order[1]) < border < lines.index(order[2])
+    assert "If it fails before the point of no return, this is undone: drain, fence, quiesce, catch-up." in lines
+    assert "Not replicated:" in lines
+    assert "What a plan cannot know:" in lines
+    assert "nothing was changed" in lines[-1]
+
+
+def test_a_long_plan_says_how_much_it_leaves_out(dr_ctl: Shell, installation: Installation) -> None:
+    for number in range(20):
+        installation.london.queue(f"q{number}")
+        installation.paris.queue(f"q{number}")
+
+    text, told = (dr_ctl("plan", "swapover", "--to", "paris", *more) for more in ([], ["--json"]))
+
+    assert "… and 15 more, all of them with --json" in text.out
+    steps: list[dict[str, Any]] = told.document["data"]["plan"]["steps"]
+    assert len(next(step for step in steps if step["verb"] == "quiesce")["calls"]) == 23
+    assert told.document["data"]["plan"]["point_of_no_return"] == 9
+
+
+@pytest.mark.parametrize("words", LOOKS, ids=" ".join)
+def test_looking_changes_nothing_anywhere(dr_ctl: Shell, installation: Installation, words: list[str]) -> None:
+    before = installation.settable
+
+    assert dr_ctl(*words).code == 0
+    assert (installation.changes, installation.settable, dr_ctl.state.exists()) == ([], before, False)

@@ -1,0 +1,367 @@
+"""A swapover from the command line, on two brokers in memory: asked, declined, carried out, undone, gone on with."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import signal
+import stat
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from dr_ctl.engine.plan import Ask, Plan, PlannedStep
+from dr_ctl.topologies.mirror import driver
+from tests.cli.conftest import Ended, Installation, Shell
+from tests.mirror.pair import failed
+from tests.report.scribe import NAME, Scribe
+
+MOVE = ["pause()", "pause()", "stop()", "resume()", "resume()", "start()"]
+UNDONE = ["resume()", "resume()"]
+
+
+class Terminal(io.StringIO):
+    """What a person types; `at_question` is what happens while the answer is awaited."""
+
+    at_question: Callable[[], None] = staticmethod(lambda: None)
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self, size: int | None = -1) -> str:
+        self.at_question()
+        return super().readline(size)
+
+
+@pytest.fixture
+def person(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Terminal]:
+    """Put a person in front of the command, who types this and then goes away."""
+
+    def typing(text: str) -> Terminal:
+        terminal = Terminal(text)
+        monkeypatch.setattr(sys, "stdin", terminal)
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        return terminal
+
+    return typing
+
+
+def interrupt(times: int = 1) -> None:
+    for _ in range(times):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def swapover(dr_ctl: Shell, *words: str, to: str = "paris") -> Ended:
+    return dr_ctl("swapover", "--to", to, "--json", *words)
+
+
+def begun(dr_ctl: Shell, installation: Installation, *verbs: str) -> None:
+    """A run whose process died after these steps, with what it had changed until then."""
+    dr_ctl("plan", "swapover", "--to", "paris", "--out", "plan.json")
+    told = json.loads((dr_ctl.folder / "plan.json").read_text(encoding="utf-8"))
+    steps = tuple(PlannedStep.from_json(step) for step in told["steps"])
+    folder = dr_ctl.state / "runs" / NAME
+    folder.mkdir(parents=True)
+    scribe = Scribe(folder, plan=Plan(Ask.from_json(told["ask"]), "london", steps, (), told["baseline"], (), ()))
+    scribe.begin()
+    for verb in verbs:
+        calls = [call for call in scribe.step(verb).calls if call.when is None]
+        for call in calls:
+            broker = installation.london if call.site == "london" else installation.paris
+            broker.execute(call.bean, call.operation, call.arguments)
+        scribe.start(verb).sent(verb, *calls).stop(verb)
+    scribe.close()
+    installation.london.changes.clear()
+    installation.paris.changes.clear()
+
+
+class TestCarriedOut:
+    def test_the_service_moves_and_everything_else_stays(self, dr_ctl: Shell, installation: Installation) -> None:
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, ended.document["outcome"]) == (0, "ok"), ended.document
+        assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "paris"}]
+        assert installation.changes == MOVE
+        assert [told["doors"]["clients"] for told in installation.settable] == [False, True]
+        assert [told["paused"] for told in installation.settable] == [set(), set()]
+
+    def test_what_it_wrote_is_the_owners_alone(self, dr_ctl: Shell, installation: Installation) -> None:
+        run = swapover(dr_ctl, "--yes").document["run"]
+
+        written = [dr_ctl.state, *dr_ctl.state.rglob("*")]
+        assert {path.name for path in (dr_ctl.state / "runs" / run).iterdir()} == {
+            "plan.json",
+            "journal.jsonl",
+            "result.json",
+            "report.html",
+        }
+        assert {stat.S_IMODE(path.stat().st_mode) for path in written if path.is_file()} == {0o600}
+        assert {stat.S_IMODE(path.stat().st_mode) for path in written if path.is_dir()} == {0o700}
+
+    def test_there_and_back_leaves_all_as_it_was(self, dr_ctl: Shell, installation: Installation) -> None:
+        before = installation.settable
+
+        assert [swapover(dr_ctl, "--yes", to=site).code for site in ("paris", "london")] == [0, 0]
+        assert installation.settable == before
+
+    def test_a_second_time_there_is_nothing_to_do(self, dr_ctl: Shell, installation: Installation) -> None:
+        swapover(dr_ctl, "--yes")
+        installation.london.changes.clear()
+        installation.paris.changes.clear()
+
+        again = swapover(dr_ctl, "--yes")
+
+        assert (again.code, again.document["run"], installation.changes) == (0, None, [])
+        assert "serves already" in again.document["summary"]
+
+    def test_warnings_have_their_exit_code_where_it_is_asked_for(
+        self, dr_ctl: Shell, installation: Installation
+    ) -> None:
+        ended = swapover(dr_ctl, "--yes", "--warn-exit")
+
+        assert (ended.code, ended.document["outcome"], ended.document["exit_code"]) == (30, "warnings", 30)
+
+
+class TestUndone:
+    @pytest.mark.parametrize(
+        ("site", "verb", "changes"),
+        [("london", "stop", UNDONE), ("paris", "start", ["resume()", "resume()", "start()"])],
+    )
+    def test_a_call_that_the_broker_refuses_is_undone(
+        self,
+        dr_ctl: Shell,
+        installation: Installation,
+        monkeypatch: pytest.MonkeyPatch,
+        site: str,
+        verb: str,
+        changes: list[str],
+    ) -> None:
+        monkeypatch.setattr(driver, "FENCE_S", 0.0)
+        before = installation.settable
+        getattr(installation, site).instead[verb] = failed("not now", status=500)
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, ended.document["outcome"]) == (20, "reverted"), ended.document
+        assert ended.document["data"]["undone"] is True
+        assert "london serves again" in ended.document["summary"]
+        assert installation.changes[-len(changes) :] == changes
+        assert installation.settable == before
+
+    @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+    def test_a_signal_before_the_point_of_no_return_undoes(
+        self, dr_ctl: Shell, installation: Installation, signum: signal.Signals, code: int
+    ) -> None:
+        before = installation.settable
+        installation.london.before_change = lambda operation: (
+            os.kill(os.getpid(), signum) if operation == "stop()" else None
+        )
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, ended.document["outcome"]) == (code, "interrupted"), ended.document
+        assert ended.document["data"]["undone"] is True
+        assert installation.settable == before
+
+    def test_a_signal_after_it_does_not(self, dr_ctl: Shell, installation: Installation) -> None:
+        installation.paris.before_change = lambda operation: interrupt() if operation == "start()" else None
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, ended.document["outcome"]) == (0, "ok"), ended.document
+        assert installation.changes == MOVE
+
+
+class TestAsked:
+    def test_without_a_terminal_and_without_yes_it_is_declined(self, dr_ctl: Shell, installation: Installation) -> None:
+        ended = swapover(dr_ctl)
+
+        assert (ended.code, ended.document["outcome"], installation.changes) == (14, "declined", [])
+        assert "--yes" in ended.document["summary"]
+        assert not (dr_ctl.state / "runs").exists()
+
+    @pytest.mark.parametrize(("typed", "code"), [("paris\n", 0), ("london\n", 14), ("yes\n", 14), ("\n", 14), ("", 14)])
+    def test_a_person_says_yes_with_the_targets_name(
+        self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal], typed: str, code: int
+    ) -> None:
+        person(typed)
+
+        ended = swapover(dr_ctl)
+
+        assert (ended.code, installation.changes) == (code, [] if code else MOVE), ended.document
+        assert "close acceptor clients at london" in ended.err
+        assert "Type the target's name" in ended.err
+
+    def test_a_person_who_interrupts_the_question_changes_nothing(
+        self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal]
+    ) -> None:
+        person("paris\n").at_question = interrupt
+
+        ended = swapover(dr_ctl)
+
+        assert (ended.code, ended.document["outcome"], installation.changes) == (130, "interrupted", [])
+
+    def test_a_dry_run_shows_the_very_plan_and_leaves_no_trace(
+        self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal]
+    ) -> None:
+        person("").at_question = pytest.fail
+
+        dry = swapover(dr_ctl, "--dry-run")
+        shown = dr_ctl("plan", "swapover", "--to", "paris", "--json", "--out", "plan.json")
+
+        assert (dry.code, installation.changes, dr_ctl.state.exists()) == (0, [], False)
+        assert dry.document["data"]["plan"] == shown.document["data"]["plan"]
+        assert json.loads((dr_ctl.folder / "plan.json").read_text(encoding="utf-8")) == dry.document["data"]["plan"]
+
+    def test_a_plan_that_cannot_be_written_is_said_so(self, dr_ctl: Shell, installation: Installation) -> None:
+        ended = dr_ctl("plan", "swapover", "--to", "paris", "--out", "no/such/folder/plan.json")
+
+        assert ended.code == 2
+        assert "--out no/such/folder/plan.json: No such file or directory" in ended.out
+
+
+class TestRefused:
+    def test_another_run_under_way_is_named(self, dr_ctl: Shell, installation: Installation) -> None:
+        dr_ctl.state.mkdir()
+        with (dr_ctl.state / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            json.dump({"what": "swapover to paris", "pid": 4711, "host": "ops-1", "since": "02:00"}, lock)
+            lock.flush()
+            ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, ended.document["outcome"], installation.changes) == (13, "locked", [])
+        assert "swapover to paris (process 4711 on ops-1, since 02:00)" in ended.document["summary"]
+
+    @pytest.mark.parametrize(
+        ("words", "finding"), [(["--expect-serving", "paris"], "DR-ROLE-002"), (["--timeout", "1s"], None)]
+    )
+    def test_the_site_that_serves_is_the_one_expected(
+        self, dr_ctl: Shell, installation: Installation, words: list[str], finding: str | None
+    ) -> None:
+        ended = swapover(dr_ctl, "--yes", *words)
+
+        assert (ended.code, finding in ended.ids) == ((10, True) if finding else (0, False))
+        assert installation.changes == ([] if finding else MOVE)
+
+    def test_both_sites_open_are_never_moved(self, dr_ctl: Shell, installation: Installation) -> None:
+        installation.paris.acceptors["clients"]["Started"] = True
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, ended.ids, installation.changes) == (10, ["DR-ROLE-001"], [])
+
+
+class TestGoneOnWith:
+    """A run whose process died behind its fence."""
+
+    @pytest.fixture(autouse=True)
+    def _begun(self, dr_ctl: Shell, installation: Installation) -> None:
+        self.before = installation.settable
+        begun(dr_ctl, installation, "quiesce", "fence")
+
+    @pytest.mark.parametrize("words", [["--yes"], ["--dry-run"], []])
+    def test_no_other_run_begins_beside_it(self, dr_ctl: Shell, installation: Installation, words: list[str]) -> None:
+        ended = swapover(dr_ctl, *words)
+
+        assert (ended.code, ended.document["run"], ended.ids) == (10, NAME, ["DR-RUN-003"])
+        assert installation.changes == []
+
+    def test_status_says_that_it_is_open_and_what_to_type(self, dr_ctl: Shell, installation: Installation) -> None:
+        ended = dr_ctl("status", "--json")
+
+        assert (ended.code, ended.document["data"]["open_run"]) == (0, NAME)
+        told = next(each for each in ended.document["findings"] if each["id"] == "DR-RUN-003")
+        assert "dr-ctl resume" in told["remedy"]
+        assert "dr-ctl abort" in told["remedy"]
+
+    def test_resume_finishes_the_move(self, dr_ctl: Shell, installation: Installation) -> None:
+        ended = dr_ctl("resume", "--yes", "--json")
+
+        assert (ended.code, ended.document["run"]) == (0, NAME), ended.document
+        assert installation.changes == ["resume()", "resume()", "start()"]
+        assert [told["doors"]["clients"] for told in installation.settable] == [False, True]
+        assert [told["paused"] for told in installation.settable] == [set(), set()]
+        assert dr_ctl("resume", "--yes", "--json").ids == ["DR-RUN-004"]
+
+    def test_where_the_target_serves_already_resume_only_finishes(
+        self, dr_ctl: Shell, installation: Installation
+    ) -> None:
+        installation.paris.acceptors["clients"]["Started"] = True
+
+        shown, ended = dr_ctl("resume", "--dry-run"), dr_ctl("resume", "--yes", "--json")
+
+        assert "is undone" not in shown.out
+        assert (ended.code, installation.changes) == (0, ["resume()", "resume()"]), ended.document
+        assert [told["paused"] for told in installation.settable] == [set(), set()]
+
+    def test_abort_puts_everything_back(self, dr_ctl: Shell, installation: Installation) -> None:
+        ended = dr_ctl("abort", "--yes", "--json")
+
+        assert (ended.code, ended.document["run"]) == (0, NAME), ended.document
+        assert "london serves again" in ended.document["summary"]
+        assert installation.settable == self.before
+
+    @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    def test_a_signal_does_not_stop_an_undo_half_way(
+        self, dr_ctl: Shell, installation: Installation, signum: signal.Signals
+    ) -> None:
+        installation.london.before_change = lambda operation: (
+            os.kill(os.getpid(), signum) if operation == "start()" else None
+        )
+
+        ended = dr_ctl("abort", "--yes", "--json")
+
+        assert (ended.code, ended.document["data"]["undone"]) == (0, True), ended.document
+        assert installation.settable == self.before
+
+    @pytest.mark.parametrize("verb", ["resume", "abort"])
+    def test_nothing_is_done_unasked(self, dr_ctl: Shell, installation: Installation, verb: str) -> None:
+        ended = dr_ctl(verb, "--json")
+
+        assert (ended.code, ended.document["run"], installation.changes) == (14, NAME, [])
+        assert dr_ctl("status", "--json").document["data"]["open_run"] == NAME
+
+    @pytest.mark.parametrize("verb", ["resume", "abort"])
+    @pytest.mark.parametrize("typed", ["no\n", ""])
+    def test_a_no_and_a_hang_up_change_nothing(
+        self,
+        dr_ctl: Shell,
+        installation: Installation,
+        person: Callable[[str], Terminal],
+        verb: str,
+        typed: str,
+    ) -> None:
+        person(typed)
+
+        ended = dr_ctl(verb, "--json")
+
+        assert (ended.code, ended.document["outcome"], installation.changes) == (14, "declined", [])
+
+    @pytest.mark.parametrize("verb", ["resume", "abort"])
+    def test_a_question_can_be_interrupted(
+        self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal], verb: str
+    ) -> None:
+        person("paris\n").at_question = lambda: interrupt(2)
+
+        ended = dr_ctl(verb, "--json")
+
+        assert (ended.code, ended.document["outcome"], installation.changes) == (130, "interrupted", [])
+
+    @pytest.mark.parametrize("verb", ["resume", "abort"])
+    def test_a_dry_run_shows_what_would_be_done(self, dr_ctl: Shell, installation: Installation, verb: str) -> None:
+        ended = dr_ctl(verb, "--dry-run")
+
+        assert (ended.code, installation.changes) == (0, [])
+        assert ("open acceptor clients at paris" if verb == "resume" else "undo fence: open acceptor") in ended.out
+
+    def test_abort_is_refused_once_the_target_may_have_been_opened(
+        self, dr_ctl: Shell, installation: Installation
+    ) -> None:
+        installation.paris.acceptors["clients"]["Started"] = True
+
+        ended = dr_ctl("abort", "--yes", "--json")
+
+        assert (ended.code, ended.ids, installation.changes) == (10, ["DR-RUN-005"], [])

@@ -1,0 +1,274 @@
+"""Two mirrored brokers in memory whose management answers as the real one's does: look, change, break.
+
+Bodies of requests go in, answers come out, as measured on the brokers; `console` puts one behind a real port.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+
+from dr_ctl.jolokia import beans
+from dr_ctl.jolokia.client import Answer, Reader, Wire, _answers
+from dr_ctl.topologies.mirror.view import OUTFLOW_PREFIX
+
+PAIR = "orders-1"
+NO_BEAN = "javax.management.InstanceNotFoundException"
+NO_ATTRIBUTE = "javax.management.AttributeNotFoundException"
+
+
+def failed(text: str, kind: str = "java.lang.IllegalArgumentException", status: int = 400) -> dict[str, Any]:
+    return {"error_type": kind, "error": f"{kind} : {text}", "status": status}
+
+
+def acceptor(port: int, *, started: bool, protocols: str = "CORE,AMQP,STOMP") -> dict[str, Any]:
+    told = {"host": "127.0.0.1", "port": str(port), "protocols": protocols, "autoStart": "false"}
+    return {"Started": started, "Parameters": told}
+
+
+def queue_told(**more: Any) -> dict[str, Any]:
+    """What one queue answers; `more` by the names of its attributes."""
+    counts = ("MessageCount", "DeliveringCount", "ScheduledCount", "ConsumerCount", "MessagesAdded")
+    counts += ("MessagesAcknowledged", "MessagesExpired", "MessagesKilled")
+    flags = {"Paused": False, "Durable": True, "Temporary": False, "InternalQueue": False, "LastValue": False}
+    ends = {"RingSize": -1, "DeadLetterAddress": "DLQ", "ExpiryAddress": "ExpiryQueue"}
+    return {**dict.fromkeys(counts, 0), **flags, **ends, **more}
+
+
+def canonical(name: str) -> str:
+    """A bean's name as a read by pattern writes it: the keys in alphabetical order."""
+    plain = ("component", "subcomponent")
+    keys = sorted(beans.parts(name).items())
+    return f"{beans.DOMAIN}:" + ",".join(f"{key}={text if key in plain else beans.quote(text)}" for key, text in keys)
+
+
+@dataclass
+class Management:
+    """One broker. `instead` gives another answer to a kind of request; `changes` is every change that was asked for."""
+
+    site: str
+    peer: str
+    open: bool
+    broker: str = ""
+    acceptors: dict[str, dict[str, Any]] = field(default_factory=dict)
+    links: dict[str, dict[str, Any]] = field(default_factory=dict)
+    queues: dict[str, dict[str, Any]] = field(default_factory=dict)
+    connections: list[dict[str, Any]] = field(default_factory=list)
+    consumers: list[dict[str, Any]] = field(default_factory=list)
+    instead: dict[str, Any] = field(default_factory=dict)
+    changes: list[tuple[str, str, tuple[Any, ...]]] = field(default_factory=list)
+    logins: set[str] = field(default_factory=set)
+    before_change: Callable[[str], None] = lambda operation: None
+
+    def __post_init__(self) -> None:
+        self.broker = self.broker or f"broker-{self.site}"
+        self.acceptors |= {
+            "clients": acceptor(61616, started=self.open),
+            "mirror": acceptor(61617, started=True, protocols="AMQP"),
+        }
+        self.links[self.peer] = {"Started": True, "Connected": True, "Protocol": "AMQP"}
+        self.outflow = self.queue(f"{OUTFLOW_PREFIX}{self.peer}", InternalQueue=True, ConsumerCount=1)
+        self.server = {
+            "Active": True,
+            "Version": "2.56.0",
+            "NodeID": f"node-{self.site}",
+            "CurrentTimeMillis": 1795251263227,
+            "PendingMirrorAcks": 0,
+        }
+
+    def queue(self, name: str, routing: str = "anycast", **more: Any) -> dict[str, Any]:
+        """Create a queue; what it answers may be altered afterwards."""
+        bean = canonical(beans.queue(self.broker, more.pop("address", name), routing, name))
+        self.queues[bean] = queue_told(**more)
+        return self.queues[bean]
+
+    def answers(self, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
+        return [self._answer(body) for body in bodies]
+
+    def reader(self) -> Reader:
+        return Reader(cast("Wire", _Direct(self)))
+
+    def settable(self) -> dict[str, Any]:
+        """Everything that dr-ctl can set."""
+        return {
+            "doors": {name: told["Started"] for name, told in self.acceptors.items()},
+            "links": {name: told["Started"] for name, told in self.links.items()},
+            "paused": {bean for bean, told in self.queues.items() if told["Paused"]},
+            "queues": set(self.queues),
+        }
+
+    def execute(self, bean: str, operation: str, arguments: Sequence[Any]) -> Any:
+        """Do one change, as a click in the console would."""
+        self.before_change(operation)
+        self.changes.append((bean, operation, tuple(arguments)))
+        verb = operation.partition("(")[0]
+        if verb in ("start", "stop"):
+            self.acceptors[beans.parts(bean)["name"]]["Started"] = verb == "start"
+        elif verb in ("pause", "resume"):
+            every = bean == beans.all_queues(self.broker)
+            for told in self.queues.values() if every else [self.queues[canonical(bean)]]:
+                told["Paused"] = verb == "pause"
+        elif verb in ("startBrokerConnection", "stopBrokerConnection"):
+            on = verb == "startBrokerConnection"
+            self.links[arguments[0]] |= {"Started": on, "Connected": on}
+        elif verb == "createQueue":
+            told = json.loads(arguments[0])
+            self.queue(told["name"], address=told["address"], Durable=told["durable"], InternalQueue=told["internal"])
+        elif verb == "destroyQueue":
+            self.queues = {
+                each: told for each, told in self.queues.items() if beans.parts(each)["queue"] != arguments[0]
+            }
+        else:
+            return failed(f"No operation {operation} found on MBean {bean}")
+        return {"value": None, "status": 200}
+
+    def _answer(self, body: Mapping[str, Any]) -> Any:
+        bean, names = body["mbean"], body.get("attribute", ())
+        if body["type"] == "search":
+            return self._told("search", [beans.server(self.broker)])
+        if body["type"] == "exec":
+            return self._exec(bean, body["operation"], body["arguments"])
+        patterns = {
+            beans.all_acceptors(self.broker): ("acceptors", beans.acceptor, self.acceptors),
+            beans.all_broker_connections(self.broker): ("links", beans.broker_connection, self.links),
+        }
+        if bean in patterns:
+            kind, name_of, rows = patterns[bean]
+            named = {canonical(name_of(self.broker, each)): {"Name": each, **told} for each, told in rows.items()}
+            return self._matched(kind, named, names)
+        if bean == beans.all_queues(self.broker):
+            return self._matched("queues", self.queues, names)
+        if bean == beans.server(self.broker):
+            return self._told("server", _asked(self.server, names))
+        if bean == beans.RUNTIME:
+            return self._told("runtime", {"StartTime": 1795251000000})
+        links = {beans.broker_connection(self.broker, name): told for name, told in self.links.items()}
+        one = links.get(bean) or self.queues.get(canonical(bean))
+        return self._told("one", _asked(one, names)) if one else failed(f"No MBean {bean} found", NO_BEAN, 404)
+
+    def _exec(self, bean: str, operation: str, arguments: Sequence[Any]) -> Any:
+        verb = operation.partition("(")[0]
+        listings = {
+            "listConnections": lambda: json.dumps({"data": self.connections, "count": len(self.connections)}),
+            "listConsumers": lambda: json.dumps({"data": self.consumers, "count": len(self.consumers)}),
+            "listPreparedTransactionDetailsAsJSON": lambda: "",
+            "listLockCoordinatorsAsJSON": lambda: "[]",
+            "browse": list,
+        }
+        if verb in listings:
+            return self._told(verb, listings[verb]())
+        return self.instead[verb] if verb in self.instead else self.execute(bean, operation, arguments)
+
+    def _matched(self, kind: str, rows: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> Any:
+        """What a pattern matched: attributes that a bean lacks are left out."""
+        if not rows:
+            return self.instead.get(kind, failed(f"No MBean with pattern for {kind}", NO_BEAN, 404))
+        told = {bean: {name: row[name] for name in names if name in row} for bean, row in rows.items()}
+        return self._told(kind, told)
+
+    def _told(self, kind: str, value: Any) -> Any:
+        return self.instead.get(kind, {"value": value, "status": 200})
+
+
+def _asked(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The attributes of one bean; one that it lacks is an error in its place."""
+    missing = {".error": True, "error_type": NO_ATTRIBUTE, "error": "No such attribute"}
+    return {name: row.get(name, missing) for name in names}
+
+
+class _Direct:
+    """The way to a broker without a network: through JSON and the client's own parsing."""
+
+    url = "memory:"
+
+    def __init__(self, broker: Management) -> None:
+        self._broker = broker
+
+    def post(self, bodies: Sequence[Mapping[str, Any]], timeout_s: float) -> list[Answer]:
+        told = json.dumps(self._broker.answers(json.loads(json.dumps(list(bodies)))))
+        return _answers(self.url, 200, told.encode(), "", len(bodies))
+
+
+def connection(port: int, *, user: str = "app", client: str = "billing", protocol: str = "STOMP") -> dict[str, Any]:
+    """One row of `listConnections`."""
+    return {
+        "connectionID": "5f0c",
+        "remoteAddress": "10.1.2.3:50412",
+        "users": user,
+        "protocol": protocol,
+        "clientID": client,
+        "localAddress": f"tcp://127.0.0.1:{port}",
+        "sessionCount": 1,
+    }
+
+
+def consumer(queue: str, port: int, *, client: str = "billing", holds: int = 0) -> dict[str, Any]:
+    """One row of `listConsumers`."""
+    return {
+        "id": "0",
+        "queue": queue,
+        "user": "app",
+        "protocol": "STOMP",
+        "clientID": client,
+        "localAddress": f"tcp://127.0.0.1:{port}",
+        "remoteAddress": "10.1.2.3:50412",
+        "messagesInTransit": holds,
+    }
+
+
+def mirrored_pair() -> tuple[Management, Management]:
+    """London serves, Paris waits; the same two queues at both."""
+    london = Management("london", "paris", open=True)
+    paris = Management("paris", "london", open=False)
+    for broker in (london, paris):
+        broker.queue("orders.in", MessageCount=3, MessagesAdded=3)
+        broker.queue("orders.audit")
+    return london, paris
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body in one packet: two would wait for each other
+    server: _Server
+
+    def do_POST(self) -> None:
+        bodies = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.broker.logins.add(self.headers["Authorization"])
+        with self.server.mutex:
+            told = json.dumps(self.server.broker.answers(bodies)).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(told)))
+        self.end_headers()
+        self.wfile.write(told)
+
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class calls it so
+        """Keep the tests' output clean."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, broker: Management) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.broker = broker
+        self.mutex = threading.Lock()
+
+
+@contextlib.contextmanager
+def console(broker: Management) -> Iterator[str]:
+    """Put one broker behind a real port; gives the address of its Jolokia."""
+    server = _Server(broker)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/console/jolokia"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
