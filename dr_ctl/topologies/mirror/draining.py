@@ -30,7 +30,7 @@ IDLE_S: Final = 1.0
 
 
 @dataclass
-class _Trail:
+class Trail:
     """Depths over a wait: whether anything moves, and since when nothing does."""
 
     first: int | None = None
@@ -107,7 +107,7 @@ class Draining:
     def _catch_up(self, brokers: Sequence[Access], step: PlannedStep, hand: Hand) -> Outcome:
         mender = Mender(self._recipe, self._sender, brokers)
         until = hand.monotonic() + step.limits["within"]
-        trail = _Trail()
+        trail = Trail()
         while True:
             now = flows(self._observer, brokers)
             why = trail.why(now, hand)
@@ -152,7 +152,7 @@ class Draining:
 
     def _drain(self, brokers: Sequence[Access], step: PlannedStep, hand: Hand, began: float) -> Outcome:
         mender = Mender(self._recipe, self._sender, brokers)
-        trail = _Trail()
+        trail = Trail()
         calm = 0
         while True:
             now = flows(self._observer, brokers)

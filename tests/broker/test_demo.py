@@ -1,0 +1,42 @@
+"""The demo, whole: its verdict is the ledger's, it names its report, and nothing of it is left running."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
+
+WITHIN_S = 480.0
+
+
+def running_in(folder: Path) -> list[str]:
+    """The command lines of processes that name the folder or work in it."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            where = str((process / "cwd").readlink())
+        except OSError:
+            continue  # it ended meanwhile
+        if str(folder) in words or where.startswith(str(folder)):
+            found.append(words)
+    return found
+
+
+def test_the_demo_ends_well_and_leaves_nothing_running(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "dr_ctl", "demo", "--dir", str(tmp_path / "demo"), "--json"]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["exit_code"]) == (0, 0), done.stderr[-3000:]
+    ledger = document["data"]["ledger"]
+    assert ledger["counts"]["sent"] > 1000
+    assert (ledger["lost"], ledger["consumed_twice"], ledger["processed_twice"]) == (0, 0, 0)
+    assert "<html" in Path(document["data"]["report"]).read_text(encoding="utf-8")
+    assert running_in(tmp_path) == []
