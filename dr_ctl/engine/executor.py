@@ -26,6 +26,8 @@ O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topol
 
 ESTIMATE_WITHIN_S = 30.0
 ACTIVATING = "activate"
+NO_RETURN = "point-of-no-return"
+CLOSED = (Role.STANDBY, Role.DOWN)
 _RATE_OVER_S = 2.0
 _SHOW_EVERY_S = 0.2
 
@@ -94,7 +96,9 @@ class _Run:
         # A plan that only finishes a move has no way back at all: the target serves already.
         self._revertible = any(step.undoable for step in plan.steps)
         for step in plan.steps:
-            if step.undoable and self._stop.asked():
+            # Asked once more right before the point of no return: a step that does not wait has not heard the signal.
+            may_stop = step.undoable or (step.verb == NO_RETURN and self._revertible)
+            if may_stop and self._stop.asked():
                 return self._interrupted(move)
             try:
                 outcome = self._apply(step, move, estimator, last)
@@ -134,7 +138,7 @@ class _Run:
             if step.verb == "estimate":
                 within = step.limits.get("within", ESTIMATE_WITHIN_S)
                 outcome = estimator.end(within_s=within, wait=hand.wait)
-            elif step.verb == "point-of-no-return":
+            elif step.verb == NO_RETURN:
                 outcome = Done("passed")
             else:
                 outcome = self._driver.apply(step, move, hand)
@@ -200,8 +204,9 @@ class _Run:
         serving = [site for site, role in roles.items() if role is Role.SERVING]
         source, target = self._source, self._target
         if code is ExitCode.OK and undone is None:
-            if serving != [target]:
-                code, text = ExitCode.UNKNOWN, f"every step succeeded, but {_told(roles)}: look at {target} first"
+            if serving != [target] or roles[source] not in CLOSED:
+                first = source if serving == [target] else target
+                code, text = ExitCode.UNKNOWN, f"every step succeeded, but {_told(roles)}: look at {first} first"
             else:
                 out = f"; clients were out for {outage:.2f} s" if outage is not None else ""
                 text = f"{target} serves; nothing is under way{out}"

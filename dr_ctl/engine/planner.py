@@ -30,6 +30,8 @@ def error(id_: str, text: str, remedy: str) -> Finding:
 
 def plan(runbook: Runbook, recipe: Recipe[O], seen: O, ask: Ask, past: History | None = None) -> Decision:
     """Decide every step, in order, with the reason for each."""
+    if past is not None and set(seen.roles) != {past.source, past.ask.target}:
+        return Refusal((_other_sites(seen, past),))
     source = _source(seen, ask) if past is None else _resumed_source(seen, past)
     if isinstance(source, Finding):
         # The topology's own findings say why a role is not known; the operator hates finding them one by one.
@@ -132,6 +134,15 @@ def _source(seen: Observation, ask: Ask) -> str | Finding:
         "DR-ROLE-005",
         f"no site was seen to serve: {told}",
         "A swapover starts from a serving site. A run that was interrupted is named by `dr-ctl runs list`.",
+    )
+
+
+def _other_sites(seen: Observation, past: History) -> Finding:
+    told = ", ".join(f"{name} is {role.value}" for name, role in seen.roles.items())
+    return error(
+        "DR-ROLE-007",
+        f"the run is from {past.source} to {past.ask.target}, but {told}",
+        "Go on with it with the settings that it began with.",
     )
 
 

@@ -54,22 +54,25 @@ SITE_OF: Final[Mapping[str, Sequence[str]]] = {
 }
 
 # What must stand before what, with the reason an operator would want to read.
+_MOVE: Final = (
+    ("check", "quiesce", "clients would be disturbed before anything was checked"),
+    ("quiesce", "fence", "acknowledgements that a closing door cuts come again at the other site"),
+    ("fence", "drain", "a zero under load means nothing"),
+    ("drain", "verify", "the gate can only be shown once the outflow is empty"),
+    ("verify", "activate", "messages that are not over there would be lost or come twice"),
+    ("fence", "activate", "two sites would serve at the same time"),
+    ("verify", "point-of-no-return", "what fails after it is not undone any more"),
+    ("point-of-no-return", "activate", "the operator must know when stopping is no longer safe"),
+    ("activate", "probe", "a door that says it is open has not shown that it is"),
+)
 ORDER: Final = {
-    "swapover": (
-        ("check", "quiesce", "clients would be disturbed before anything was checked"),
-        ("quiesce", "fence", "acknowledgements that a closing door cuts come again at the other site"),
-        ("fence", "drain", "a zero under load means nothing"),
-        ("drain", "verify", "the gate can only be shown once the outflow is empty"),
-        ("verify", "activate", "messages that are not over there would be lost or come twice"),
-        ("fence", "activate", "two sites would serve at the same time"),
-        ("verify", "point-of-no-return", "what fails after it is not undone any more"),
-        ("point-of-no-return", "activate", "the operator must know when stopping is no longer safe"),
-        ("activate", "probe", "a door that says it is open has not shown that it is"),
-    ),
+    "swapover": _MOVE,
+    "failback": _MOVE,  # once the lost site is taken in again, it goes back by the same steps
     "failover": (
         ("check", "fence", "a site that still serves would not be noticed"),
         ("fence", "activate", "two sites could serve at the same time"),
         ("quarantine", "activate", "what the lost site still holds would meet live consumers when it returns"),
+        ("fence", "point-of-no-return", "what fails after it is not undone any more"),
         ("quarantine", "point-of-no-return", "what fails after it is not undone any more"),
         ("point-of-no-return", "activate", "the operator must know when stopping is no longer safe"),
         ("activate", "probe", "a door that says it is open has not shown that it is"),
@@ -190,17 +193,20 @@ def _runbook(root: yaml.Node | None, found: _Found) -> Runbook | None:
         keys.setdefault(word, value)
     operation = _word(keys["runbook"]) if "runbook" in keys else ""
     if operation not in OPERATIONS:
-        found.add(1, f"runbook: is {operation!r}; it names one of {', '.join(OPERATIONS)}")
-    about = _word(keys["about"]) if "about" in keys else ""
-    if not about:
-        found.add(1, "about: is missing; say in a sentence what the runbook is for")
+        line = _line(keys["runbook"]) if "runbook" in keys else 1
+        found.add(line, f"runbook: is {operation!r}; it names one of {', '.join(OPERATIONS)}")
+    about = keys.get("about")
+    if about is None:
+        found.add(1, "about: is missing; say in a sentence what the runbook is for", severity=Severity.WARNING)
+    elif not isinstance(about, yaml.ScalarNode) or not about.value:
+        found.add(_line(about), "about: is a sentence that says what the runbook is for")
     listed = keys.get("steps")
     if not isinstance(listed, yaml.SequenceNode) or not listed.value:
         found.add(_line(listed) if listed else 1, "steps: is a list with at least one step")
         return None
     steps = [step for step in (_step(node, found) for node in listed.value) if step is not None]
     _order(operation, steps, found, _line(listed))
-    return Runbook(operation, about, tuple(steps), found._path)  # noqa: SLF001
+    return Runbook(operation, _word(about) if about is not None else "", tuple(steps), found._path)  # noqa: SLF001
 
 
 def _step(node: yaml.Node, found: _Found) -> RunbookStep | None:
@@ -212,8 +218,13 @@ def _step(node: yaml.Node, found: _Found) -> RunbookStep | None:
     if verb not in VERBS:
         found.add(line, f"unknown verb {verb!r}; the verbs are {', '.join(VERBS)}")
         return None
+    needs = node.value[0][1]
+    if isinstance(needs, yaml.MappingNode):
+        keys = [_word(key) for key, _ in needs.value]
+        for key in sorted({key for key in keys if keys.count(key) > 1}):
+            found.add(line, f"{verb}: {key} stands a second time")
     try:
-        told = _plain(node.value[0][1])
+        told = _plain(needs)
     except (yaml.YAMLError, ValueError):
         found.add(line, f"{verb}: what it needs cannot be read; put texts in quotes")
         return RunbookStep(verb, "both", line)
@@ -271,8 +282,8 @@ def _order(operation: str, steps: Sequence[RunbookStep], found: _Found, line: in
             found.add(at[then].line, f"{then} without {first} before it: {because}", id_="DR-BOOK-003")
         elif place[first] > place[then]:
             found.add(at[then].line, f"{then} stands before {first}: {because}", id_="DR-BOOK-003")
-    if operation == "swapover" and "activate" not in at:
-        found.add(line, "activate is missing: the runbook would leave no site serving", id_="DR-BOOK-003")
+    if operation in ORDER and "activate" not in at:
+        found.add(line, "activate is missing: the target would never serve", id_="DR-BOOK-003")
     for step in steps:
         if step.verb == "check" and step.words.get("operation", operation) != operation:
             found.add(step.line, f"check: is for {step.words['operation']}, but the runbook is for {operation}")

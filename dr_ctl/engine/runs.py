@@ -127,5 +127,5 @@ def _holder(file: int) -> str:
     try:
         told: dict[str, Any] = json.loads(os.pread(file, 4096, 0))
         return f"{told['what']} (process {told['pid']} on {told['host']}, since {told['since']})"
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, TypeError):
         return "its name could not be read"

@@ -1,0 +1,179 @@
+"""What an operator does with the machine: run, resume and abort, through planner, executor and journal as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from dr_ctl.core.model import Role
+from dr_ctl.engine.executor import RunResult, execute, undo
+from dr_ctl.engine.journal import Entry, History, Journal, history, read
+from dr_ctl.engine.outcome import NotNeeded, Outcome
+from dr_ctl.engine.plan import Ask, Decision, Plan
+from dr_ctl.engine.planner import plan
+from dr_ctl.engine.runbook import load, shipped
+from dr_ctl.engine.stopping import StopRequest
+from dr_ctl.telemetry.events import Event, Listener, StepEnded, StepStarted, nobody
+from tests.engine.machine import Driver, Killed, Machine, Recipe
+
+BOOK = load("swapover", shipped())
+ASK = Ask("swapover", "paris")
+BY = {"user": "ada", "host": "desk-1", "version": "0.1.0"}
+
+# What a run that nobody disturbs does, in its order, and what the sites are before and after it.
+EFFECTS = [
+    "pause orders at london",
+    "pause bills at london",
+    "close clients at london",
+    "close legacy at london",
+    "resume orders at london",
+    "resume bills at london",
+    "open clients at paris",
+    "open legacy at paris",
+]
+REVERTIBLE = range(1, 7)  # calls before the point of no return
+OPENING = range(7, 9)  # those of the activation
+BEFORE = ("observe", "check", "estimate", "catch-up", "quiesce", "fence", "drain", "verify")
+AFTER = ("point-of-no-return", "activate", "probe")
+START = Machine().dump()
+MOVED = {
+    "london": {
+        "doors": {"clients": False, "legacy": False, "admin": False},
+        "paused": {"orders": False, "bills": False, "audit": True},
+    },
+    "paris": {"doors": {"clients": True, "legacy": True}, "paused": {"orders": False, "bills": False}},
+}
+OPEN_PARIS = frozenset(EFFECTS[-2:])
+
+
+class Clock:
+    """Every look at it takes 10 ms, so that no wait is endless. Kills its reader at one look at the time of day.
+
+    The journal reads the time of day once for each block of lines, right before it writes them.
+    """
+
+    def __init__(self, dies_at: int | None = None) -> None:
+        self._dies_at = dies_at
+        self._at = 0.0
+        self.looks = 0
+
+    def now(self) -> datetime:
+        self.looks += 1
+        if self.looks == self._dies_at:
+            raise Killed
+        return datetime(2026, 11, 21, 2, 0, tzinfo=UTC) + timedelta(seconds=self.monotonic())
+
+    def monotonic(self) -> float:
+        self._at += 0.01
+        return self._at
+
+
+@dataclass
+class Estimates:
+    """An estimator that ends with the outcome that the test gives it."""
+
+    outcome: Outcome = field(default_factory=lambda: NotNeeded("no history"))
+    told: list[str] = field(default_factory=list)
+
+    def begin(self) -> None:
+        self.told.append("begin")
+
+    def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
+        self.told.append(f"end within {within_s:g} s")
+        return self.outcome
+
+    def abandon(self) -> None:
+        self.told.append("abandon")
+
+
+@dataclass
+class Desk:
+    """One run directory and the machine that it moves."""
+
+    folder: Path
+    machine: Machine = field(default_factory=Machine)
+    estimates: Estimates = field(default_factory=Estimates)
+
+    @property
+    def path(self) -> Path:
+        return self.folder / "journal.jsonl"
+
+    def entries(self) -> list[Entry]:
+        return read(self.path)
+
+    def lines(self, kind: str) -> list[str]:
+        """The steps of all lines of one kind, with the outcome where the line has one."""
+        told = [(entry.step or "", entry.outcome) for entry in self.entries() if entry.kind == kind]
+        return [f"{step} {outcome}" if outcome else step for step, outcome in told]
+
+    def past(self) -> History | None:
+        """What the journal says so far; None where the run never began."""
+        entries = self.entries() if self.path.exists() else []
+        return history(entries) if entries else None
+
+    def decide(self) -> Decision:
+        return plan(BOOK, Recipe(), self.machine.look(), ASK, self.past())
+
+    def go(
+        self,
+        *,
+        clock: Clock | None = None,
+        stop: StopRequest | None = None,
+        listener: Listener = nobody,
+        answers: Mapping[str, Outcome] | None = None,
+    ) -> RunResult:
+        """Plan with what the journal says so far and carry it out: a first run, or a resumed one."""
+        decided = self.decide()
+        assert isinstance(decided, Plan), decided
+        clock = clock or Clock()
+        with closing(Journal(self.path, clock)) as journal:
+            return execute(
+                decided,
+                Driver(self.machine, answers),
+                journal,
+                estimator=self.estimates,
+                stop=stop or StopRequest(),
+                clock=clock,
+                listener=listener,
+                by=BY,
+            )
+
+    def killed(self, clock: Clock | None = None) -> bool:
+        """Go, and say whether the process was killed on the way."""
+        try:
+            self.go(clock=clock)
+        except Killed:
+            return True
+        return False
+
+    def may_abort(self) -> bool:
+        """The rule of `abort`: no activating call may have had its effect."""
+        past = self.past()
+        return past is not None and not past.activation and self.machine.look().roles["paris"] is Role.STANDBY
+
+    def abort(self) -> RunResult:
+        past = self.past()
+        assert past is not None
+        clock = Clock()
+        with closing(Journal(self.path, clock)) as journal:
+            return undo(past, Driver(self.machine), journal, clock=clock, listener=nobody)
+
+
+def a_plan() -> Plan:
+    """The plan of a swapover of the machine as it stands at the start."""
+    decided = plan(BOOK, Recipe(), Machine().look(), ASK)
+    assert isinstance(decided, Plan)
+    return decided
+
+
+def at_the(moment: type[StepStarted | StepEnded], verb: str, act: Callable[[], None]) -> Listener:
+    """A listener that acts when a verb starts or ends."""
+
+    def listener(event: Event) -> None:
+        if isinstance(event, moment) and event.verb == verb:
+            act()
+
+    return listener

@@ -1,0 +1,286 @@
+"""Two sites in memory with doors, pauses and an outflow; they lose calls, fall silent, kill their caller on request.
+
+The machine is the judge as well: it fails at once when both sites let clients in, or when one is opened while the other
+still holds what it lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from dr_ctl.core.model import ExitCode, Finding, Json, Role
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Draft, Hand, Move, PairSeen
+from dr_ctl.engine.runbook import VERBS, RunbookStep
+
+BRINGS = {"open": True, "close": False, "pause": True, "resume": False}
+DRAIN_S = 5.0
+
+
+class Killed(BaseException):
+    """The process ends here, as by SIGKILL: nothing on the way may catch it."""
+
+
+class Silence(Exception):
+    """A site was looked at and did not answer."""
+
+
+class Fault(Enum):
+    """What goes wrong with one call."""
+
+    REFUSED = "no effect, and the answer says so"
+    LOST = "no effect, no answer"
+    UNANSWERED = "effect, no answer"
+    BLIND = "effect, no answer, and the next look finds nobody either"
+    KILLED_BEFORE = "the caller dies, no effect"
+    KILLED_AFTER = "the caller dies, the effect comes all the same"
+
+
+KILLS = (Fault.KILLED_BEFORE, Fault.KILLED_AFTER)
+NO_ANSWER = (Fault.LOST, Fault.UNANSWERED, Fault.BLIND)
+
+
+@dataclass
+class Site:
+    doors: dict[str, bool]
+    paused: dict[str, bool]
+    outflow: int = 0
+    silent: bool = False
+
+    @property
+    def open(self) -> bool:
+        return any(self.doors.values())
+
+    @property
+    def role(self) -> Role:
+        if self.silent:
+            return Role.UNKNOWN
+        return Role.SERVING if self.open else Role.STANDBY
+
+
+def london() -> Site:
+    """It serves; one of its doors is closed and one of its queues paused for reasons of its own."""
+    return Site({"clients": True, "legacy": True, "admin": False}, {"orders": False, "bills": False, "audit": True}, 3)
+
+
+def paris() -> Site:
+    return Site({"clients": False, "legacy": False}, {"orders": False, "bills": False})
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One look: the roles, and the flags behind them as far as a site answered."""
+
+    roles: Mapping[str, Role]
+    flags: Mapping[str, Mapping[str, Mapping[str, bool]]] = field(default_factory=dict)
+
+    @property
+    def pairs(self) -> Sequence[PairSeen]:
+        serving = [site for site, role in self.roles.items() if role is Role.SERVING]
+        return [PairSeen("orders-1", serving[0] if len(serving) == 1 else None)]
+
+
+@dataclass
+class Machine:
+    """`faults` go by the number of the call; calls in `stuck` are refused whenever they come."""
+
+    faults: Mapping[int, Fault] = field(default_factory=dict)
+    stuck: frozenset[str] = frozenset()
+    cut: bool = False
+    sites: dict[str, Site] = field(default_factory=lambda: {"london": london(), "paris": paris()})
+    during: Callable[[int], None] = lambda number: None
+    calls: int = 0
+    effects: list[str] = field(default_factory=list)
+    _blind: bool = False
+
+    def dump(self) -> dict[str, dict[str, dict[str, bool]]]:
+        """Everything that a run may set."""
+        return {name: {"doors": dict(site.doors), "paused": dict(site.paused)} for name, site in self.sites.items()}
+
+    def look(self) -> Seen:
+        flags = {name: told for name, told in self.dump().items() if not self.sites[name].silent}
+        return Seen({name: site.role for name, site in self.sites.items()}, flags)
+
+    def ask(self, name: str) -> Site:
+        """Look at one site; raises `Silence`."""
+        blind, self._blind = self._blind, False
+        if blind or self.sites[name].silent:
+            raise Silence(f"{name} does not answer")
+        return self.sites[name]
+
+    def under_way(self, name: str) -> int:
+        """What a site still has to ship; between two looks the link ships one message, unless it is cut."""
+        site = self.ask(name)
+        site.outflow -= 0 if self.cut or site.outflow == 0 else 1
+        return site.outflow
+
+    def holds(self, call: Call) -> bool:
+        return _flags(self.ask(call.site), call)[call.bean] is BRINGS[call.operation]
+
+    def send(self, calls: Sequence[Call]) -> list[Outcome]:
+        return [self._carry_out(call) for call in calls]
+
+    def _carry_out(self, call: Call) -> Outcome:
+        self.calls += 1
+        fault = self.faults.get(self.calls)
+        self.during(self.calls)
+        if fault is Fault.KILLED_BEFORE:
+            raise Killed
+        if fault is Fault.LOST:
+            return Unknown("no answer")
+        if fault is Fault.REFUSED or call.about in self.stuck:
+            return Refused("the broker says no")
+        self._change(call)
+        if fault is Fault.KILLED_AFTER:
+            raise Killed
+        self._blind = self._blind or fault is Fault.BLIND
+        return Unknown("no answer") if fault in NO_ANSWER else Done("answered")
+
+    def _change(self, call: Call) -> None:
+        flags = _flags(self.sites[call.site], call)
+        if flags[call.bean] is BRINGS[call.operation]:
+            return
+        flags[call.bean] = BRINGS[call.operation]
+        self.effects.append(call.about)
+        others = [site for name, site in self.sites.items() if name != call.site]
+        if call.operation == "open":
+            assert not any(site.open for site in others), "both sites let clients in"
+            assert not any(site.outflow for site in others) or call.site == "london", "messages are lost"
+
+
+def _flags(site: Site, call: Call) -> dict[str, bool]:
+    return site.paused if call.operation in ("pause", "resume") else site.doors
+
+
+def _calls(operation: str, beans: Sequence[str], site: str) -> tuple[Call, ...]:
+    return tuple(Call(site, "orders-1", bean, operation, (), f"{operation} {bean} at {site}") for bean in beans)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How this machine does each verb. `findings` speak on the move; verbs in `lacks` cannot be done."""
+
+    findings: Sequence[Finding] = ()
+    lacks: frozenset[str] = frozenset()
+
+    def verbs(self) -> frozenset[str]:
+        return frozenset(VERBS) - {"estimate", "point-of-no-return"} - self.lacks
+
+    def baseline(self, seen: Seen) -> Mapping[str, Json]:
+        return {
+            site: {kind: dict[str, Json](told) for kind, told in flags.items()} for site, flags in seen.flags.items()
+        }
+
+    def why_not(self, seen: Seen, move: Move) -> Sequence[Finding]:
+        return self.findings
+
+    def not_replicated(self, seen: Seen, move: Move) -> Sequence[str]:
+        return (f"what is in memory at {move.source}",)
+
+    def cannot_know(self) -> Sequence[str]:
+        return ("what clients do",)
+
+    def draft(self, step: RunbookStep, seen: Seen, move: Move) -> Draft:
+        source, target = move.source, move.target
+        was: Any = move.baseline[source]
+        doors = [door for door, opened in was["doors"].items() if opened]
+        queues = [queue for queue, paused in was["paused"].items() if not paused]
+        shut = [door for door, opened in seen.flags[target]["doors"].items() if not opened]
+        resumes = _calls("resume", queues, source)
+        # Where the target serves already, an interrupted run may have left pauses behind.
+        lifts = resumes if seen.roles[target] is Role.SERVING else ()
+        within = {"within": move.ask.timeout_s or DRAIN_S}
+        drafts = {
+            "quiesce": Draft(source, "clients finish", _calls("pause", queues, source), resumes),
+            "fence": Draft(source, "clients out", _calls("close", doors, source), _calls("open", doors, source)),
+            "drain": Draft(target, "everything shipped", resumes, limits=within),
+            "activate": Draft(
+                target, "clients in", _calls("open", shut, target) + lifts, _calls("close", shut, target)
+            ),
+        }
+        return drafts.get(step.verb, Draft("", f"{step.verb} both sites"))
+
+
+class Driver:
+    """Acts on the machine. `answers` are outcomes that a verb ends with whatever was done."""
+
+    def __init__(self, machine: Machine, answers: Mapping[str, Outcome] | None = None) -> None:
+        self._machine = machine
+        self._answers = answers or {}
+
+    def observe(self) -> Seen:
+        return self._machine.look()
+
+    def apply(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        if step.verb in self._answers:
+            return self._answers[step.verb]
+        acts = {
+            "quiesce": self._quiesce,
+            "fence": self._fence,
+            "drain": self._drain,
+            "verify": self._verify,
+            "activate": self._activate,
+            "probe": self._probe,
+        }
+        try:
+            return acts[step.verb](step, move, hand) if step.verb in acts else Done("seen")
+        except Silence as silence:
+            return Unknown(str(silence))
+
+    def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        try:
+            opens = any(call.operation == "open" and not self._machine.holds(call) for call in step.inverse)
+            if opens and self._machine.look().roles[move.target] is Role.SERVING:
+                return Refused(f"{move.target} is open: {move.source} stays closed")
+            return self._make(step.inverse, hand)
+        except Silence as silence:
+            return Unknown(str(silence))
+
+    def _quiesce(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        if not self._machine.ask(move.source).open:
+            return NotNeeded(f"{move.source} is closed to clients already")
+        return self._make(step.calls, hand)
+
+    def _fence(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        return self._make(step.calls, hand)
+
+    def _make(self, calls: Sequence[Call], hand: Hand) -> Outcome:
+        """Send what does not hold yet, then look whether it does."""
+        missing = [call for call in calls if not self._machine.holds(call)]
+        if not missing:
+            return NotNeeded("it holds already")
+        hand.change(missing, self._machine.send)
+        left = [call.about for call in missing if not self._machine.holds(call)]
+        return Refused(f"could not {', '.join(left)}") if left else Done("brought about")
+
+    def _drain(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        lifted = self._make(step.calls, hand)
+        if isinstance(lifted, Refused):
+            return lifted
+        until = hand.monotonic() + step.limits["within"]
+        while left := self._machine.under_way(move.source):
+            hand.sample({"outflow": left})
+            hand.waiting("messages under way", left, None)
+            if hand.monotonic() > until:
+                return Refused(f"not drained: {left} under way", code=ExitCode.DRAIN_TIMEOUT)
+            hand.wait(0)
+        return Done("nothing is under way")
+
+    def _verify(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        source = self._machine.ask(move.source)
+        return Refused("the gate is not met") if source.open or source.outflow else Done("the gate is met")
+
+    def _activate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        if self._machine.ask(move.source).open:
+            return Refused(f"{move.source} is open: a second site is never opened")
+        made = self._make(step.calls, hand)
+        if isinstance(made, Refused) and self._machine.ask(move.target).open:
+            return Refused(f"{move.target} serves, but not through every door", code=ExitCode.INCOMPLETE)
+        return made
+
+    def _probe(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        return Done("it came back") if self._machine.ask(move.target).open else Refused("no client is let in")

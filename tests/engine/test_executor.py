@@ -1,0 +1,310 @@
+"""The executor on a machine that fails at every call: where it ends, what is undone, and which exit code says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.model import ExitCode, Finding, Severity
+from dr_ctl.engine import journal as journal_module
+from dr_ctl.engine.outcome import NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.telemetry.events import Event, Notice, StepEnded, StepStarted, WaitProgress
+from tests.engine.desk import (
+    AFTER,
+    BEFORE,
+    EFFECTS,
+    MOVED,
+    OPEN_PARIS,
+    OPENING,
+    REVERTIBLE,
+    START,
+    Desk,
+    Estimates,
+    at_the,
+)
+from tests.engine.machine import Fault, Machine, paris
+
+
+def test_an_undisturbed_run_moves_the_service_with_each_call_once(tmp_path: Path) -> None:
+    at = Desk(tmp_path)
+
+    ended = at.go()
+
+    assert (ended.code, ended.undone) == (ExitCode.OK, None)
+    assert ended.text == "paris serves; nothing is under way; clients were out for 0.30 s"
+    assert at.machine.dump() == MOVED
+    assert at.machine.effects == EFFECTS
+    assert at.machine.calls == len(REVERTIBLE) + len(OPENING), "the tests of this file go through every call"
+    assert at.lines("step")[::2] == [f"{n:02d}-{verb} started" for n, verb in enumerate(BEFORE + AFTER, start=1)]
+    assert at.estimates.told == ["begin", "end within 30 s", "abandon"]
+
+
+@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.LOST, Fault.BLIND])
+@pytest.mark.parametrize("number", REVERTIBLE)
+def test_a_call_that_fails_before_the_point_of_no_return_is_undone_with_all_before_it(
+    tmp_path: Path, number: int, fault: Fault
+) -> None:
+    at = Desk(tmp_path, Machine({number: fault}))
+
+    ended = at.go()
+
+    assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
+    assert ended.text.endswith("; undone: london serves again")
+    assert at.machine.dump() == START
+    assert not OPEN_PARIS & set(at.machine.effects)
+    assert at.estimates.told[-1] == "abandon"
+
+
+@pytest.mark.parametrize("number", [*REVERTIBLE, *OPENING])
+def test_a_call_without_an_answer_that_is_seen_to_have_worked_is_not_repeated(tmp_path: Path, number: int) -> None:
+    at = Desk(tmp_path, Machine({number: Fault.UNANSWERED}))
+
+    ended = at.go()
+
+    assert ended.code is ExitCode.OK
+    assert at.machine.effects == EFFECTS
+    assert at.machine.calls == len(EFFECTS)
+    assert [line for line in at.lines("result") if line.endswith("unknown")]
+
+
+def test_undoing_goes_backwards(tmp_path: Path) -> None:
+    at = Desk(tmp_path, Machine({6: Fault.REFUSED}))
+
+    at.go()
+
+    assert at.machine.effects[5:] == ["open clients at london", "open legacy at london", "resume bills at london"]
+    assert at.lines("step")[-4:] == [
+        "06-fence undo-started",
+        "06-fence undone",
+        "05-quiesce undo-started",
+        "05-quiesce undone",
+    ]
+
+
+def test_an_inverse_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    at = Desk(tmp_path, Machine({5: Fault.REFUSED, 6: Fault.REFUSED}, frozenset({"open legacy at london"})))
+
+    ended = at.go()
+
+    assert (ended.code, ended.undone) == (ExitCode.STRANDED, False)
+    assert "not everything could be undone: fence: could not open legacy at london" in ended.text
+    assert at.machine.dump()["london"]["paused"] == START["london"]["paused"]
+    assert at.lines("step")[-3:] == ["06-fence undo-failed", "05-quiesce undo-started", "05-quiesce undone"]
+    assert ended.findings[-1].text == "london serves, but not everything is as it was"
+
+
+def test_where_nobody_serves_at_the_end_the_operator_reads_what_to_do_by_hand(tmp_path: Path) -> None:
+    shut = frozenset({"open clients at london", "open legacy at london"})
+    at = Desk(tmp_path, Machine(stuck=shut, cut=True))
+
+    ended = at.go()
+
+    assert (ended.code, ended.undone, ended.pairs[0].serving) == (ExitCode.STRANDED, False, None)
+    assert ended.findings[-1].text == "no site could be shown to serve: london is standby, paris is standby"
+    assert ended.findings[-1].remedy.startswith("By hand: look at paris; if its client acceptors are closed")
+
+
+def test_a_source_is_not_opened_again_beside_a_target_that_somebody_opened(tmp_path: Path) -> None:
+    at = Desk(tmp_path, Machine({6: Fault.REFUSED}))
+
+    def open_by_hand(number: int) -> None:
+        if number == 6:
+            at.machine.sites["paris"].doors["clients"] = True
+
+    at.machine.during = open_by_hand
+
+    ended = at.go()
+
+    assert (ended.code, ended.undone) == (ExitCode.INCOMPLETE, False)
+    assert not at.machine.sites["london"].open
+    assert ended.findings[-1].text == "paris was found open, so london was not opened again"
+
+
+def test_a_drain_that_does_not_end_in_time_has_its_own_code(tmp_path: Path) -> None:
+    at = Desk(tmp_path, Machine(cut=True))
+    told: list[Event] = []
+
+    ended = at.go(listener=told.append)
+
+    assert (ended.code, ended.undone) == (ExitCode.DRAIN_TIMEOUT, True)
+    assert at.machine.dump() == START
+    assert [each for each in told if isinstance(each, WaitProgress)]
+    assert Notice("not drained: 3 under way: undoing") in told
+
+
+@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.LOST])
+@pytest.mark.parametrize("number", OPENING)
+def test_a_target_that_opens_only_some_of_its_doors_is_incomplete(tmp_path: Path, number: int, fault: Fault) -> None:
+    at = Desk(tmp_path, Machine({number: fault}))
+
+    ended = at.go()
+
+    assert (ended.code, ended.undone, ended.pairs[0].serving) == (ExitCode.INCOMPLETE, None, "paris")
+    assert not at.machine.sites["london"].open
+
+
+def test_an_activation_that_is_proven_to_have_had_no_effect_is_undone(tmp_path: Path) -> None:
+    at = Desk(tmp_path, Machine(stuck=OPEN_PARIS))
+
+    ended = at.go()
+
+    assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
+    assert at.machine.dump() == START
+
+
+@pytest.mark.parametrize("number", OPENING)
+def test_an_activation_that_nobody_can_vouch_for_is_unknown_and_left_alone(tmp_path: Path, number: int) -> None:
+    at = Desk(tmp_path, Machine({number: Fault.BLIND}))
+
+    ended = at.go()
+
+    assert (ended.code, ended.undone) == (ExitCode.UNKNOWN, None)
+    assert not at.machine.sites["london"].open
+
+
+@pytest.mark.parametrize(
+    ("verb", "outcome", "code", "undone"),
+    [
+        ("check", Refused("no", code=ExitCode.PRECHECK_FAILED), ExitCode.PRECHECK_FAILED, True),
+        ("catch-up", Refused("it grows"), ExitCode.PRECHECK_FAILED, True),
+        ("catch-up", Unknown("silence"), ExitCode.PRECHECK_FAILED, True),
+        ("fence", Refused("no"), ExitCode.REVERTED, True),
+        ("fence", Refused("no", code=ExitCode.PRECHECK_FAILED), ExitCode.REVERTED, True),
+        ("drain", Refused("too slow", code=ExitCode.DRAIN_TIMEOUT), ExitCode.DRAIN_TIMEOUT, True),
+        ("verify", Refused("they differ"), ExitCode.REVERTED, True),
+        ("verify", Unknown("silence"), ExitCode.REVERTED, True),
+        ("activate", Refused("london is open"), ExitCode.REVERTED, True),
+        ("activate", Unknown("silence before any call"), ExitCode.REVERTED, True),
+        ("probe", Refused("nothing came back"), ExitCode.INCOMPLETE, None),
+        ("probe", Unknown("silence"), ExitCode.INCOMPLETE, None),
+    ],
+)
+def test_how_a_step_ends_says_how_the_run_ends(
+    tmp_path: Path, verb: str, outcome: Outcome, code: ExitCode, undone: bool | None
+) -> None:
+    at = Desk(tmp_path)
+
+    ended = at.go(answers={verb: outcome})
+
+    assert (ended.code, ended.undone) == (code, undone)
+    assert ended.text.startswith(outcome.text)
+    assert at.machine.dump() == (MOVED if undone is None else START)
+    if code is ExitCode.PRECHECK_FAILED:
+        assert (at.machine.calls, ended.text) == (0, f"{outcome.text}; nothing was changed")
+
+
+def test_a_drain_timeout_before_anything_was_changed_is_no_drain_timeout(tmp_path: Path) -> None:
+    at = Desk(tmp_path)
+    late = Refused("too slow", code=ExitCode.DRAIN_TIMEOUT)
+
+    ended = at.go(answers={"quiesce": NotNeeded("closed"), "fence": NotNeeded("closed"), "drain": late})
+
+    assert (ended.code, ended.text) == (ExitCode.PRECHECK_FAILED, "too slow; nothing was changed")
+
+
+@pytest.mark.parametrize("outcome", [Refused("no door opens"), Unknown("silence before any call")])
+def test_a_run_that_only_finishes_is_never_undone(tmp_path: Path, outcome: Outcome) -> None:
+    at = Desk(tmp_path, Machine({5: Fault.KILLED_BEFORE}))
+    assert at.killed()
+    at.machine.sites["paris"].doors["clients"] = True  # by hand
+
+    ended = at.go(answers={"activate": outcome})
+
+    assert (ended.code, ended.undone) == (
+        ExitCode.INCOMPLETE if isinstance(outcome, Refused) else ExitCode.UNKNOWN,
+        None,
+    )
+    assert at.machine.calls == 5
+
+
+def both_open(machine: Machine) -> None:
+    machine.sites["london"].doors["clients"] = True
+
+
+def target_closed(machine: Machine) -> None:
+    machine.sites["paris"] = paris()
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "code", "told"),
+    [
+        (both_open, ExitCode.UNKNOWN, "london is serving, paris is serving: look at paris first"),
+        (target_closed, ExitCode.STRANDED, "london is standby, paris is standby: look at paris first"),
+    ],
+)
+def test_what_somebody_does_during_the_probe_is_seen_at_the_end(
+    tmp_path: Path, meanwhile: Callable[[Machine], None], code: ExitCode, told: str
+) -> None:
+    at = Desk(tmp_path)
+    act = at_the(StepStarted, "probe", lambda: meanwhile(at.machine))
+
+    ended = at.go(listener=act, answers={"probe": Refused("nothing came back")})
+
+    assert (ended.code, ended.text) == (code, f"nothing came back; {told}")
+
+
+def test_an_undo_is_not_believed_when_the_source_is_not_seen_to_serve(tmp_path: Path) -> None:
+    at = Desk(tmp_path, Machine({6: Fault.REFUSED}))
+
+    def silence() -> None:
+        at.machine.sites["london"].silent = True
+
+    ended = at.go(listener=at_the(StepEnded, "undo quiesce", silence))
+
+    assert (ended.code, ended.undone) == (ExitCode.STRANDED, False)
+    assert ended.text.endswith("undone, but london is unknown, paris is standby")
+
+
+def test_success_is_not_believed_when_the_target_is_not_seen_to_serve(tmp_path: Path) -> None:
+    at = Desk(tmp_path, Machine(stuck=OPEN_PARIS))
+
+    ended = at.go(answers={"activate": NotNeeded("it says so"), "probe": NotNeeded("it says so")})
+
+    assert ended.code is ExitCode.UNKNOWN
+    assert ended.text == "every step succeeded, but london is standby, paris is standby: look at paris first"
+
+
+def test_success_is_not_believed_when_the_source_cannot_be_seen_closed(tmp_path: Path) -> None:
+    at = Desk(tmp_path)
+
+    def silence(number: int) -> None:
+        at.machine.sites["london"].silent = number in OPENING
+
+    at.machine.during = silence
+
+    ended = at.go()
+
+    assert ended.code is ExitCode.UNKNOWN
+    assert ended.text == "every step succeeded, but london is unknown, paris is serving: look at london first"
+
+
+def test_findings_of_the_steps_stand_in_the_result(tmp_path: Path) -> None:
+    stale = Finding("DR-RPO-001", Severity.WARNING, "the estimate is old")
+    at = Desk(tmp_path, estimates=Estimates(Unknown("no answer yet", findings=(stale,))))
+
+    ended = at.go()
+
+    assert ended.findings == (stale,)
+
+
+# What cannot be written is not done
+
+
+def test_a_call_whose_intent_cannot_be_written_does_not_go_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = Desk(tmp_path)
+    append = journal_module.Journal._append
+
+    def full(journal: journal_module.Journal, rows: list[tuple[str, ...]], **more: bool) -> int:
+        if rows[0][0] == "intent":
+            raise EnvironmentFault("the disk is full")
+        return append(journal, rows, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(journal_module.Journal, "_append", full)
+
+    with pytest.raises(EnvironmentFault):
+        at.go()
+
+    assert (at.machine.calls, at.machine.dump()) == (0, START)

@@ -1,0 +1,163 @@
+"""What a journal says of its run: enough to go on with it, to undo it, and to say how long clients were out."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.engine.journal import GENESIS, Entry, Journal, JournalDamaged, history, outage_s, read
+from dr_ctl.engine.plan import Ask, PlannedStep
+from dr_ctl.engine.states import StepEvent, StepState
+from tests.engine.desk import BY, Clock, Desk, a_plan
+from tests.engine.machine import Fault, Machine
+
+PLAN = a_plan()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.jsonl"
+
+
+def step(verb: str) -> PlannedStep:
+    return next(each for each in PLAN.steps if each.verb == verb)
+
+
+def test_a_plan_comes_back_as_it_was(path: Path) -> None:
+    with closing(Journal(path, Clock())) as journal:
+        journal.run(PLAN, BY)
+
+    past = history(read(path))
+
+    assert (past.ask, past.source, past.baseline) == (PLAN.ask, PLAN.source, PLAN.baseline)
+    assert tuple(each.step for each in past.steps) == PLAN.steps
+    assert past.last_number == 11
+    assert not past.ended
+
+
+def test_an_ask_with_every_option_comes_back_as_it_was() -> None:
+    asked = Ask("swapover", "paris", 90.0, cut_in_flight=True, accept_difference={"q": 3}, expect_serving="london")
+
+    assert Ask.from_json(json.loads(json.dumps(asked.as_json()))) == asked
+
+
+def test_steps_that_may_have_changed_something_come_back_the_last_first(path: Path) -> None:
+    with closing(Journal(path, Clock())) as journal:
+        journal.run(PLAN, BY)
+        for verb, event in [("quiesce", StepEvent.SUCCEEDED), ("fence", StepEvent.FAILED), ("drain", None)]:
+            journal.step(step(verb), StepEvent.STARTED, {})
+            if event is not None:
+                journal.step(step(verb), event, {})
+
+        before = journal.history().started()
+        journal.step(step("fence"), StepEvent.UNDO_STARTED, {})
+        journal.step(step("fence"), StepEvent.UNDONE, {})
+
+        assert [each.verb for each in before] == ["drain", "fence", "quiesce"]
+        assert [each.verb for each in journal.history().started()] == ["drain", "quiesce"]
+        assert {each.step.verb: each.state for each in history(read(path)).steps}["drain"] is StepState.RUNNING
+
+
+def test_a_resumed_run_keeps_the_source_and_baseline_of_the_first_and_adds_its_steps(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, Machine({5: Fault.KILLED_AFTER}))
+    assert desk.killed()
+    desk.go()
+
+    past = desk.past()
+
+    assert past is not None
+    assert (past.source, past.baseline) == (PLAN.source, PLAN.baseline)
+    assert past.last_number == 22
+    assert [each.step.number for each in past.steps] == list(range(1, 23))
+
+
+def test_what_was_asked_and_found_at_first_stands_whatever_a_later_plan_says(path: Path) -> None:
+    later = replace(PLAN, ask=replace(PLAN.ask, timeout_s=9.0), source="rome", baseline={})
+    with closing(Journal(path, Clock())) as journal:
+        journal.run(PLAN, BY)
+        journal.run(later, BY)
+
+    past = history(read(path))
+
+    assert (past.ask, past.source, past.baseline) == (PLAN.ask, PLAN.source, PLAN.baseline)
+
+
+@pytest.mark.parametrize(
+    ("events", "activation"),
+    [
+        ((), False),
+        ((None,), True),
+        ((None, StepEvent.SUCCEEDED), True),
+        ((None, StepEvent.LOST), True),
+        ((None, StepEvent.FAILED), False),
+        ((StepEvent.FAILED,), False),
+    ],
+    ids=["none", "intent", "done", "unknown", "disproved", "refused"],
+)
+def test_an_activation_counts_from_its_intent_until_it_is_disproved(
+    path: Path, events: tuple[StepEvent | None, ...], activation: bool
+) -> None:
+    activate = step("activate")
+    with closing(Journal(path, Clock())) as journal:
+        journal.run(PLAN, BY)
+        journal.step(activate, StepEvent.STARTED, {})
+        for event in events:
+            if event is None:
+                journal.intents(activate, activate.calls)
+            else:
+                journal.step(activate, event, {})
+
+    assert history(read(path)).activation is activation
+
+
+def test_a_journal_without_a_run_says_that_nothing_was_changed(path: Path) -> None:
+    Journal(path, Clock()).close()
+
+    with pytest.raises(JournalDamaged, match="holds no plan") as damaged:
+        history(read(path))
+
+    assert damaged.value.remedy == "The run never began: nothing was changed by it."
+
+
+def test_a_run_that_has_ended_says_so(path: Path) -> None:
+    with closing(Journal(path, Clock())) as journal:
+        journal.run(PLAN, BY)
+        journal.end({"outcome": "ok"})
+
+        assert journal.history().ended
+
+    assert [entry.outcome for entry in read(path)][-1] == "ok"
+
+
+def at(second: int, kind: str, step: str, outcome: str | None = None) -> Entry:
+    return Entry(1, f"2026-11-21T02:00:{second:02d}.000Z", kind, step, None, outcome, {}, GENESIS)
+
+
+STARTED = at(1, "step", "06-fence", "started")
+FENCED = at(2, "intent", "06-fence")
+OPENED = at(9, "step", "10-activate", "succeeded")
+
+
+@pytest.mark.parametrize(
+    ("entries", "seconds"),
+    [
+        ([STARTED], None),
+        ([STARTED, FENCED], None),
+        ([STARTED, OPENED], None),
+        ([STARTED, FENCED, OPENED], 7),
+        ([STARTED, FENCED, at(3, "intent", "06-fence"), OPENED], 7),
+        ([FENCED, at(5, "step", "17-fence", "unneeded"), at(30, "step", "21-activate", "unneeded")], 28),
+        ([FENCED, at(8, "step", "10-activate", "failed"), at(12, "step", "06-fence", "undone")], 10),
+        ([FENCED, at(8, "step", "06-fence", "undo-failed")], None),
+        ([FENCED, at(8, "step", "05-quiesce", "undone")], None),
+        ([FENCED, OPENED, at(40, "step", "11-probe", "succeeded")], 7),
+    ],
+)
+def test_clients_are_out_from_the_fences_first_call_until_a_site_lets_them_in(
+    entries: list[Entry], seconds: float | None
+) -> None:
+    assert outage_s(entries) == seconds

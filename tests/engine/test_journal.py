@@ -1,0 +1,288 @@
+"""The journal: written before it is done, sealed line by line, opened again wherever a crash left it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.model import Json
+from dr_ctl.engine.journal import Entry, Journal, JournalDamaged, read
+from dr_ctl.engine.states import IllegalMove, StepEvent
+from tests.engine.desk import BY, Clock, Desk, a_plan
+
+FENCE = next(step for step in a_plan().steps if step.verb == "fence")
+PLAN = replace(a_plan(), steps=(FENCE,))
+KEYS = ["seq", "time", "kind", "step", "call", "outcome", "evidence", "previous", "hash"]
+
+
+def short(path: Path) -> list[Entry]:
+    """Six lines, one of each kind that matters: a fence whose door closes."""
+    with closing(Journal(path, Clock())) as journal:
+        journal.run(PLAN, BY)
+        journal.step(FENCE, StepEvent.STARTED, {"about": "Türen zu"})
+        [intent] = journal.intents(FENCE, FENCE.calls[:1])
+        journal.results(FENCE, [(intent, "done", {"text": "answered"})])
+        journal.step(FENCE, StepEvent.SUCCEEDED, {"took_s": 0.25})
+        journal.sample(FENCE, {"outflow": 3})
+    return read(path)
+
+
+LINES = range(1, 7)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.jsonl"
+
+
+def spans(path: Path) -> Iterator[tuple[int, int]]:
+    """Where each line begins and ends, its newline included."""
+    begin = 0
+    for line in path.read_bytes().splitlines(keepends=True):
+        yield begin, begin + len(line)
+        begin += len(line)
+
+
+# Writing
+
+
+def test_every_line_has_the_nine_fields_and_follows_the_line_before(path: Path) -> None:
+    entries = short(path)
+
+    told = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [list(line) for line in told] == [KEYS] * 6
+    assert [line["seq"] for line in told] == list(LINES)
+    assert [line["kind"] for line in told] == ["run", "step", "intent", "result", "step", "sample"]
+    assert [line["previous"] for line in told] == ["0" * 64, *(line["hash"] for line in told[:-1])]
+    assert told[3]["evidence"] == {"text": "answered", "intent": 3}
+    assert [entry.hash() for entry in entries] == [line["hash"] for line in told]
+
+
+def test_a_run_says_its_plan_and_who_runs_it(path: Path) -> None:
+    evidence = short(path)[0].evidence
+
+    assert evidence == {"plan": json.loads(json.dumps(PLAN.as_json())), "by": BY}
+
+
+def test_nothing_of_a_run_is_kept_but_what_the_plan_the_calls_and_the_outcomes_say(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.go()
+
+    entries = desk.entries()
+
+    allowed: dict[str, set[str]] = {
+        "run": {"plan", "by"},
+        "step": {"about", "text", "took_s", "findings"},
+        "intent": set(),
+        "result": {"text", "intent"},
+        "sample": {"outflow"},
+    }
+    assert {entry.kind for entry in entries} == set(allowed)
+    assert [entry for entry in entries if not set(entry.evidence) <= allowed[entry.kind]] == []
+    call = {"site", "pair", "bean", "operation", "arguments", "about", "when", "at_most"}
+    assert all(set(entry.call or call) == call for entry in entries)
+
+
+def test_only_its_owner_may_read_it_whatever_the_umask(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        short(path)
+    finally:
+        os.umask(before)
+
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_intents_are_on_disk_before_the_call_goes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(tmp_path)
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", lambda file: synced.append(len(desk.entries())))
+    at_the_call: list[tuple[list[str], bool]] = []
+
+    def during(number: int) -> None:
+        last = desk.entries()[-1]
+        at_the_call.append(([entry.kind for entry in desk.entries()][-2:], synced[-1] == last.seq))
+
+    desk.machine.during = during
+
+    desk.go()
+
+    assert at_the_call == [(["intent", "intent"], True)] * 8
+
+
+def test_a_move_that_the_table_does_not_know_is_not_written(path: Path) -> None:
+    with closing(Journal(path, Clock())) as journal:
+        journal.run(PLAN, BY)
+
+        with pytest.raises(IllegalMove):
+            journal.step(FENCE, StepEvent.SUCCEEDED, {})
+
+        journal.step(FENCE, StepEvent.STARTED, {})
+
+    assert [entry.outcome for entry in read(path)] == [None, "started"]
+
+
+def full(file: int, block: bytes) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def half(file: int, block: bytes) -> int:
+    return os.pwrite(file, block[: len(block) // 2], os.fstat(file).st_size)
+
+
+@pytest.mark.parametrize(("write", "why"), [(full, "No space left on device"), (half, "in full: the disk is full")])
+def test_a_line_that_cannot_be_written_is_told_and_the_journal_can_be_opened_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[int, bytes], int], why: str
+) -> None:
+    before = short(path)
+    with closing(Journal(path, Clock())) as journal, monkeypatch.context() as patch:
+        patch.setattr(os, "write", write)
+
+        with pytest.raises(EnvironmentFault, match=why):
+            journal.signal("interrupted")
+
+        assert (journal.count, journal.last_hash) == (6, before[-1].hash())
+
+    assert continued(path) == before
+
+
+# Opening again
+
+
+def continued(path: Path) -> list[Entry]:
+    """Open, write one more line, read all; the lines that were there before."""
+    with closing(Journal(path, Clock())) as journal:
+        journal.signal("interrupted")
+    *before, last = read(path)
+    assert (last.kind, last.seq) == ("signal", len(before) + 1)
+    assert path.read_text(encoding="utf-8") == "".join(entry.to_line() for entry in (*before, last))
+    return before
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_cut_off_anywhere_in_a_line_it_goes_on_after_the_line_before(path: Path, line: int) -> None:
+    entries = short(path)
+    whole = path.read_bytes()
+    begin, end = list(spans(path))[line - 1]
+
+    for cut in range(begin, end):
+        path.write_bytes(whole[:cut])
+        assert continued(path) == entries[: line - 1], cut
+
+
+def test_cut_off_between_two_lines_nothing_is_lost(path: Path) -> None:
+    entries = short(path)
+    whole = path.read_bytes()
+
+    for number, (_, end) in enumerate(spans(path), start=1):
+        path.write_bytes(whole[:end])
+        assert continued(path) == entries[:number]
+
+
+def test_a_last_line_whose_middle_never_reached_the_disk_is_left_out(path: Path) -> None:
+    entries = short(path)
+    whole = path.read_bytes()
+    begin, end = list(spans(path))[-1]
+    path.write_bytes(whole[: begin + 20] + bytes(end - begin - 40) + whole[end - 20 :])
+
+    assert continued(path) == entries[:-1]
+
+
+def read_or_why_not(path: Path) -> tuple[list[Entry] | None, str]:
+    try:
+        return read(path), ""
+    except JournalDamaged as damaged:
+        return None, str(damaged)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_an_altered_byte_names_its_line(path: Path, line: int) -> None:
+    """Of the last line, and of the end of the one before it, an alteration can also look like a crash's torn end."""
+    entries = short(path)
+    whole = path.read_bytes()
+    begin, end = list(spans(path))[line - 1]
+    torn = list(spans(path))[-1][0] - 1
+
+    for at in range(begin, end):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        left, why = read_or_why_not(path)
+        if left is None:
+            assert f"line {line} " in why, at
+        else:
+            assert at >= torn
+            assert left == entries[: len(left)]
+            assert len(left) < len(entries)
+
+
+@pytest.mark.parametrize(
+    ("alter", "line"),
+    [
+        (lambda lines: [lines[0], *lines[2:]], 2),
+        (lambda lines: [lines[0], lines[2], lines[1], *lines[3:]], 2),
+        (lambda lines: [*lines, lines[-1]], 7),
+        (lambda lines: lines[1:], 1),
+        (lambda lines: [*lines[:3], b"\n", *lines[3:]], 4),
+        (lambda lines: [*lines[:2], b"[]\n", *lines[3:]], 3),
+    ],
+    ids=["removed", "exchanged", "repeated", "without its first", "empty line", "no object"],
+)
+def test_lines_that_do_not_follow_each_other_are_named(
+    path: Path, alter: Callable[[list[bytes]], list[bytes]], line: int
+) -> None:
+    short(path)
+    path.write_bytes(b"".join(alter(path.read_bytes().splitlines(keepends=True))))
+
+    with pytest.raises(JournalDamaged, match=f"line {line} "):
+        Journal(path, Clock())
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "value", "named"), [(3, "outcome", "done", 4), (5, "time", "", 6), (6, "seq", 7, 6)]
+)
+def test_a_line_that_was_written_anew_with_a_hash_of_its_own_does_not_fit(
+    path: Path, line: int, key: str, value: Json, named: int
+) -> None:
+    short(path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    told: dict[str, Any] = json.loads(lines[line - 1]) | {key: value}
+    told.pop("hash")
+    lines[line - 1] = Entry(**told).to_line().encode()
+    path.write_bytes(b"".join(lines))
+
+    with pytest.raises(JournalDamaged, match=f"line {named} "):
+        read(path)
+
+
+def test_a_damaged_journal_is_left_as_it_is_and_not_held(path: Path) -> None:
+    short(path)
+    altered = path.read_bytes().replace(b'"seq":2', b'"seq":3')
+    path.write_bytes(altered)
+
+    for _ in range(2):
+        with pytest.raises(JournalDamaged, match="line 2 "):
+            Journal(path, Clock())
+
+    assert path.read_bytes() == altered
+
+
+def test_a_second_writer_is_refused_until_the_first_has_ended(path: Path) -> None:
+    entries = short(path)
+    with closing(Journal(path, Clock())):
+        with path.open("ab") as file:
+            file.write(b'{"seq":7')  # what the first has under way
+
+        with pytest.raises(EnvironmentFault, match="is being written by another process"):
+            Journal(path, Clock())
+
+        assert path.read_bytes().endswith(b'{"seq":7')
+
+    assert continued(path) == entries

@@ -1,0 +1,259 @@
+"""Run directories: one run at a time, nobody else may read them, documents are whole or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.core.errors import UsageError
+from dr_ctl.core.model import ExitCode
+from dr_ctl.engine.runs import Locked, RunFiles, Runs, write, write_text
+
+HOLDER = """\
+import sys
+from pathlib import Path
+from dr_ctl.core.clock import SystemClock
+from dr_ctl.engine.runs import Runs
+with Runs(Path(sys.argv[1]), SystemClock()).lock("swapover to paris"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+class Minutes:
+    """A clock on which every look is a minute after the last."""
+
+    def __init__(self) -> None:
+        self._at = datetime(2026, 11, 21, 2, 0, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        self._at += timedelta(minutes=1)
+        return self._at
+
+    def monotonic(self) -> float:
+        return self._at.timestamp()
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    return Runs(tmp_path / "state" / "dr-ctl", Minutes())
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "dr-ctl"
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@contextmanager
+def held_by_another(state: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lock until it is told to end."""
+    command = [sys.executable, "-c", HOLDER, str(state)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+# The lock
+
+
+def test_a_second_run_is_told_who_holds_the_lock(runs: Runs, state: Path) -> None:
+    with held_by_another(state) as other, pytest.raises(Locked) as refused, runs.lock("swapover to london"):
+        pass
+
+    assert refused.value.exit_code is ExitCode.LOCKED
+    assert re.fullmatch(
+        rf"another run is under way: swapover to paris \(process {other.pid} on \S+, since \d{{4}}-\S+Z\)",
+        str(refused.value),
+    )
+
+
+@pytest.mark.parametrize("end", [subprocess.Popen.kill, subprocess.Popen.communicate], ids=["killed", "ended"])
+def test_the_lock_ends_with_its_process_however_that_ends(
+    runs: Runs, state: Path, end: Callable[[subprocess.Popen[str]], object]
+) -> None:
+    with held_by_another(state) as other:
+        end(other)
+        other.wait()
+
+        with runs.lock("resume"):
+            told = json.loads((state / "lock").read_text(encoding="utf-8"))
+
+    assert (told["what"], told["pid"]) == ("resume", os.getpid())
+
+
+def test_the_lock_ends_with_its_block_also_when_that_fails(runs: Runs) -> None:
+    with pytest.raises(ZeroDivisionError), runs.lock("first"):
+        raise ZeroDivisionError
+
+    with runs.lock("second"), pytest.raises(Locked, match="second"), runs.lock("third"):
+        pass
+
+
+def test_a_refused_lock_leaves_the_holders_name_as_it_is(runs: Runs, state: Path) -> None:
+    with runs.lock("swapover to paris, which takes long"):
+        before = (state / "lock").read_bytes()
+        with pytest.raises(Locked), runs.lock("abort"):
+            pass
+
+        assert (state / "lock").read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null"])
+def test_a_lock_whose_holder_cannot_be_read_is_a_lock_all_the_same(runs: Runs, state: Path, text: str) -> None:
+    with runs.lock("swapover to paris"):
+        (state / "lock").write_text(text, encoding="utf-8")
+
+        with pytest.raises(Locked, match="its name could not be read"), runs.lock("abort"):
+            pass
+
+
+# Files
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_nobody_but_the_owner_may_read_anything_whatever_the_umask(runs: Runs, state: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        with runs.lock("swapover to paris"):
+            files = runs.create("swapover", "paris")
+            write(files.plan, {"a": 1})
+            write_text(files.report, "<html>")
+    finally:
+        os.umask(before)
+
+    assert [mode(folder) for folder in (state, state / "runs", files.folder)] == [0o700] * 3
+    assert [mode(file) for file in (state / "lock", files.plan, files.report)] == [0o600] * 3
+
+
+def test_a_run_is_named_by_its_time_its_operation_and_its_target(runs: Runs, state: Path) -> None:
+    files = runs.create("swapover", "paris")
+
+    assert re.fullmatch(r"20261121T020100Z-swapover-paris-[0-9a-f]{4}", files.name)
+    assert files.folder == state / "runs" / files.name
+    names = [path.name for path in (files.plan, files.journal, files.result, files.report)]
+    assert names == ["plan.json", "journal.jsonl", "result.json", "report.html"]
+
+
+def test_a_document_is_written_whole_in_place_of_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    write(path, {"outcome": "ok", "text": "Größe"})
+
+    write(path, {"outcome": "unknown", "text": "groß"})
+
+    assert json.loads(path.read_text(encoding="utf-8")) == {"outcome": "unknown", "text": "groß"}
+    assert [each.name for each in tmp_path.iterdir()] == ["result.json"]
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_document_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    path = tmp_path / "result.json"
+    write(path, {"outcome": "ok"})
+
+    def fail(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(os if step == "fsync" else Path, step, fail)
+
+    with pytest.raises(OSError, match="the disk is full"):
+        write(path, {"outcome": "unknown"})
+
+    assert json.loads(path.read_text(encoding="utf-8")) == {"outcome": "ok"}
+
+
+def test_a_document_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "result.json"
+    synced: list[tuple[bool, bool]] = []
+    fsync = os.fsync
+
+    def note(file: int) -> None:
+        fsync(file)
+        synced.append((os.fstat(file).st_size > 0, path.exists()))
+
+    monkeypatch.setattr(os, "fsync", note)
+
+    write(path, {"outcome": "ok"})
+
+    assert synced == [(True, False)]
+
+
+# Finding
+
+
+def started(runs: Runs, *, ended: bool = False) -> RunFiles:
+    files = runs.create("swapover", "paris")
+    files.journal.touch()
+    if ended:
+        write(files.result, {"outcome": "ok"})
+    return files
+
+
+def test_runs_come_by_time(runs: Runs) -> None:
+    names = [runs.create("swapover", site).name for site in ("paris", "london", "paris")]
+
+    assert [run.name for run in runs.all()] == names
+
+
+def test_without_a_run_there_is_none(runs: Runs) -> None:
+    assert runs.all() == []
+    assert runs.unfinished() is None
+    with pytest.raises(UsageError, match="there is no run yet"):
+        runs.find(None)
+
+
+def test_a_run_is_found_by_its_name_by_a_beginning_of_it_or_as_the_last_one(runs: Runs) -> None:
+    first, second = (runs.create("swapover", site) for site in ("paris", "london"))
+
+    assert runs.find(first.name) == first
+    assert runs.find("20261121T0201") == first
+    assert runs.find("20261121T0202") == second
+    assert runs.find(None) == second
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("20261121", "2 runs with the name 20261121"),
+        ("2025", "no run with the name 2025"),
+        ("swapover", "no run with the name swapover"),
+    ],
+)
+def test_a_beginning_that_fits_none_or_several_is_refused(runs: Runs, name: str, told: str) -> None:
+    for site in ("paris", "london"):
+        runs.create("swapover", site)
+
+    with pytest.raises(UsageError, match=told):
+        runs.find(name)
+
+
+def test_the_unfinished_run_is_the_newest_that_began_and_has_not_ended(runs: Runs) -> None:
+    started(runs)
+    newest = started(runs)
+    started(runs, ended=True)
+    runs.create("swapover", "paris")  # it never began: there is no journal
+
+    assert runs.unfinished() == newest
+
+
+def test_runs_that_have_ended_are_not_unfinished(runs: Runs) -> None:
+    assert not started(runs, ended=True).open()
+    assert runs.unfinished() is None

@@ -1,0 +1,146 @@
+"""Signals: the first asks for a safe end, the second ends at once, and past the point of no return the run finishes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.core.model import ExitCode
+from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
+from dr_ctl.telemetry.events import Event, StepEnded, StepStarted, WaitProgress
+from tests.engine.desk import AFTER, BEFORE, EFFECTS, MOVED, OPEN_PARIS, OPENING, REVERTIBLE, START, Desk, at_the
+from tests.engine.machine import Fault, Machine
+
+SIGNALS = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+
+
+@pytest.mark.parametrize("signum", SIGNALS)
+@pytest.mark.parametrize("number", REVERTIBLE)
+def test_a_signal_during_a_call_before_the_point_of_no_return_undoes_everything(
+    tmp_path: Path, number: int, signum: signal.Signals
+) -> None:
+    at = Desk(tmp_path)
+    stop = StopRequest()
+    at.machine.during = lambda now: stop.ask(signum) if now == number else None
+
+    ended = at.go(stop=stop)
+
+    assert (ended.code, ended.undone) == (SIGNALS[signum], True)
+    assert ended.text == "stopped by a signal; undone: london serves again"
+    assert at.machine.dump() == START
+    assert not OPEN_PARIS & set(at.machine.effects)
+    assert at.lines("signal") == [f" {SIGNALS[signum].name.lower()}"]
+
+
+@pytest.mark.parametrize("verb", BEFORE)
+@pytest.mark.parametrize("moment", [StepStarted, StepEnded])
+def test_a_signal_beside_a_step_before_the_point_of_no_return_undoes_everything(
+    tmp_path: Path, verb: str, moment: type[StepStarted | StepEnded]
+) -> None:
+    at = Desk(tmp_path)
+    stop = StopRequest()
+
+    ended = at.go(stop=stop, listener=at_the(moment, verb, lambda: stop.ask(signal.SIGTERM)))
+
+    assert (ended.code, ended.undone) == (ExitCode.TERMINATED, True)
+    assert at.machine.dump() == START
+    if moment is StepStarted:
+        assert verb not in {line[3:] for line in at.lines("intent")}
+
+
+@pytest.mark.parametrize("verb", AFTER)
+@pytest.mark.parametrize("moment", [StepStarted, StepEnded])
+def test_a_signal_past_the_point_of_no_return_does_not_keep_the_run_from_finishing(
+    tmp_path: Path, verb: str, moment: type[StepStarted | StepEnded]
+) -> None:
+    at = Desk(tmp_path)
+    stop = StopRequest()
+
+    ended = at.go(stop=stop, listener=at_the(moment, verb, lambda: stop.ask(signal.SIGINT)))
+
+    assert ended.code is ExitCode.OK
+    assert at.machine.dump() == MOVED
+
+
+@pytest.mark.parametrize("number", OPENING)
+def test_a_signal_during_the_activation_does_not_keep_it_from_finishing(tmp_path: Path, number: int) -> None:
+    at = Desk(tmp_path)
+    stop = StopRequest()
+    at.machine.during = lambda now: stop.ask(signal.SIGINT) if now == number else None
+
+    ended = at.go(stop=stop)
+
+    assert (ended.code, at.machine.dump()) == (ExitCode.OK, MOVED)
+
+
+def test_a_run_that_only_finishes_does_so_whatever_signal_comes(tmp_path: Path) -> None:
+    at = Desk(tmp_path, Machine({8: Fault.KILLED_BEFORE}))
+    assert at.killed()
+    stop = StopRequest()
+
+    ended = at.go(stop=stop, listener=at_the(StepStarted, "observe", lambda: stop.ask(signal.SIGINT)))
+
+    assert (ended.code, at.machine.dump()) == (ExitCode.OK, MOVED)
+
+
+def test_a_signal_ends_a_wait(tmp_path: Path) -> None:
+    at = Desk(tmp_path, Machine(cut=True))
+    stop = StopRequest()
+
+    def listener(event: Event) -> None:
+        if isinstance(event, WaitProgress):
+            stop.ask(signal.SIGINT)
+
+    ended = at.go(stop=stop, listener=listener)
+
+    assert ended.code is ExitCode.INTERRUPTED
+    assert at.machine.dump() == START
+    assert len(at.lines("sample")) == 1
+
+
+@pytest.mark.parametrize("number", [*REVERTIBLE, *OPENING])
+def test_the_second_signal_stops_at_once_and_the_run_can_be_gone_on_with(tmp_path: Path, number: int) -> None:
+    at = Desk(tmp_path)
+    stop = StopRequest()
+
+    def twice(now: int) -> None:
+        if now == number:
+            stop.ask(signal.SIGINT)
+            stop.ask(signal.SIGTERM)
+
+    at.machine.during = twice
+
+    with pytest.raises(StopAtOnce) as stopped:
+        at.go(stop=stop)
+
+    assert stopped.value.signum == signal.SIGTERM
+    assert at.machine.effects == EFFECTS[: number - 1]
+    assert at.estimates.told[-1] == "abandon"
+    assert at.go().code is ExitCode.OK
+    assert at.machine.dump() == MOVED
+
+
+@pytest.mark.parametrize("signum", SIGNALS)
+def test_a_signal_to_the_process_reaches_the_run_as_long_as_it_lasts(signum: signal.Signals) -> None:
+    before = signal.getsignal(signum)
+
+    with stoppable() as stop:
+        os.kill(os.getpid(), signum)
+
+        assert stop.wait(5)
+        assert stop.signum == signum
+        with pytest.raises(StopAtOnce):
+            signal.raise_signal(signum)
+
+    assert signal.getsignal(signum) is before
+
+
+@pytest.mark.parametrize("signum", [signal.SIGHUP, signal.SIGPIPE])
+def test_a_lost_terminal_or_a_closed_pipe_does_not_stop_a_run(signum: signal.Signals) -> None:
+    with stoppable() as stop:
+        signal.raise_signal(signum)
+
+        assert not stop.asked()
