@@ -24,9 +24,9 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine import executor
 from dr_ctl.engine.executor import RunResult
-from dr_ctl.engine.journal import History, Journal
+from dr_ctl.engine.journal import History, Journal, read
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
-from dr_ctl.engine.planner import error
+from dr_ctl.engine.planner import error, other_sites
 from dr_ctl.engine.planner import plan as decide
 from dr_ctl.engine.runs import RunFiles, Runs, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
@@ -251,7 +251,7 @@ def _past(files: RunFiles, world: World) -> History:
 def _never_began(runs: Runs) -> RunFiles | None:
     """An open run, unless its journal was never begun: then nothing was changed, and it is closed here and now."""
     unfinished = runs.unfinished()
-    if unfinished is not None and unfinished.journal.stat().st_size == 0:
+    if unfinished is not None and not read(unfinished.journal):
         unfinished.journal.unlink()
         return runs.unfinished()
     return unfinished
@@ -287,6 +287,8 @@ def abort(session: Session, *, yes: bool, dry_run: bool) -> Result:
             return _no_open_run()
         past = _past(files, world)
         seen = world.observer.observe()
+        if (others := other_sites(seen, past)) is not None:
+            return Result(ExitCode.PRECHECK_FAILED, others.text, (others,), run=files.name)
         if (refused := _past_no_return(past, seen, files)) is not None:
             return refused
         steps = [step for step in past.started() if step.inverse]

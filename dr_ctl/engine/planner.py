@@ -30,8 +30,8 @@ def error(id_: str, text: str, remedy: str) -> Finding:
 
 def plan(runbook: Runbook, recipe: Recipe[O], seen: O, ask: Ask, past: History | None = None) -> Decision:
     """Decide every step, in order, with the reason for each."""
-    if past is not None and set(seen.roles) != {past.source, past.ask.target}:
-        return Refusal((_other_sites(seen, past),))
+    if past is not None and (others := other_sites(seen, past)) is not None:
+        return Refusal((others,))
     source = _source(seen, ask) if past is None else _resumed_source(seen, past)
     if isinstance(source, Finding):
         # The topology's own findings say why a role is not known; the operator hates finding them one by one.
@@ -137,7 +137,10 @@ def _source(seen: Observation, ask: Ask) -> str | Finding:
     )
 
 
-def _other_sites(seen: Observation, past: History) -> Finding:
+def other_sites(seen: Observation, past: History) -> Finding | None:
+    """Say that a run is not of the sites that were looked at; None where it is."""
+    if set(seen.roles) == {past.source, past.ask.target}:
+        return None
     told = ", ".join(f"{name} is {role.value}" for name, role in seen.roles.items())
     return error(
         "DR-ROLE-007",

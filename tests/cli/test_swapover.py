@@ -318,6 +318,18 @@ class TestGoneOnWith:
         assert installation.settable == self.before
 
     @pytest.mark.parametrize("verb", ["resume", "abort"])
+    def test_a_run_that_died_in_its_first_line_changed_nothing(
+        self, dr_ctl: Shell, installation: Installation, verb: str
+    ) -> None:
+        journal = dr_ctl.state / "runs" / NAME / "journal.jsonl"
+        os.truncate(journal, 20)
+
+        ended = dr_ctl(verb, "--yes", "--json")
+
+        assert (ended.code, ended.ids, installation.changes) == (10, ["DR-RUN-004"], [])
+        assert dr_ctl("status", "--json").document["data"]["open_run"] is None
+
+    @pytest.mark.parametrize("verb", ["resume", "abort"])
     def test_nothing_is_done_unasked(self, dr_ctl: Shell, installation: Installation, verb: str) -> None:
         ended = dr_ctl(verb, "--json")
 
