@@ -30,8 +30,8 @@ def error(id_: str, text: str, remedy: str) -> Finding:
 
 def plan(runbook: Runbook, recipe: Recipe[O], seen: O, ask: Ask, past: History | None = None) -> Decision:
     """Decide every step, in order, with the reason for each."""
-    if past is not None and (others := other_sites(seen, past)) is not None:
-        return Refusal((others,))
+    if past is not None and (elsewhere := other_sites(seen, past)) is not None:
+        return Refusal((elsewhere,))
     source = _source(seen, ask) if past is None else _resumed_source(seen, past)
     if isinstance(source, Finding):
         # The topology's own findings say why a role is not known; the operator hates finding them one by one.
