@@ -21,7 +21,7 @@ setup: .venv/.ready ## make .venv with everything pinned, and dr-ctl in it
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: setup ## the main job on two real brokers: load, estimate, dry run, swapover, the ledger's verdict
+demo: setup ## the main job on two real brokers: swapover, failover and failback under load, judged by a ledger
 	$(BIN)/dr-ctl demo
 
 test: setup lint ## lint, types and every test, the real brokers' included

@@ -41,7 +41,8 @@ class Look:
 
 
 class Monitor:
-    """Looks every so often; the history's files appear once a minute and at the end."""
+    """Looks every so often. The history's files appear once a minute and at the end, and at once when a site changes
+    its role or a broker falls silent or answers again: what is asked for after a death must be on disk by then."""
 
     def __init__(self, installation: Installation, *, every_s: float | None = None) -> None:
         """`every_s` replaces the settings' `history.every`."""
@@ -51,6 +52,7 @@ class Monitor:
         self._every_s = every_s if every_s is not None else settings.history.every
         self._writer = Writer(installation.path(settings.history.path), every_s=FLUSH_EVERY_S)
         self._next = time.monotonic()
+        self._state: object = None
         self.looks = 0
         self.rows = 0
 
@@ -69,6 +71,10 @@ class Monitor:
         at = self._clock.now()
         rows = history_rows(seen, at)
         self._writer.add(rows)
+        state = _state(seen)
+        if self._state not in (None, state):
+            self._writer.flush()
+        self._state = state
         self.looks += 1
         self.rows += len(rows)
         outflows = {site: _outflow(seen, site) for site in seen.sites}
@@ -79,6 +85,16 @@ class Monitor:
         self._next = max(self._next + self._every_s, time.monotonic())
         moment = self._next if until is None else min(self._next, until)
         time.sleep(max(0.0, moment - time.monotonic()))
+
+
+def _state(seen: MirrorSeen) -> object:
+    """What must not change unrecorded: who answers, and as what."""
+    answers = {
+        (site, pair): isinstance(view, BrokerView)
+        for site, brokers in seen.sites.items()
+        for pair, view in brokers.items()
+    }
+    return seen.roles, answers
 
 
 def _outflow(seen: MirrorSeen, site: str) -> int | None:

@@ -25,7 +25,7 @@ def _group(text: str) -> typer.Typer:
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.callback()(common)
-runs_app = _group("Past runs: list, show, report.")
+runs_app = _group("Past runs: list, show, report, verify.")
 runbook_app = _group("The runbooks in force: list, show, lint.")
 rpo_app = _group("The estimate of what a failure would lose, from recorded history.")
 lab_app = _group("Throw-away real brokers on this machine, faults, and traffic with a ledger.")
@@ -45,6 +45,8 @@ CUT = Annotated[bool, typer.Option("--cut-in-flight", help="Move although client
 ACCEPT = Annotated[
     list[str] | None, typer.Option("--accept-difference", metavar="QUEUE=N", help="Move with exactly this difference.")
 ]
+STEAL = Annotated[bool, typer.Option("--steal", help="Take over the live lock of another run; needs --reason.")]
+WHY = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; the journal keeps it.")]
 RUN = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run's name or its beginning; default: the last.")]
 LAB = Annotated[Path, typer.Option("--dir", metavar="DIR", help="The lab's directory.")]
 LAB_DEFAULT = Path("lab")
@@ -103,28 +105,103 @@ def swapover(
     cut_in_flight: CUT = False,
     accept_difference: ACCEPT = None,
     expect_serving: EXPECT = None,
+    steal: STEAL = False,
+    reason: WHY = None,
 ) -> Result:
     """Move the service to the other site: nothing lost, nothing twice."""
-    from dr_ctl.cli import operate  # noqa: PLC0415
+    from dr_ctl.cli import locking, operate  # noqa: PLC0415
 
     asked = operate.ask("swapover", to, timeout, cut_in_flight, accept_difference, expect_serving)
+    return operate.run(session, asked, yes=yes, dry_run=dry_run, theft=locking.theft(reason, steal=steal))
+
+
+@command(app, "failover")
+def failover(
+    session: Session,
+    *,
+    to: TO,
+    yes: YES = False,
+    dry_run: DRY_RUN = False,
+    accept_loss: Annotated[
+        str | None, typer.Option("--accept-loss", metavar="N|unknown", help="Messages that may be lost.")
+    ] = None,
+    presume_down: Annotated[
+        str | None, typer.Option("--presume-down", metavar="SITE", help="Take this site for down; needs --reason.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; the journal keeps it.")] = None,
+    expect_serving: EXPECT = None,
+) -> Result:
+    """The serving site is lost: serve at the other now, and say what is lost."""
+    from dr_ctl.cli import operate  # noqa: PLC0415
+
+    asked = operate.ask(
+        "failover", to, None, cut_in_flight=False, accept_difference=None, expect_serving=expect_serving
+    )
+    asked = operate.with_price(asked, accept_loss, presume_down, reason)
+    return operate.run(session, asked, yes=yes, dry_run=dry_run)
+
+
+@command(app, "reinstate")
+def reinstate(
+    session: Session,
+    *,
+    site: Annotated[str, typer.Argument(metavar="SITE", help="The lost site that is back.")],
+    yes: YES = False,
+    dry_run: DRY_RUN = False,
+    timeout: TIMEOUT = None,
+    expect_serving: EXPECT = None,
+) -> Result:
+    """Take a lost site in again, without the move back."""
+    from dr_ctl.cli import operate  # noqa: PLC0415
+
+    asked = operate.ask("reinstate", site, timeout, False, None, expect_serving)
+    return operate.run(session, asked, yes=yes, dry_run=dry_run)
+
+
+@command(app, "failback")
+def failback(
+    session: Session,
+    *,
+    to: TO,
+    yes: YES = False,
+    dry_run: DRY_RUN = False,
+    timeout: TIMEOUT = None,
+    cut_in_flight: CUT = False,
+    accept_difference: ACCEPT = None,
+    expect_serving: EXPECT = None,
+) -> Result:
+    """The lost site is back: take it in, then move the service back to it."""
+    from dr_ctl.cli import operate  # noqa: PLC0415
+
+    asked = operate.ask("failback", to, timeout, cut_in_flight, accept_difference, expect_serving)
     return operate.run(session, asked, yes=yes, dry_run=dry_run)
 
 
 @command(app, "resume")
-def resume(session: Session, *, yes: YES = False, dry_run: DRY_RUN = False, timeout: TIMEOUT = None) -> Result:
+def resume(
+    session: Session,
+    *,
+    yes: YES = False,
+    dry_run: DRY_RUN = False,
+    timeout: TIMEOUT = None,
+    steal: STEAL = False,
+    reason: WHY = None,
+) -> Result:
     """Go on with the run that was interrupted."""
-    from dr_ctl.cli import operate  # noqa: PLC0415
+    from dr_ctl.cli import locking, operate  # noqa: PLC0415
 
-    return operate.resume(session, timeout, yes=yes, dry_run=dry_run)
+    theft = locking.theft(reason, steal=steal)
+    return operate.resume(session, timeout, yes=yes, dry_run=dry_run, theft=theft)
 
 
 @command(app, "abort")
-def abort(session: Session, *, yes: YES = False, dry_run: DRY_RUN = False) -> Result:
+def abort(
+    session: Session, *, yes: YES = False, dry_run: DRY_RUN = False, steal: STEAL = False, reason: WHY = None
+) -> Result:
     """Undo the run that was interrupted, where it has not passed the point of no return."""
-    from dr_ctl.cli import operate  # noqa: PLC0415
+    from dr_ctl.cli import locking, operate  # noqa: PLC0415
 
-    return operate.abort(session, yes=yes, dry_run=dry_run)
+    return operate.abort(session, yes=yes, dry_run=dry_run, theft=locking.theft(reason, steal=steal))
 
 
 @command(runs_app, "list", full="runs list")
@@ -136,11 +213,28 @@ def runs_list(session: Session) -> Result:
 
 
 @command(runs_app, "show", full="runs show")
-def runs_show(session: Session, *, run: RUN = None) -> Result:
+def runs_show(
+    session: Session,
+    *,
+    run: RUN = None,
+    follow: Annotated[bool, typer.Option("--follow", help="As it goes, until the run ends.")] = False,
+) -> Result:
     """One run: what was asked, each step, how it ended."""
+    from dr_ctl.cli import following, past  # noqa: PLC0415
+
+    return following.follow(session, run) if follow else past.runs_show(session, run)
+
+
+@command(runs_app, "verify", full="runs verify")
+def runs_verify(
+    session: Session,
+    *,
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run or its beginning; default: all.")] = None,
+) -> Result:
+    """Check that journals and results are as they were written: 10 when one was altered, naming the line."""
     from dr_ctl.cli import past  # noqa: PLC0415
 
-    return past.runs_show(session, run)
+    return past.runs_verify(session, run)
 
 
 @command(runs_app, "report", full="runs report")
@@ -301,7 +395,7 @@ def demo(
         Path, typer.Option("--dir", metavar="DIR", help="Where it works and leaves its report.")
     ] = Path("dr-ctl-demo"),
 ) -> Result:
-    """The main job on two real brokers: load, estimate, dry run, swapover under load, the ledger's verdict."""
+    """The main job on two real brokers: a swapover, a failover and a failback under load; the ledger judges each."""
     from dr_ctl.cli import demonstration  # noqa: PLC0415
 
     return demonstration.demo(session, directory)

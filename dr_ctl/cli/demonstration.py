@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dr_ctl.agents.monitor import Monitor
 from dr_ctl.cli.labs import verdict_text
@@ -25,7 +27,9 @@ from dr_ctl.settings.loader import load
 RATE: Final = 300.0
 DELAY_MS: Final = 25
 RECORD_S: Final = 15.0
-AFTER_S: Final = 3.0
+AFTER: Final = 900  # messages
+SEEN_WITHIN_S: Final = 20.0
+RUNS: Final = 3
 COMMAND_S: Final = 180.0
 
 
@@ -49,27 +53,100 @@ def demo(session: Session, directory: Path) -> Result:
             tell.chapter("The swapover, under load.")
             moved = tell.run("swapover", "--to", "paris", "--yes")
             again = tell.run("swapover", "--to", "paris", "--yes")
-            time.sleep(AFTER_S)
-            verdict = traffic.stop()
-        tell.run("status")
-    return _judged(verdict, tell, {"estimate": estimated, "dry run": dry, "swapover": moved, "the same again": again})
+            traffic.wait_for(traffic.counts().sent + AFTER)
+            planned = traffic.stop()
+        tell.chapter(f"The ledger: {verdict_text(planned)}.")
+        codes = {"estimate": estimated, "dry run": dry, "swapover": moved, "the same again": again}
+        lost = _lost_and_back(lab, tell, codes)
+    return _judged(planned, lost, tell, codes)
 
 
-def _judged(verdict: Verdict, tell: _Teller, codes: dict[str, int]) -> Result:
-    allowed = {"estimate": (ExitCode.OK, ExitCode.LOSS_REFUSED)}
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """What a failover said and what the ledger then found: before the lost site was taken in again, and at the end."""
+
+    bounds: Mapping[str, Any]
+    before: Verdict
+    after: Verdict
+
+    def wrong(self) -> list[str]:
+        """Everything in which what was said does not hold."""
+        twice = self.bounds["twice"]["at_most"]
+        found = []
+        if twice is None or len(self.before.consumed_twice) > twice:
+            found.append(f"{len(self.before.consumed_twice)} came twice, at most {twice} were announced")
+        if self.after.lost or not self.after.drained:
+            found.append(f"{len(self.after.lost)} lost after the return")
+        if doubled := set(self.after.consumed_twice) - set(self.before.consumed_twice):
+            found.append(f"{len(doubled)} doubled by the return")
+        return found
+
+
+def _lost_and_back(lab: Lab, tell: _Teller, codes: dict[str, int]) -> _Lost:
+    with lab.load(RATE, work_ms=1) as traffic:
+        with _recording(lab):
+            traffic.wait_for(AFTER)
+            tell.chapter("paris dies: its broker is killed with messages under way.")
+            lab.kill("paris")
+            _until_recorded(tell)
+        tell.chapter("How much would be lost without it? Nobody accepted any loss, so nothing is done.")
+        codes["failover, no loss accepted"] = tell.run("failover", "--to", "london", "--yes")
+        bounds = tell.bounds("failover", "--to", "london", "--dry-run")
+        at_most = bounds["lost"]["at_most"]
+        accepted = "unknown" if at_most is None else str(at_most)
+        tell.chapter("The failover, with that loss accepted.")
+        codes["failover"] = tell.run("failover", "--to", "london", "--yes", "--accept-loss", accepted)
+        traffic.wait_for(traffic.counts().sent + AFTER)
+        before = traffic.ledger.verdict(drained=False)
+        tell.chapter(
+            "paris is back. What it still holds is let in without doubling anything; then the service moves back."
+        )
+        lab.start("paris")
+        codes["failback"] = tell.run("failback", "--to", "paris", "--yes")
+        traffic.wait_for(traffic.counts().sent + AFTER)
+        after = traffic.stop()
+    codes["status"] = tell.run("status")
+    return _Lost(bounds, before, after)
+
+
+def _until_recorded(tell: _Teller) -> None:
+    """Wait until the monitor has seen the death: from then on the bounds do not grow."""
+    until = time.monotonic() + SEEN_WITHIN_S
+    while tell.bounds("failover", "--to", "london", "--dry-run")["lost"]["at_most"] is None:
+        if time.monotonic() > until:
+            raise EnvironmentFault(f"the monitor has not written what it saw within {SEEN_WITHIN_S:.0f} s")
+
+
+def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: dict[str, int]) -> Result:
+    allowed = {
+        "estimate": (ExitCode.OK, ExitCode.LOSS_REFUSED),
+        "failover, no loss accepted": (ExitCode.LOSS_REFUSED,),
+    }
     wrong = [f"{name} ended with {code}" for name, code in codes.items() if code not in allowed.get(name, (0,))]
-    clean = verdict.clean and not verdict.processed_twice
+    clean = planned.clean and not planned.processed_twice
+    unkept = lost.wrong()
     reports = sorted((tell.state / "runs").glob("*/report.html"))
-    report = str(reports[-1]) if reports else None
-    if report is None:
-        wrong.append("no report was written")
-    data: dict[str, Json] = {"ledger": verdict.as_json(), "report": report, "codes": dict(codes)}
-    findings = [Finding("DR-DEMO-001", Severity.ERROR, text) for text in wrong]
-    text = f"the ledger: {verdict_text(verdict)}"
-    if not clean or wrong:
+    shown = [str(each) for each in reports]
+    if len(reports) < RUNS:
+        wrong.append(f"{len(reports)} reports were written, not {RUNS}")
+    data: dict[str, Json] = {
+        "ledger": planned.as_json(),
+        "failover": {
+            "bounds": dict(lost.bounds),
+            "before_return": lost.before.as_json(),
+            "ledger": lost.after.as_json(),
+        },
+        "report": shown[0] if shown else None,
+        "reports": [*shown],
+        "codes": dict(codes),
+    }
+    findings = [Finding("DR-DEMO-001", Severity.ERROR, text, "Look at its output above.") for text in (*wrong, *unkept)]
+    text = f"swapover: {verdict_text(planned)}\nfailover and failback: {verdict_text(lost.after)}"
+    if not clean or wrong or unkept:
         code = ExitCode.INTERNAL if wrong else ExitCode.LOSS_REFUSED
-        return Result(code, f"{text}; {'; '.join(wrong) or 'not clean'}", findings, data)
-    return Result(ExitCode.OK, f"{text}\nnothing lost, nothing twice; the report: {report}", findings, data)
+        return Result(code, f"{text}\n{'; '.join((*wrong, *unkept)) or 'not clean'}", findings, data)
+    end = "nothing lost, nothing twice in the swapover; the failover kept its bounds; nothing doubled by the return"
+    return Result(ExitCode.OK, f"{text}\n{end}\nthe reports: {', '.join(shown)}", findings, data)
 
 
 class _Teller:
@@ -101,6 +178,18 @@ class _Teller:
         except subprocess.TimeoutExpired as error:
             raise EnvironmentFault(f"{' '.join(words)} took longer than {COMMAND_S:.0f} s") from error
         return done.returncode
+
+    def bounds(self, *words: str) -> Mapping[str, Any]:
+        """Ask a command what may be lost and come twice, without showing it."""
+        command = [sys.executable, "-m", "dr_ctl", *words, "--json", "--quiet"]
+        done = subprocess.run(
+            command, env=self._environment, stdout=subprocess.PIPE, timeout=COMMAND_S, check=False, text=True
+        )
+        document: dict[str, Any] = json.loads(done.stdout)
+        if "bounds" not in document["data"]:
+            raise EnvironmentFault(f"{' '.join(words)}: {document['summary']}")
+        found: Mapping[str, Any] = document["data"]["bounds"]
+        return found
 
 
 @contextmanager

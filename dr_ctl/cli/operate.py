@@ -10,13 +10,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import typer
 
 from dr_ctl import __version__
+from dr_ctl.cli import locking
+from dr_ctl.cli.locking import NO_THEFT, Theft
+from dr_ctl.cli.owed import owed
 from dr_ctl.cli.plans import plan_text
-from dr_ctl.cli.preflight import Preflight
+from dr_ctl.cli.preflight import NoEstimate, Preflight
+from dr_ctl.cli.price import FailoverPrice
 from dr_ctl.cli.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.cli.wiring import World
@@ -24,9 +28,10 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine import executor
 from dr_ctl.engine.executor import RunResult
+from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import History, Journal, read
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
-from dr_ctl.engine.planner import error, other_sites
+from dr_ctl.engine.planner import FAILOVER, REINSTATE, error, other_sites
 from dr_ctl.engine.planner import plan as decide
 from dr_ctl.engine.runs import RunFiles, Runs, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
@@ -35,7 +40,7 @@ from dr_ctl.settings.durations import seconds
 from dr_ctl.telemetry.events import Listener
 from dr_ctl.topologies.mirror.view import MirrorSeen
 
-OPERATIONS = ("swapover",)
+OPERATIONS = ("swapover", "failover", "failback", "reinstate")
 T = TypeVar("T")
 
 
@@ -61,6 +66,20 @@ def ask(
     return Ask(operation, to, _seconds(timeout), cut_in_flight, accepted, expect_serving)
 
 
+def with_price(asked: Ask, accept_loss: str | None, presume_down: str | None, reason: str | None) -> Ask:
+    """Add what a failover may cost and rest on; raises `UsageError` where an option is not well formed."""
+    accepted: int | Literal["unknown"] | None = None
+    if accept_loss is not None:
+        if accept_loss != "unknown" and not accept_loss.isdecimal():
+            raise UsageError(
+                f"--accept-loss {accept_loss}: not a number", remedy="As in --accept-loss 500, or unknown."
+            )
+        accepted = "unknown" if accept_loss == "unknown" else int(accept_loss)
+    if presume_down is not None and not reason:
+        raise UsageError("--presume-down needs --reason", remedy="Say why that site is taken for down: --reason TEXT.")
+    return replace(asked, accept_loss=accepted, presume_down=presume_down, reason=reason)
+
+
 def _seconds(timeout: str | None) -> float | None:
     if timeout is None:
         return None
@@ -73,19 +92,23 @@ def _seconds(timeout: str | None) -> float | None:
 def plan(session: Session, asked: Ask, out: Path | None) -> Result:
     with World.of(session.installation(), time.sleep) as world:
         world.must_know(asked)
-        decided = decide(world.runbook(asked.operation), world.recipe, world.observer.observe(), asked)
+        book = world.runbook(asked.operation)
+        price = world.price(asked, book)
+        decided = decide(book, world.recipe, _observed(world, price), asked, price=price)
     if out is not None and isinstance(decided, Plan):
         try:
             write(out, decided.as_json())
         except OSError as problem:
             raise UsageError(f"--out {out}: {problem.strerror}", remedy="Name a file that can be written.") from problem
-    return _undecided(decided) or _planned(decided)
+    return _priced(_undecided(decided) or _planned(decided), price)
 
 
 def _planned(decided: Decision) -> Result:
     assert isinstance(decided, Plan)
     calls = sum(call.when is None for step in decided.steps for call in step.calls)
-    move = f"{decided.ask.operation} from {decided.source} to {decided.target}"
+    move = f"{decided.ask.operation} {decided.target}"
+    if decided.ask.operation != REINSTATE:
+        move = f"{decided.ask.operation} from {decided.source} to {decided.target}"
     summary = f"{move}: {calls} calls for certain; nothing was changed"
     return Result(ExitCode.OK, summary, decided.findings, {"plan": decided.as_json()}, text=plan_text(decided))
 
@@ -98,11 +121,11 @@ def _undecided(decided: Decision) -> Result | None:
         errors = [each for each in decided.findings if each.severity is Severity.ERROR]
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         summary = f"refused, nothing was changed: {errors[0].text}{more}"
-        return Result(ExitCode.PRECHECK_FAILED, summary, decided.findings)
+        return Result(decided.code, summary, decided.findings)
     return None
 
 
-def run(session: Session, asked: Ask, *, yes: bool, dry_run: bool) -> Result:
+def run(session: Session, asked: Ask, *, yes: bool, dry_run: bool, theft: Theft = NO_THEFT) -> Result:
     """Carry out an operation. Order of looking: another's lock, an open run, already there; then lock, look again."""
     runs, installation = session.runs(), session.installation()
     with World.of(installation, time.sleep) as world:
@@ -111,38 +134,77 @@ def run(session: Session, asked: Ask, *, yes: bool, dry_run: bool) -> Result:
         if not dry_run:
             with runs.lock(f"{asked.operation} to {asked.target}"):
                 pass
-        if (unfinished := runs.unfinished()) is not None:
-            return _still_open(unfinished)
-        seen = world.observer.observe()
-        decided = decide(book, world.recipe, seen, asked)
+        if (unfinished := runs.unfinished()) is not None and not _supersedes(asked):
+            return _still_open(unfinished, asked)
+        price = world.price(asked, book)
+        seen = _observed(world, price)
+        if not dry_run:
+            locking.refuse_if_held(seen, runs, theft)
+        decided = decide(book, world.recipe, seen, asked, price=price)
         if (ended := _undecided(decided)) is not None:
-            return _with_pairs(ended, seen)
+            return _priced(_with_pairs(ended, seen, session), price)
         if dry_run:
-            return _planned(decided)
+            return _priced(_planned(decided), price)
         assert isinstance(decided, Plan)
         if (declined := _declined(decided, yes=yes)) is not None:
             return declined
-        with runs.lock(f"{asked.operation} to {asked.target}"):
-            if (unfinished := runs.unfinished()) is not None:
-                return _still_open(unfinished)
-            seen = world.observer.observe()
-            decided = decide(book, world.recipe, seen, asked)
+        what, name = f"{asked.operation} to {asked.target}", runs.name(asked.operation, asked.target)
+        with runs.lock(what), locking.locked(world, runs, seen, name, what, _by(), theft) as lease:
+            if (unfinished := runs.unfinished()) is not None and not _supersedes(asked):
+                return _still_open(unfinished, asked)
+            seen = _observed(world, price)
+            decided = decide(book, world.recipe, seen, asked, price=price)
             if (ended := _undecided(decided)) is not None:
-                return _with_pairs(ended, seen)
+                return _priced(_with_pairs(ended, seen, session), price)
             assert isinstance(decided, Plan)
-            files = runs.create(asked.operation, asked.target)
-            write(files.plan, decided.as_json())
-            return _execute(session, world, files, decided)
+            if unfinished is not None:
+                _end_for(unfinished, name, asked)
+            files = runs.create(asked.operation, asked.target, name)
+            files.begin(decided.as_json())
+            return _execute(session, world, files, decided, lease, theft, price, yes=yes)
 
 
-def _execute(session: Session, world: World, files: RunFiles, decided: Plan) -> Result:
+def _observed(world: World, price: FailoverPrice | None) -> MirrorSeen:
+    seen = world.observer.observe()
+    if price is not None:
+        price.saw(seen.roles[price.lost])
+    return seen
+
+
+def _priced(result: Result, price: FailoverPrice | None) -> Result:
+    """Say what a failover may cost beside whatever came of it."""
+    if price is None:
+        return result
+    return replace(result, data={**result.data, "bounds": dict(price.bounds())})
+
+
+def _execute(
+    session: Session,
+    world: World,
+    files: RunFiles,
+    decided: Plan,
+    lease: Lease,
+    theft: Theft,
+    price: FailoverPrice | None,
+    *,
+    yes: bool,
+) -> Result:
     listener = session.listener()
+    locking.note_pauses(lease, decided.baseline)
+    decided = replace(decided, findings=(*decided.findings, *lease.findings()))
 
     def act(journal: Journal, stop: StopRequest) -> RunResult:
-        preflight = Preflight(world.installation, files.folder)
-        driver = world.driver()
         return executor.execute(
-            decided, driver, journal, estimator=preflight, stop=stop, clock=world.clock, listener=listener, by=_by()
+            decided,
+            world.driver(),
+            journal,
+            estimator=Preflight(world.installation, files.folder) if price is None else NoEstimate(),
+            stop=stop,
+            clock=world.clock,
+            listener=listener,
+            by={**_by(), "lock": locking.told(lease, theft)},
+            price=price,
+            asker=lambda sentence: yes or bool(_terminal() and _answer(lambda: typer.confirm(sentence, err=True))),
         )
 
     return _journaled(session, world, files, act)
@@ -163,9 +225,13 @@ def _journaled(
     """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
     with stoppable() as stop:
         journal = Journal(files.journal, world.clock)
+        if world.lease is not None:
+            world.lease.facts = lambda: (journal.last_hash, journal.count)
         try:
             ended = act(journal, stop)
-            result = Result(ended.code, ended.text, ended.findings, _data(ended, files), files.name)
+            answered = [site for site, role in ended.roles.items() if role in (Role.SERVING, Role.STANDBY)]
+            debts = owed(session.state(), ended.debts, answered)
+            result = Result(ended.code, ended.text, ended.findings, _data(ended, files), files.name, debts=debts)
             journal.end(result.envelope(session.command))
             sealed: dict[str, Json] = {"last_hash": journal.last_hash, "count": journal.count}
             write(files.result, {**result.envelope(session.command), "journal": sealed})
@@ -191,6 +257,8 @@ def _data(ended: RunResult, files: RunFiles) -> dict[str, Json]:
         "outage_s": round(ended.outage_s, 3) if ended.outage_s is not None else None,
         "report": str(files.report),
     }
+    if ended.bounds is not None:
+        data["bounds"] = dict(ended.bounds)
     return data | {"undone": ended.undone} if ended.undone is not None else data
 
 
@@ -205,14 +273,19 @@ def _declined(decided: Plan, *, yes: bool) -> Result | None:
     """Ask, where somebody can be asked; None is a yes."""
     if yes:
         return None
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not _terminal():
         text = "nobody could be asked, and --yes was not given; nothing was changed"
         return Result(ExitCode.DECLINED, text, decided.findings)
     typer.echo(plan_text(decided), err=True)
-    question = f"Move from {decided.source} to {decided.target}? Type the target's name"
+    what = "Take in" if decided.ask.operation == REINSTATE else f"Move from {decided.source} to"
+    question = f"{what} {decided.target}? Type the target's name"
     if _answer(lambda: typer.prompt(question, err=True, default="", show_default=False).strip()) == decided.target:
         return None
     return Result(ExitCode.DECLINED, "declined; nothing was changed", decided.findings)
+
+
+def _terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _answer(question: Callable[[], T]) -> T | None:
@@ -223,14 +296,29 @@ def _answer(question: Callable[[], T]) -> T | None:
         return None
 
 
-def _still_open(unfinished: RunFiles) -> Result:
+def _supersedes(asked: Ask) -> bool:
+    """A failover does not wait for a run that was interrupted, where somebody says why."""
+    return asked.operation == FAILOVER and asked.reason is not None
+
+
+def _end_for(unfinished: RunFiles, successor: str, asked: Ask) -> None:
+    """Close an interrupted run whose place a failover takes. What it had changed is seen, not undone."""
+    text = f"superseded by {successor}: {asked.reason}"
+    write(unfinished.result, Result(ExitCode.UNKNOWN, text, run=unfinished.name).envelope("failover"))
+
+
+def _still_open(unfinished: RunFiles, asked: Ask) -> Result:
     text = f"the run {unfinished.name} was interrupted and is still open; nothing was changed"
-    finding = error("DR-RUN-003", text, "`dr-ctl resume` goes on with it, `dr-ctl abort` undoes it.")
+    remedy = "`dr-ctl resume` goes on with it, `dr-ctl abort` undoes it."
+    if asked.operation == FAILOVER:
+        remedy += " With --reason TEXT the failover takes its place."
+    finding = error("DR-RUN-003", text, remedy)
     return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=unfinished.name)
 
 
-def _with_pairs(result: Result, seen: MirrorSeen) -> Result:
-    return replace(result, data={**result.data, "pairs": [pair.as_json() for pair in seen.pairs]})
+def _with_pairs(result: Result, seen: MirrorSeen, session: Session) -> Result:
+    debts = owed(session.state(), seen.debts, [site for site in seen.sites if seen.views(site)])
+    return replace(result, data={**result.data, "pairs": [pair.as_json() for pair in seen.pairs]}, debts=debts)
 
 
 def _no_open_run() -> Result:
@@ -253,11 +341,12 @@ def _never_began(runs: Runs) -> RunFiles | None:
     unfinished = runs.unfinished()
     if unfinished is not None and not read(unfinished.journal):
         unfinished.journal.unlink()
+        unfinished.reserve.unlink(missing_ok=True)
         return runs.unfinished()
     return unfinished
 
 
-def resume(session: Session, timeout: str | None, *, yes: bool, dry_run: bool) -> Result:
+def resume(session: Session, timeout: str | None, *, yes: bool, dry_run: bool, theft: Theft = NO_THEFT) -> Result:
     """Plan again with the history of the open run, and carry that out."""
     runs, installation = session.runs(), session.installation()
     with World.of(installation, time.sleep) as world, runs.lock("resume"):
@@ -266,19 +355,32 @@ def resume(session: Session, timeout: str | None, *, yes: bool, dry_run: bool) -
             return _no_open_run()
         past = _past(files, world)
         asked = replace(past.ask, timeout_s=_seconds(timeout) if timeout is not None else past.ask.timeout_s)
-        seen = world.observer.observe()
-        decided = decide(world.runbook(asked.operation), world.recipe, seen, asked, past)
+        book = world.runbook(asked.operation)
+        price = world.price(asked, book)
+        seen = _observed(world, price)
+        if not dry_run:
+            locking.refuse_if_held(seen, runs, theft)
+        decided = decide(book, world.recipe, seen, asked, past, price)
         if (ended := _undecided(decided)) is not None:
-            return replace(_with_pairs(ended, seen), run=files.name)
+            return replace(_with_pairs(ended, seen, session), run=files.name)
         if dry_run:
             return _planned(decided)
         assert isinstance(decided, Plan)
         if (declined := _declined(decided, yes=yes)) is not None:
             return replace(declined, run=files.name)
-        return _execute(session, world, files, decided)
+        what = f"resume of {asked.operation} to {asked.target}"
+        with locking.locked(world, runs, seen, files.name, what, _by(), theft) as lease:
+            now = _observed(world, price)
+            if (changed := locking.changed(seen, now)) is not None:
+                return Result(ExitCode.PRECHECK_FAILED, changed.text, (changed,), run=files.name)
+            decided = decide(book, world.recipe, now, asked, past, price)
+            if (ended := _undecided(decided)) is not None:
+                return replace(_with_pairs(ended, now, session), run=files.name)
+            assert isinstance(decided, Plan)
+            return _execute(session, world, files, decided, lease, theft, price, yes=yes)
 
 
-def abort(session: Session, *, yes: bool, dry_run: bool) -> Result:
+def abort(session: Session, *, yes: bool, dry_run: bool, theft: Theft = NO_THEFT) -> Result:
     """Undo the open run, unless an activating call of it may have had its effect."""
     runs, installation = session.runs(), session.installation()
     with World.of(installation, time.sleep) as world, runs.lock("abort"):
@@ -287,6 +389,8 @@ def abort(session: Session, *, yes: bool, dry_run: bool) -> Result:
             return _no_open_run()
         past = _past(files, world)
         seen = world.observer.observe()
+        if not dry_run:
+            locking.refuse_if_held(seen, runs, theft)
         if (others := other_sites(seen, past)) is not None:
             return Result(ExitCode.PRECHECK_FAILED, others.text, (others,), run=files.name)
         if (refused := _past_no_return(past, seen, files)) is not None:
@@ -304,9 +408,15 @@ def abort(session: Session, *, yes: bool, dry_run: bool) -> Result:
 
         def act(journal: Journal, stop: StopRequest) -> RunResult:
             del stop  # an undo is not stopped half way: the first signal waits for its end
+            journal.lock(locking.told(lease, theft))
             return executor.undo(past, world.driver(), journal, clock=world.clock, listener=listener)
 
-        return _journaled(session, world, files, act)
+        what = f"abort of {past.ask.operation} to {past.ask.target}"
+        with locking.locked(world, runs, seen, files.name, what, _by(), theft) as lease:
+            locking.note_pauses(lease, past.baseline)
+            if (refused := _past_no_return(past, world.observer.observe(), files)) is not None:
+                return refused
+            return _journaled(session, world, files, act)
 
 
 def _past_no_return(past: History, seen: MirrorSeen, files: RunFiles) -> Result | None:

@@ -7,13 +7,14 @@ from typing import Any
 
 from dr_ctl.cli.result import Result
 from dr_ctl.cli.session import Session
-from dr_ctl.core.model import ExitCode, Json
-from dr_ctl.engine.journal import read
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.engine.journal import Entry, read
 from dr_ctl.engine.runs import RunFiles
+from dr_ctl.engine.seal import Verdict, check
 from dr_ctl.report.html import write_report
 
 
-def _ended(files: RunFiles) -> tuple[str, str]:
+def how_ended(files: RunFiles) -> tuple[str, str]:
     """How a run ended, in a word and a sentence; an open one has not."""
     if files.open():
         return "open", "under way, or interrupted"
@@ -29,10 +30,22 @@ def _ended(files: RunFiles) -> tuple[str, str]:
 
 def runs_list(session: Session) -> Result:
     runs = session.runs().all()
-    told = [(files.name, *_ended(files)) for files in runs]
-    rows: list[Json] = [{"run": name, "outcome": outcome, "summary": summary} for name, outcome, summary in told]
-    text = "\n".join(f"{name}  {outcome:<16} {summary}" for name, outcome, summary in told)
+    all_ = [(files.name, *how_ended(files)) for files in runs]
+    rows: list[Json] = [{"run": name, "outcome": outcome, "summary": summary} for name, outcome, summary in all_]
+    text = "\n".join(f"{name}  {outcome:<16} {summary}" for name, outcome, summary in all_)
     return Result(ExitCode.OK, f"{len(runs)} run(s)", data={"runs": rows}, text=text)
+
+
+def told(entry: Entry) -> str | None:
+    """One line of a journal as a person reads it; None for those that say nothing by themselves."""
+    text = str(entry.evidence.get("text", ""))
+    if entry.kind == "step":
+        return f"{entry.time}  {entry.step}: {entry.outcome}{': ' + text if text else ''}"
+    if entry.kind == "intent" and entry.call is not None:
+        return f"{entry.time}      call: {entry.call['about']}"
+    if entry.kind == "result" and entry.outcome != "done":
+        return f"{entry.time}      {entry.outcome}: {text}"
+    return f"{entry.time}  signal: {entry.outcome}" if entry.kind == "signal" else None
 
 
 def runs_show(session: Session, run: str | None) -> Result:
@@ -40,19 +53,38 @@ def runs_show(session: Session, run: str | None) -> Result:
     entries = read(files.journal) if files.journal.exists() else []
     lines, steps = [], []
     for entry in entries:
-        text = str(entry.evidence.get("text", ""))
+        if (line := told(entry)) is not None:
+            lines.append(line)
         if entry.kind == "step":
-            lines.append(f"{entry.time}  {entry.step}: {entry.outcome}{': ' + text if text else ''}")
+            text = str(entry.evidence.get("text", ""))
             steps.append({"time": entry.time, "step": entry.step, "event": entry.outcome, "text": text})
-        elif entry.kind == "intent" and entry.call is not None:
-            lines.append(f"{entry.time}      call: {entry.call['about']}")
-        elif entry.kind == "result" and entry.outcome != "done":
-            lines.append(f"{entry.time}      {entry.outcome}: {text}")
-        elif entry.kind == "signal":
-            lines.append(f"{entry.time}  signal: {entry.outcome}")
-    outcome, summary = _ended(files)
+    outcome, summary = how_ended(files)
     data: dict[str, Json] = {"outcome": outcome, "steps": [dict(step) for step in steps], "entries": len(entries)}
     return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name, text="\n".join(lines))
+
+
+def runs_verify(session: Session, run: str | None) -> Result:
+    """Recompute the hash chains: of one run, or of all, as somebody does who was not there."""
+    runs = session.runs()
+    checked = [(files.name, check(files)) for files in ([runs.find(run)] if run is not None else runs.all())]
+    altered = [(name, each) for name, each in checked if each.verdict is Verdict.ALTERED]
+    findings = [
+        Finding(
+            "DR-JOURNAL-001",
+            Severity.ERROR,
+            f"{name}: {each.text}",
+            "Do not rely on what this run says of itself; ask who could write in the state directory.",
+        )
+        for name, each in altered
+    ]
+    text = "\n".join(f"{name}  {each.verdict.value:<12} {each.text}" for name, each in checked)
+    rows: list[Json] = [{"run": name, **each.as_json()} for name, each in checked]
+    opens = sum(each.verdict is Verdict.OPEN for _, each in checked)
+    summary = f"{len(checked)} run(s) looked at, {len(altered)} altered"
+    summary += f", {opens} not ended and so not sealed" if opens else ""
+    code = ExitCode.PRECHECK_FAILED if altered else ExitCode.OK
+    name = checked[0][0] if run is not None else None
+    return Result(code, summary, findings, {"runs": rows}, name, text)
 
 
 def runs_report(session: Session, run: str | None) -> Result:

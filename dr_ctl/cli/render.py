@@ -35,6 +35,8 @@ def _text(result: Result) -> None:
     for finding in result.findings:
         if finding.text != result.summary or finding.remedy:
             typer.echo(told(finding))
+    for debt in result.debts:
+        typer.echo(f" $ owed since {debt.since}: {debt.text}\n      -> {debt.remedy}")
     good = result.code in (ExitCode.OK, ExitCode.WARNINGS)
     typer.echo(result.summary if good else f"{result.code.outcome} ({int(result.code)}): {result.summary}")
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.engine.debts import Debt
 
 SCHEMA = "dr-ctl/1"
 
@@ -22,11 +23,12 @@ class Result:
     data: Mapping[str, Json] = field(default_factory=dict)
     run: str | None = None
     text: str = ""
+    debts: Sequence[Debt] = ()
 
     def with_warn_exit(self) -> Result:
         """The same, with code 30 where it ended well and has warnings."""
         if self.code is ExitCode.OK and any(each.severity is Severity.WARNING for each in self.findings):
-            return Result(ExitCode.WARNINGS, self.summary, self.findings, self.data, self.run, self.text)
+            return replace(self, code=ExitCode.WARNINGS)
         return self
 
     def envelope(self, command: str) -> dict[str, Json]:
@@ -38,7 +40,7 @@ class Result:
             "run": self.run,
             "summary": self.summary,
             "findings": [finding.as_json() for finding in self.findings],
-            "debts": [],
+            "debts": [debt.as_json() for debt in self.debts],
             "data": dict(self.data),
         }
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
+from dr_ctl.cli import locking
+from dr_ctl.cli.owed import owed
 from dr_ctl.cli.render import end
 from dr_ctl.cli.result import Result
 from dr_ctl.cli.session import Session
@@ -12,12 +15,14 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine.plan import Ask, Plan, Refusal
 from dr_ctl.engine.planner import plan as decide
+from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Silent
 
 WATCH_EVERY_S = 2.0
-OPERATIONS = ("swapover",)
+OPERATIONS = ("swapover", "failover")
 _UNANSWERED = (Role.UNKNOWN, Role.SICK, Role.DOWN)
 
 
@@ -28,12 +33,13 @@ def status(session: Session) -> Result:
     answered = any(isinstance(view, BrokerView) for brokers in seen.sites.values() for view in brokers.values())
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     rates = _rates(before, seen, took_s)
-    findings = [*_silent(seen), *_open_run(unfinished), *_pauses(seen, unfinished)]
+    findings = [*_silent(seen), *_open_run(unfinished), *locking.holders(seen), *_pauses(seen)]
     data: dict[str, Json] = {
         "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
         "pairs": [pair.as_json() for pair in seen.pairs],
         "links": [_link(view, rates) for site in seen.sites for view in seen.views(site)],
         "open_run": unfinished.name if unfinished is not None else None,
+        "locks": locking.shown(seen),
     }
     if not answered:
         summary, code = "no site answered", ExitCode.UNKNOWN
@@ -41,7 +47,8 @@ def status(session: Session) -> Result:
         summary, code = f"{serving[0]} serves", ExitCode.OK
     else:
         summary, code = "both sites let clients in" if serving else "no site serves", ExitCode.OK
-    return Result(code, summary, findings, data, text=_text(seen, rates))
+    debts = owed(session.state(), seen.debts, [site for site in seen.sites if seen.views(site)])
+    return Result(code, summary, findings, data, text=_text(seen, rates), debts=debts)
 
 
 def watch(session: Session) -> Result:
@@ -125,14 +132,15 @@ def _open_run(unfinished: RunFiles | None) -> list[Finding]:
     return [Finding("DR-RUN-003", Severity.WARNING, text, "`dr-ctl resume` goes on with it, `dr-ctl abort` undoes it.")]
 
 
-def _pauses(seen: MirrorSeen, unfinished: RunFiles | None) -> list[Finding]:
+def _pauses(seen: MirrorSeen) -> list[Finding]:
     found = []
     for site in seen.sites:
         for view in seen.views(site):
             paused = sorted(queue.name for queue in view.business.values() if queue.paused)
-            if paused:
-                by = f" (perhaps by {unfinished.name})" if unfinished is not None else ""
-                text = f"{site}/{view.pair}: paused{by}: {', '.join(paused[:5])}"
+            by = locking.pausers(seen, view)
+            for run in sorted({by.get(name, "") for name in paused}):
+                names = [name for name in paused if by.get(name, "") == run]
+                text = f"{site}/{view.pair}: paused{' by ' + run if run else ''}: {checks.some(names)}"
                 found.append(Finding("DR-QUEUE-001", Severity.INFO, text))
     return found
 
@@ -143,10 +151,11 @@ def validate(session: Session, operation: str | None) -> Result:
         raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(OPERATIONS)}.")
     with World.of(session.installation(), time.sleep) as world:
         seen = world.observer.observe()
-        serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-        target = next(site for site in seen.roles if site not in serving[:1])
+        target = _target(seen)
         decided = decide(world.runbook("swapover"), world.recipe, seen, Ask("swapover", target))
-    findings = decided.findings
+        findings = [*decided.findings, *locking.forbidden(world, seen)]
+        lost = Move(Ask("failover", target), next(site for site in seen.roles if site != target), {})
+        against = [each for each in world.recipe.why_not(seen, lost) if each.id != "DR-ALIVE-001"]
     silent = any(role in _UNANSWERED for role in seen.roles.values())
     if isinstance(decided, Plan):
         verdict, code = "ready", ExitCode.OK
@@ -154,8 +163,28 @@ def validate(session: Session, operation: str | None) -> Result:
         verdict, code = "unknown", ExitCode.UNKNOWN
     else:
         verdict, code = "not ready", ExitCode.PRECHECK_FAILED
+    verdicts = {"swapover": (verdict, code), "failover": _without_the_other(seen, target, against)}
+    if operation is not None:
+        verdicts = {operation: verdicts[operation]}
+        findings = against if operation == "failover" else findings
     data: dict[str, Json] = {
-        "operations": {"swapover": {"to": target, "verdict": verdict}},
+        "operations": {name: {"to": target, "verdict": told} for name, (told, _) in verdicts.items()},
         "pairs": [pair.as_json() for pair in seen.pairs],
     }
-    return Result(code, f"swapover to {target}: {verdict}", findings, data)
+    text = ", ".join(f"{name} to {target}: {told}" for name, (told, _) in verdicts.items())
+    return Result(next(iter(verdicts.values()))[1], text, findings, data)
+
+
+def _target(seen: MirrorSeen) -> str:
+    """Where a move would go: the site that waits; without one, a site that does not serve."""
+    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+    others = [site for site in seen.roles if site not in serving[:1]]
+    return next((site for site in others if seen.roles[site] is Role.STANDBY), others[0])
+
+
+def _without_the_other(seen: MirrorSeen, target: str, against: Sequence[Finding]) -> tuple[str, ExitCode]:
+    """Whether the target could serve if the other site were lost: it does not depend on that site being up."""
+    if any(each.severity is Severity.ERROR for each in against):
+        return "not ready", ExitCode.PRECHECK_FAILED
+    known = seen.roles[target] in (Role.STANDBY, Role.SERVING)
+    return ("ready", ExitCode.OK) if known else ("unknown", ExitCode.UNKNOWN)

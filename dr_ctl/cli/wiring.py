@@ -8,16 +8,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from dr_ctl.cli.price import FailoverPrice
 from dr_ctl.core.clock import Clock, SystemClock
 from dr_ctl.core.errors import UsageError
 from dr_ctl.engine import runbook
+from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.planner import FAILBACK, FAILOVER, REINSTATE
 from dr_ctl.engine.runbook import Runbook
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.driver import MirrorDriver
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
 from dr_ctl.topologies.mirror.sending import Sender
+
+LOST_S = 5.0
 
 
 @dataclass
@@ -28,6 +33,7 @@ class World:
     observer: Observer
     recipe: MirrorRecipe
     clock: Clock
+    lease: Lease | None = None
     _sender: Sender | None = None
 
     @classmethod
@@ -38,16 +44,26 @@ class World:
         )
 
     def driver(self) -> MirrorDriver:
-        self._sender = self._sender or Sender(self.observer)
+        self._sender = self._sender or Sender(self.observer, self.lease)
         return MirrorDriver(self.observer, self.recipe, self._sender)
 
     def runbook(self, operation: str) -> Runbook:
-        return runbook.load(operation, folder(self.installation))
+        book = FAILBACK if operation == REINSTATE else operation
+        return runbook.load(book, folder(self.installation))
+
+    def price(self, ask: Ask, book: Runbook) -> FailoverPrice | None:
+        """What a failover may cost; None for a planned move. From here on the lost site is waited for within bounds."""
+        if ask.operation != FAILOVER:
+            return None
+        lost = next(site for site in self.installation.settings.sites if site != ask.target)
+        observe = next((step.limits for step in book.steps if step.verb == "observe"), {})
+        self.observer.spend_at_most(observe.get("lost", LOST_S), lost)
+        return FailoverPrice(self.installation, lost, self.clock)
 
     def must_know(self, ask: Ask) -> None:
         """Raise `UsageError` where a site that was named is not in the settings."""
         sites = list(self.installation.settings.sites)
-        for named in (ask.target, ask.expect_serving):
+        for named in (ask.target, ask.expect_serving, ask.presume_down):
             if named is not None and named not in sites:
                 raise UsageError(f"no site {named} in the settings", remedy=f"The sites are {' and '.join(sites)}.")
 

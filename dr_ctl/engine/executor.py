@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, assert_never
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import Stopped
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.core.model import ExitCode, Finding, Json, Role
+from dr_ctl.engine import ending
+from dr_ctl.engine.debts import Debt
+from dr_ctl.engine.ending import Facts, price_text
 from dr_ctl.engine.journal import History, Journal, outage_s
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown, word
-from dr_ctl.engine.plan import Call, Plan, PlannedStep
-from dr_ctl.engine.ports import Driver, Estimator, Move, Observation, PairSeen
+from dr_ctl.engine.plan import Ask, Call, Plan, PlannedStep
+from dr_ctl.engine.planner import FAILOVER, KEEPS
+from dr_ctl.engine.ports import Driver, Estimator, Move, Observation, PairSeen, Price
 from dr_ctl.engine.states import StepEvent
 from dr_ctl.engine.stopping import StopRequest
 from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted, WaitProgress
@@ -27,7 +31,7 @@ O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topol
 ESTIMATE_WITHIN_S = 30.0
 ACTIVATING = "activate"
 NO_RETURN = "point-of-no-return"
-CLOSED = (Role.STANDBY, Role.DOWN)
+QUESTION = "ask"
 _RATE_OVER_S = 2.0
 _SHOW_EVERY_S = 0.2
 
@@ -42,6 +46,15 @@ class RunResult:
     pairs: tuple[PairSeen, ...]
     undone: bool | None = None
     outage_s: float | None = None
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    debts: tuple[Debt, ...] = ()
+    bounds: Mapping[str, Json] | None = None
+
+
+def _nobody(sentence: str) -> bool:
+    """Answer for a person who is not there."""
+    del sentence
+    return False
 
 
 def execute(
@@ -54,9 +67,11 @@ def execute(
     clock: Clock,
     listener: Listener,
     by: Mapping[str, Json],
+    price: Price | None = None,
+    asker: Callable[[str], bool] = _nobody,
 ) -> RunResult:
     """Carry out every step in order; on the first that fails, undo all that was started if that is still safe."""
-    run = _Run(plan.ask.target, plan.source, driver, journal, stop, clock, listener, plan.findings)
+    run = _Run(plan.ask, plan.source, driver, journal, stop, clock, listener, plan.findings, price=price, asker=asker)
     journal.run(plan, by)
     estimator.begin()
     try:
@@ -67,7 +82,7 @@ def execute(
 
 def undo(past: History, driver: Driver[O], journal: Journal, *, clock: Clock, listener: Listener) -> RunResult:
     """Put back everything an interrupted run changed: the same way back as after a failure."""
-    run = _Run(past.ask.target, past.source, driver, journal, StopRequest(), clock, listener, ())
+    run = _Run(past.ask, past.source, driver, journal, StopRequest(), clock, listener, ())
     move = Move(past.ask, past.source, past.baseline)
     return run.back(move, Refused("aborted", code=ExitCode.OK))
 
@@ -75,7 +90,7 @@ def undo(past: History, driver: Driver[O], journal: Journal, *, clock: Clock, li
 class _Run:
     def __init__(
         self,
-        target: str,
+        ask: Ask,
         source: str,
         driver: Driver[Any],
         journal: Journal,
@@ -83,8 +98,12 @@ class _Run:
         clock: Clock,
         listener: Listener,
         findings: Sequence[Finding],
+        *,
+        price: Price | None = None,
+        asker: Callable[[str], bool] = _nobody,
     ) -> None:
-        self._target, self._source = target, source
+        self._asker = asker
+        self._ask, self._source, self._price = ask, source, price
         self._driver, self._journal, self._stop = driver, journal, stop
         self._clock, self._listener = clock, listener
         self._findings = list(findings)
@@ -108,6 +127,8 @@ class _Run:
             match outcome:
                 case Done() | NotNeeded():
                     continue
+                case Refused() if step.verb == QUESTION:
+                    return self._ended(outcome.code, outcome.text)
                 case Refused():
                     if self._may_go_back(step, outcome):
                         return self.back(move, outcome)
@@ -123,6 +144,8 @@ class _Run:
 
     def _may_go_back(self, step: PlannedStep, outcome: Refused | Unknown) -> bool:
         """Say whether undoing is still safe: no activating call went out, or it is proven to have had no effect."""
+        if step.verb == NO_RETURN:
+            return self._revertible
         if step.undoable or step.verb != ACTIVATING:
             return step.undoable
         if isinstance(outcome, Refused):
@@ -139,7 +162,11 @@ class _Run:
                 within = step.limits.get("within", ESTIMATE_WITHIN_S)
                 outcome = estimator.end(within_s=within, wait=hand.wait)
             elif step.verb == NO_RETURN:
-                outcome = Done("passed")
+                outcome = self._past_no_return()
+            elif step.verb == QUESTION:
+                outcome = self._asked(step)
+            elif step.verb == "snapshot":
+                outcome = self._snapshot()
             else:
                 outcome = self._driver.apply(step, move, hand)
         except Stopped:
@@ -158,6 +185,25 @@ class _Run:
         self._listener(StepEnded(step.number, step.verb, word(outcome), outcome.text, took))
         return outcome
 
+    def _past_no_return(self) -> Outcome:
+        """What was accepted is asked once more: the price of a failover grows while it waits."""
+        dear = self._price.too_high(self._ask) if self._price is not None and self._revertible else None
+        if dear is not None:
+            return Refused(dear.text, findings=(dear,), code=ExitCode.LOSS_REFUSED)
+        return Done("passed")
+
+    def _asked(self, step: PlannedStep) -> Outcome:
+        """A no is the end, and undoes nothing: what stands before the question was wanted for itself."""
+        if self._asker(step.about):
+            return Done("yes")
+        return Refused("a person said no, or nobody could be asked", code=ExitCode.DECLINED)
+
+    def _snapshot(self) -> Outcome:
+        if self._price is None:
+            return NotNeeded("nothing is lost in a planned move")
+        bounds = dict(self._price.bounds())
+        return Done(price_text(bounds), {"bounds": bounds}, tuple(self._price.findings()))
+
     def _interrupted(self, move: Move) -> RunResult:
         signum = self._stop.signum
         assert signum is not None
@@ -174,8 +220,10 @@ class _Run:
             return self._ended(code, f"{cause.text}; nothing was changed", undone=True)
         self._listener(Notice(f"{cause.text}: undoing"))
         failed: list[str] = []
-        for step in self._journal.history().started():
-            if not step.inverse:
+        past = self._journal.history()
+        kept = max((each.step.number for each in past.steps if each.step.verb == KEEPS and each.succeeded), default=0)
+        for step in past.started():
+            if not step.inverse or step.number <= kept:
                 continue
             self._journal.step(step, StepEvent.UNDO_STARTED, {})
             hand = _Hand(self._journal, step, None, self._clock, self._listener)
@@ -186,7 +234,8 @@ class _Run:
             self._findings += outcome.findings
             if not undone:
                 failed.append(f"{step.verb}: {outcome.text}")
-        code = ExitCode.REVERTED if cause.code is ExitCode.PRECHECK_FAILED else cause.code
+        before_anything = cause.code in (ExitCode.PRECHECK_FAILED, ExitCode.LOSS_REFUSED)
+        code = ExitCode.REVERTED if before_anything else cause.code
         code = ExitCode.STRANDED if failed else code
         text = (
             f"{cause.text}; not everything could be undone: {'; '.join(failed)}" if failed else f"{cause.text}; undone"
@@ -199,53 +248,27 @@ class _Run:
     def _ended(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult:
         """Look once more: what is said of the end is what was seen after it, not what was intended."""
         seen = self._driver.observe()
-        outage = outage_s(list(self._journal.entries()))
-        roles = seen.roles
-        serving = [site for site, role in roles.items() if role is Role.SERVING]
-        source, target = self._source, self._target
-        if code is ExitCode.OK and undone is None:
-            if serving != [target] or roles[source] not in CLOSED:
-                first = source if serving == [target] else target
-                code, text = ExitCode.UNKNOWN, f"every step succeeded, but {_told(roles)}: look at {first} first"
-            else:
-                out = f"; clients were out for {outage:.2f} s" if outage is not None else ""
-                text = f"{target} serves; nothing is under way{out}"
-        elif undone and self._changed():
-            if serving == [source]:
-                text = f"{text}: {source} serves again"
-            else:
-                code, undone = ExitCode.STRANDED, False
-                text = f"{text}, but {_told(roles)}"
-        elif code is ExitCode.OK and serving != [source]:
-            code, text = ExitCode.UNKNOWN, f"{text}, but {_told(roles)}: look at {source} first"
-        elif code is ExitCode.INCOMPLETE and serving != [target]:
-            code = ExitCode.UNKNOWN if serving else ExitCode.STRANDED
-            text = f"{text}; {_told(roles)}: look at {target} first"
-        if code is ExitCode.STRANDED:
-            self._findings.append(_by_hand(source, target, serving, roles))
-            if serving == [target]:
-                # The worst word is kept for when nobody serves; here the target does, opened by someone else.
-                code = ExitCode.INCOMPLETE
-        return RunResult(code, text or "", tuple(self._findings), tuple(seen.pairs), undone, outage)
-
-
-def _told(roles: Mapping[str, Role]) -> str:
-    return ", ".join(f"{site} is {role.value}" for site, role in roles.items())
-
-
-def _by_hand(source: str, target: str, serving: Sequence[str], roles: Mapping[str, Role]) -> Finding:
-    if serving == [source]:
-        text, remedy = f"{source} serves, but not everything is as it was", "See the step that could not be undone."
-    elif serving == [target]:
-        text = f"{target} was found open, so {source} was not opened again"
-        remedy = "Decide which site serves; only then lift by hand what stands open under `dr-ctl status`."
-    else:
-        text = f"no site could be shown to serve: {_told(roles)}"
-        remedy = (
-            f"By hand: look at {target}; if its client acceptors are closed, start those of {source} in its console "
-            "and resume its paused queues."
+        # After a failover clients were out since the site was lost, which nobody wrote down.
+        outage = None if self._ask.operation == FAILOVER else outage_s(list(self._journal.entries()))
+        bounds = self._bounds()
+        facts = Facts(self._ask, self._source, seen.roles, undone, self._changed(), outage, bounds)
+        told = ending.of(facts, code, text or "")
+        return RunResult(
+            told.code,
+            told.text,
+            (*self._findings, *told.findings),
+            tuple(seen.pairs),
+            told.undone,
+            outage,
+            seen.roles,
+            tuple(seen.debts),
+            bounds,
         )
-    return Finding("DR-RUN-001", Severity.ERROR, text, remedy)
+
+    def _bounds(self) -> Mapping[str, Json] | None:
+        """What was said of the loss, also by the process that a resumed run goes on from."""
+        told: list[Any] = [entry.evidence["bounds"] for entry in self._journal.entries() if "bounds" in entry.evidence]
+        return told[-1] if told else None
 
 
 class _Hand:

@@ -10,6 +10,7 @@ crash leaves: it is cut off when the journal is opened again. Anything that cann
 | `step` | a step moved; outcome is the event of `engine.states`, evidence what was seen |
 | `intent`, `result` | a call goes out; what came of it (`evidence.intent` is the seq of its intent) |
 | `sample` | a figure on the way |
+| `lock` | an undo goes on under this lock; a run's own stands in its `run` line |
 | `signal` | a stop was asked for |
 | `end` | the run is over; evidence is the result |
 """
@@ -21,6 +22,7 @@ import hashlib
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,10 +32,12 @@ from typing import Any, Final
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
 from dr_ctl.core.model import Json
+from dr_ctl.engine.disk import NO_ROOM, RESERVE, NoRoom, Reserve, sync_folder
 from dr_ctl.engine.plan import Ask, Call, Plan, PlannedStep
 from dr_ctl.engine.states import StepEvent, StepState, after
 
 GENESIS: Final = "0" * 64
+_ASKED_WITHIN_S: Final = 0.05
 
 
 class JournalDamaged(DrCtlError):
@@ -75,6 +79,21 @@ class Entry:
         return json.dumps({**self.body(), "hash": self.hash()}, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
+def is_held(path: Path) -> bool:
+    """Say whether a process writes this journal now. False where there is none."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(file)
+    return False
+
+
 def read(path: Path) -> list[Entry]:
     """Read all whole lines; a torn last one is left out. Raises `JournalDamaged` naming the line that does not fit."""
     entries: list[Entry] = []
@@ -105,6 +124,10 @@ class StepPast:
 
     step: PlannedStep
     state: StepState
+
+    @property
+    def succeeded(self) -> bool:
+        return self.state in (StepState.DONE, StepState.UNNEEDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +215,7 @@ class Journal:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             # Locked before it is read: what another process still writes must not be cut off.
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._hold()
             entries = read(path)
             self._states = {past.step.id: past.state for past in history(entries).steps} if entries else {}
         except BlockingIOError as error:
@@ -202,11 +225,25 @@ class Journal:
             os.close(self._file)
             raise
         size = sum(len(entry.to_line().encode()) for entry in entries)
-        os.ftruncate(self._file, size)
-        os.lseek(self._file, size, os.SEEK_SET)
+        self._path, self._size = path, size
+        self._reserve = Reserve(path.with_name(RESERVE))
+        self._cut()
+        sync_folder(path.parent)
         self._seq = len(entries)
         self._hash = entries[-1].hash() if entries else GENESIS
         self._entries = entries
+
+    def _hold(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_ASKED_WITHIN_S)  # a reader that asks `is_held` holds it for that moment itself
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _cut(self) -> None:
+        """Take away what follows the last whole line."""
+        os.ftruncate(self._file, self._size)
+        os.lseek(self._file, self._size, os.SEEK_SET)
 
     @property
     def last_hash(self) -> str:
@@ -227,7 +264,13 @@ class Journal:
         os.close(self._file)
 
     def run(self, plan: Plan, by: Mapping[str, Json]) -> None:
-        """Begin to execute a plan; `by` says who does, where, with which version."""
+        """Begin to execute a plan; `by` says who does, where, with which version. Raises `NoRoom` on a full disk."""
+        try:
+            self._reserve.take()
+        except NoRoom:
+            if self._seq == 0:
+                self._path.unlink()  # it never began: no open run may remain of it
+            raise
         self._append([("run", None, None, None, {"plan": plan.as_json(), "by": dict(by)})])
         self._states |= {step.id: StepState.PENDING for step in plan.steps}
 
@@ -248,14 +291,19 @@ class Journal:
         )
 
     def sample(self, step: PlannedStep, evidence: Mapping[str, Json]) -> None:
-        """A figure for the report: written, but not worth a sync of its own inside a wait."""
+        """A figure for the report: written, but not worth a sync inside a wait, nor room kept for what is done."""
         self._append([("sample", step.id, None, None, evidence)], sync=False)
+
+    def lock(self, evidence: Mapping[str, Json]) -> None:
+        """Note the lock that the run goes on under, and whom it was taken from."""
+        self._append([("lock", None, None, None, evidence)])
 
     def signal(self, name: str) -> None:
         self._append([("signal", None, None, name, {})])
 
     def end(self, result: Mapping[str, Json]) -> None:
         self._append([("end", None, None, str(result["outcome"]), result)])
+        self._reserve.release()  # what is left of it is for the result and the report
 
     def _append(
         self,
@@ -274,8 +322,8 @@ class Journal:
                 entries.append(entry)
             block = "".join(entry.to_line() for entry in entries).encode()
             try:
-                if os.write(self._file, block) != len(block):
-                    raise EnvironmentFault("the journal could not be written in full: the disk is full")
+                if not self._write(block, needed=sync):
+                    return self._seq
                 if sync:
                     os.fdatasync(self._file)
             except OSError as error:
@@ -283,3 +331,21 @@ class Journal:
             self._seq, self._hash = seq, sealed
             self._entries.extend(entries)
             return entries[0].seq if entries else seq
+
+    def _write(self, block: bytes, *, needed: bool) -> bool:
+        """Append a block whole or not at all. What is needed may draw on the reserve; what is not is given up."""
+        while True:
+            full: OSError | None = None
+            try:
+                if os.write(self._file, block) == len(block):
+                    self._size += len(block)
+                    return True
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                full = error
+            self._cut()
+            if not needed:
+                return False
+            if not self._reserve.give_back():
+                raise full or EnvironmentFault("the journal could not be written in full: the disk is full")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from dr_ctl.core.model import Finding, Json
+from dr_ctl.core.model import ExitCode, Finding, Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,9 @@ class Ask:
     cut_in_flight: bool = False
     accept_difference: Mapping[str, int] = field(default_factory=dict)
     expect_serving: str | None = None
+    accept_loss: int | Literal["unknown"] | None = None
+    presume_down: str | None = None
+    reason: str | None = None
 
     def as_json(self) -> dict[str, Json]:
         return {
@@ -121,6 +124,9 @@ class Ask:
             "cut_in_flight": self.cut_in_flight,
             "accept_difference": dict(self.accept_difference),
             "expect_serving": self.expect_serving,
+            "accept_loss": self.accept_loss,
+            "presume_down": self.presume_down,
+            "reason": self.reason,
         }
 
     @classmethod
@@ -161,9 +167,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A plan that may not run, with all the reasons at once."""
+    """A plan that may not run, with all the reasons at once. Nothing was changed, whatever the code."""
 
     findings: tuple[Finding, ...]
+    code: ExitCode = ExitCode.PRECHECK_FAILED
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from dr_ctl.core.model import Finding, Json, Role
 
 if TYPE_CHECKING:
+    from dr_ctl.engine.debts import Debt
     from dr_ctl.engine.outcome import Outcome
     from dr_ctl.engine.plan import Ask, Call, PlannedStep
     from dr_ctl.engine.runbook import RunbookStep
@@ -39,6 +40,10 @@ class Observation(Protocol):
     @property
     def pairs(self) -> Sequence[PairSeen]:
         """Who serves each pair."""
+
+    @property
+    def debts(self) -> Sequence[Debt]:
+        """What the documents on the brokers that answered say is owed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,9 @@ class Recipe(Protocol[O_contra]):
 
     def draft(self, step: RunbookStep, seen: O_contra, move: Move) -> Draft:
         """Decide one step: its exact calls now, and the complete inverse from the baseline."""
+
+    def nothing_owed(self, seen: O_contra, move: Move) -> bool:
+        """Say whether the target, once lost, is taken in already: nothing of it is owed or kept out."""
 
     def not_replicated(self, seen: O_contra, move: Move) -> Sequence[str]:
         """Sentences on what will not be at the target."""
@@ -138,3 +146,16 @@ class Estimator(Protocol):
 
     def abandon(self) -> None:
         """Kill it if it runs: the run ended early."""
+
+
+class Price(Protocol):
+    """What a failover may lose and bring twice, from what was last known of the lost site. Contacts no broker."""
+
+    def bounds(self) -> Mapping[str, Json]:
+        """The bounds as of now, in the shape of `data.bounds`; null stands for not known."""
+
+    def findings(self) -> Sequence[Finding]:
+        """What the bounds rest on."""
+
+    def too_high(self, ask: Ask) -> Finding | None:
+        """Why this may not go on without a higher `--accept-loss`; None where it may."""

@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import DrCtlError, UsageError
 from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.engine.disk import RESERVE, refusing_where_full, sync_folder
 
 
 class Locked(DrCtlError):
@@ -48,9 +49,18 @@ class RunFiles:
     def report(self) -> Path:
         return self.folder / "report.html"
 
+    @property
+    def reserve(self) -> Path:
+        return self.folder / RESERVE
+
     def open(self) -> bool:
         """Say whether the run began and has not ended: it may have left something half done."""
         return self.journal.exists() and not self.result.exists()
+
+    def begin(self, plan: Mapping[str, Json]) -> None:
+        """Write the plan, before anything is done; raises `NoRoom` on a full disk."""
+        with refusing_where_full(self.folder):
+            write(self.plan, plan)
 
 
 def write(path: Path, told: Mapping[str, Json]) -> None:
@@ -66,6 +76,7 @@ def write_text(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+    sync_folder(path.parent)
 
 
 class Runs:
@@ -98,11 +109,28 @@ class Runs:
         """The newest run that began and has not ended."""
         return next((run for run in reversed(self.all()) if run.open()), None)
 
-    def create(self, operation: str, target: str) -> RunFiles:
-        name = f"{self._clock.now():%Y%m%dT%H%M%SZ}-{operation}-{target}-{secrets.token_hex(2)}"
+    def name(self, operation: str, target: str) -> str:
+        """Make a name for a run to come."""
+        return f"{self._clock.now():%Y%m%dT%H%M%SZ}-{operation}-{target}-{secrets.token_hex(2)}"
+
+    def identity(self) -> str:
+        """Say which STATE this is, to tell its runs from others on a broker. A copy of it is another one."""
+        path = self._state / "id"
+        self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.exists():
+            fresh = path.with_name(f".id.{os.getpid()}")
+            write_text(fresh, secrets.token_hex(8))
+            with suppress(FileExistsError):
+                os.link(fresh, path)  # of two that begin together, one makes it
+            fresh.unlink()
+        return f"{path.read_text(encoding='utf-8')}-{path.stat().st_ino:x}"
+
+    def create(self, operation: str, target: str, name: str | None = None) -> RunFiles:
+        name = name or self.name(operation, target)
         folder = self._state / "runs" / name
         for directory in (self._state, folder.parent, folder):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            sync_folder(directory.parent)
         return RunFiles(name, folder)
 
     @contextmanager
@@ -117,7 +145,8 @@ class Runs:
                 raise Locked(f"another run is under way: {_holder(file)}") from error
             told = {"what": what, "pid": os.getpid(), "host": socket.gethostname(), "since": stamp(self._clock.now())}
             os.ftruncate(file, 0)
-            os.pwrite(file, json.dumps(told).encode(), 0)
+            with refusing_where_full(self._state):
+                os.pwrite(file, json.dumps(told).encode(), 0)
             yield
         finally:
             os.close(file)

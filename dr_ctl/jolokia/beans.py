@@ -9,6 +9,7 @@ from typing import Final
 
 DOMAIN: Final = "org.apache.activemq.artemis"
 RUNTIME: Final = "java.lang:type=Runtime"
+SECURITY: Final = "hawtio:type=security,area=jmx,name=ArtemisJMXSecurity"
 _ESCAPED: Final = {'"': '\\"', "*": "\\*", "?": "\\?", "\\": "\\\\", "\n": "\\n"}
 _UNESCAPED: Final = {'"': '"', "*": "*", "?": "?", "\\": "\\", "n": "\n"}
 _PART: Final = re.compile(r'([^=,:]+)=("(?:[^"\\]|\\.)*"|[^,"]*)(?:,|$)', re.DOTALL)
@@ -63,6 +64,13 @@ def all_acceptors(broker: str) -> str:
 
 def all_broker_connections(broker: str) -> str:
     return f"{server(broker)},component=broker-connections,name=*"
+
+
+def documents(broker: str) -> str:
+    """Every queue of dr-ctl's own: what it remembers at a broker stands in their `User`."""
+    return (
+        f'{server(broker)},component=addresses,address="dr-ctl.*",subcomponent=queues,routing-type=*,queue="dr-ctl.*"'
+    )
 
 
 def all_queues(broker: str) -> str:

@@ -78,6 +78,8 @@ class Listing(Enum):
     PREPARED = "listPreparedTransactionDetailsAsJSON()"
     LOCK_COORDINATORS = "listLockCoordinatorsAsJSON()"
     BROWSE = "browse(int,int)"
+    COUNT = "countMessages(java.lang.String)"
+    MAY_CALL = "canInvoke(java.lang.String,java.lang.String,[Ljava.lang.String;)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,9 @@ class Wire:
                 retry_after = reply.headers.get("Retry-After", "")
         except requests.exceptions.SSLError as error:
             raise Unreachable(f"{url}: TLS failed: {error}", refused=False) from error
+        except requests.exceptions.ConnectTimeout as error:
+            # Silence of the whole host: unlike a process that takes the connection and then says nothing.
+            raise Unreachable(f"{url}: no connection within {min(CONNECT_S, timeout_s):g} s", refused=False) from error
         except (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError) as error:
             raise TimedOut(f"{url}: no answer within {timeout_s:g} s") from error
         except requests.exceptions.ConnectionError as error:

@@ -168,19 +168,36 @@ def usable_files(
     for path in sorted(root.glob("date=*/site=*/*.parquet")):
         if path.name.startswith((".", "_")) or not _day_within(path, since, until):
             continue
-        why_not = _why_not_readable(path)
-        if why_not is None:
+        finding = left_out(path, root)
+        if finding is None:
             files.append(path)
-            continue
-        findings.append(
-            Finding(
-                "DR-RPO-002",
-                Severity.WARNING,
-                f"{path.relative_to(root)} is left out: {why_not}",
-                "Its looks are missing from the figures. Move the file away when it is of no more use.",
-            )
-        )
+        else:
+            findings.append(finding)
     return files, findings
+
+
+def newest_first(root: Path, site: str) -> Iterator[Path]:
+    """The files of one site, the newest first by their names, which begin with the time of their first look.
+
+    Lists a day's directory only when it is asked for: the last minutes of a long history are found at once.
+    """
+    for day in sorted(root.glob("date=*"), reverse=True):
+        for path in sorted((day / f"site={site}").glob("*.parquet"), reverse=True):
+            if not path.name.startswith((".", "_")):
+                yield path
+
+
+def left_out(path: Path, root: Path) -> Finding | None:
+    """The finding that names a file which cannot be read; None where it can."""
+    why_not = _why_not_readable(path)
+    if why_not is None:
+        return None
+    return Finding(
+        "DR-RPO-002",
+        Severity.WARNING,
+        f"{path.relative_to(root)} is left out: {why_not}",
+        "Its looks are missing from the figures. Move the file away when it is of no more use.",
+    )
 
 
 def _day_within(path: Path, since: datetime | None, until: datetime | None) -> bool:

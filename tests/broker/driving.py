@@ -162,6 +162,8 @@ def reset(lab: Lab) -> None:
         lab.start(site)
         peer = lab.state.other(site).name
         execute(lab, site, "", "startBrokerConnection(java.lang.String)", peer)
+        for document in [name for name in lab.admin(site).depths() if name.startswith("dr-ctl.")]:
+            execute(lab, site, "", "destroyQueue(java.lang.String)", document)  # the lock of a killed run, say
     lab.close_clients("paris")
     lab.close_clients("london")
     lab.wait_mirrored()

@@ -12,7 +12,9 @@ from typing import Any, Self
 
 import requests
 
-READING = ("list", "browse", "get", "count")
+READING = ("list", "browse", "get", "count", "canInvoke")
+# The lock on the brokers is kept beside the calls of a plan, in documents that are written by these.
+LOCKING = ("createQueue(java.lang.String)", "updateQueue(java.lang.String)", "destroyQueue(java.lang.String)")
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,9 @@ def _handler(recorder: Recorder) -> type[BaseHTTPRequestHandler]:
             changes = [
                 Seen(each["mbean"], each["operation"], tuple(each["arguments"]))
                 for each in (told if isinstance(told, list) else [told])
-                if each["type"] == "exec" and not each["operation"].startswith(READING)
+                if each["type"] == "exec"
+                and not each["operation"].startswith(READING)
+                and each["operation"] not in LOCKING
             ]
             if recorder.page is not None:
                 return self._reply(*recorder.page)

@@ -37,7 +37,7 @@ def test_text_is_the_default_and_after_the_command_wins(dr_ctl: Shell, words: li
     ended = dr_ctl(*words)
 
     assert ended.code == 0
-    assert ended.out.startswith("swapover ")
+    assert ended.out.startswith("failback ")
     assert ended.out == dr_ctl(*RUNBOOKS).out
 
 

@@ -50,7 +50,8 @@ def test_without_settings_those_that_came_with_the_tool_are_shown(dr_ctl: Shell)
 
     text = (shipped() / "swapover.yaml").read_text(encoding="utf-8")
     assert (shown.code, shown.out) == (0, f"{text}\n{shipped() / 'swapover.yaml'}\n")
-    assert dr_ctl("runbook", "list", "--json").document["data"]["runbooks"][0]["name"] == "swapover"
+    listed = dr_ctl("runbook", "list", "--json").document["data"]["runbooks"]
+    assert [each["name"] for each in listed] == ["failback", "failover", "swapover"]
 
 
 def test_settings_without_a_folder_change_nothing_about_that(dr_ctl: Shell, nobody: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 from dr_ctl.core.model import Role
@@ -14,7 +15,8 @@ from dr_ctl.engine.journal import Entry, History, Journal, history, read
 from dr_ctl.engine.outcome import NotNeeded, Outcome
 from dr_ctl.engine.plan import Ask, Decision, Plan
 from dr_ctl.engine.planner import plan
-from dr_ctl.engine.runbook import load, shipped
+from dr_ctl.engine.ports import Price
+from dr_ctl.engine.runbook import Runbook, load, shipped
 from dr_ctl.engine.stopping import StopRequest
 from dr_ctl.telemetry.events import Event, Listener, StepEnded, StepStarted, nobody
 from tests.engine.machine import Driver, Killed, Machine, Recipe
@@ -47,6 +49,12 @@ MOVED = {
     "paris": {"doors": {"clients": True, "legacy": True}, "paused": {"orders": False, "bills": False}},
 }
 OPEN_PARIS = frozenset(EFFECTS[-2:])
+
+
+@cache
+def book_of(operation: str) -> Runbook:
+    """The runbook that came with dr-ctl for an operation."""
+    return load("failback" if operation == "reinstate" else operation, shipped())
 
 
 class Clock:
@@ -96,6 +104,9 @@ class Desk:
     folder: Path
     machine: Machine = field(default_factory=Machine)
     estimates: Estimates = field(default_factory=Estimates)
+    ask: Ask = ASK
+    price: Price | None = None
+    asker: Callable[[str], bool] = lambda sentence: True
 
     @property
     def path(self) -> Path:
@@ -115,7 +126,7 @@ class Desk:
         return history(entries) if entries else None
 
     def decide(self) -> Decision:
-        return plan(BOOK, Recipe(), self.machine.look(), ASK, self.past())
+        return plan(book_of(self.ask.operation), Recipe(), self.machine.look(), self.ask, self.past(), self.price)
 
     def go(
         self,
@@ -139,12 +150,14 @@ class Desk:
                 clock=clock,
                 listener=listener,
                 by=BY,
+                price=self.price,
+                asker=self.asker,
             )
 
-    def killed(self, clock: Clock | None = None) -> bool:
+    def killed(self, clock: Clock | None = None, listener: Listener = nobody) -> bool:
         """Go, and say whether the process was killed on the way."""
         try:
-            self.go(clock=clock)
+            self.go(clock=clock, listener=listener)
         except Killed:
             return True
         return False

@@ -1,4 +1,4 @@
-"""Two sites in memory with doors, pauses and an outflow; they lose calls, fall silent, kill their caller on request.
+"""Two sites in memory with doors, pauses and an outflow; they lose calls, fall silent, go down, kill their caller.
 
 The machine is the judge as well: it fails at once when both sites let clients in, or when one is opened while the other
 still holds what it lacks.
@@ -7,17 +7,20 @@ still holds what it lacks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
+from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.planner import FAILBACK, FAILOVER
 from dr_ctl.engine.ports import Draft, Hand, Move, PairSeen
 from dr_ctl.engine.runbook import VERBS, RunbookStep
 
-BRINGS = {"open": True, "close": False, "pause": True, "resume": False}
+BRINGS = {"open": True, "close": False, "pause": True, "resume": False, "let in": True, "keep out": False}
+FLAGS = {"pause": "paused", "resume": "paused", "let in": "links", "keep out": "links"}
 DRAIN_S = 5.0
 
 
@@ -50,15 +53,17 @@ class Site:
     paused: dict[str, bool]
     outflow: int = 0
     silent: bool = False
+    down: bool = False
+    links: dict[str, bool] = field(default_factory=dict)
 
     @property
     def open(self) -> bool:
-        return any(self.doors.values())
+        return not self.down and any(self.doors.values())
 
     @property
     def role(self) -> Role:
-        if self.silent:
-            return Role.UNKNOWN
+        if self.silent or self.down:
+            return Role.DOWN if self.down else Role.UNKNOWN
         return Role.SERVING if self.open else Role.STANDBY
 
 
@@ -71,12 +76,27 @@ def paris() -> Site:
     return Site({"clients": False, "legacy": False}, {"orders": False, "bills": False})
 
 
+def lost() -> dict[str, Site]:
+    """London is down, and Paris waits; the link of London comes in through a door of its own."""
+    gone = Site({"clients": True, "legacy": True}, {"orders": False}, down=True)
+    return {"london": gone, "paris": replace(paris(), links={"mirror": True})}
+
+
+def back(*, opened: bool = False) -> dict[str, Site]:
+    """London is back, with two messages that Paris lacks; meanwhile Paris serves and keeps them out."""
+    returned = Site({"clients": opened, "legacy": False}, {"orders": False}, 2)
+    serving = Site({"clients": True, "legacy": True}, {"orders": False, "bills": True}, links={"mirror": False})
+    return {"london": returned, "paris": serving}
+
+
 @dataclass(frozen=True)
 class Seen:
     """One look: the roles, and the flags behind them as far as a site answered."""
 
     roles: Mapping[str, Role]
     flags: Mapping[str, Mapping[str, Mapping[str, bool]]] = field(default_factory=dict)
+
+    debts: tuple[Debt, ...] = ()
 
     @property
     def pairs(self) -> Sequence[PairSeen]:
@@ -93,22 +113,28 @@ class Machine:
     cut: bool = False
     sites: dict[str, Site] = field(default_factory=lambda: {"london": london(), "paris": paris()})
     during: Callable[[int], None] = lambda number: None
+    debts: tuple[Debt, ...] = ()
     calls: int = 0
     effects: list[str] = field(default_factory=list)
     _blind: bool = False
 
     def dump(self) -> dict[str, dict[str, dict[str, bool]]]:
         """Everything that a run may set."""
-        return {name: {"doors": dict(site.doors), "paused": dict(site.paused)} for name, site in self.sites.items()}
+        return {
+            name: {"doors": dict(site.doors), "paused": dict(site.paused)}
+            | ({"links": dict(site.links)} if site.links else {})
+            for name, site in self.sites.items()
+        }
 
     def look(self) -> Seen:
-        flags = {name: told for name, told in self.dump().items() if not self.sites[name].silent}
-        return Seen({name: site.role for name, site in self.sites.items()}, flags)
+        there = [name for name, site in self.sites.items() if not (site.silent or site.down)]
+        flags = {name: told for name, told in self.dump().items() if name in there}
+        return Seen({name: site.role for name, site in self.sites.items()}, flags, self.debts)
 
     def ask(self, name: str) -> Site:
         """Look at one site; raises `Silence`."""
         blind, self._blind = self._blind, False
-        if blind or self.sites[name].silent:
+        if blind or self.sites[name].silent or self.sites[name].down:
             raise Silence(f"{name} does not answer")
         return self.sites[name]
 
@@ -153,7 +179,7 @@ class Machine:
 
 
 def _flags(site: Site, call: Call) -> dict[str, bool]:
-    return site.paused if call.operation in ("pause", "resume") else site.doors
+    return {"paused": site.paused, "links": site.links}.get(FLAGS.get(call.operation, "doors"), site.doors)
 
 
 def _calls(operation: str, beans: Sequence[str], site: str) -> tuple[Call, ...]:
@@ -168,7 +194,7 @@ class Recipe:
     lacks: frozenset[str] = frozenset()
 
     def verbs(self) -> frozenset[str]:
-        return frozenset(VERBS) - {"estimate", "point-of-no-return"} - self.lacks
+        return frozenset(VERBS) - {"estimate", "point-of-no-return", "ask", "snapshot"} - self.lacks
 
     def baseline(self, seen: Seen) -> Mapping[str, Json]:
         return {
@@ -178,6 +204,9 @@ class Recipe:
     def why_not(self, seen: Seen, move: Move) -> Sequence[Finding]:
         return self.findings
 
+    def nothing_owed(self, seen: Seen, move: Move) -> bool:
+        return not seen.debts and seen.roles[move.target] is Role.STANDBY
+
     def not_replicated(self, seen: Seen, move: Move) -> Sequence[str]:
         return (f"what is in memory at {move.source}",)
 
@@ -186,14 +215,19 @@ class Recipe:
 
     def draft(self, step: RunbookStep, seen: Seen, move: Move) -> Draft:
         source, target = move.source, move.target
-        was: Any = move.baseline[source]
+        baseline: Any = move.baseline
+        was = baseline.get(source, {"doors": {}, "paused": {}})
         doors = [door for door, opened in was["doors"].items() if opened]
         queues = [queue for queue, paused in was["paused"].items() if not paused]
-        shut = [door for door, opened in seen.flags[target]["doors"].items() if not opened]
+        # One that came back open is closed by then.
+        came_back = move.ask.operation == FAILBACK and seen.roles[source] is Role.SERVING
+        shut = [door for door, opened in seen.flags[target]["doors"].items() if came_back or not opened]
         resumes = _calls("resume", queues, source)
         # Where the target serves already, an interrupted run may have left pauses behind.
         lifts = resumes if seen.roles[target] is Role.SERVING else ()
         within = {"within": move.ask.timeout_s or DRAIN_S}
+        if step.verb == "reinstate" or step.site == "lost":
+            return self._beside(step, seen, move, _calls("pause", queues, source) + resumes, within)
         drafts = {
             "quiesce": Draft(source, "clients finish", _calls("pause", queues, source), resumes),
             "fence": Draft(source, "clients out", _calls("close", doors, source), _calls("open", doors, source)),
@@ -203,6 +237,32 @@ class Recipe:
             ),
         }
         return drafts.get(step.verb, Draft("", f"{step.verb} both sites"))
+
+    def _beside(
+        self, step: RunbookStep, seen: Seen, move: Move, delivery: tuple[Call, ...], within: Mapping[str, float]
+    ) -> Draft:
+        """How one site goes on without the other, and takes it in again."""
+        source, target = move.source, move.target
+        baseline: Any = move.baseline
+        open_ = [door for door, opened in seen.flags.get(target, {"doors": {}})["doors"].items() if opened]
+        mine, theirs = (dict(baseline.get(site, {}).get("links", {})) for site in (source, target))
+        shut = [link for link, started in mine.items() if not started]
+        keep = [link for link, started in theirs.items() if started]
+        resumes = tuple(call for call in delivery if call.operation == "resume")
+        drafts = {
+            "quarantine": Draft(
+                source, "its residue kept out", _calls("keep out", keep, target), _calls("let in", keep, target)
+            ),
+            "residue": Draft(target, "closed first", _calls("close", open_, target)),
+            "reinstate": Draft(
+                target,
+                "its residue let in",
+                delivery + _calls("let in", shut, source),
+                resumes + _calls("keep out", shut, source),
+                within,
+            ),
+        }
+        return drafts.get(step.verb, Draft(source, f"{step.verb} is owed"))
 
 
 class Driver:
@@ -225,6 +285,9 @@ class Driver:
             "verify": self._verify,
             "activate": self._activate,
             "probe": self._probe,
+            "quarantine": self._fence,
+            "residue": self._fence,
+            "reinstate": self._reinstate,
         }
         try:
             return acts[step.verb](step, move, hand) if step.verb in acts else Done("seen")
@@ -270,12 +333,24 @@ class Driver:
             hand.wait(0)
         return Done("nothing is under way")
 
+    def _reinstate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        """Pause, let in, wait until its residue has come over, and only then resume."""
+        last = tuple(call for call in step.calls if call.operation == "resume")
+        made = self._make([call for call in step.calls if call not in last], hand)
+        if isinstance(made, Refused):
+            return made
+        while self._machine.under_way(move.target):
+            hand.wait(0)
+        self._make(last, hand)
+        self._machine.debts = ()
+        return Done("taken in")
+
     def _verify(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         source = self._machine.ask(move.source)
         return Refused("the gate is not met") if source.open or source.outflow else Done("the gate is met")
 
     def _activate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        if self._machine.ask(move.source).open:
+        if move.ask.operation != FAILOVER and self._machine.ask(move.source).open:
             return Refused(f"{move.source} is open: a second site is never opened")
         made = self._make(step.calls, hand)
         if isinstance(made, Refused) and self._machine.ask(move.target).open:

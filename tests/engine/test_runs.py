@@ -193,7 +193,8 @@ def test_a_document_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkeypa
 
     write(path, {"outcome": "ok"})
 
-    assert synced == [(True, False)]
+    # The first is the document's, before it has its name; the second the directory's, after.
+    assert synced == [(True, False), (True, True)]
 
 
 # Finding

@@ -64,6 +64,9 @@ class Management:
     changes: list[tuple[str, str, tuple[Any, ...]]] = field(default_factory=list)
     logins: set[str] = field(default_factory=set)
     before_change: Callable[[str], None] = lambda operation: None
+    # Documents of dr-ctl's own are apart from what a run changes; `before_document` may act, or answer in its place.
+    before_document: Callable[[str, Any], Any] = lambda operation, told: None
+    documents: list[tuple[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.broker = self.broker or f"broker-{self.site}"
@@ -99,8 +102,34 @@ class Management:
             "doors": {name: told["Started"] for name, told in self.acceptors.items()},
             "links": {name: told["Started"] for name, told in self.links.items()},
             "paused": {bean for bean, told in self.queues.items() if told["Paused"]},
-            "queues": set(self.queues),
+            "queues": {bean for bean in self.queues if not _is_document(beans.parts(bean)["queue"])},
         }
+
+    def document(self, name: str) -> dict[str, Any] | None:
+        """What a document of dr-ctl's own says; None where it is not there."""
+        told = next((told for bean, told in self.queues.items() if beans.parts(bean)["queue"] == name), None)
+        return json.loads(told["User"]) if told is not None else None
+
+    def write(self, operation: str, argument: str) -> Any:
+        """Do one change to a document of dr-ctl's own: nothing can come in between."""
+        told = argument if operation.startswith("destroy") else json.loads(argument)
+        if (instead := self.before_document(operation, told)) is not None:
+            return instead
+        self.documents.append((operation, told))
+        name = told if isinstance(told, str) else told["name"]
+        there = next((bean for bean in self.queues if beans.parts(bean)["queue"] == name), None)
+        if operation == "createQueue(java.lang.String)":
+            if there is not None:
+                return failed(f"AMQ229019: Queue {name} already exists", "java.lang.IllegalStateException", 500)
+            assert told["internal"]
+            self.queue(name, address=told["address"], InternalQueue=True, User=told["user"])
+        elif there is None:
+            return failed(f"AMQ229017: Queue {name} does not exist", "ActiveMQNonExistentQueueException", 500)
+        elif operation == "updateQueue(java.lang.String)":
+            self.queues[there]["User"] = told["user"]
+        else:
+            del self.queues[there]
+        return {"value": None, "status": 200}
 
     def execute(self, bean: str, operation: str, arguments: Sequence[Any]) -> Any:
         """Do one change, as a click in the console would."""
@@ -141,6 +170,10 @@ class Management:
             kind, name_of, rows = patterns[bean]
             named = {canonical(name_of(self.broker, each)): {"Name": each, **told} for each, told in rows.items()}
             return self._matched(kind, named, names)
+        if bean == beans.documents(self.broker):
+            own = {each: told for each, told in self.queues.items() if beans.parts(each)["queue"].startswith("dr-ctl.")}
+            named = {each: {"Name": beans.parts(each)["queue"], **told} for each, told in own.items()}
+            return self._matched("documents", named, names)
         if bean == beans.all_queues(self.broker):
             return self._matched("queues", self.queues, names)
         if bean == beans.server(self.broker):
@@ -159,9 +192,12 @@ class Management:
             "listPreparedTransactionDetailsAsJSON": lambda: "",
             "listLockCoordinatorsAsJSON": lambda: "[]",
             "browse": list,
+            "canInvoke": lambda: True,
         }
         if verb in listings:
             return self._told(verb, listings[verb]())
+        if verb in ("createQueue", "updateQueue", "destroyQueue") and operation.endswith("(java.lang.String)"):
+            return self.instead.get("document", None) or self.write(operation, arguments[0])
         return self.instead[verb] if verb in self.instead else self.execute(bean, operation, arguments)
 
     def _matched(self, kind: str, rows: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> Any:
@@ -179,6 +215,10 @@ def _asked(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """The attributes of one bean; one that it lacks is an error in its place."""
     missing = {".error": True, "error_type": NO_ATTRIBUTE, "error": "No such attribute"}
     return {name: row.get(name, missing) for name in names}
+
+
+def _is_document(queue: str) -> bool:
+    return queue.startswith("dr-ctl.lock.")
 
 
 class _Direct:

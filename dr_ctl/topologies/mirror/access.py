@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
+from queue import Empty, Queue
+from threading import Thread
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.jolokia.client import Account, Changer, Reader, Wire
+from dr_ctl.jolokia.client import READ_S, Account, Changer, Reader, Wire
 from dr_ctl.jolokia.errors import Unreachable
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Broker, Installation, Site
@@ -104,11 +107,13 @@ class Access:
         address = parse_address(self._settings.stomp)
         return Gate(address, Login(self._settings.username, self._secret()), files if address.tls else None)
 
-    def look(self) -> BrokerView:
+    def look(self, *, timeout_s: float = READ_S) -> BrokerView:
         reader = self.reader()
         if self._broker is None:
-            self._broker = find_broker(reader)
-        self._last = look(reader, pair=self.pair, site=self.site, config=self.config, broker=self._broker)
+            self._broker = find_broker(reader, timeout_s=timeout_s)
+        self._last = look(
+            reader, pair=self.pair, site=self.site, config=self.config, broker=self._broker, timeout_s=timeout_s
+        )
         return self._last
 
     def names(self) -> BrokerView:
@@ -151,7 +156,12 @@ class Observer:
             site: {broker.name: Access(installation, site, broker.name) for broker in told.brokers}
             for site, told in settings.sites.items()
         }
+        self._left_s: dict[str, float] = {}
         self.pool = ThreadPoolExecutor(max_workers=2 * len(self.all()) + 1, thread_name_prefix="look")
+
+    def spend_at_most(self, seconds: float, site: str) -> None:
+        """Bound all waiting for a site that may be lost, name lookup included, over all looks of this command."""
+        self._left_s[site] = seconds
 
     def all(self) -> list[Access]:
         return [access for brokers in self.brokers.values() for access in brokers.values()]
@@ -177,41 +187,71 @@ class Observer:
             if not self._puzzling(seen):
                 break
             self._wait(APART_S)
-            seen = self._with_movement(seen, self.look_once())
+            seen = self._with_movement(seen, self.look_once(seen))
         return seen
 
     def observe_twice(self) -> tuple[MirrorSeen, MirrorSeen, float]:
         """Two looks and the seconds between them: what rates are made of."""
         before, began = self.look_once(), self.clock.monotonic()
         self._wait(0.5)
-        after = self.look_once()
+        after = self.look_once(before)
         return before, self._with_movement(before, after), self.clock.monotonic() - began
 
-    def look_once(self) -> MirrorSeen:
+    def look_once(self, before: MirrorSeen | None = None) -> MirrorSeen:
+        """Look once; with a look `before`, what moved since tells a living broker from a flag that is left over."""
         views = dict(zip(((a.site, a.pair) for a in self.all()), self.together(self._view, self.all()), strict=True))
         sites = {
-            site: {pair: self._not_down_if_attached(views[site, pair], views, site, pair) for pair in brokers}
+            site: {pair: self._alive_if_attached(views[site, pair], views, pair, before) for pair in brokers}
             for site, brokers in self.brokers.items()
         }
         return MirrorSeen(sites)
 
     def _view(self, access: Access) -> BrokerView | Silent:
+        left_s = self._left_s.get(access.site)
+        if left_s is None:
+            return self._asked(access, READ_S)
+        answer: Queue[BrokerView | Silent] = Queue()
+        # Half of it for an answer: a broker that takes the connection and says nothing is sick, and must be told so.
+        ask = partial(self._asked, access, min(READ_S, left_s / 2))
+        # A daemon: a name lookup that hangs keeps neither this look nor the end of the command waiting.
+        Thread(target=lambda: answer.put(ask()), daemon=True, name=f"look at {access.site}").start()
+        began = self.clock.monotonic()
         try:
-            return access.look()
+            view = answer.get(timeout=max(left_s, 0.0)) if left_s > 0 else None
+        except Empty:
+            view = None
+        if isinstance(view, BrokerView):
+            return view
+        self._left_s[access.site] = left_s - (self.clock.monotonic() - began)
+        text = f"{access.site}/{access.pair}: no answer in the time that a site which may be lost is given"
+        return view or Silent(access.pair, access.site, Unreachable(text, refused=False))
+
+    def _asked(self, access: Access, timeout_s: float) -> BrokerView | Silent:
+        try:
+            return access.look(timeout_s=timeout_s)
         except BrokerError as error:
             refuse = False
             if isinstance(error, Unreachable) and error.refused:
                 refuse = isinstance(access.greet(), Closed)
             return Silent(access.pair, access.site, error, ports_refuse=refuse)
 
-    def _not_down_if_attached(
-        self, view: BrokerView | Silent, views: Mapping[tuple[str, str], BrokerView | Silent], site: str, pair: str
+    def _alive_if_attached(
+        self,
+        view: BrokerView | Silent,
+        views: Mapping[tuple[str, str], BrokerView | Silent],
+        pair: str,
+        before: MirrorSeen | None,
     ) -> BrokerView | Silent:
-        """A broker whose peer ships to it lives, even when its console and its clients' door refuse."""
+        """A broker whose peer ships to it lives, even when its console and its clients' door refuse.
+
+        A connected flag alone is no sign of life, once a second look shows that nothing moves.
+        """
         if isinstance(view, Silent) and view.ports_refuse:
-            peers = [other for (where, name), other in views.items() if where != site and name == pair]
-            if any(isinstance(peer, BrokerView) and peer.attached for peer in peers):
-                return replace(view, ports_refuse=False)
+            peers = [other for (site, name), other in views.items() if site != view.site and name == pair]
+            for peer in peers:
+                was = before.view(peer.site, pair) if before is not None else None
+                if isinstance(peer, BrokerView) and peer.attached and (was is None or peer.peer_moved(was)):
+                    return replace(view, ports_refuse=False)
         return view
 
     def _puzzling(self, seen: MirrorSeen) -> bool:
@@ -219,6 +259,9 @@ class Observer:
         for pair in seen.sites[first]:
             here, there = seen.view(first, pair), seen.view(second, pair)
             if here is None or there is None:
+                # Its peer's link is connected, and nobody answers: only a second look tells whether anything moves.
+                if any(view is not None and view.attached for view in (here, there)):
+                    return True
                 continue
             if parity.unexplained(here, there, self.queues, seen.moved.get(pair, {})):
                 return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.settings.model import Queues
@@ -37,9 +37,9 @@ def all_findings(
 ) -> list[Finding]:
     """Everything worth saying about a move from `source` to `target`, errors first."""
     found: list[Finding] = []
-    for site, brokers in seen.sites.items():
+    for brokers in seen.sites.values():
         for view in brokers.values():
-            found += list(_silent(view) if isinstance(view, Silent) else _broker(site, view))
+            found += list(_silent(view) if isinstance(view, Silent) else of_broker(view))
     if len(seen.sites[source]) > 1:
         found.append(
             error("DR-PAIR-001", "the installation has several pairs", "This version moves installations of one pair.")
@@ -50,6 +50,10 @@ def all_findings(
             found += list(_standby(there))
         if here is not None and there is not None:
             found += list(_pair(here, there, seen, queues, accepted))
+    return errors_first(found)
+
+
+def errors_first(found: Iterable[Finding]) -> list[Finding]:
     order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
     return sorted(found, key=lambda each: order.index(each.severity))
 
@@ -59,8 +63,9 @@ def _silent(silent: Silent) -> Iterator[Finding]:
     yield error("DR-SITE-001", f"{name} is {silent.role.value}: {silent.error}", silent.error.remedy)
 
 
-def _broker(site: str, view: BrokerView) -> Iterator[Finding]:
-    name = f"{site}/{view.pair}"
+def of_broker(view: BrokerView) -> Iterator[Finding]:
+    """What one broker says of itself, whatever its role."""
+    name = f"{view.site}/{view.pair}"
     if not view.active:
         yield error(
             "DR-SITE-002", f"{name}: the broker is not active (a passive backup?)", "Start or promote it first."

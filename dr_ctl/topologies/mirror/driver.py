@@ -13,14 +13,18 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.planner import FAILOVER
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.stomp_io.client import Closed, Connected, Failed, Greeting, Passed, Silent
 from dr_ctl.stomp_io.client import Refused as LoginDenied
 from dr_ctl.topologies.mirror import checks, look, parity
 from dr_ctl.topologies.mirror.access import Access, Observer
 from dr_ctl.topologies.mirror.draining import Draining
+from dr_ctl.topologies.mirror.look import Flow
 from dr_ctl.topologies.mirror.recipe import CREATE_QUEUE, DESTROY_QUEUE, MirrorRecipe, probe_queue
+from dr_ctl.topologies.mirror.reinstating import Reinstating
 from dr_ctl.topologies.mirror.sending import Sender
+from dr_ctl.topologies.mirror.surviving import Surviving
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
 FENCE_S: Final = 30.0
@@ -59,18 +63,23 @@ class MirrorDriver:
             "drain": self._start_links,
             "activate": self._close_again,
         }
+        self._surviving = Surviving(observer, sender)
+        self._reinstating = Reinstating(observer, recipe, sender)
 
     def observe(self) -> MirrorSeen:
         return self._observer.observe()
 
     def apply(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        return self._guarded(self._verbs[step.verb], step, move, hand)
+        own = self._surviving.verbs if move.ask.operation == FAILOVER else self._reinstating.verbs
+        return self._guarded(own.get(step.verb) or self._verbs[step.verb], step, move, hand)
 
     def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         """Try until it is verified or half a minute has passed: a broker may be away for a moment."""
         until = hand.monotonic() + UNDO_S
+        own = self._surviving.inverses if move.ask.operation == FAILOVER else self._reinstating.inverses
+        act = own.get(step.verb) or self._inverses[step.verb]
         while True:
-            outcome = self._guarded(self._inverses[step.verb], step, move, hand)
+            outcome = self._sender.barred() or self._guarded(act, step, move, hand)
             if isinstance(outcome, Done | NotNeeded) or hand.monotonic() > until:
                 return outcome
             if isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED:
@@ -198,8 +207,9 @@ class MirrorDriver:
         if not any(view.open for view in before):
             return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
         shut = {door.bean for view in before for door in view.doors if not door.started}
-        self._change([call for call in step.calls if call.bean not in shut], hand)
-        return self._closed(move.source, hand, FENCE_S)
+        told = self._change([call for call in step.calls if call.bean not in shut], hand)
+        # What was refused will not come true by waiting, and clients wait too.
+        return self._closed(move.source, hand, 0.0 if any(isinstance(each, Refused) for each in told) else FENCE_S)
 
     def _closed(self, site: str, hand: Hand, within_s: float) -> Outcome:
         """Show that no client gets in: every door's flag, and no greeting where there was one before."""
@@ -235,12 +245,9 @@ class MirrorDriver:
     # activate
 
     def _activate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        both = [*self._accesses(move.source), *self._accesses(move.target)]
-        told = self._observer.together(lambda access: access.flow(timeout_s=FLAG_S), both)
-        flows = dict(zip(both, told, strict=True))
-        if opened := [access.site for access, flow in flows.items() if access.site == move.source and flow.doors_open]:
-            return Refused(f"{opened[0]} is open: a second site is never opened")
-        there = {access: flow for access, flow in flows.items() if access.site == move.target}
+        there = self._flows(move.target)
+        if self._is_open(move):
+            return Refused(f"{move.source} is open: a second site is never opened")
         if stopped := [access.site for access, flow in there.items() if not flow.link_started]:
             return Refused(f"{stopped[0]}: its link is not started, so the way back would capture nothing")
         shut = {
@@ -274,6 +281,18 @@ class MirrorDriver:
             else ()
         )
         return Done(f"{move.target} lets clients in", {"proof": "flag" if by_flag else "attempt"}, findings)
+
+    def _flows(self, site: str) -> dict[Access, Flow]:
+        accesses = self._accesses(site)
+        told = self._observer.together(lambda access: access.flow(timeout_s=FLAG_S), accesses)
+        return dict(zip(accesses, told, strict=True))
+
+    def _is_open(self, move: Move) -> bool:
+        """Say whether the source lets clients in. Of a lost site that does not answer nothing is known: it is not seen
+        open; of any other, silence is an error."""
+        if move.ask.operation == FAILOVER:
+            return any(view.open for view in self._observer.look_once().views(move.source))
+        return any(flow.doors_open for flow in self._flows(move.source).values())
 
     def _why_not_serving(self, site: str) -> str | None:
         asked = self._observer.pool.submit(self._doors, site, started=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dr_ctl.jolokia import beans
-from dr_ctl.jolokia.client import Answer, Ask, Listing, Read, Reader, Search
+from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader, Search
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.mirror.view import (
@@ -39,9 +39,9 @@ _EVERYTHING: Final = ("", -1, -1)
 Origin = tuple[str, int]
 
 
-def find_broker(reader: Reader) -> str:
+def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:
     """Find the broker's own name; raises `NoSuchBean` where there is none or several."""
-    names = reader.look([Search(beans.ANY_SERVER)])[0].value()
+    names = reader.look([Search(beans.ANY_SERVER)], timeout_s=timeout_s)[0].value()
     try:
         found = [beans.parts(str(name)).get("broker") for name in names]
     except (ValueError, TypeError) as error:
@@ -51,15 +51,17 @@ def find_broker(reader: Reader) -> str:
     return found[0]
 
 
-def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str) -> BrokerView:
+def look(
+    reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S
+) -> BrokerView:
     """Ask for everything in one POST. Raises `BrokerError`: a part that is missing is never taken for empty."""
     try:
-        return _look(reader, pair, site, config, broker)
+        return _look(reader, pair, site, config, broker, timeout_s)
     except (KeyError, ValueError, TypeError) as error:
         raise BadValue(f"{reader.url}: a listing is not as expected: {type(error).__name__}: {error}") from error
 
 
-def _look(reader: Reader, pair: str, site: str, config: Config, broker: str) -> BrokerView:
+def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, timeout_s: float) -> BrokerView:
     server = beans.server(broker)
     told = reader.look(
         [
@@ -72,7 +74,9 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str) -> 
             Ask(server, Listing.CONSUMERS, _EVERYTHING),
             Ask(server, Listing.PREPARED),
             Ask(server, Listing.LOCK_COORDINATORS),
-        ]
+            Read(beans.documents(broker), ("Name", "User")),
+        ],
+        timeout_s=timeout_s,
     )
     fields = Fields(server, told[0].value())
     return BrokerView(
@@ -93,6 +97,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str) -> 
         consumers=tuple(_consumer(row) for row in _rows(told[6])),
         prepared=_prepared(told[7]),
         lock_coordinators=_coordinators(told[8]),
+        documents={each.text("Name"): each.optional_text("User") or "" for _, each in _beans(told[9])},
     )
 
 
@@ -170,6 +175,18 @@ def origin_ids(reader: Reader, view: BrokerView, queues: Sequence[Queue], *, lim
         return [frozenset(_origin(row, view.node) for row in answer.value()) for answer in answers]
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise BadValue(f"{reader.url}: a browsed message is not as expected: {error}") from error
+
+
+def count_residue(reader: Reader, view: BrokerView) -> tuple[int, int]:
+    """Of what a broker still has to ship: how many messages, and how many acknowledgements (and other events)."""
+    if view.outflow is None:
+        raise NoSuchBean(f"{reader.url}: no link to the peer, so no outflow to count")
+    kind = '"m.x-opt-amq-mr-ev-type"'
+    told = reader.look([Ask(view.outflow.bean, Listing.COUNT, (f"{kind} IS {what}",)) for what in ("NULL", "NOT NULL")])
+    counts = [answer.value() for answer in told]
+    if not all(isinstance(count, int) for count in counts):
+        raise BadValue(f"{reader.url}: a count of messages is no number: {counts}")
+    return counts[0], counts[1]
 
 
 def _origin(row: dict[str, Any], node: str) -> Origin:

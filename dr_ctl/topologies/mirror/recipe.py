@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.engine.plan import Call
+from dr_ctl.engine.planner import FAILBACK, FAILOVER, RETURNS
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import beans
 from dr_ctl.rpo.result import matches
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.mirror import checks, parity
+from dr_ctl.topologies.mirror import checks, losing, parity, returning
+from dr_ctl.topologies.mirror.baseline import baseline, before
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Queue
 
 START: Final = "start()"
@@ -49,6 +51,11 @@ class MirrorRecipe:
             "catch-up": self._catch_up,
             "quiesce": self._quiesce,
             "fence": self._fence,
+            "quarantine": losing.quarantine,
+            "settle": losing.settle,
+            "residue": returning.residue,
+            "reinstate": self._reinstate,
+            "reconcile": returning.reconcile,
             "drain": self._drain,
             "verify": self._verify,
             "activate": self._activate,
@@ -63,21 +70,13 @@ class MirrorRecipe:
         return frozenset(self._drafts)
 
     def baseline(self, seen: MirrorSeen) -> Mapping[str, Json]:
-        """Doors, links and pauses of every broker that answered."""
-        return {
-            site: {
-                view.pair: {
-                    "doors": {door.name: door.started for door in view.doors},
-                    "link": {view.link.name: view.link.started} if view.link is not None else {},
-                    "paused": [queue.name for queue in view.business.values() if queue.paused],
-                    "queues": [queue.name for queue in view.business.values()],
-                }
-                for view in seen.views(site)
-            }
-            for site in seen.sites
-        }
+        return baseline(seen)
 
     def why_not(self, seen: MirrorSeen, move: Move) -> Sequence[Finding]:
+        if move.ask.operation == FAILOVER:
+            return checks.errors_first(losing.findings(seen, move))
+        if move.ask.operation in RETURNS:
+            return checks.errors_first(returning.findings(seen, move))
         return checks.all_findings(
             seen,
             source=move.source,
@@ -88,6 +87,9 @@ class MirrorRecipe:
 
     def draft(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
         return self._drafts[step.verb](step, seen, move)
+
+    def nothing_owed(self, seen: MirrorSeen, move: Move) -> bool:
+        return returning.nothing_owed(seen, move)
 
     def not_replicated(self, seen: MirrorSeen, move: Move) -> Sequence[str]:
         told = [
@@ -124,11 +126,11 @@ class MirrorRecipe:
 
     def lifts(self, view: BrokerView, move: Move) -> list[Call]:
         """Resume what is paused now and was not before the run."""
-        before = _before(move, view)
+        was = before(move, view)
         return [
             _call(view, queue.bean, RESUME, (), f"resume {queue.name}")
             for queue in view.business.values()
-            if queue.paused and queue.name not in before["paused"] and self.selects(queue.name)
+            if queue.paused and queue.name not in was["paused"] and self.selects(queue.name)
         ]
 
     def restart_link(self, view: BrokerView) -> tuple[Call, ...]:
@@ -170,11 +172,11 @@ class MirrorRecipe:
                     text = "pause a queue that was created meanwhile"
                     when = "a queue was created since the look"
                     calls.append(_call(view, beans.all_queues(view.broker), PAUSE, (), text, when, NEW_QUEUES))
-            before = _before(move, view)
+            was = before(move, view)
             inverse += [
                 _call(view, queue.bean, RESUME, (), f"resume {queue.name}", "it is paused")
                 for queue in view.business.values()
-                if queue.name not in before["paused"] and self.selects(queue.name)
+                if queue.name not in was["paused"] and self.selects(queue.name)
             ]
         return Draft(
             move.source,
@@ -185,7 +187,8 @@ class MirrorRecipe:
         )
 
     def _fence(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
-        del step
+        if step.site == "lost":
+            return losing.fence(seen, move)
         calls = [
             _call(view, door.bean, STOP, (), f"close acceptor {door.name}")
             for view in seen.views(move.source)
@@ -199,7 +202,7 @@ class MirrorRecipe:
             _call(view, door.bean, START, (), f"open acceptor {door.name}", "it is closed")
             for view in seen.views(move.source)
             for door in view.doors
-            if _before(move, view)["doors"].get(door.name)
+            if before(move, view)["doors"].get(door.name)
         )
 
     def _drain(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
@@ -234,21 +237,27 @@ class MirrorRecipe:
         limits = {"within": self._within(move), "stable": float(self._limits.stable)}
         return Draft(move.target, "the whole gate, stable; both sites hold the same", limits=limits)
 
+    def _reinstate(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+        return returning.reinstate(step, seen, move, self._queues, self._within(move))
+
     def _activate(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
         del step
+        # One that came back open is closed before anything else, and stays closed where the move back is undone.
+        returns = move.ask.operation == FAILBACK
+        closed_first = returns and seen.roles[move.source] is Role.SERVING
         calls = [
             _call(view, door.bean, START, (), f"open acceptor {door.name}")
             for view in seen.views(move.target)
             for door in view.doors
-            if not door.started
+            if closed_first or not door.started
         ]
         inverse = [
             _call(view, door.bean, STOP, (), f"close acceptor {door.name}", "it is open")
             for view in seen.views(move.target)
             for door in view.doors
-            if not _before(move, view)["doors"].get(door.name)
+            if returns or not before(move, view)["doors"].get(door.name)
         ]
-        if seen.roles[move.target] is Role.SERVING:
+        if seen.roles[move.target] is Role.SERVING and move.ask.operation != FAILOVER:
             # A resumed run that had passed the gate: nothing is left but what quiesce paused.
             calls += [call for view in seen.views(move.source) for call in self.lifts(view, move)]
         return Draft(move.target, "the doors open, proven by a client's greeting", tuple(calls), tuple(inverse))
@@ -275,12 +284,6 @@ class MirrorRecipe:
             return ()
         server = beans.server(view.broker)
         return (_call(view, server, START_LINK, (link.name,), f"start link {link.name}", "it is stopped"),)
-
-
-def _before(move: Move, view: BrokerView) -> dict[str, Any]:
-    site: Any = move.baseline[view.site]
-    told: dict[str, Any] = site[view.pair]
-    return told
 
 
 def _call(

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.outcome import Done, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call
-from dr_ctl.jolokia.client import Answer, Change, Changer, Wire
+from dr_ctl.jolokia import beans
+from dr_ctl.jolokia.client import CHANGE_S, Answer, Change, Changer, Wire
 from dr_ctl.jolokia.errors import LoginRefused, Throttled, Unreachable
 from dr_ctl.processes.secrets import SecretMissing
 from dr_ctl.topologies.mirror.access import Observer, changer
+from dr_ctl.topologies.mirror.recipe import PAUSE
+from dr_ctl.topologies.mirror.returning import PAUSE_LASTING
 
 
 class Sender:
     """The only way to change a broker of this topology. A dry run has none."""
 
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
+    def __init__(self, observer: Observer, lease: Lease | None = None) -> None:
+        """Without a lease nothing but this machine's own lock keeps two runs apart."""
+        self._observer, self._lease = observer, lease
         self._open: dict[tuple[str, str], tuple[Wire, Changer]] = {}
 
     def close(self) -> None:
@@ -35,7 +40,24 @@ class Sender:
             group.append(call)
         return outcomes + (self._post(group) if group else [])
 
+    def barred(self) -> Refused | None:
+        """An undo needs the lock too: taken again where it was lost, before anything is looked at."""
+        why = self._lease.regain() if self._lease is not None else None
+        return Refused(why) if why is not None else None
+
+    def _why_locked(self, calls: Sequence[Call]) -> str | None:
+        """Say why the lock lets no call go out now. What is to be paused is written into it before."""
+        if self._lease is None:
+            return None
+        site, pair = calls[0].site, calls[0].pair
+        if (why := self._lease.why_not(site, pair, CHANGE_S)) is not None:
+            return why
+        pausing = [beans.parts(call.bean)["queue"] for call in calls if call.operation in (PAUSE, PAUSE_LASTING)]
+        return self._lease.paused(site, pair, pausing) if pausing else None
+
     def _post(self, calls: Sequence[Call]) -> list[Outcome]:
+        if (why := self._why_locked(calls)) is not None:
+            return [Refused(why) for _ in calls]
         try:
             answers = self._changer(calls[0].site, calls[0].pair).change(
                 [Change(call.bean, call.operation, call.arguments) for call in calls]

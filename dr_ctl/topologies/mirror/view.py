@@ -8,8 +8,10 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Role
+from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.ports import PairSeen
 from dr_ctl.jolokia.errors import Sick, TimedOut, Unreachable
+from dr_ctl.topologies.mirror.debts import debts_of
 
 OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
 CLUSTER_PREFIX: Final = "$.artemis.internal.sf."
@@ -128,6 +130,7 @@ class BrokerView:
     consumers: tuple[Consumer, ...]
     prepared: tuple[str, ...]
     lock_coordinators: tuple[str, ...]
+    documents: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def doors(self) -> tuple[Acceptor, ...]:
@@ -191,6 +194,17 @@ class BrokerView:
             return Role.SERVING
         return Role.UNKNOWN if self.missing_doors or not self.active else Role.STANDBY
 
+    def peer_moved(self, before: BrokerView) -> bool:
+        """Say whether the peer did anything since an earlier look: took what is shipped, or shipped while all is closed
+        here. True also where a restart leaves nothing to compare with."""
+        if self.start != before.start or self.outflow is None or before.outflow is None:
+            return True
+        was = {queue.bean: (queue.added, queue.removed) for queue in before.business.values()}
+        shipped_here = not self.open and any(
+            (queue.added, queue.removed) != was.get(queue.bean) for queue in self.business.values()
+        )
+        return shipped_here or self.outflow.removed != before.outflow.removed
+
     def strangers(self) -> list[str]:
         """Clients on doors that are not theirs: they would go on working behind a fence."""
         others = {door.port: door.name for door in self.other_doors if door.port is not None}
@@ -240,6 +254,10 @@ class MirrorSeen:
     @property
     def roles(self) -> Mapping[str, Role]:
         return {site: _together([each.role for each in brokers.values()]) for site, brokers in self.sites.items()}
+
+    @property
+    def debts(self) -> Sequence[Debt]:
+        return [debt for site in self.sites for view in self.views(site) for debt in debts_of(view.documents)]
 
     @property
     def pairs(self) -> Sequence[PairSeen]:

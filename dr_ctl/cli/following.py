@@ -1,0 +1,123 @@
+"""`runs show --follow`: a run as it goes, from a second terminal. Reads its journal; touches neither run nor broker."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from dr_ctl.cli.past import how_ended, told
+from dr_ctl.cli.result import Result
+from dr_ctl.cli.session import Session
+from dr_ctl.core.errors import Stopped
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.engine.journal import Entry, is_held, read
+
+POLL_S: Final = 0.1
+BEGINS_WITHIN_S: Final = 2.0
+"""How long a run may take between its directory and its journal."""
+SAMPLE_EVERY_S: Final = 1.0
+
+
+class Tail:
+    """Reads what was added to a journal since it was last asked. A line that is being written is left for later."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0
+        self.count = 0
+
+    def new(self) -> list[Entry]:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                added = file.read()
+        except FileNotFoundError:
+            return []
+        entries = []
+        for line in added.splitlines(keepends=True):
+            entry = _entry(line) if line.endswith(b"\n") else None
+            if entry is None:
+                break  # torn, by a crash or because it is being written: it stays unread
+            self._read += len(line)
+            entries.append(entry)
+        self.count += len(entries)
+        return entries
+
+
+def _entry(line: bytes) -> Entry | None:
+    try:
+        whole: dict[str, Any] = json.loads(line)
+        whole.pop("hash")
+        return Entry(**whole)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def follow(session: Session, run: str | None) -> Result:
+    """Show the journal's lines as they come, until the run ends or its process is gone."""
+    files = session.runs().find(run)
+    tail, shown = Tail(files.journal), _Shown(session)
+    begins_by = time.monotonic() + BEGINS_WITHIN_S
+    try:
+        while True:
+            # Asked before reading: whatever was written until then is read.
+            gone = not is_held(files.journal) and (tail.count > 0 or time.monotonic() > begins_by)
+            is_over = files.result.exists() or gone
+            for entry in tail.new():
+                shown.show(entry)
+            if is_over:
+                break
+            time.sleep(POLL_S)
+    except (Stopped, BrokenPipeError):
+        return Result(ExitCode.OK, f"{files.name} is no longer followed; it goes on", run=files.name)
+    if files.journal.exists():
+        read(files.journal)  # a line that is damaged in the middle hid those after it: say so as `runs show` does
+    outcome, summary = how_ended(files)
+    data: dict[str, Json] = {"outcome": outcome, "entries": tail.count}
+    if outcome != "open":
+        return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name)
+    text = f"{files.name}: its process is gone and it has not ended"
+    remedy = "`dr-ctl resume` goes on with it, `dr-ctl abort` undoes it."
+    finding = Finding("DR-RUN-003", Severity.WARNING, text, remedy)
+    return Result(ExitCode.OK, text, (finding,), data, files.name)
+
+
+class _Shown:
+    """Writes lines to standard output: for people the waits only once a second, as JSON everything."""
+
+    def __init__(self, session: Session) -> None:
+        self._json = session.json
+        self._sampled_at: datetime | None = None
+
+    def show(self, entry: Entry) -> None:
+        line = json.dumps(entry.body(), ensure_ascii=False) if self._json else self._line(entry)
+        if line is not None:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+
+    def _line(self, entry: Entry) -> str | None:
+        if entry.kind != "sample":
+            self._sampled_at = None
+            return told(entry)
+        at = datetime.fromisoformat(entry.time)
+        if self._sampled_at is not None and (at - self._sampled_at).total_seconds() < SAMPLE_EVERY_S:
+            return None
+        self._sampled_at = at
+        return f"{entry.time}      {_figures(entry.evidence)}"
+
+
+def _figures(evidence: Any) -> str:
+    """A sample in a line, whatever the topology put into it."""
+    parts = []
+    for name, value in evidence.items():
+        if isinstance(value, dict):
+            parts.append(f"{name}: {_figures(value)};")
+        elif isinstance(value, bool):
+            parts.append(f"{'' if value else 'not '}{name}")
+        else:
+            parts.append(f"{name} {value}")
+    return ", ".join(parts).replace(";,", ";").removesuffix(";")

@@ -1,0 +1,162 @@
+"""The lock of one command on the brokers: who has it, taking it, taking it over, giving it back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from dr_ctl.cli.wiring import World
+from dr_ctl.core.errors import BrokerError, UsageError
+from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.engine.holding import Lease
+from dr_ctl.engine.lease import LockDocument, Look, against, held_by, per_machine
+from dr_ctl.engine.planner import error
+from dr_ctl.engine.runs import Runs
+from dr_ctl.topologies.mirror.documents import Documents
+from dr_ctl.topologies.mirror.lease import answered, leased, looks
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+
+
+@dataclass(frozen=True, slots=True)
+class Theft:
+    """Whether a live lock of another may be taken over, and why: the journal keeps the reason."""
+
+    steal: bool = False
+    reason: str | None = None
+
+
+NO_THEFT = Theft()
+
+
+def theft(reason: str | None, *, steal: bool) -> Theft:
+    """Make it out of the options; raises `UsageError` where a reason is missing."""
+    if steal and not reason:
+        raise UsageError("--steal needs --reason", remedy="Say why the other run is certain to be gone: --reason TEXT.")
+    return Theft(steal, reason)
+
+
+def refuse_if_held(seen: MirrorSeen, runs: Runs, theft: Theft) -> None:
+    """Raise `Locked` where a broker was seen to keep a live lock of another STATE."""
+    me = LockDocument(0, "", state=runs.identity())
+    for look in looks(seen):
+        if not theft.steal and (other := against(look, me)) is not None:
+            raise held_by(f"{look.site}/{look.pair}", other)
+
+
+@contextmanager
+def locked(
+    world: World, runs: Runs, seen: MirrorSeen, run: str, what: str, by: Mapping[str, Json], theft: Theft
+) -> Iterator[Lease]:
+    """Hold the lock on every broker that was seen to answer; raises `Locked`. What the world sends goes out under it.
+
+    A run that is left open keeps it until it runs out: others must not come upon what is half done.
+    """
+    me = LockDocument(
+        epoch=0,
+        run=run,
+        what=what,
+        holder=str(by["user"]),
+        host=str(by["host"]),
+        pid=os.getpid(),
+        state=runs.identity(),
+    )
+    with leased(world.observer, me, world.clock) as lease:
+        try:
+            lease.take(answered(seen), steal=theft.steal)
+            world.lease = lease
+            yield lease
+        finally:
+            if runs.unfinished() is None:
+                lease.release()
+
+
+def note_pauses(lease: Lease, baseline: Mapping[str, Any]) -> None:
+    """Which queues were paused before the run: whoever lifts its pauses must leave these."""
+    for site, pairs in baseline.items():
+        for pair, told in pairs.items():
+            lease.before(site, pair, told.get("paused", ()))
+
+
+def told(lease: Lease, theft: Theft) -> dict[str, Json]:
+    """The lock as the journal keeps it."""
+    stolen: list[Json] = [document.told for document in lease.stolen]
+    at: list[Json] = list(lease.held_at())
+    return {"epoch": lease.epoch, "at": at, "stolen_from": stolen, "reason": theft.reason if stolen else None}
+
+
+def changed(before: MirrorSeen, now: MirrorSeen) -> Finding | None:
+    """Say that the sites are not any more what a person was asked about."""
+    if before.roles == now.roles:
+        return None
+    roles = ", ".join(f"{site} is {role.value}" for site, role in now.roles.items())
+    return error("DR-LOCK-002", f"the sites changed before the lock was taken: now {roles}", "Run the command again.")
+
+
+# What `status` and `validate` show.
+
+
+def standing(seen: MirrorSeen) -> list[tuple[Look, LockDocument]]:
+    """The newest lock of each broker that has not been released."""
+    newest = [(look, look.highest) for look in looks(seen)]
+    return [(look, each) for look, each in newest if each is not None and not each.released]
+
+
+def shown(seen: MirrorSeen) -> list[Json]:
+    """Who holds the lock where, for `data.locks`."""
+    return [
+        {
+            "site": look.site,
+            "pair": look.pair,
+            "epoch": each.epoch,
+            "run": each.run,
+            "what": each.what,
+            "holder": each.holder,
+            "host": each.host,
+            "pid": each.pid,
+            "live": each.live(look.now_ms),
+            "left_s": round(max(each.expires_ms - look.now_ms, 0) / 1000, 1) if each.holder else None,
+            "paused_before": list(each.paused_before),
+            "paused": {run: list(names) for run, names in each.paused.items()},
+        }
+        for look, each in standing(seen)
+    ]
+
+
+def holders(seen: MirrorSeen) -> list[Finding]:
+    """Name each run that holds a lock, or held one and never released it; once, wherever it holds it."""
+    found: dict[str, Finding] = {}
+    for look, each in standing(seen):
+        if each.live(look.now_ms):
+            text, remedy = f"a run holds the lock: {each.told}", "Other runs wait until it has ended."
+            severity = Severity.INFO
+        else:
+            text = f"a run held the lock until it ran out, and never ended: {each.told}"
+            remedy = f"Where its STATE is, on {each.host}: `dr-ctl resume` or `dr-ctl abort`."
+            severity = Severity.WARNING
+        found[each.run] = Finding("DR-LOCK-003", severity, text, remedy)
+    return list(found.values())
+
+
+def pausers(seen: MirrorSeen, view: BrokerView) -> dict[str, str]:
+    """Which run paused which queue of a broker, by its lock."""
+    return {
+        queue: run
+        for look, each in standing(seen)
+        if (look.site, look.pair) == (view.site, view.pair)
+        for run, queues in each.paused.items()
+        for queue in queues
+    }
+
+
+def forbidden(world: World, seen: MirrorSeen) -> list[Finding]:
+    """Say where this user may not create a lock. Asked, not tried: a check changes nothing."""
+    found = []
+    for site, pair in sorted(answered(seen)):
+        documents = Documents(world.observer.brokers[site][pair])
+        with closing(documents), suppress(BrokerError):
+            if (why := documents.why_forbidden()) is not None:
+                found.append(per_machine(f"{site}/{pair}", why))
+    return found

@@ -1,0 +1,96 @@
+"""What is owed after a run, until it is paid: a fence that could not be proven, a quarantine that must be lifted.
+
+A debt stands as a document on the brokers of the site that it is kept at, so that any host sees it, and in STATE, so
+that it is not forgotten while that site is away.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.model import Json
+from dr_ctl.engine.runs import write_text
+
+
+class DebtKind(Enum):
+    FENCE = "fence"  # a lost site whose clients were not shown to be kept out
+    QUARANTINE = "quarantine"  # what a lost site still holds is kept out until it is asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Debt:
+    """One debt. `about` is the site that it concerns, `kept_at` the one that holds its document.
+
+    `lasting` says whether what is owed survives a restart of the broker at `kept_at`.
+    """
+
+    kind: DebtKind
+    about: str
+    kept_at: str
+    since: str
+    lasting: bool = False
+
+    @property
+    def text(self) -> str:
+        if self.kind is DebtKind.FENCE:
+            return f"{self.about} was lost and its clients were not shown to be kept out"
+        survives = "survives" if self.lasting else "does not survive"
+        return f"what {self.about} still holds is kept out of {self.kept_at}; this {survives} a restart of the broker"
+
+    @property
+    def remedy(self) -> str:
+        if self.kind is DebtKind.FENCE:
+            return f"`dr-ctl reinstate {self.about}` once it is back: it is closed first where it came back open."
+        return f"`dr-ctl reinstate {self.about}` once it is back: it lets that in without doubling anything."
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "kind": self.kind.value,
+            "site": self.about,
+            "kept_at": self.kept_at,
+            "since": self.since,
+            "lasting": self.lasting,
+            "text": self.text,
+            "remedy": self.remedy,
+        }
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Debt:
+        return cls(DebtKind(told["kind"]), told["site"], told["kept_at"], told["since"], bool(told["lasting"]))
+
+
+def known(path: Path) -> list[Debt]:
+    """Read the debts that STATE remembers; none where it remembers none. Raises EnvironmentFault."""
+    try:
+        return [Debt.from_json(each) for each in json.loads(path.read_text(encoding="utf-8"))]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise EnvironmentFault(
+            f"{path} cannot be read: {error}",
+            remedy="Look at `dr-ctl status`; then move that file away: the brokers hold the same debts.",
+        ) from error
+
+
+def remember(path: Path, debts: Iterable[Debt]) -> None:
+    """Write down in STATE what is owed; the file is there only while something is."""
+    told: list[Json] = [debt.as_json() for debt in debts]
+    if told:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_text(path, json.dumps(told, ensure_ascii=False, indent=1) + "\n")
+    else:
+        path.unlink(missing_ok=True)
+
+
+def merged(remembered: Iterable[Debt], seen: Iterable[Debt], answered: Iterable[str]) -> list[Debt]:
+    """What is owed: what was seen, and what is remembered of sites that did not answer."""
+    there = set(answered)
+    away = [debt for debt in remembered if debt.kept_at not in there]
+    whole = {(debt.kind, debt.about, debt.kept_at): debt for debt in [*away, *seen]}
+    return sorted(whole.values(), key=lambda debt: (debt.kept_at, debt.about, debt.kind.value))

@@ -1,0 +1,83 @@
+"""Room on disk for what a run will write: reserved before its first call, so that a full disk refuses it there instead
+of ending it in its middle. And names that survive a power cut."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ClassVar, Final
+
+from dr_ctl.core.errors import DrCtlError
+from dr_ctl.core.model import ExitCode
+
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+RESERVE: Final = "journal.reserve"
+RESERVED_BYTES: Final = 4 * 1024 * 1024
+"""Several times what the steps, calls and result of a large run take; samples are given up rather than draw on it."""
+PIECE_BYTES: Final = 64 * 1024
+
+
+class NoRoom(DrCtlError):
+    """The disk has no room for what the run must write."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.PRECHECK_FAILED
+    remedy = "Free some space where the state directory is, or name another with --state-dir; then run it again."
+
+    def __init__(self, where: Path) -> None:
+        super().__init__(f"no room on disk for the run's journal in {where}; nothing was changed")
+
+
+@contextmanager
+def refusing_where_full(where: Path) -> Iterator[None]:
+    """Turn a full disk into `NoRoom`. Only for what is written before the first call."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise NoRoom(where) from error
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on disk: a new file is there after a power cut only when its name is."""
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class Reserve:
+    """A file that only takes up room, and gives it back in pieces when the journal beside it finds none."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def take(self) -> None:
+        """Take up the room, or what is missing of it; raises `NoRoom`."""
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(file, 0, RESERVED_BYTES)
+        except OSError as error:
+            # A file system that cannot reserve is no reason to refuse: the run then has what every program has.
+            if error.errno in NO_ROOM:
+                self.release()
+                raise NoRoom(self._path.parent) from error
+        finally:
+            os.close(file)
+
+    def give_back(self) -> bool:
+        """Give back a piece; says whether there was one left."""
+        try:
+            size = self._path.stat().st_size
+            if size > 0:
+                os.truncate(self._path, max(0, size - PIECE_BYTES))
+        except OSError:
+            return False
+        return size > 0
+
+    def release(self) -> None:
+        self._path.unlink(missing_ok=True)

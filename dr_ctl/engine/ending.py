@@ -1,0 +1,129 @@
+"""How a run ended, from what was seen after it: the code and the sentence. Pure.
+
+A code that claims something is only kept where the roles show it; nothing here makes an end look better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.planner import CLOSED, FAILOVER, REINSTATE
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known at the end. `undone` is None where nothing was to be undone; `changed` if any call went out."""
+
+    ask: Ask
+    source: str
+    roles: Mapping[str, Role]
+    undone: bool | None
+    changed: bool
+    outage_s: float | None
+    bounds: Mapping[str, Json] | None
+
+    @property
+    def serving(self) -> list[str]:
+        return [site for site, role in self.roles.items() if role is Role.SERVING]
+
+    @property
+    def wanted(self) -> str:
+        """The site that serves if all went well: the way back of a lost site ends where it began."""
+        return self.source if self.ask.operation == REINSTATE else self.ask.target
+
+    @property
+    def other(self) -> str:
+        return self.ask.target if self.ask.operation == REINSTATE else self.source
+
+    @property
+    def as_before(self) -> bool:
+        """Say whether the site serves that served before the run: of a failover, none."""
+        return self.serving == [self.source] or (self.ask.operation == FAILOVER and not self.serving)
+
+    @property
+    def told(self) -> str:
+        return ", ".join(f"{site} is {role.value}" for site, role in self.roles.items())
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The code and sentence of a run, and whether all was put back."""
+
+    code: ExitCode
+    text: str
+    undone: bool | None
+    findings: tuple[Finding, ...] = ()
+
+
+def of(facts: Facts, code: ExitCode, text: str) -> End:
+    """Hold the code that the steps gave against what was seen."""
+    undone = facts.undone
+    if code is ExitCode.OK and undone is None:
+        code, text = _success(facts)
+    elif undone and facts.changed:
+        if facts.serving == [facts.source]:
+            text = f"{text}: {facts.source} serves again"
+        elif facts.as_before:
+            text = f"{text}: no site serves, as before"
+        else:
+            code, undone, text = ExitCode.STRANDED, False, f"{text}, but {facts.told}"
+    elif code is ExitCode.OK and not facts.as_before:
+        code, text = ExitCode.UNKNOWN, f"{text}, but {facts.told}: look at {facts.source} first"
+    elif code is ExitCode.INCOMPLETE and facts.serving != [facts.wanted]:
+        code = ExitCode.UNKNOWN if facts.serving else ExitCode.STRANDED
+        text = f"{text}; {facts.told}: look at {facts.wanted} first"
+    if code is ExitCode.STRANDED and len(facts.serving) > 1:
+        told = "" if facts.told in text else f"; {facts.told}"
+        code, text = ExitCode.UNKNOWN, f"{text}{told}: look at {facts.ask.target} first"
+    if code is not ExitCode.STRANDED:
+        return End(code, text, undone)
+    by_hand = _by_hand(facts)
+    # The worst word is kept for when nobody serves; where the target does, someone else opened it.
+    code = ExitCode.INCOMPLETE if facts.serving == [facts.ask.target] else code
+    return End(code, text, undone, (by_hand,))
+
+
+def _success(facts: Facts) -> tuple[ExitCode, str]:
+    lost = facts.ask.operation == FAILOVER  # it is owed a fence, and not shown to be closed
+    if facts.serving != [facts.wanted] or not (lost or facts.roles[facts.other] in CLOSED):
+        first = facts.other if facts.serving == [facts.wanted] else facts.wanted
+        return ExitCode.UNKNOWN, f"every step succeeded, but {facts.told}: look at {first} first"
+    if lost:
+        return ExitCode.OK, f"{facts.wanted} serves; {price_text(facts.bounds or {})}"
+    if facts.ask.operation == REINSTATE:
+        return ExitCode.OK, f"{facts.other} is taken in; {facts.wanted} serves"
+    out = f"; clients were out for {facts.outage_s:.2f} s" if facts.outage_s is not None else ""
+    return ExitCode.OK, f"{facts.wanted} serves; nothing is under way{out}"
+
+
+def price_text(bounds: Mapping[str, Any]) -> str:
+    """The bounds in a sentence; what is not known is said so."""
+
+    def at_most(key: str) -> str:
+        number = bounds.get(key, {}).get("at_most")
+        return "an unknown number of messages" if number is None else f"at most {number} message(s)"
+
+    return f"{at_most('lost')} may be lost, {at_most('twice')} may come twice"
+
+
+def _by_hand(facts: Facts) -> Finding:
+    source, target, serving = facts.source, facts.ask.target, facts.serving
+    if facts.ask.operation == FAILOVER:
+        text = f"what the failover had changed at {target} is not as it was: {facts.told}"
+        remedy = f"Look at {target}; the same failover again does what is left of it."
+    elif serving == [source]:
+        text, remedy = f"{source} serves, but not everything is as it was", "See the step that could not be undone."
+    elif serving == [target]:
+        text = f"{target} was found open, so {source} was not opened again"
+        remedy = "Decide which site serves; only then lift by hand what stands open under `dr-ctl status`."
+    else:
+        text = f"no site could be shown to serve: {facts.told}"
+        remedy = (
+            f"By hand: look at {target}; if its client acceptors are closed, start those of {source} in its console "
+            "and resume its paused queues."
+        )
+    return Finding("DR-RUN-001", Severity.ERROR, text, remedy)

@@ -1,0 +1,343 @@
+"""Takes the lock at the brokers and holds it for one run: looks at it before each call, renews it, gives it back.
+
+The order of sites is the order of their names whatever the direction, and a conflict gives back what was taken: of two
+runs that start together one gets it, and none waits. Brokers that do not answer are left out, and joined when a call is
+to go there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import Finding
+from dr_ctl.engine.lease import (
+    LOCK,
+    Forbidden,
+    LockDocument,
+    Look,
+    Store,
+    against,
+    conflict,
+    held_by,
+    inherited,
+    look_at,
+    lost_to,
+    next_epoch,
+    per_machine,
+)
+from dr_ctl.engine.runs import Locked
+
+LEASE_S: Final = 60.0
+RENEW_BELOW_S: Final = 50.0
+FRESH_S: Final = 1.0
+PATIENCE_S: Final = 5.0  # a silent broker is not asked again for another one's sake before
+TRIES: Final = 3
+
+
+@dataclass
+class Slot:
+    """The lock at one broker, as this run knows it."""
+
+    store: Store
+    mutex: threading.Lock = field(default_factory=threading.Lock)
+    held: LockDocument | None = None
+    forbidden: str | None = None
+    looked_at: float = float("-inf")
+    silent_at: float = float("-inf")
+    runs_out_at: float = float("-inf")
+    before: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.store.site, self.store.pair
+
+    @property
+    def name(self) -> str:
+        return f"{self.store.site}/{self.store.pair}"
+
+
+class Lease:
+    """The lock of one run at all brokers that answer. Safe to use from several threads."""
+
+    def __init__(self, stores: Iterable[Store], who: LockDocument, clock: Clock) -> None:
+        """`who` is the document to be, without its times and its epoch."""
+        self._slots = [Slot(store) for store in sorted(stores, key=lambda each: (each.site, each.pair))]
+        self._who, self._clock = who, clock
+        self.facts: Callable[[], tuple[str, int]] = lambda: ("", 0)  # the journal's last hash and count
+        self._lost: tuple[str, LockDocument] | None = None
+        self.stolen: list[LockDocument] = []
+
+    @property
+    def slots(self) -> Sequence[Slot]:
+        return self._slots
+
+    @property
+    def epoch(self) -> int:
+        return self._who.epoch
+
+    def findings(self) -> list[Finding]:
+        """Say where the lock could not be had because the broker does not let this user create it."""
+        return [per_machine(slot.name, slot.forbidden) for slot in self._slots if slot.forbidden is not None]
+
+    def held_at(self) -> list[str]:
+        return [slot.name for slot in self._slots if slot.held is not None]
+
+    def take(self, among: Collection[tuple[str, str]] | None = None, *, steal: bool = False) -> None:
+        """Take it at every broker that answers, of those named by site and pair where they are; raises `Locked` naming
+        who has it, with nothing taken."""
+        before, self._lost = self._lost, None
+        for attempt in range(TRIES):
+            found = self._try(among, steal=steal)
+            if found is None:
+                return
+            name, other, live = found
+            if live or attempt == TRIES - 1:
+                self._lost = before
+                raise held_by(name, other)
+
+    def _try(self, among: Collection[tuple[str, str]] | None, *, steal: bool) -> tuple[str, LockDocument, bool] | None:
+        """One attempt; gives who was in the way, where, and whether that one holds it still."""
+        looks = self._looks(among)
+        stolen: dict[tuple[str, str], list[int]] = {}
+        for slot, look in looks:
+            if (other := against(look, self._who)) is not None:
+                if not steal:
+                    return slot.name, other, True
+                live = [each for each in look.documents if each.live(look.now_ms)]
+                stolen[slot.key] = [each.epoch for each in live]
+                self.stolen += [each for each in live if not any(each.same(known) for known in self.stolen)]
+        self._who = replace(self._who, epoch=next_epoch(look for _, look in looks))
+        taken: list[Slot] = []
+        done = False
+        try:
+            for slot, look in looks:
+                found = self._create(slot, look, stolen.get(slot.key, ()))
+                if found is not None:
+                    return slot.name, *found
+                taken.append(slot)
+            done = True
+        finally:
+            if not done:
+                self._give_back(taken)
+        for slot, look in looks:
+            self._forget(slot, look)
+        return None
+
+    def _looks(self, among: Collection[tuple[str, str]] | None) -> list[tuple[Slot, Look]]:
+        looks = []
+        for slot in self._slots:
+            with slot.mutex:
+                slot.held, slot.looked_at = None, float("-inf")
+                if among is not None and slot.key not in among:
+                    continue
+                try:
+                    looks.append((slot, look_at(slot.store)))
+                except BrokerError:
+                    continue  # left out; joined when a call is to go there
+        return looks
+
+    def _create(self, slot: Slot, look: Look, stolen: Iterable[int]) -> tuple[LockDocument, bool] | None:
+        """Create the lock at one broker and look whether it is this run's; gives who has it, and whether it lives."""
+        with slot.mutex:
+            at = self._clock.monotonic()
+            me = self._document(slot, look)
+            try:
+                slot.store.create(LOCK, me.epoch, me.to_text())
+            except Forbidden as error:
+                slot.forbidden = str(error)
+                return None
+            except BrokerError:
+                pass  # created or not: the look tells, by whose it is
+            try:
+                now = look_at(slot.store)
+            except BrokerError:
+                return None  # away since; a call to it looks first
+            other = conflict(now, me, stolen)
+            if other is None:
+                slot.held = me
+                self._saw(slot, me, now, at)
+                return None
+            if any(each.same(me) for each in now.documents):
+                _remove(slot, me.epoch)
+            return other, other.live(now.now_ms) and other.state != me.state
+
+    def _give_back(self, taken: Iterable[Slot]) -> None:
+        """Remove what was created: no call went out under it, so that its epoch may be had by another."""
+        for slot in taken:
+            with slot.mutex:
+                if (held := slot.held) is not None:
+                    slot.held = None
+                    _remove(slot, held.epoch)
+
+    def _forget(self, slot: Slot, look: Look) -> None:
+        """Remove older epochs, never the highest."""
+        with slot.mutex:
+            for each in look.documents:
+                if slot.held is not None and each.epoch < slot.held.epoch:
+                    _remove(slot, each.epoch)
+
+    # While holding.
+
+    def why_not(self, site: str, pair: str, timeout_s: float) -> str | None:
+        """Say why no call may go out to that broker now; None where one may, for so long. Looks where the last look is
+        old; renews where too little is left."""
+        slot = next(each for each in self._slots if each.key == (site, pair))
+        try:
+            if slot.forbidden is None and (self._old(slot) or self._left_s(slot) < timeout_s):
+                with slot.mutex:
+                    if slot.held is None:
+                        self._join(slot)
+                    elif self._old(slot) or self._left_s(slot) < timeout_s:
+                        self._tend(slot)
+        except BrokerError as error:
+            return f"the lock at {slot.name} could not be looked at: {error}"
+        for other in self._slots:
+            if other is not slot and other.held is not None and self._old(other):
+                self._glance(other)
+        if self._lost is not None:
+            name, holder = self._lost
+            return f"the lock at {name} is not this run's any more: {holder.told}"
+        if slot.forbidden is None and self._left_s(slot) < timeout_s:
+            return f"the lock at {slot.name} runs out in {max(self._left_s(slot), 0):.0f} s, before an answer may come"
+        return None
+
+    def _glance(self, slot: Slot) -> None:
+        """Look at a broker that the call does not go to: its silence keeps nobody from the other."""
+        if self._clock.monotonic() - slot.silent_at > PATIENCE_S and slot.mutex.acquire(blocking=False):
+            try:
+                if slot.held is not None:
+                    self._tend(slot)
+            except BrokerError:
+                slot.silent_at = self._clock.monotonic()
+            finally:
+                slot.mutex.release()
+
+    def tend(self, slot: Slot) -> None:
+        """Look at the lock at one broker, and renew it where it has to be. Raises `BrokerError`."""
+        with slot.mutex:
+            if slot.held is not None:
+                self._tend(slot)
+
+    def paused(self, site: str, pair: str, names: Iterable[str]) -> str | None:
+        """Write down which queues are about to be paused; says why not where that cannot be done."""
+        slot = next(each for each in self._slots if each.key == (site, pair))
+        with slot.mutex:
+            slot.own = tuple(sorted({*slot.own, *names}))
+            if slot.held is None:
+                return None
+            try:
+                self._write(slot, slot.held)
+            except BrokerError as error:
+                return f"what is to be paused could not be written into the lock at {slot.name}: {error}"
+        return None
+
+    def before(self, site: str, pair: str, names: Iterable[str]) -> None:
+        """Note which queues were paused before the run; written with the next change of the lock."""
+        for slot in self._slots:
+            if slot.key == (site, pair):
+                slot.before = tuple(sorted(names))
+
+    def regain(self) -> str | None:
+        """Take it again where it was lost: an undo needs it too. Says who has it where it cannot be had."""
+        if self._lost is None:
+            return None
+        try:
+            self.take()
+        except Locked as locked:
+            return str(locked)
+        return None
+
+    def release(self) -> None:
+        """Mark it as released wherever it is held; where a broker does not answer it runs out by itself."""
+        for slot in self._slots:
+            with slot.mutex:
+                held, slot.held = slot.held, None
+                if held is not None:
+                    with suppress(BrokerError):
+                        self._write(slot, replace(held, released=True))
+
+    def _join(self, slot: Slot) -> None:
+        """Take it, with the run's epoch, at a broker that did not answer when it was taken elsewhere."""
+        look, at = look_at(slot.store), self._clock.monotonic()
+        me = self._document(slot, look)
+        there = look.highest is not None and look.highest.same(me)  # created, and the answer was lost
+        if not there:
+            highest = look.highest
+            other = against(look, me) or (highest if highest is not None and highest.epoch >= me.epoch else None)
+            if other is not None:
+                self._lost = self._lost or (slot.name, other)
+                return
+            try:
+                slot.store.create(LOCK, me.epoch, me.to_text())
+            except Forbidden as error:
+                slot.forbidden = str(error)
+                return
+            at, look = self._clock.monotonic(), look_at(slot.store)
+            if (other := conflict(look, me)) is not None:
+                self._lost = self._lost or (slot.name, other)
+                return
+        slot.held = me
+        self._saw(slot, me, look, at)
+
+    def _document(self, slot: Slot, look: Look) -> LockDocument:
+        """The document to be at one broker: what dead runs paused there is in it, from before they are removed."""
+        paused = inherited(look)
+        slot.own = tuple(sorted({*slot.own, *paused.get(self._who.run, ())}))
+        mine = {self._who.run: slot.own} if slot.own else {}
+        return replace(
+            self._who,
+            start_ms=look.now_ms,
+            expires_ms=look.now_ms + int(LEASE_S * 1000),
+            paused_before=slot.before,
+            paused=paused | mine,
+        )
+
+    def _tend(self, slot: Slot) -> None:
+        assert slot.held is not None
+        look = self._look(slot, slot.held)
+        if look is not None and self._left_s(slot) < RENEW_BELOW_S:
+            # Renewed late, it may have run out and be another's by now: the look after it tells, as it told before.
+            slot.held = replace(slot.held, expires_ms=look.now_ms + int(LEASE_S * 1000))
+            self._write(slot, slot.held)
+            self._look(slot, slot.held)
+
+    def _look(self, slot: Slot, me: LockDocument) -> Look | None:
+        """Look at it; None where it is not this run's any more."""
+        at = self._clock.monotonic()
+        look = look_at(slot.store)
+        if (other := lost_to(look, me)) is not None:
+            self._lost = self._lost or (slot.name, other)
+            return None
+        self._saw(slot, me, look, at)
+        return look
+
+    def _saw(self, slot: Slot, me: LockDocument, look: Look, at: float) -> None:
+        """Count from before the question: the answer's moment is between the two."""
+        written = next(each for each in look.documents if each.same(me))
+        slot.looked_at, slot.runs_out_at = at, at + (written.expires_ms - look.now_ms) / 1000
+
+    def _write(self, slot: Slot, me: LockDocument) -> None:
+        last_hash, count = self.facts()
+        mine = {me.run: slot.own} if slot.own else {}
+        told = replace(me, paused_before=slot.before, paused={**me.paused, **mine}, last_hash=last_hash, count=count)
+        slot.store.update(LOCK, me.epoch, told.to_text())
+        slot.held = told if not told.released else None
+
+    def _old(self, slot: Slot) -> bool:
+        return self._clock.monotonic() - slot.looked_at > FRESH_S
+
+    def _left_s(self, slot: Slot) -> float:
+        return slot.runs_out_at - self._clock.monotonic()
+
+
+def _remove(slot: Slot, epoch: int) -> None:
+    """Only tidying: where it fails, the lock runs out by itself."""
+    with suppress(BrokerError):
+        slot.store.delete(LOCK, epoch)

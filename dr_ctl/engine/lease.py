@@ -1,0 +1,212 @@
+"""The lock on the brokers: one run at a time, whoever starts it and from where.
+
+A lock is a document that a broker keeps. Creating one is atomic, so of two runs one gets it. Its number is the epoch:
+one more than the highest that was seen at any broker, so that a run whose lock was taken over finds out. It runs out by
+the clock of the broker that keeps it, the only clock that all runs share. Releasing it leaves it there, marked: the
+highest epoch is never forgotten.
+
+Here stands what a lock says and what follows from looking at it, touching nothing; `engine.holding` takes and holds it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
+
+from dr_ctl.core.clock import stamp
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.engine.runs import Locked
+
+LOCK: Final = "lock"
+_NEVER: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class LockDocument:
+    """What a lock says of its run. Times are those of the broker that keeps it. `paused` is by run: a run that takes
+    over from a dead one answers for what that one paused as well."""
+
+    epoch: int
+    run: str
+    what: str = ""
+    holder: str = ""
+    host: str = ""
+    pid: int = 0
+    state: str = ""
+    start_ms: int = 0
+    expires_ms: int = 0
+    released: bool = False
+    paused_before: tuple[str, ...] = ()
+    paused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    last_hash: str = ""
+    count: int = 0
+
+    @property
+    def told(self) -> str:
+        """Name the run so that a person finds it."""
+        if not self.holder:
+            return f"{self.run} (epoch {self.epoch})"
+        since = stamp(datetime.fromtimestamp(self.start_ms / 1000, UTC))
+        return f"{self.run} ({self.what}; {self.holder} on {self.host}, process {self.pid}, since {since})"
+
+    def live(self, now_ms: int) -> bool:
+        return not self.released and now_ms < self.expires_ms
+
+    def same(self, other: LockDocument) -> bool:
+        """Say whether both are of the same holding, whatever was written into it since."""
+        return (self.epoch, self.run, self.host, self.pid, self.state) == (
+            other.epoch,
+            other.run,
+            other.host,
+            other.pid,
+            other.state,
+        )
+
+    def to_text(self) -> str:
+        told: dict[str, Json] = {
+            "run": self.run,
+            "what": self.what,
+            "holder": self.holder,
+            "host": self.host,
+            "pid": self.pid,
+            "state": self.state,
+            "start": self.start_ms,
+            "expires": self.expires_ms,
+            "epoch": self.epoch,
+            "released": self.released,
+            "paused_before": list(self.paused_before),
+            "paused": {run: list(names) for run, names in self.paused.items()},
+            "last_hash": self.last_hash,
+            "count": self.count,
+        }
+        return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def of_text(cls, epoch: int, text: str) -> LockDocument:
+        """Read a document; one that cannot be read is held by somebody unknown, and never runs out."""
+        try:
+            told: dict[str, Any] = json.loads(text)
+            return cls(
+                epoch=epoch,
+                run=str(told["run"]),
+                what=str(told["what"]),
+                holder=str(told["holder"]),
+                host=str(told["host"]),
+                pid=int(told["pid"]),
+                state=str(told["state"]),
+                start_ms=int(told["start"]),
+                expires_ms=int(told["expires"]),
+                released=told["released"] is True,
+                paused_before=tuple(told["paused_before"]),
+                paused={str(run): tuple(names) for run, names in told["paused"].items()},
+                last_hash=str(told["last_hash"]),
+                count=int(told["count"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return cls(epoch=epoch, run="a run whose lock cannot be read", expires_ms=_NEVER)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The locks of one broker at one moment of its clock."""
+
+    site: str
+    pair: str
+    now_ms: int
+    documents: tuple[LockDocument, ...]
+
+    @property
+    def highest(self) -> LockDocument | None:
+        return max(self.documents, key=lambda each: each.epoch, default=None)
+
+
+class Forbidden(BrokerError):
+    """The broker does not let this user create a document."""
+
+
+class Store(Protocol):
+    """The documents of one broker. Raises `BrokerError` where it does not answer as asked."""
+
+    site: str
+    pair: str
+
+    def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
+        """The broker's clock, and the documents of a kind with their numbers, as of the same moment."""
+
+    def create(self, kind: str, number: int, text: str) -> bool:
+        """Create one, atomically: of several that try, one gets it. Raises `Forbidden`."""
+
+    def update(self, kind: str, number: int, text: str) -> None:
+        """Write one that is there anew; one that is gone is not created."""
+
+    def delete(self, kind: str, number: int) -> None:
+        """Remove one."""
+
+
+# Decisions: what follows from a look, touching nothing.
+
+
+def against(look: Look, me: LockDocument, stolen: Iterable[int] = ()) -> LockDocument | None:
+    """The lock that keeps this run out; None where none does. Those of the same STATE are of dead runs: this one holds
+    that STATE's own lock on the machine."""
+    return next(
+        (
+            each
+            for each in sorted(look.documents, key=lambda each: -each.epoch)
+            if each.live(look.now_ms) and not (me.state and each.state == me.state) and each.epoch not in stolen
+        ),
+        None,
+    )
+
+
+def next_epoch(looks: Iterable[Look]) -> int:
+    """One more than the highest that was seen anywhere."""
+    return max((each.epoch for look in looks for each in look.documents), default=0) + 1
+
+
+def lost_to(look: Look, me: LockDocument) -> LockDocument | None:
+    """While holding: who has it now; None where it is this run's still."""
+    others = [each for each in look.documents if each.epoch >= me.epoch and not each.same(me)]
+    if others:
+        return max(others, key=lambda each: each.epoch)
+    return None if any(each.same(me) for each in look.documents) else LockDocument(me.epoch, "nobody: it is gone")
+
+
+def conflict(look: Look, me: LockDocument, stolen: Iterable[int] = ()) -> LockDocument | None:
+    """After creating: what shows that the lock is not this run's after all; None where it is."""
+    return lost_to(look, me) or against(look, me, stolen)
+
+
+def inherited(look: Look) -> dict[str, tuple[str, ...]]:
+    """What runs paused that never released their lock, by run: whoever takes over answers for it."""
+    paused: dict[str, tuple[str, ...]] = {}
+    for each in look.documents:
+        if not each.released:
+            for run, names in each.paused.items():
+                paused[run] = tuple(sorted({*paused.get(run, ()), *names}))
+    return paused
+
+
+def look_at(store: Store) -> Look:
+    """Look at the locks of one broker. Raises `BrokerError`."""
+    now_ms, texts = store.read(LOCK)
+    return Look(store.site, store.pair, now_ms, tuple(LockDocument.of_text(epoch, text) for epoch, text in texts))
+
+
+def held_by(name: str, document: LockDocument) -> Locked:
+    """The error that names who holds the lock."""
+    return Locked(
+        f"another run holds the lock at {name}: {document.told}",
+        remedy="Wait for it to end. Only if its process is certain to be gone: --steal --reason TEXT; a lock that "
+        "nobody renews runs out within a minute.",
+    )
+
+
+def per_machine(name: str, why: str) -> Finding:
+    text = f"{name}: the lock is per machine: {why}"
+    remedy = "Let the user of dr-ctl create queues there; until then start runs from one machine only."
+    return Finding("DR-LOCK-001", Severity.WARNING, text, remedy)

@@ -1,0 +1,110 @@
+"""Whether what a run wrote is still what it wrote: the chain of its journal, and the result that seals it.
+
+The journal's own reader forgives what a crash leaves. An auditor forgives nothing in a run that has ended: each line
+must be, byte by byte, what the journal writes; the lines must be as many as `result.json` counted and end in its hash;
+and `result.json` must say what the last line says. Who can write all of it anew can still make up a run: nothing in one
+directory can prove otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from dr_ctl.core.model import Json
+from dr_ctl.engine.journal import GENESIS, Entry
+from dr_ctl.engine.runs import RunFiles
+
+
+class Verdict(Enum):
+    WHOLE = "whole"
+    OPEN = "open"  # not ended: what is there fits together, and nothing seals it yet
+    NOT_BEGUN = "not begun"
+    ALTERED = "altered"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check found. `line` is the first line of the journal that is not as it was written, where one is."""
+
+    verdict: Verdict
+    lines: int
+    text: str
+    line: int | None = None
+
+    def as_json(self) -> dict[str, Json]:
+        return {"verdict": self.verdict.value, "lines": self.lines, "line": self.line, "text": self.text}
+
+
+def check(files: RunFiles) -> Checked:
+    """Check one run. Raises nothing for what is altered: that is what it is asked."""
+    has_ended = files.result.exists()
+    if not files.journal.exists():
+        if has_ended:
+            return Checked(Verdict.ALTERED, 0, "journal.jsonl is missing", 1)
+        return Checked(Verdict.NOT_BEGUN, 0, "it never began: nothing was changed by it")
+    lines = files.journal.read_bytes().split(b"\n")
+    entries, torn = lines[:-1], lines[-1]
+    past: list[Entry] = []
+    for number, line in enumerate(entries, start=1):
+        entry = _entry(line)
+        previous = past[-1].hash() if past else GENESIS
+        if entry is None and number == len(entries) and not torn and not has_ended:
+            return Checked(
+                Verdict.OPEN, len(past), f"{_so_far(past)}; line {number} is torn, as a crash leaves it", number
+            )
+        if entry is None:
+            return Checked(Verdict.ALTERED, len(past), f"line {number} of journal.jsonl was altered", number)
+        if entry.previous != previous or entry.seq != number:
+            text = f"line {number} of journal.jsonl does not follow the line before it"
+            return Checked(Verdict.ALTERED, len(past), text, number)
+        past.append(entry)
+    if not has_ended:
+        tail = f"; line {len(past) + 1} is torn, or being written" if torn else ""
+        return Checked(Verdict.OPEN, len(past), _so_far(past) + tail)
+    if torn:
+        text = f"line {len(past) + 1} of journal.jsonl is torn, although the run has ended"
+        return Checked(Verdict.ALTERED, len(past), text, len(past) + 1)
+    return _against_result(files.result, past)
+
+
+def _so_far(past: list[Entry]) -> str:
+    return f"the run has not ended; its {len(past)} line(s) so far fit together"
+
+
+def _entry(line: bytes) -> Entry | None:
+    """The entry of a line, if it is to the byte what the journal writes for it."""
+    try:
+        told: dict[str, Any] = json.loads(line)
+        told.pop("hash")
+        entry = Entry(**told)
+        return entry if entry.to_line().encode() == line + b"\n" else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _against_result(path: Path, past: list[Entry]) -> Checked:
+    """Compare a chain that fits in itself with what sealed it when the run ended."""
+    try:
+        result: dict[str, Any] = json.loads(path.read_bytes())
+        sealed = result.pop("journal")
+        count, last_hash = int(sealed["count"]), str(sealed["last_hash"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Checked(Verdict.ALTERED, len(past), "result.json cannot be read")
+    if count > len(past):
+        text = f"line {len(past) + 1} of journal.jsonl is missing: result.json counts {count}"
+        return Checked(Verdict.ALTERED, len(past), text, len(past) + 1)
+    if count < len(past):
+        text = f"line {count + 1} of journal.jsonl was added: result.json counts {count}"
+        return Checked(Verdict.ALTERED, len(past), text, count + 1)
+    last = past[-1] if past else None
+    if last is None or last.hash() != last_hash:
+        text = f"line {count} of journal.jsonl, the last, and result.json do not fit: one of them was altered"
+        return Checked(Verdict.ALTERED, len(past), text, count)
+    if last.kind != "end" or dict(last.evidence) != result:
+        text = f"result.json does not say what line {count} of journal.jsonl says of the end: it was altered"
+        return Checked(Verdict.ALTERED, len(past), text)
+    return Checked(Verdict.WHOLE, len(past), f"{count} lines, as sealed when it ended")

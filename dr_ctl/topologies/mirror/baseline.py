@@ -1,0 +1,34 @@
+"""What dr-ctl may set at a mirrored pair, as it was before a run: what undo puts back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dr_ctl.core.model import Json
+from dr_ctl.engine.ports import Move
+from dr_ctl.topologies.mirror.debts import is_debt
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+
+
+def baseline(seen: MirrorSeen) -> Mapping[str, Json]:
+    """Doors, links, pauses and debts of every broker that answered, by site and pair."""
+    return {site: {view.pair: _of(view) for view in seen.views(site)} for site in seen.sites}
+
+
+def before(move: Move, view: BrokerView) -> dict[str, Any]:
+    """One broker's part of the baseline of a run."""
+    site: Any = move.baseline[view.site]
+    told: dict[str, Any] = site[view.pair]
+    return told
+
+
+def _of(view: BrokerView) -> dict[str, Json]:
+    return {
+        "doors": {door.name: door.started for door in view.doors},
+        "mirror": {door.name: door.started for door in view.mirror_doors},
+        "link": {view.link.name: view.link.started} if view.link is not None else {},
+        "paused": [queue.name for queue in view.business.values() if queue.paused],
+        "queues": [queue.name for queue in view.business.values()],
+        "debts": [name for name in sorted(view.documents) if is_debt(name)],
+    }

@@ -1,0 +1,74 @@
+"""Debts as documents on a broker: an internal queue of dr-ctl's own each, with the debt in its `User`. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from dr_ctl.core.clock import stamp
+from dr_ctl.engine.debts import Debt, DebtKind
+from dr_ctl.engine.plan import Call
+from dr_ctl.jolokia import beans
+
+if TYPE_CHECKING:
+    from dr_ctl.topologies.mirror.view import BrokerView
+
+CREATE_DOCUMENT: Final = "createQueue(java.lang.String,boolean)"
+DESTROY_DOCUMENT: Final = "destroyQueue(java.lang.String,boolean)"
+_NAME: Final = re.compile(rf"dr-ctl\.debt\.([^.]+)\.({'|'.join(kind.value for kind in DebtKind)})\.([^.]+)")
+
+
+def document(kind: DebtKind, about: str, kept_at: str) -> str:
+    """The name of the queue that holds a debt: it contains the site that holds it."""
+    return f"dr-ctl.debt.{kept_at}.{kind.value}.{about}"
+
+
+def is_debt(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None
+
+
+def debts_of(documents: Mapping[str, str]) -> list[Debt]:
+    """What is owed by a broker's documents. One that cannot be read is owed all the same."""
+    found = []
+    for name, text in sorted(documents.items()):
+        named = _NAME.fullmatch(name)
+        if named is None:
+            continue
+        kept_at, kind, about = named.groups()
+        try:
+            told = json.loads(text)
+            found.append(Debt(DebtKind(kind), about, kept_at, str(told["since"]), bool(told["lasting"])))
+        except (ValueError, KeyError, TypeError):
+            found.append(Debt(DebtKind(kind), about, kept_at, "not known"))
+    return found
+
+
+def owe(view: BrokerView, kind: DebtKind, about: str, *, lasting: bool = False) -> tuple[Call, ...]:
+    """Write a debt down at a broker, unless it stands there."""
+    name = document(kind, about, view.site)
+    if name in view.documents:
+        return ()
+    since = stamp(datetime.fromtimestamp(view.now_ms / 1000, UTC))
+    queue = {
+        "name": name,
+        "address": name,
+        "routing-type": "ANYCAST",
+        "durable": True,
+        "internal": True,
+        "auto-delete": False,
+        "user": json.dumps({"since": since, "lasting": lasting}),
+    }
+    text = f"write down at {view.site} that a {kind.value} of {about} is owed"
+    server = beans.server(view.broker)
+    return (Call(view.site, view.pair, server, CREATE_DOCUMENT, (json.dumps(queue), True), text),)
+
+
+def pay(view: BrokerView, kind: DebtKind, about: str, when: str | None = None) -> tuple[Call, ...]:
+    """Take a debt's document away."""
+    name = document(kind, about, view.site)
+    text = f"strike out at {view.site} the {kind.value} of {about}"
+    server = beans.server(view.broker)
+    return (Call(view.site, view.pair, server, DESTROY_DOCUMENT, (name, True), text, when),)

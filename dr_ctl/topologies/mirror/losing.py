@@ -1,0 +1,85 @@
+"""How a mirrored pair does without its lost site: the own verbs of a failover, and what speaks against it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.mirror import checks
+from dr_ctl.topologies.mirror.baseline import before
+from dr_ctl.topologies.mirror.debts import document, owe, pay
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Silent
+
+SETTLE_S: Final = 5.0
+# What would make the opened site useless or unsafe; all else can wait until the clients are served again.
+_GRAVE: Final = frozenset({"DR-SITE-002", "DR-DOOR-001", "DR-DOOR-003", "DR-LINK-001", "DR-LINK-003"})
+# True of every failover: the peer is away.
+_EXPECTED: Final = frozenset({"DR-LINK-004"})
+
+
+def findings(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
+    """What speaks against opening the target without the lost site; only what is grave refuses it."""
+    role = seen.roles[move.source]
+    if role in (Role.SERVING, Role.SICK):
+        yield checks.error("DR-ALIVE-001", f"{move.source} is {role.value}: it may serve clients", "Fence it first.")
+    for view in seen.views(move.target):
+        for each in checks.of_broker(view):
+            if each.id in _EXPECTED:
+                continue
+            grave = each.id in _GRAVE or each.severity is not Severity.ERROR
+            yield each if grave else replace(each, severity=Severity.WARNING)
+    for broker in seen.sites[move.source].values():
+        if isinstance(broker, Silent):
+            yield checks.warning("DR-SITE-001", f"{move.source}/{broker.pair} is {broker.role.value}: {broker.error}",
+                                 broker.error.remedy)  # fmt: skip
+
+
+def fence(seen: MirrorSeen, move: Move) -> Draft:
+    """A site that is away cannot be fenced: it is owed, on the brokers that go on."""
+    if seen.roles[move.source] is Role.STANDBY:
+        return Draft(move.source, "its doors are closed already")
+    calls, inverse = _debt(seen, move, DebtKind.FENCE)
+    return Draft(move.source, "clients cannot be shown to be kept out: the fence is owed", calls, inverse)
+
+
+def quarantine(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+    """Close the door that the lost site's link uses: what it still holds must not meet live consumers."""
+    del step
+    calls: list[Call] = []
+    inverse: list[Call] = []
+    for view in seen.views(move.target):
+        was = before(move, view)
+        for door in view.mirror_doors:
+            text = f"acceptor {door.name} of the link at {view.site}"
+            if door.started:
+                calls.append(Call(view.site, view.pair, door.bean, "stop()", (), f"close {text}"))
+            if was["mirror"].get(door.name):
+                inverse.append(Call(view.site, view.pair, door.bean, "start()", (), f"open {text}", "it is closed"))
+    written, struck = _debt(seen, move, DebtKind.QUARANTINE)
+    about = f"what {move.source} still holds is kept out until it is asked for"
+    return Draft(move.source, about, (*written, *calls), (*inverse, *struck))
+
+
+def settle(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+    """Let the target apply what reached it, for a moment: a lost site sends nothing more."""
+    del seen
+    return Draft(move.target, "what has arrived is applied", limits={"within": step.limits.get("within", SETTLE_S)})
+
+
+def _debt(seen: MirrorSeen, move: Move, kind: DebtKind) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+    views = seen.views(move.target)
+    written = tuple(call for view in views for call in owe(view, kind, move.source))
+    struck = tuple(
+        call for view in views if _new(view, kind, move) for call in pay(view, kind, move.source, "it stands there")
+    )
+    return written, struck
+
+
+def _new(view: BrokerView, kind: DebtKind, move: Move) -> bool:
+    return document(kind, move.source, view.site) not in before(move, view)["debts"]

@@ -1,0 +1,103 @@
+"""How a mirrored pair takes a lost site in again: its residue counted, kept from live consumers, let in. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dr_ctl.core.model import Finding, Role
+from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.jolokia import beans
+from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.mirror import checks, parity
+from dr_ctl.topologies.mirror.baseline import before
+from dr_ctl.topologies.mirror.debts import document, pay
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+
+PAUSE_LASTING: Final = "pause(boolean)"
+RESUME: Final = "resume()"
+START_LINK: Final = "startBrokerConnection(java.lang.String)"
+# What the return itself puts right.
+_MENDED: Final = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
+
+
+def findings(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
+    """What speaks against taking the target in beside the serving source."""
+    for site in (move.source, move.target):
+        for broker in seen.sites[site].values():
+            if not isinstance(broker, BrokerView):
+                yield checks.error(
+                    "DR-SITE-001", f"{site}/{broker.pair} is {broker.role.value}: {broker.error}", broker.error.remedy
+                )
+                continue
+            yield from (each for each in checks.of_broker(broker) if each.id not in _MENDED)
+    if seen.roles[move.target] is Role.SERVING:
+        text = f"{move.target} came back open: it is fenced at once, before anything else"
+        yield checks.warning("DR-RETURN-001", text, "Let its client acceptors boot closed: autoStart=false.")
+
+
+def nothing_owed(seen: MirrorSeen, move: Move) -> bool:
+    """Say whether the target is taken in already: nothing is owed, and the door of the link is open at the source."""
+    owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
+    shut = any(not door.started for view in seen.views(move.source) for door in view.mirror_doors)
+    return not owed and not shut and seen.roles[move.target] is Role.STANDBY
+
+
+def residue(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+    """Count what the returned site still holds for the other; an open one is closed first."""
+    del step
+    calls = tuple(
+        Call(view.site, view.pair, door.bean, "stop()", (), f"close acceptor {door.name} at {view.site}")
+        for view in seen.views(move.target)
+        for door in view.doors
+        if door.started
+    )
+    return Draft(move.target, "what it still holds is counted; if it is open, it is closed first", calls)
+
+
+def reinstate(step: RunbookStep, seen: MirrorSeen, move: Move, queues: Queues, timeout_s: float) -> Draft:
+    """Pause the serving site's delivery (lasting: a restart must not let residue meet consumers), let the residue in,
+    resume, strike the debts."""
+    del step
+    calls: list[Call] = []
+    inverse: list[Call] = []
+    resumed: list[Call] = []
+    struck: list[Call] = []
+    for view in seen.views(move.source):
+        was = before(move, view)
+        for queue in parity.selected(view, queues).values():
+            at = view.site, view.pair, queue.bean
+            if not queue.paused:
+                calls.append(Call(*at, PAUSE_LASTING, (True,), f"pause {queue.name} at {view.site}"))
+            if queue.name not in was["paused"]:
+                resumed.append(Call(*at, RESUME, (), f"resume {queue.name} at {view.site}"))
+                inverse.append(Call(*at, RESUME, (), f"resume {queue.name} at {view.site}", "it is paused"))
+        for door in view.mirror_doors:
+            text = f"acceptor {door.name} of the link at {view.site}"
+            if not door.started:
+                calls.append(Call(view.site, view.pair, door.bean, "start()", (), f"open {text}"))
+            if not was["mirror"].get(door.name):
+                inverse.append(Call(view.site, view.pair, door.bean, "stop()", (), f"close {text}", "it is open"))
+        for kind in DebtKind:
+            if document(kind, move.target, view.site) in view.documents:
+                struck += pay(view, kind, move.target)
+    for view in seen.views(move.target):
+        if view.link is not None and not view.link.started:
+            server, name = beans.server(view.broker), view.link.name
+            calls.append(Call(view.site, view.pair, server, START_LINK, (name,), f"start link {name} at {view.site}"))
+    return Draft(
+        move.target,
+        "its residue is let in while nothing is delivered; both directions drain",
+        calls=(*calls, *resumed, *struck),
+        inverse=tuple(inverse),
+        limits={"within": timeout_s},
+    )
+
+
+def reconcile(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+    """Compare both sites once all of it has arrived."""
+    del step, seen
+    return Draft(move.source, "what was recovered, what is left over at one side")

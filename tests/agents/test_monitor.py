@@ -1,0 +1,148 @@
+"""The monitor without brokers: what is in the history's files, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from dr_ctl.agents.monitor import Monitor
+from dr_ctl.core.clock import SystemClock
+from dr_ctl.jolokia.errors import Sick, Unreachable
+from dr_ctl.rpo.bounds import bounds
+from dr_ctl.settings.loader import load
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Silent
+from tests.cli.conftest import Shell
+from tests.mirror.views import PAIR, at_both, doors, seen, with_queue
+
+Capture = pytest.CaptureFixture[str]
+LONDON, PARIS = at_both("orders.in", depth=4)
+REFUSED = Silent(PAIR, "london", Unreachable("refused", refused=True), ports_refuse=True)
+SILENT = Silent(PAIR, "london", Unreachable("no route", refused=False))
+SICK = Silent(PAIR, "london", Sick("out of memory"))
+FENCED = replace(LONDON, acceptors=doors("london", serving=False))
+
+
+@dataclass
+class Watched:
+    """Stands where the observer would: each look is what the test says."""
+
+    view: BrokerView | Silent = LONDON
+    closed: bool = False
+    looks: list[MirrorSeen] = field(default_factory=list)
+
+    def look_once(self) -> MirrorSeen:
+        self.looks.append(seen(self.view, PARIS))
+        return self.looks[-1]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+@pytest.fixture
+def monitor(tmp_path: Path, capsys: Capture, watched: Watched, monkeypatch: pytest.MonkeyPatch) -> Iterator[Monitor]:
+    path = Shell(tmp_path, capsys).settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
+    monkeypatch.setattr("dr_ctl.agents.monitor.Observer", lambda *given: watched)
+    with Monitor(load(path)) as monitor:
+        yield monitor
+
+
+def on_disk(folder: Path, site: str = "london") -> list[str]:
+    """The roles of the looks that are in the files, the oldest first."""
+    rows = [
+        row
+        for path in (folder / "history").glob(f"date=*/site={site}/*.parquet")
+        for row in pq.ParquetFile(path).read().to_pylist()
+    ]
+    return [row["name"] for row in sorted(rows, key=lambda row: row["ts"]) if row["kind"] == "site"]
+
+
+def test_looks_that_change_nothing_are_gathered(tmp_path: Path, monitor: Monitor) -> None:
+    for _ in range(3):
+        monitor.sample()
+
+    assert on_disk(tmp_path) == []
+    assert (monitor.looks, monitor.rows) == (3, 18)
+
+
+@pytest.mark.parametrize(
+    ("view", "role"),
+    [(REFUSED, "down"), (SILENT, "unknown"), (SICK, "sick"), (FENCED, "standby")],
+    ids=["down", "unknown", "sick", "standby"],
+)
+def test_a_change_and_all_before_it_are_on_disk_with_that_very_look(
+    tmp_path: Path, monitor: Monitor, watched: Watched, view: BrokerView | Silent, role: str
+) -> None:
+    monitor.sample()
+    monitor.sample()
+    watched.view = view
+
+    monitor.sample()
+
+    assert on_disk(tmp_path) == ["serving", "serving", role]
+    assert on_disk(tmp_path, "paris") == ["standby"] * 3
+
+
+def test_one_change_is_one_file_and_its_end_another(tmp_path: Path, monitor: Monitor, watched: Watched) -> None:
+    for view in (LONDON, SILENT, SILENT, SILENT):
+        watched.view = view
+        monitor.sample()
+    assert on_disk(tmp_path) == ["serving", "unknown"]
+
+    watched.view = LONDON
+    monitor.sample()
+
+    assert on_disk(tmp_path) == ["serving", "unknown", "unknown", "unknown", "serving"]
+    assert len(list(tmp_path.glob("history/date=*/site=london/*.parquet"))) == 2
+
+
+def test_one_silent_broker_of_a_site_that_keeps_its_role_is_a_change(
+    tmp_path: Path, monitor: Monitor, monkeypatch: pytest.MonkeyPatch, watched: Watched
+) -> None:
+    other = replace(LONDON, pair="orders-2")
+
+    def look(second: BrokerView | Silent) -> MirrorSeen:
+        paris = {PAIR: PARIS, "orders-2": replace(PARIS, pair="orders-2")}
+        return MirrorSeen({"london": {PAIR: LONDON, "orders-2": second}, "paris": paris})
+
+    for second in (other, replace(SILENT, pair="orders-2")):
+        monkeypatch.setattr(watched, "look_once", lambda second=second: look(second))
+        monitor.sample()
+
+    assert on_disk(tmp_path) == ["serving"] * 4
+
+
+def test_what_is_left_is_written_at_the_end(
+    tmp_path: Path, monitor: Monitor, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitor.sample()
+
+    monitor.__exit__(None, None, None)
+
+    assert on_disk(tmp_path) == ["serving"]
+    assert watched.closed
+
+
+def test_right_after_a_death_the_files_bound_what_it_took_along(
+    tmp_path: Path, monitor: Monitor, watched: Watched
+) -> None:
+    for shipped in range(3):
+        [outflow] = [queue for queue in LONDON.queues if queue.internal]
+        watched.view = with_queue(LONDON, replace(outflow, depth=5, added=5 + shipped))
+        monitor.sample()
+    watched.view = REFUSED
+    monitor.sample()
+
+    found = bounds(tmp_path / "history", site="london", now=SystemClock().now(), pairs=[PAIR])
+
+    assert found.lost.at_most is not None
+    assert found.lost.at_most >= 5
+    assert [(each.name, each.lost) for each in found.queues] == [("orders.in", 4)]

@@ -1,0 +1,333 @@
+"""The lock on the brokers, from the command line: who is kept out, who may take over, what it tells others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dr_ctl.core.clock import SystemClock
+from dr_ctl.engine import holding
+from dr_ctl.engine.lease import LockDocument
+from dr_ctl.engine.runs import Runs
+from dr_ctl.topologies.mirror import driver
+from tests.cli.conftest import Ended, Installation, Shell
+from tests.cli.test_swapover import MOVE, NAME, Terminal, begun, person, swapover
+from tests.mirror.pair import Management
+
+__all__ = ["person"]  # a fixture
+
+NOW = 1795251263227  # what the clocks of both brokers say
+OTHER = LockDocument(
+    epoch=4,
+    run="20261121T020000Z-swapover-paris-beef",
+    what="swapover to paris",
+    holder="grace",
+    host="ops-2",
+    pid=4711,
+    state="another",
+    start_ms=NOW - 30_000,
+    expires_ms=NOW + 30_000,
+)
+WHO = f"{OTHER.run} (swapover to paris; grace on ops-2, process 4711, since 2026-11-21T"
+
+
+def hold(broker: Management, document: LockDocument = OTHER) -> None:
+    """Put a lock at a broker, as a run elsewhere would."""
+    name = f"dr-ctl.lock.{broker.site}.{document.epoch}"
+    broker.queue(name, address=f"dr-ctl.lock.{broker.site}", InternalQueue=True, User=document.to_text())
+
+
+def locks(installation: Installation) -> list[dict[str, Any]]:
+    """The newest lock of each broker."""
+    found = []
+    for broker in (installation.london, installation.paris):
+        told = [broker.document(f"dr-ctl.lock.{broker.site}.{epoch}") for epoch in range(1, 9)]
+        found += [each for each in told if each is not None][-1:]
+    return found
+
+
+def of_this_state(dr_ctl: Shell) -> LockDocument:
+    return replace(OTHER, run=NAME, state=Runs(dr_ctl.state, SystemClock()).identity())
+
+
+def noted(dr_ctl: Shell, run: str) -> dict[str, Any]:
+    """The lock as the last lines of the journal have it."""
+    lines = (dr_ctl.state / "runs" / run / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+    for line in map(json.loads, reversed(lines)):
+        if line["kind"] in ("lock", "run"):
+            told: dict[str, Any] = line["evidence"] if line["kind"] == "lock" else line["evidence"]["by"]["lock"]
+            return told
+    pytest.fail("no line of the journal has the lock")
+
+
+class TestKeptOut:
+    @pytest.mark.parametrize("site", ["london", "paris"])
+    @pytest.mark.parametrize("to", ["paris", "london"])
+    def test_the_run_that_holds_it_is_named(
+        self, dr_ctl: Shell, installation: Installation, site: str, to: str
+    ) -> None:
+        hold(getattr(installation, site))
+
+        ended = swapover(dr_ctl, "--yes", to=to)  # also where it is there already
+
+        assert (ended.code, ended.document["outcome"], installation.changes) == (13, "locked", [])
+        assert f"at {site}/orders-1: {WHO}" in ended.document["summary"]
+        assert "--steal --reason" in ended.document["findings"][0]["remedy"]
+        assert not (dr_ctl.state / "runs").exists()
+        assert installation.london.documents + installation.paris.documents == []
+
+    @pytest.mark.parametrize("verb", ["resume", "abort"])
+    def test_so_are_those_who_would_go_on(self, dr_ctl: Shell, installation: Installation, verb: str) -> None:
+        begun(dr_ctl, installation, "quiesce", "fence")
+        hold(installation.paris)
+
+        ended = dr_ctl(verb, "--yes", "--json")
+
+        assert (ended.code, installation.changes) == (13, [])
+        assert WHO in ended.document["summary"]
+
+    def test_one_who_came_while_a_person_was_asked(
+        self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal]
+    ) -> None:
+        person("paris\n").at_question = lambda: hold(installation.london)
+
+        ended = swapover(dr_ctl)
+
+        assert (ended.code, installation.changes) == (13, [])
+        assert installation.paris.documents == []
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ["swapover", "--to", "paris", "--dry-run"],
+            ["plan", "swapover", "--to", "paris"],
+            ["status"],
+            ["validate"],
+            ["swapover", "--to", "london", "--yes"],
+        ],
+        ids=" ".join,
+    )
+    def test_what_changes_nothing_takes_no_lock(
+        self, dr_ctl: Shell, installation: Installation, words: list[str]
+    ) -> None:
+        assert dr_ctl(*words).code == 0
+        assert installation.london.documents + installation.paris.documents == []
+
+    def test_nor_does_a_question(
+        self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal]
+    ) -> None:
+        seen: list[Any] = []
+        person("paris\n").at_question = lambda: seen.append(locks(installation))
+
+        assert swapover(dr_ctl).code == 0
+        assert seen == [[]]
+
+
+class TestTaken:
+    @pytest.mark.parametrize("to", ["paris", "london"])
+    def test_in_the_order_of_names_whatever_the_direction(
+        self, dr_ctl: Shell, installation: Installation, to: str
+    ) -> None:
+        order: list[str] = []
+        for broker in (installation.london, installation.paris):
+            broker.acceptors["clients"]["Started"] = broker.site != to
+            broker.before_document = lambda operation, told: (
+                order.append(told["name"]) if operation.startswith("create") else None
+            )
+
+        assert swapover(dr_ctl, "--yes", to=to).code == 0
+        assert order == ["dr-ctl.lock.london.1", "dr-ctl.lock.paris.1"]
+
+    def test_it_is_released_and_kept_with_the_end_of_the_journal(
+        self, dr_ctl: Shell, installation: Installation
+    ) -> None:
+        ended = swapover(dr_ctl, "--yes")
+
+        sealed = json.loads((dr_ctl.state / "runs" / ended.document["run"] / "result.json").read_text("utf-8"))[
+            "journal"
+        ]
+        told = locks(installation)
+        assert [(each["run"], each["released"], each["epoch"]) for each in told] == [
+            (ended.document["run"], True, 1)
+        ] * 2
+        assert [(each["last_hash"], each["count"]) for each in told] == [(sealed["last_hash"], sealed["count"])] * 2
+        assert noted(dr_ctl, ended.document["run"])["at"] == ["london/orders-1", "paris/orders-1"]
+
+    def test_the_next_goes_above_the_highest_and_removes_the_older(
+        self, dr_ctl: Shell, installation: Installation
+    ) -> None:
+        hold(installation.paris, replace(OTHER, released=True))
+
+        assert [swapover(dr_ctl, "--yes", to=site).code for site in ("paris", "london")] == [0, 0]
+        assert [each["epoch"] for each in locks(installation)] == [6, 6]
+        left = [bean for bean in (*installation.london.queues, *installation.paris.queues) if "dr-ctl" in bean]
+        assert len(left) == 2
+
+    def test_pauses_stand_in_it_before_they_are_made(self, dr_ctl: Shell, installation: Installation) -> None:
+        installation.london.queue("orders.held", Paused=True)
+        installation.paris.queue("orders.held")
+        seen: list[Any] = []
+        installation.london.before_change = lambda operation: (
+            seen.append(locks(installation)[0]) if operation == "pause()" else None
+        )
+
+        run = swapover(dr_ctl, "--yes").document["run"]
+
+        assert seen[0]["paused"] == {run: ["orders.audit", "orders.in"]}
+        assert seen[0]["paused_before"] == ["orders.held"]
+        assert seen[0]["released"] is False
+
+    def test_where_it_may_not_be_created_the_run_goes_on_and_says_so(
+        self, dr_ctl: Shell, installation: Installation
+    ) -> None:
+        refused = {"error_type": "java.lang.Exception", "error": "not allowed", "status": 403}
+        installation.london.instead["document"] = refused
+        installation.london.instead["canInvoke"] = {"value": False, "status": 200}
+
+        checked, ended = dr_ctl("validate", "--json"), swapover(dr_ctl, "--yes")
+
+        assert (checked.code, checked.ids.count("DR-LOCK-001")) == (0, 1)
+        assert (ended.code, ended.ids.count("DR-LOCK-001"), installation.changes) == (0, 1, MOVE)
+        assert [each["run"] for each in locks(installation)] == [ended.document["run"]]
+
+
+class TestTakenOver:
+    def test_one_that_ran_out_needs_nothing(self, dr_ctl: Shell, installation: Installation) -> None:
+        hold(installation.london, replace(OTHER, expires_ms=NOW))
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, installation.changes) == (0, MOVE)
+        assert noted(dr_ctl, ended.document["run"])["stolen_from"] == []
+
+    def test_one_that_lives_needs_steal_and_a_reason(self, dr_ctl: Shell, installation: Installation) -> None:
+        hold(installation.london)
+        hold(installation.paris)
+
+        without, ended = swapover(dr_ctl, "--yes", "--steal"), swapover(dr_ctl, "--yes", "--steal", "--reason", "gone")
+
+        assert (without.code, "--reason" in without.document["summary"]) == (2, True)
+        assert (ended.code, installation.changes) == (0, MOVE)
+        told = noted(dr_ctl, ended.document["run"])
+        assert (told["epoch"], told["reason"]) == (5, "gone")
+        assert [WHO in each for each in told["stolen_from"]] == [True]
+
+    @pytest.mark.parametrize("verb", ["resume", "abort"])
+    def test_a_dead_run_of_the_same_state_needs_nothing(
+        self, dr_ctl: Shell, installation: Installation, verb: str
+    ) -> None:
+        begun(dr_ctl, installation, "quiesce", "fence")
+        mine = of_this_state(dr_ctl)
+        hold(installation.london, replace(mine, paused={NAME: ("orders.in",)}))
+        hold(installation.paris, mine)
+
+        ended = dr_ctl(verb, "--yes", "--json")
+
+        assert ended.code == 0, ended.document
+        assert [(each["epoch"], each["released"], each["run"]) for each in locks(installation)] == [(5, True, NAME)] * 2
+        assert locks(installation)[0]["paused"] == {NAME: ["orders.in"]}
+
+    @pytest.mark.parametrize("verb", ["resume", "abort"])
+    def test_a_copy_of_the_state_is_another_one(self, dr_ctl: Shell, installation: Installation, verb: str) -> None:
+        begun(dr_ctl, installation, "quiesce", "fence")
+        hold(installation.london, of_this_state(dr_ctl))
+        path = dr_ctl.state / "id"
+        copied = path.read_bytes()
+        path.rename(dr_ctl.state / "before")
+        path.write_bytes(copied)
+
+        kept_out = dr_ctl(verb, "--yes", "--json")
+        ended = dr_ctl(verb, "--yes", "--json", "--steal", "--reason", "that host burnt down")
+
+        assert kept_out.code == 13
+        assert ended.code == 0, ended.document
+        assert noted(dr_ctl, NAME)["reason"] == "that host burnt down"
+
+
+class TestLost:
+    """A thief comes while a run is under way."""
+
+    @pytest.fixture(autouse=True)
+    def _at_every_call(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(holding, "FRESH_S", -1.0)
+        monkeypatch.setattr(driver, "UNDO_S", 0.0)
+
+    def stolen_at(self, installation: Installation, verb: str, document: LockDocument) -> None:
+        def before(operation: str) -> None:
+            if operation == verb:
+                installation.london.before_change = lambda operation: None
+                hold(installation.london, document)
+
+        installation.london.before_change = before
+
+    @pytest.mark.parametrize("verb", ["pause()", "stop()", "resume()"])
+    def test_no_call_goes_out_any_more_and_all_is_undone_once_the_thief_has_ended(
+        self, dr_ctl: Shell, installation: Installation, verb: str
+    ) -> None:
+        before = installation.settable
+        self.stolen_at(installation, verb, replace(OTHER, released=True))
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, ended.document["outcome"]) == (20, "reverted"), ended.document
+        assert "london serves again" in ended.document["summary"]
+        assert installation.settable == before
+        assert not [each for each in installation.paris.changes if each[1] == "start()"]
+        assert [each["epoch"] for each in locks(installation)] == [5, 5]
+
+    def test_what_a_thief_holds_is_left_to_the_thief(self, dr_ctl: Shell, installation: Installation) -> None:
+        self.stolen_at(installation, "stop()", OTHER)
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, ended.document["outcome"]) == (23, "stranded"), ended.document
+        assert OTHER.run in ended.document["summary"]
+        assert installation.changes == MOVE[:3]
+        assert [told["doors"]["clients"] for told in installation.settable] == [False, False]
+
+
+class TestShown:
+    def status(self, dr_ctl: Shell) -> Ended:
+        return dr_ctl("status", "--json")
+
+    @pytest.mark.parametrize(("expires_ms", "live"), [(NOW + 12_300, True), (NOW - 1, False)])
+    def test_status_says_who_holds_it_and_which_pauses_are_whose(
+        self, dr_ctl: Shell, installation: Installation, expires_ms: int, live: bool
+    ) -> None:
+        for name in ("orders.in", "orders.mine"):
+            installation.london.queue(name, Paused=True)
+        hold(
+            installation.london,
+            replace(OTHER, expires_ms=expires_ms, paused={OTHER.run: ("orders.audit", "orders.in")}),
+        )
+
+        ended = self.status(dr_ctl)
+
+        (told,) = ended.document["data"]["locks"]
+        assert (told["run"], told["host"], told["live"]) == (OTHER.run, "ops-2", live)
+        assert told["left_s"] == (12.3 if live else 0.0)
+        texts = {each["text"] for each in ended.document["findings"]}
+        assert f"london/orders-1: paused by {OTHER.run}: orders.in" in texts
+        assert "london/orders-1: paused: orders.mine" in texts
+        (finding,) = [each for each in ended.document["findings"] if each["id"] == "DR-LOCK-003"]
+        assert (WHO in finding["text"], finding["severity"]) == (True, "info" if live else "warning")
+
+    def test_what_was_released_is_nobodys(self, dr_ctl: Shell, installation: Installation) -> None:
+        hold(installation.london, replace(OTHER, released=True))
+
+        ended = self.status(dr_ctl)
+
+        assert (ended.document["data"]["locks"], "DR-LOCK-003" in ended.ids) == ([], False)
+
+    def test_a_lock_that_cannot_be_read_is_held_by_somebody(self, dr_ctl: Shell, installation: Installation) -> None:
+        installation.london.queue("dr-ctl.lock.london.3", address="dr-ctl.lock.london", InternalQueue=True, User="?")
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, installation.changes) == (13, [])
+        assert "a run whose lock cannot be read (epoch 3)" in ended.document["summary"]
+        assert self.status(dr_ctl).document["data"]["locks"][0]["left_s"] is None

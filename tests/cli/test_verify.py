@@ -1,0 +1,108 @@
+"""`runs verify`: for an auditor who was not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Installation, Shell
+from tests.report.scribe import cut_off, done
+
+WHOLE = "20261121T020000Z-swapover-paris-7f3a"
+OPEN = "20261122T020000Z-swapover-paris-1b2c"
+EMPTY = "20261123T020000Z-swapover-paris-9d0e"
+
+
+@pytest.fixture
+def runs(dr_ctl: Shell) -> Path:
+    folder = dr_ctl.state / "runs"
+    for name in (WHOLE, OPEN, EMPTY):
+        (folder / name).mkdir(parents=True)
+    done(folder / WHOLE)
+    cut_off(folder / OPEN)
+    return folder
+
+
+def test_before_the_first_run_there_is_nothing_to_verify(dr_ctl: Shell) -> None:
+    ended = dr_ctl("runs", "verify")
+
+    assert (ended.code, ended.out) == (0, "0 run(s) looked at, 0 altered\n")
+
+
+@pytest.mark.usefixtures("runs")
+def test_without_a_name_every_run_is_verified(dr_ctl: Shell) -> None:
+    ended = dr_ctl("runs", "verify", "--json")
+
+    document = ended.document
+    assert (ended.code, document["run"], document["findings"]) == (0, None, [])
+    assert [(row["run"], row["verdict"]) for row in document["data"]["runs"]] == [
+        (WHOLE, "whole"),
+        (OPEN, "open"),
+        (EMPTY, "not begun"),
+    ]
+    assert document["summary"] == "3 run(s) looked at, 0 altered, 1 not ended and so not sealed"
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_run_that_is_open_is_verified_as_far_as_it_came_and_says_so(dr_ctl: Shell) -> None:
+    ended = dr_ctl("runs", "verify", OPEN)
+
+    assert ended.code == 0
+    assert "the run has not ended; its 7 line(s) so far fit together" in ended.out
+
+
+def last_line(folder: Path) -> None:
+    path = folder / "journal.jsonl"
+    head, _, last = path.read_bytes().rstrip(b"\n").rpartition(b"\n")
+    path.write_bytes(head + b"\n" + last.replace(b"paris serves", b"paris served") + b"\n")
+
+
+def cut_at_the_end(folder: Path) -> None:
+    path = folder / "journal.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-2]))
+
+
+def middle(folder: Path) -> None:
+    path = folder / "journal.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"paused":1', b'"paused":2'))
+
+
+def result(folder: Path) -> None:
+    path = folder / "result.json"
+    path.write_bytes(path.read_bytes().replace(b'"outage_s": 4.0', b'"outage_s": 0.4'))
+
+
+@pytest.mark.parametrize(
+    ("alter", "names"),
+    [
+        (last_line, "line {last} of journal.jsonl was altered"),
+        (cut_at_the_end, "line {cut} of journal.jsonl is missing: result.json counts {last}"),
+        (middle, "of journal.jsonl was altered"),
+        (result, "result.json does not say what line {last} of journal.jsonl says of the end"),
+    ],
+)
+def test_what_was_altered_ends_10_and_names_the_line(
+    dr_ctl: Shell, runs: Path, alter: Callable[[Path], None], names: str
+) -> None:
+    last = len((runs / WHOLE / "journal.jsonl").read_bytes().splitlines())
+    alter(runs / WHOLE)
+
+    one, all_ = dr_ctl("runs", "verify", WHOLE, "--json"), dr_ctl("runs", "verify")
+
+    assert (one.code, all_.code) == (10, 10)
+    assert one.ids == ["DR-JOURNAL-001"]
+    assert names.format(last=last, cut=last - 1) in one.document["findings"][0]["text"]
+    assert one.document["run"] == WHOLE
+    assert "1 altered" in all_.out
+
+
+def test_a_real_run_is_whole(dr_ctl: Shell, installation: Installation) -> None:
+    assert dr_ctl("swapover", "--to", "paris", "--yes", "--quiet").code == 0
+
+    ended = dr_ctl("runs", "verify", "--json")
+
+    [row] = ended.document["data"]["runs"]
+    assert (ended.code, row["verdict"]) == (0, "whole")
+    assert not list(dr_ctl.state.rglob("journal.reserve"))

@@ -1,0 +1,229 @@
+"""The lock on the brokers while a run holds it: looked at, renewed, lost, taken again, given back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dr_ctl.core.model import ExitCode
+from dr_ctl.engine.holding import FRESH_S, LEASE_S
+from dr_ctl.engine.lease import LOCK
+from dr_ctl.engine.runs import Locked
+from tests.engine.shelves import CALL_S, PAIR, Time, lease, look, may_call, pair, who
+
+OTHER = replace(who("other"), epoch=6)
+
+
+class TestHolding:
+    def test_the_one_who_holds_it_is_named(self) -> None:
+        shelves = pair()
+        lease("first", shelves).take()
+
+        with pytest.raises(Locked, match=r"at london/orders-1: first \(swapover to paris; ada on host-first") as raised:
+            lease("second", shelves).take()
+
+        assert raised.value.exit_code is ExitCode.LOCKED
+        assert "--steal" in raised.value.remedy
+
+    def test_what_was_taken_is_given_back_where_the_next_is_held(self) -> None:
+        london, paris = pair()
+        lease("first", [paris]).take()
+
+        with pytest.raises(Locked, match="at paris"):
+            lease("second", (london, paris)).take()
+
+        assert (london.epochs(), paris.epochs()) == ([], [1])
+
+    def test_released_it_stays_as_the_highest_and_the_next_goes_above(self) -> None:
+        shelves = pair()
+        first = lease("first", shelves)
+        first.take()
+
+        first.release()
+        held = [shelf.lock(1).released for shelf in shelves]
+        lease("second", shelves).take()
+
+        assert held == [True, True]
+        assert [shelf.epochs() for shelf in shelves] == [[2], [2]]
+
+    def test_it_runs_out_by_the_clock_of_the_broker_that_keeps_it(self) -> None:
+        time = Time()
+        london, paris = pair(time)
+        lease("first", (london, paris)).take()
+        london.skew_ms += int(LEASE_S * 1000)
+
+        with pytest.raises(Locked, match="at paris"):
+            lease("second", (london, paris)).take()
+        paris.skew_ms += int(LEASE_S * 1000)
+
+        lease("second", (london, paris)).take()
+
+    def test_it_is_renewed_while_it_is_tended(self) -> None:
+        time = Time()
+        shelves = pair(time)
+        run = lease("run", shelves)
+        run.take()
+
+        for _ in range(200):
+            time.s += 1.0
+            for slot in run.slots:
+                run.tend(slot)
+            assert may_call(run, "london")
+
+        with pytest.raises(Locked):
+            lease("second", shelves).take()
+
+    def test_no_call_goes_out_with_less_left_than_an_answer_may_take(self) -> None:
+        london, _ = shelves = pair()
+        run = lease("run", shelves)
+        run.take()
+        written = london.documents[LOCK, 1]
+        london.skew_ms += int((LEASE_S - CALL_S + 1) * 1000)
+        assert may_call(run, "london")  # looked at a moment ago
+        london.time.s += 2 * FRESH_S
+
+        assert may_call(run, "london")  # renewed before it
+
+        london.documents[LOCK, 1] = written
+        assert run.why_not("london", PAIR, LEASE_S + 1) is not None
+
+    def test_a_look_is_at_most_a_second_old(self) -> None:
+        time = Time()
+        shelves = pair(time)
+        run = lease("run", shelves)
+        run.take()
+        lease("thief", shelves).take(steal=True)
+
+        before = may_call(run, "london")
+        time.s += FRESH_S + 0.01
+        why = run.why_not("london", PAIR, CALL_S)
+
+        assert before
+        assert why is not None
+        assert "is not this run's any more: thief" in why
+        assert not may_call(run, "paris")
+
+    def test_a_silent_broker_gets_no_call_and_does_not_keep_the_other_from_its_own(self) -> None:
+        time = Time()
+        london, paris = pair(time)
+        run = lease("run", (london, paris))
+        run.take()
+        paris.silent = True
+        time.s += 2 * FRESH_S
+
+        assert may_call(run, "london")
+        assert (
+            run.why_not("paris", PAIR, CALL_S) == "the lock at paris/orders-1 could not be looked at: paris is silent"
+        )
+
+    def test_a_broker_that_was_away_is_joined_at_the_same_epoch(self) -> None:
+        london, paris = pair()
+        paris.silent = True
+        run = lease("run", (london, paris))
+        run.take()
+        paris.silent = False
+
+        assert may_call(run, "paris")
+        assert (run.held_at(), paris.epochs()) == (["london/orders-1", "paris/orders-1"], [1])
+
+    def test_a_broker_that_was_away_with_a_higher_epoch_shows_that_the_lock_is_lost(self) -> None:
+        london, paris = pair()
+        paris.documents[LOCK, 9] = replace(OTHER, epoch=9, released=True).to_text()
+        paris.silent = True
+        run = lease("run", (london, paris))
+        run.take()
+        paris.silent = False
+
+        assert not may_call(run, "paris")
+        assert not may_call(run, "london")
+        assert run.regain() is None
+        assert may_call(run, "london")
+        assert [london.epochs(), paris.epochs()] == [[10], [10]]
+
+    def test_an_answer_that_was_lost_is_looked_for(self) -> None:
+        london, paris = pair()
+        london.loses_answers = True
+        run = lease("run", (london, paris))
+
+        run.take()
+
+        assert run.held_at() == ["london/orders-1", "paris/orders-1"]
+
+    def test_where_it_may_not_be_created_the_lock_is_per_machine(self) -> None:
+        london, paris = pair()
+        london.forbids = paris.forbids = True
+        run = lease("run", (london, paris))
+
+        run.take()
+
+        assert [finding.id for finding in run.findings()] == ["DR-LOCK-001", "DR-LOCK-001"]
+        assert may_call(run, "london")
+
+    def test_an_undo_takes_it_again_once_the_thief_has_ended(self) -> None:
+        time = Time()
+        shelves = pair(time)
+        run, thief = lease("run", shelves), lease("thief", shelves)
+        run.take()
+        thief.take(steal=True)
+        time.s += 2 * FRESH_S
+        assert not may_call(run, "london")
+
+        while_held = run.regain()
+        thief.release()
+        afterwards = run.regain()
+
+        assert while_held is not None
+        assert "thief" in while_held
+        assert afterwards is None
+        assert may_call(run, "london")
+        assert [document.run for document in thief.stolen] == ["run"]
+
+
+class TestPauses:
+    def test_they_stand_in_the_lock_before_they_are_made(self) -> None:
+        london, _ = shelves = pair()
+        run = lease("run", shelves)
+        run.take()
+        run.before("london", PAIR, ["z"])
+        run.facts = lambda: ("abc", 12)
+
+        assert run.paused("london", PAIR, ["b", "a"]) is None
+        assert run.paused("london", PAIR, ["c"]) is None
+
+        told = london.lock(1)
+        assert (told.paused, told.paused_before) == ({"run": ("a", "b", "c")}, ("z",))
+        assert (told.last_hash, told.count) == ("abc", 12)
+
+    def test_a_broker_that_does_not_take_them_down_gets_no_pause(self) -> None:
+        london, _ = shelves = pair()
+        run = lease("run", shelves)
+        run.take()
+        london.silent = True
+
+        assert run.paused("london", PAIR, ["a"]) is not None
+
+    @pytest.mark.parametrize("state", ["state-dead", "another"])
+    def test_whoever_takes_over_answers_for_them(self, state: str) -> None:
+        time = Time()
+        london, _ = shelves = pair(time)
+        dead = lease("dead", shelves)
+        dead.take()
+        dead.paused("london", PAIR, ["a"])
+        time.s += LEASE_S + 1
+
+        lease("heir", shelves, state=state).take()
+
+        assert look(london).documents[0].paused == {"dead": ("a",)}
+
+    def test_a_run_that_goes_on_adds_to_its_own(self) -> None:
+        london, _ = shelves = pair()
+        dead = lease("run", shelves)
+        dead.take()
+        dead.paused("london", PAIR, ["a"])
+        heir = lease("run", shelves, host="another-host")
+
+        heir.take()
+        heir.paused("london", PAIR, ["b"])
+
+        assert london.lock(2).paused == {"run": ("a", "b")}

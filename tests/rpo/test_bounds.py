@@ -1,0 +1,353 @@
+"""What a failover may lose and bring twice at most: never below the truth, and never a figure that nobody read."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.rpo.bounds import Bounds, bounds
+from dr_ctl.rpo.history import Row, write
+from dr_ctl.rpo.result import LossClass, LossLimit, Objectives
+from tests.rpo.fifo import at
+
+ONE, TWO = "orders-1", "orders-2"
+
+
+def role(name: str, second: float, pair: str = ONE) -> Row:
+    return Row(site="london", ts=at(second), pair=pair, kind="site", name=name)
+
+
+def outflow(second: float, depth: int, added: int, *, pair: str = ONE, start: str = "1", kind: str = "mixed") -> Row:
+    return Row(
+        site="london",
+        ts=at(second),
+        pair=pair,
+        kind=kind,
+        name="*",
+        depth=depth,
+        delivering=0,
+        added=added,
+        removed=added - depth,
+        start=start,
+    )
+
+
+def queue(second: float, name: str, depth: int, added: int, *, delivering: int = 0, pair: str = ONE) -> Row:
+    counted = {"depth": depth, "added": added, "removed": added - depth, "acked": added - depth}
+    return Row(
+        site="london", ts=at(second), pair=pair, kind="queue", name=name, delivering=delivering, start="1", **counted
+    )
+
+
+def look(second: float, depth: int, added: int, *queues: Row, pair: str = ONE) -> list[Row]:
+    return [role("serving", second, pair), outflow(second, depth, added, pair=pair), *queues]
+
+
+STEADY = [*look(0, 0, 0), *look(5, 3, 50), *look(10, 7, 100)]
+"""Ten a second; at the last look seven have not been shipped."""
+
+
+def asked(folder: Path, seconds: float, **more: object) -> Bounds:
+    return bounds(folder, site="london", now=at(seconds), **more)  # type: ignore[arg-type]
+
+
+def ids(found: Bounds) -> list[str]:
+    return [finding.id for finding in found.findings]
+
+
+def test_what_lay_in_the_outflow_and_what_may_have_come_since_is_the_bound(tmp_path: Path) -> None:
+    write(STEADY, tmp_path)
+
+    found = asked(tmp_path, 14)
+
+    assert found.as_json() == {
+        "lost": {"at_most": 47, "read_at": "2026-03-01T12:00:10.000Z"},
+        "twice": {"at_most": 47, "read_at": "2026-03-01T12:00:10.000Z"},
+        "queues": [],
+    }
+    [finding] = found.findings
+    assert (finding.id, finding.severity.value) == ("DR-RPO-010", "info")
+    assert "at most 10.0 a second since" in finding.text
+    assert "for 4.0 s until 2026-03-01T12:00:14.000Z, when it was not yet seen down" in finding.text
+
+
+def test_the_highest_rate_counts_not_the_last_one(tmp_path: Path) -> None:
+    write([*look(0, 0, 0), *look(5, 0, 500), *look(10, 0, 505), *look(15, 0, 510)], tmp_path)
+
+    assert asked(tmp_path, 16).lost.at_most == 100
+
+
+def test_a_rate_from_before_the_last_ten_minutes_is_forgotten(tmp_path: Path) -> None:
+    looks = [look(second, 0, 5000 + second) for second in range(5, 700, 5)]
+    write([*look(0, 0, 0), *itertools.chain.from_iterable(looks)], tmp_path)
+
+    assert asked(tmp_path, 705).lost.at_most == 10
+
+
+def test_where_looks_are_rare_the_last_two_intervals_count(tmp_path: Path) -> None:
+    write([*look(0, 0, 0), *look(1000, 0, 9000), *look(2000, 0, 10000), *look(3000, 0, 12000)], tmp_path)
+
+    assert asked(tmp_path, 3010).lost.at_most == 20
+
+
+@pytest.mark.parametrize("rows", [STEADY[:2], STEADY[:4]])
+def test_without_a_rate_what_came_since_is_not_known(tmp_path: Path, rows: list[Row]) -> None:
+    write(rows, tmp_path)
+
+    found = asked(tmp_path, 14)
+
+    assert (found.lost.at_most, found.twice.at_most) == (None, None)
+    assert found.lost.read_at == rows[-1].ts
+    assert ids(found) == ["DR-RPO-011"]
+
+
+def test_a_site_that_was_seen_down_sent_nothing_after_that(tmp_path: Path) -> None:
+    write([*STEADY, role("unknown", 11), role("down", 12), role("down", 17)], tmp_path)
+
+    found = asked(tmp_path, 3600)
+
+    assert found.lost.at_most == 7 + 20
+    assert "2026-03-01T12:00:12.000Z, when it was seen down" in found.findings[0].text
+
+
+@pytest.mark.parametrize("alive", ["sick", "standby", "serving"])
+def test_a_sign_of_life_after_it_was_down_undoes_that(tmp_path: Path, alive: str) -> None:
+    write([*STEADY, role("down", 12), role(alive, 13), role("unknown", 14)], tmp_path)
+
+    assert asked(tmp_path, 20).lost.at_most == 7 + 100
+
+
+def test_a_restart_between_looks_takes_no_rate_from_counters_that_begin_anew(tmp_path: Path) -> None:
+    again = [outflow(15, 4, 900, start="2"), outflow(20, 2, 905, start="2")]
+    write([*STEADY, *again], tmp_path)
+
+    assert asked(tmp_path, 22).lost.at_most == 2 + 20
+
+
+def test_a_look_from_the_future_bounds_nothing(tmp_path: Path) -> None:
+    write(STEADY, tmp_path)
+
+    found = asked(tmp_path, 9)
+
+    assert found.lost.at_most is None
+    assert "in the future of this machine's clock" in found.findings[0].text
+
+
+def test_a_stale_last_look_is_told_and_makes_the_bound_wide(tmp_path: Path) -> None:
+    write(STEADY, tmp_path)
+
+    found = asked(tmp_path, 110)
+
+    assert found.lost.at_most == 7 + 1000
+    assert ids(found) == ["DR-RPO-003", "DR-RPO-010"]
+    assert "was 100 s before" in found.findings[0].text
+
+
+@pytest.mark.parametrize("rows", [[], [replace(row, site="paris") for row in STEADY]])
+def test_without_history_of_the_site_nothing_is_known(tmp_path: Path, rows: list[Row]) -> None:
+    write(rows, tmp_path)
+
+    found = asked(tmp_path / ("history" if not rows else ""), 14, pairs=[ONE])
+
+    assert found.as_json() == {
+        "lost": {"at_most": None, "read_at": None},
+        "twice": {"at_most": None, "read_at": None},
+        "queues": [],
+    }
+    assert ids(found) == ["DR-RPO-001", "DR-RPO-005"]
+    assert found.exceeds(None, 1000) == (
+        "how much london takes with it is not known; accepting 1000 does not cover the unknown",
+    )
+    assert found.exceeds(None, "unknown") == ()
+
+
+def test_a_site_that_never_answered_is_not_an_empty_one(tmp_path: Path) -> None:
+    write([role("unknown", 0), role("sick", 5), role("down", 10)], tmp_path)
+
+    found = asked(tmp_path, 14, pairs=[ONE])
+
+    assert found.lost == found.twice
+    assert found.lost.at_most is None
+    assert ids(found) == ["DR-RPO-005"]
+
+
+def test_pairs_add_up_from_the_oldest_of_their_looks(tmp_path: Path) -> None:
+    write([*STEADY, *(replace(row, pair=TWO) for row in STEADY), *look(15, 1, 150)], tmp_path)
+
+    found = asked(tmp_path, 16)
+
+    assert found.lost.at_most == (1 + 10) + (7 + 60)
+    assert found.lost.read_at == at(10)
+
+
+def test_of_two_pairs_one_unread_makes_the_total_unknown_and_is_named(tmp_path: Path) -> None:
+    rows = [*look(0, 0, 0), *look(5, 0, 50), *look(10, 0, 100, queue(10, "orders", 1, 1))]
+    write([*rows, role("serving", 10, TWO)], tmp_path)
+
+    for pairs in ([ONE, TWO], []):
+        found = asked(tmp_path, 14, pairs=pairs)
+
+        assert (found.lost.at_most, found.lost.read_at) == (None, at(10))
+        assert [(each.lost, each.twice) for each in found.queues] == [(None, None)]
+        assert ids(found) == ["DR-RPO-010", "DR-RPO-005"]
+        assert TWO in found.findings[1].text
+
+
+def test_a_pair_that_the_settings_no_longer_name_is_left_out(tmp_path: Path) -> None:
+    write([*STEADY, *look(10, 900, 900, pair=TWO)], tmp_path)
+
+    assert asked(tmp_path, 14, pairs=[ONE]).lost.at_most == 47
+
+
+def test_a_side_that_nobody_reads_is_unknown_alone(tmp_path: Path) -> None:
+    write([replace(row, kind="mirror") if row.kind == "mixed" else row for row in STEADY], tmp_path)
+
+    found = asked(tmp_path, 14)
+
+    assert (found.lost.at_most, found.twice.at_most) == (47, None)
+    assert "acknowledgements" in found.findings[0].text
+
+
+def busy(folder: Path) -> None:
+    """A full outflow, mostly acknowledgements; clients hold something; one queue is nearly empty, one is deep."""
+    for second in (0, 5, 10):
+        small = queue(second, "orders.in", 2, 10 + second, delivering=8 - second // 5)
+        deep = queue(second, "audit.log", 5000, 5000 + 10 * second, delivering=4)
+        write(look(second, 600, 600 + 20 * second, small, deep), folder)
+
+
+def test_a_queue_loses_no_more_than_it_held_and_than_its_outflow_held(tmp_path: Path) -> None:
+    busy(tmp_path)
+
+    found = asked(tmp_path, 13)
+
+    assert {each.name: each.lost for each in found.queues} == {"audit.log": 660, "orders.in": 2 + 3}
+    assert found.lost.at_most == 660
+
+
+def test_what_clients_had_in_delivery_may_come_twice_too(tmp_path: Path) -> None:
+    busy(tmp_path)
+
+    found = asked(tmp_path, 13)
+
+    assert found.twice.at_most == 660 + 8 + 4
+    assert {each.name: each.twice for each in found.queues} == {"audit.log": 600 + 30 + 4, "orders.in": 600 + 3 + 8}
+
+
+def test_deliveries_that_were_not_read_are_not_none(tmp_path: Path) -> None:
+    write([*STEADY, replace(queue(10, "orders", 1, 1), delivering=None)], tmp_path)
+
+    found = asked(tmp_path, 14)
+
+    assert (found.lost.at_most, found.twice.at_most) == (47, None)
+
+
+def test_patterns_narrow_the_queues_and_never_the_total(tmp_path: Path) -> None:
+    busy(tmp_path)
+
+    found = asked(tmp_path, 13, include=("orders.#", "audit.#"), exclude=("audit.*",))
+
+    assert [each.name for each in found.queues] == ["orders.in"]
+    assert found.lost.at_most == 660
+
+
+def classes(**limits: int | None) -> Objectives:
+    told = tuple(LossClass((f"{name}.#",), LossLimit(limit)) for name, limit in limits.items())
+    return Objectives(LossLimit(100_000), told)
+
+
+def test_a_class_is_judged_by_its_own_queues(tmp_path: Path) -> None:
+    busy(tmp_path)
+    told = classes(orders=5, audit=659, absent=59, free=None)
+
+    found = asked(tmp_path, 13, objectives=told)
+
+    assert [(each.queues, each.lost, each.exceeded) for each in found.classes] == [
+        (("orders.#",), 5, False),
+        (("audit.#",), 660, True),
+        (("absent.#",), 60, True),  # what was not there yet can only hold what came since
+        (("free.#",), 60, False),
+    ]
+    assert found.exceeds(told) == (
+        "up to 660 messages of audit.# may be lost, their limit is 659",
+        "up to 60 messages of absent.# may be lost, their limit is 59",
+    )
+    assert found.exceeds(told, 660) == ()
+
+
+@pytest.mark.parametrize("limit", [46, 47, 48, None])
+def test_exactly_the_limit_is_not_above_it(tmp_path: Path, limit: int | None) -> None:
+    write(STEADY, tmp_path)
+    found = asked(tmp_path, 14)
+
+    reasons = found.exceeds(Objectives(LossLimit(limit)))
+
+    assert reasons == (("up to 47 messages may be lost, the limit is 46",) if limit == 46 else ())
+    assert bool(found.exceeds(None, limit)) is (limit in (46, None))
+
+
+def test_without_objectives_nothing_may_be_lost(tmp_path: Path) -> None:
+    write([*look(0, 0, 0), *look(5, 0, 0), *look(10, 0, 0)], tmp_path)
+    nothing = asked(tmp_path, 14)
+    write(look(11, 1, 1), tmp_path)
+
+    assert (nothing.lost.at_most, nothing.exceeds(None)) == (0, ())
+    assert asked(tmp_path, 11).exceeds(None) == ("up to 1 messages may be lost, the limit is 0",)
+
+
+def test_a_torn_newest_file_is_named_and_the_look_before_it_counts(tmp_path: Path) -> None:
+    write(STEADY, tmp_path)
+    (newest,) = write(look(15, 0, 150), tmp_path)
+    newest.write_bytes(newest.read_bytes()[:-20])
+
+    found = asked(tmp_path, 16)
+
+    assert found.lost.at_most == 7 + 60
+    assert ids(found) == ["DR-RPO-002", "DR-RPO-010"]
+    assert newest.name in found.findings[0].text
+
+
+def test_a_file_that_is_torn_in_its_middle_is_named_too(tmp_path: Path) -> None:
+    write(STEADY, tmp_path)
+    (newest,) = write(look(15, 0, 150), tmp_path)
+    raw = newest.read_bytes()
+    newest.write_bytes(raw[:4] + bytes(len(raw) // 4) + raw[4 + len(raw) // 4 :])
+
+    found = asked(tmp_path, 16)
+
+    assert ids(found) == ["DR-RPO-002", "DR-RPO-010"]
+
+
+def test_a_silence_of_many_files_does_not_hide_the_last_look(tmp_path: Path) -> None:
+    write(STEADY, tmp_path)
+    for minute in range(1, 300):
+        write([role("down", 60 * minute + second, pair) for second in (0, 30) for pair in (ONE, TWO)], tmp_path)
+
+    found = asked(tmp_path, 60 * 300, pairs=[ONE])
+
+    assert found.lost.at_most == 7 + 10 * 50
+
+
+def test_a_long_history_is_not_read_to_its_beginning(tmp_path: Path) -> None:
+    (whole,) = write(STEADY, tmp_path)
+    raw = whole.read_bytes()
+    whole.unlink()
+    for day, hour in itertools.product(range(1, 31), range(24)):
+        folder = tmp_path / f"date=2026-01-{day:02}" / "site=london"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"202601{day:02}T{hour:02}0000-0.parquet").touch()
+    folder = tmp_path / "date=2026-03-01" / "site=london"
+    for minute in range(20):
+        (folder / f"20260301T11{minute + 40}00-0.parquet").write_bytes(raw)
+    write([*STEADY, *look(15, 0, 150)], tmp_path)
+    began = time.process_time()
+
+    found = asked(tmp_path, 16)
+
+    assert time.process_time() - began < 1
+    assert found.lost.at_most == 10
+    assert ids(found) == ["DR-RPO-010"]  # none of the empty files of the days before was opened
