@@ -13,22 +13,17 @@ from typing import Annotated
 
 import typer
 
+from dr_ctl.cli.lab_app import lab_app
 from dr_ctl.cli.result import Result, of_error
-from dr_ctl.cli.session import Session, command, common
+from dr_ctl.cli.session import Session, command, common, group
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
-
-def _group(text: str) -> typer.Typer:
-    return typer.Typer(rich_markup_mode=None, help=text)
-
-
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.callback()(common)
-runs_app = _group("Past runs: list, show, report, verify.")
-runbook_app = _group("The runbooks in force: list, show, lint.")
-rpo_app = _group("The estimate of what a failure would lose, from recorded history.")
-lab_app = _group("Throw-away real brokers on this machine, faults, and traffic with a ledger.")
+runs_app = group("Past runs: list, show, report, verify.")
+runbook_app = group("The runbooks in force: list, show, lint.")
+rpo_app = group("The estimate of what a failure would lose, from recorded history.")
 app.add_typer(runs_app, name="runs")
 app.add_typer(runbook_app, name="runbook")
 app.add_typer(rpo_app, name="rpo")
@@ -48,9 +43,6 @@ ACCEPT = Annotated[
 STEAL = Annotated[bool, typer.Option("--steal", help="Take over the live lock of another run; needs --reason.")]
 WHY = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; the journal keeps it.")]
 RUN = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run's name or its beginning; default: the last.")]
-LAB = Annotated[Path, typer.Option("--dir", metavar="DIR", help="The lab's directory.")]
-LAB_DEFAULT = Path("lab")
-SITE = Annotated[str, typer.Argument(metavar="SITE")]
 
 
 @command(app, "validate")
@@ -88,9 +80,9 @@ def plan(
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan as JSON.")] = None,
 ) -> Result:
     """Show the plan of an operation: steps, exact calls, what is undone if it fails."""
-    from dr_ctl.cli import operate  # noqa: PLC0415
+    from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
-    asked = operate.ask(operation, to, timeout, cut_in_flight, accept_difference, expect_serving)
+    asked = asking.ask(operation, to, timeout, cut_in_flight, accept_difference, expect_serving)
     return operate.plan(session, asked, out)
 
 
@@ -109,9 +101,9 @@ def swapover(
     reason: WHY = None,
 ) -> Result:
     """Move the service to the other site: nothing lost, nothing twice."""
-    from dr_ctl.cli import locking, operate  # noqa: PLC0415
+    from dr_ctl.cli import asking, locking, operate  # noqa: PLC0415
 
-    asked = operate.ask("swapover", to, timeout, cut_in_flight, accept_difference, expect_serving)
+    asked = asking.ask("swapover", to, timeout, cut_in_flight, accept_difference, expect_serving)
     return operate.run(session, asked, yes=yes, dry_run=dry_run, theft=locking.theft(reason, steal=steal))
 
 
@@ -128,17 +120,17 @@ def failover(
     presume_down: Annotated[
         str | None, typer.Option("--presume-down", metavar="SITE", help="Take this site for down; needs --reason.")
     ] = None,
-    reason: Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; the journal keeps it.")] = None,
+    steal: STEAL = False,
+    reason: WHY = None,
     expect_serving: EXPECT = None,
 ) -> Result:
     """The serving site is lost: serve at the other now, and say what is lost."""
-    from dr_ctl.cli import operate  # noqa: PLC0415
+    from dr_ctl.cli import asking, locking, operate  # noqa: PLC0415
 
-    asked = operate.ask(
-        "failover", to, None, cut_in_flight=False, accept_difference=None, expect_serving=expect_serving
-    )
-    asked = operate.with_price(asked, accept_loss, presume_down, reason)
-    return operate.run(session, asked, yes=yes, dry_run=dry_run)
+    asked = asking.ask("failover", to, None, cut_in_flight=False, accept_difference=None, expect_serving=expect_serving)
+    asked = asking.with_price(asked, accept_loss, presume_down, reason)
+    theft = locking.theft(reason, steal=steal)
+    return operate.run(session, asked, yes=yes, dry_run=dry_run, theft=theft)
 
 
 @command(app, "reinstate")
@@ -152,9 +144,9 @@ def reinstate(
     expect_serving: EXPECT = None,
 ) -> Result:
     """Take a lost site in again, without the move back."""
-    from dr_ctl.cli import operate  # noqa: PLC0415
+    from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
-    asked = operate.ask("reinstate", site, timeout, False, None, expect_serving)
+    asked = asking.ask("reinstate", site, timeout, False, None, expect_serving)
     return operate.run(session, asked, yes=yes, dry_run=dry_run)
 
 
@@ -171,9 +163,9 @@ def failback(
     expect_serving: EXPECT = None,
 ) -> Result:
     """The lost site is back: take it in, then move the service back to it."""
-    from dr_ctl.cli import operate  # noqa: PLC0415
+    from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
-    asked = operate.ask("failback", to, timeout, cut_in_flight, accept_difference, expect_serving)
+    asked = asking.ask("failback", to, timeout, cut_in_flight, accept_difference, expect_serving)
     return operate.run(session, asked, yes=yes, dry_run=dry_run)
 
 
@@ -298,93 +290,6 @@ def monitor(
     from dr_ctl.cli import forecast  # noqa: PLC0415
 
     return forecast.monitor(session, lasting)
-
-
-@command(lab_app, "up", full="lab up")
-def lab_up(
-    session: Session,
-    *,
-    directory: LAB = LAB_DEFAULT,
-    queue: Annotated[list[str] | None, typer.Option("--queue", metavar="NAME", help="Queues to create.")] = None,
-    delay: Annotated[int, typer.Option("--delay", metavar="MS", help="One-way delay of the links.")] = 0,
-    sites: Annotated[
-        str, typer.Option("--sites", metavar="A,B", help="Names of the sites; the first serves.")
-    ] = "london,paris",
-) -> Result:
-    """Start a pair of real mirrored Artemis brokers on loopback and write their settings file."""
-    from dr_ctl.cli import labs  # noqa: PLC0415
-
-    return labs.up(session, directory, queue, delay, sites)
-
-
-@command(lab_app, "down", full="lab down")
-def lab_down(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
-    """End everything of the lab and remove its directory."""
-    from dr_ctl.cli import labs  # noqa: PLC0415
-
-    return labs.down(session, directory)
-
-
-@command(lab_app, "status", full="lab status")
-def lab_status(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
-    """What of the lab runs, and how its links stand."""
-    from dr_ctl.cli import labs  # noqa: PLC0415
-
-    return labs.status(session, directory)
-
-
-@command(lab_app, "kill", full="lab kill")
-def lab_kill(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
-    """Kill a site's broker at once (SIGKILL)."""
-    from dr_ctl.cli import labs  # noqa: PLC0415
-
-    return labs.kill(session, directory, site)
-
-
-@command(lab_app, "start", full="lab start")
-def lab_start(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
-    """Start a site's broker again; its doors stay closed."""
-    from dr_ctl.cli import labs  # noqa: PLC0415
-
-    return labs.start(session, directory, site)
-
-
-@command(lab_app, "cut", full="lab cut")
-def lab_cut(
-    session: Session,
-    *,
-    source: Annotated[str | None, typer.Option("--from", metavar="SITE", help="Only this site's link.")] = None,
-    mode: Annotated[
-        str, typer.Option("--mode", metavar="refuse|hang", help="Refuse connections, or let them hang.")
-    ] = "refuse",
-    directory: LAB = LAB_DEFAULT,
-) -> Result:
-    """Cut the links between the sites."""
-    from dr_ctl.cli import labs  # noqa: PLC0415
-
-    return labs.cut(session, directory, source, mode)
-
-
-@command(lab_app, "heal", full="lab heal")
-def lab_heal(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
-    """Heal the links."""
-    from dr_ctl.cli import labs  # noqa: PLC0415
-
-    return labs.heal(session, directory)
-
-
-@command(lab_app, "load", full="lab load")
-def lab_load(
-    session: Session,
-    *,
-    rate: Annotated[float, typer.Option("--rate", metavar="N", help="Messages a second, in total.")] = 300.0,
-    lasting: Annotated[str, typer.Option("--for", metavar="T", help="How long to send.")] = "30s",
-    directory: LAB = LAB_DEFAULT,
-) -> Result:
-    """Send and receive, keep a ledger of every message id, and judge: lost, twice, in doubt."""
-    from dr_ctl.cli import labs  # noqa: PLC0415
-
-    return labs.load(session, directory, rate, lasting)
 
 
 @command(app, "demo")

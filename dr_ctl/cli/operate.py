@@ -7,15 +7,16 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import typer
 
 from dr_ctl import __version__
 from dr_ctl.cli import locking
+from dr_ctl.cli.asking import timeout_s
 from dr_ctl.cli.locking import NO_THEFT, Theft
 from dr_ctl.cli.owed import owed
 from dr_ctl.cli.plans import plan_text
@@ -36,57 +37,10 @@ from dr_ctl.engine.planner import plan as decide
 from dr_ctl.engine.runs import RunFiles, Runs, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
 from dr_ctl.report.html import write_report
-from dr_ctl.settings.durations import seconds
 from dr_ctl.telemetry.events import Listener
 from dr_ctl.topologies.mirror.view import MirrorSeen
 
-OPERATIONS = ("swapover", "failover", "failback", "reinstate")
 T = TypeVar("T")
-
-
-def ask(
-    operation: str,
-    to: str,
-    timeout: str | None,
-    cut_in_flight: bool,
-    accept_difference: Sequence[str] | None,
-    expect_serving: str | None,
-) -> Ask:
-    """Make the question out of the options; raises `UsageError` where one is not well formed."""
-    if operation not in OPERATIONS:
-        raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(OPERATIONS)}.")
-    accepted: dict[str, int] = {}
-    for each in accept_difference or ():
-        queue, equals, number = each.rpartition("=")
-        if not (equals and queue and number.isdecimal()):
-            raise UsageError(
-                f"--accept-difference {each}: not QUEUE=N", remedy="As in --accept-difference orders.in=3."
-            )
-        accepted[queue] = int(number)
-    return Ask(operation, to, _seconds(timeout), cut_in_flight, accepted, expect_serving)
-
-
-def with_price(asked: Ask, accept_loss: str | None, presume_down: str | None, reason: str | None) -> Ask:
-    """Add what a failover may cost and rest on; raises `UsageError` where an option is not well formed."""
-    accepted: int | Literal["unknown"] | None = None
-    if accept_loss is not None:
-        if accept_loss != "unknown" and not accept_loss.isdecimal():
-            raise UsageError(
-                f"--accept-loss {accept_loss}: not a number", remedy="As in --accept-loss 500, or unknown."
-            )
-        accepted = "unknown" if accept_loss == "unknown" else int(accept_loss)
-    if presume_down is not None and not reason:
-        raise UsageError("--presume-down needs --reason", remedy="Say why that site is taken for down: --reason TEXT.")
-    return replace(asked, accept_loss=accepted, presume_down=presume_down, reason=reason)
-
-
-def _seconds(timeout: str | None) -> float | None:
-    if timeout is None:
-        return None
-    try:
-        return seconds(timeout)
-    except ValueError as problem:
-        raise UsageError(f"--timeout: {problem}", remedy="As in --timeout 90s.") from problem
 
 
 def plan(session: Session, asked: Ask, out: Path | None) -> Result:
@@ -354,7 +308,7 @@ def resume(session: Session, timeout: str | None, *, yes: bool, dry_run: bool, t
         if files is None:
             return _no_open_run()
         past = _past(files, world)
-        asked = replace(past.ask, timeout_s=_seconds(timeout) if timeout is not None else past.ask.timeout_s)
+        asked = replace(past.ask, timeout_s=timeout_s(timeout) if timeout is not None else past.ask.timeout_s)
         book = world.runbook(asked.operation)
         price = world.price(asked, book)
         seen = _observed(world, price)

@@ -32,6 +32,11 @@ QUIET = Annotated[bool, typer.Option("--quiet", help="No progress on standard er
 WARN_EXIT = Annotated[bool, typer.Option("--warn-exit", help="End with 30 instead of 0 where there are warnings.")]
 
 
+def group(text: str) -> typer.Typer:
+    """Make an empty group of commands."""
+    return typer.Typer(rich_markup_mode=None, help=text)
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """The common options of one command, resolved."""

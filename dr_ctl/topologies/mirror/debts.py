@@ -49,9 +49,22 @@ def debts_of(documents: Mapping[str, str]) -> list[Debt]:
 def owe(view: BrokerView, kind: DebtKind, about: str, *, lasting: bool = False) -> tuple[Call, ...]:
     """Write a debt down at a broker, unless it stands there."""
     name = document(kind, about, view.site)
-    if name in view.documents:
-        return ()
+    return () if name in view.documents else (_write(view, kind, about, _text(view, lasting=lasting)),)
+
+
+def owe_again(view: BrokerView, kind: DebtKind, about: str) -> Call:
+    """Write a debt down that was struck, as it stood there; without what it said where that is not seen any more."""
+    text = view.documents.get(document(kind, about, view.site)) or _text(view, lasting=False)
+    return _write(view, kind, about, text, "it does not stand there")
+
+
+def _text(view: BrokerView, *, lasting: bool) -> str:
     since = stamp(datetime.fromtimestamp(view.now_ms / 1000, UTC))
+    return json.dumps({"since": since, "lasting": lasting})
+
+
+def _write(view: BrokerView, kind: DebtKind, about: str, user: str, when: str | None = None) -> Call:
+    name = document(kind, about, view.site)
     queue = {
         "name": name,
         "address": name,
@@ -59,11 +72,11 @@ def owe(view: BrokerView, kind: DebtKind, about: str, *, lasting: bool = False) 
         "durable": True,
         "internal": True,
         "auto-delete": False,
-        "user": json.dumps({"since": since, "lasting": lasting}),
+        "user": user,
     }
     text = f"write down at {view.site} that a {kind.value} of {about} is owed"
     server = beans.server(view.broker)
-    return (Call(view.site, view.pair, server, CREATE_DOCUMENT, (json.dumps(queue), True), text),)
+    return Call(view.site, view.pair, server, CREATE_DOCUMENT, (json.dumps(queue), True), text, when)
 
 
 def pay(view: BrokerView, kind: DebtKind, about: str, when: str | None = None) -> tuple[Call, ...]:

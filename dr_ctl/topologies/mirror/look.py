@@ -51,9 +51,7 @@ def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:
     return found[0]
 
 
-def look(
-    reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S
-) -> BrokerView:
+def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> BrokerView:
     """Ask for everything in one POST. Raises `BrokerError`: a part that is missing is never taken for empty."""
     try:
         return _look(reader, pair, site, config, broker, timeout_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +15,7 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.mirror import checks, parity
 from dr_ctl.topologies.mirror.access import Access, Observer
+from dr_ctl.topologies.mirror.debts import CREATE_DOCUMENT
 from dr_ctl.topologies.mirror.links import Flows, Mender, flows, why_not_moving
 from dr_ctl.topologies.mirror.look import Origin, count_residue, origin_ids
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
@@ -166,7 +168,8 @@ class Reinstating:
             hand.wait(self._recipe.poll_s)
 
     def _put_back(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        calls = [call for call in step.inverse if not _as_before(call, self._look(move.source))]
+        views = self._look(move.source)
+        calls = [call for call in step.inverse if not _as_before(call, views)]
         if not calls:
             return NotNeeded("as it was")
         hand.change(calls, self._sender.send)
@@ -226,4 +229,6 @@ def _open(call: Call, views: Iterable[BrokerView]) -> bool:
 def _as_before(call: Call, views: Iterable[BrokerView]) -> bool:
     if call.operation == RESUME:
         return not any(queue.bean == call.bean and queue.paused for view in views for queue in view.queues)
+    if call.operation == CREATE_DOCUMENT:
+        return any(json.loads(str(call.arguments[0]))["name"] in view.documents for view in views)
     return not _open(call, views)

@@ -14,7 +14,7 @@ from dr_ctl.jolokia import beans
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.mirror import checks, parity
 from dr_ctl.topologies.mirror.baseline import before
-from dr_ctl.topologies.mirror.debts import document, pay
+from dr_ctl.topologies.mirror.debts import document, owe_again, pay
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
 PAUSE_LASTING: Final = "pause(boolean)"
@@ -82,8 +82,11 @@ def reinstate(step: RunbookStep, seen: MirrorSeen, move: Move, queues: Queues, t
             if not was["mirror"].get(door.name):
                 inverse.append(Call(view.site, view.pair, door.bean, "stop()", (), f"close {text}", "it is open"))
         for kind in DebtKind:
-            if document(kind, move.target, view.site) in view.documents:
+            name = document(kind, move.target, view.site)
+            if name in view.documents:
                 struck += pay(view, kind, move.target)
+            if name in was["debts"]:
+                inverse.append(owe_again(view, kind, move.target))
     for view in seen.views(move.target):
         if view.link is not None and not view.link.started:
             server, name = beans.server(view.broker), view.link.name

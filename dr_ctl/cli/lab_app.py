@@ -1,0 +1,104 @@
+"""The commands of the lab, declared; what they do stands in `labs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dr_ctl.cli.result import Result
+from dr_ctl.cli.session import Session, command, group
+
+lab_app = group("Throw-away real brokers on this machine, faults, and traffic with a ledger.")
+
+LAB = Annotated[Path, typer.Option("--dir", metavar="DIR", help="The lab's directory.")]
+LAB_DEFAULT = Path("lab")
+SITE = Annotated[str, typer.Argument(metavar="SITE")]
+
+
+@command(lab_app, "up", full="lab up")
+def lab_up(
+    session: Session,
+    *,
+    directory: LAB = LAB_DEFAULT,
+    queue: Annotated[list[str] | None, typer.Option("--queue", metavar="NAME", help="Queues to create.")] = None,
+    delay: Annotated[int, typer.Option("--delay", metavar="MS", help="One-way delay of the links.")] = 0,
+    sites: Annotated[
+        str, typer.Option("--sites", metavar="A,B", help="Names of the sites; the first serves.")
+    ] = "london,paris",
+) -> Result:
+    """Start a pair of real mirrored Artemis brokers on loopback and write their settings file."""
+    from dr_ctl.cli import labs  # noqa: PLC0415
+
+    return labs.up(session, directory, queue, delay, sites)
+
+
+@command(lab_app, "down", full="lab down")
+def lab_down(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
+    """End everything of the lab and remove its directory."""
+    from dr_ctl.cli import labs  # noqa: PLC0415
+
+    return labs.down(session, directory)
+
+
+@command(lab_app, "status", full="lab status")
+def lab_status(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
+    """What of the lab runs, and how its links stand."""
+    from dr_ctl.cli import labs  # noqa: PLC0415
+
+    return labs.status(session, directory)
+
+
+@command(lab_app, "kill", full="lab kill")
+def lab_kill(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
+    """Kill a site's broker at once (SIGKILL)."""
+    from dr_ctl.cli import labs  # noqa: PLC0415
+
+    return labs.kill(session, directory, site)
+
+
+@command(lab_app, "start", full="lab start")
+def lab_start(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
+    """Start a site's broker again; its doors stay closed."""
+    from dr_ctl.cli import labs  # noqa: PLC0415
+
+    return labs.start(session, directory, site)
+
+
+@command(lab_app, "cut", full="lab cut")
+def lab_cut(
+    session: Session,
+    *,
+    source: Annotated[str | None, typer.Option("--from", metavar="SITE", help="Only this site's link.")] = None,
+    mode: Annotated[
+        str, typer.Option("--mode", metavar="refuse|hang", help="Refuse connections, or let them hang.")
+    ] = "refuse",
+    directory: LAB = LAB_DEFAULT,
+) -> Result:
+    """Cut the links between the sites."""
+    from dr_ctl.cli import labs  # noqa: PLC0415
+
+    return labs.cut(session, directory, source, mode)
+
+
+@command(lab_app, "heal", full="lab heal")
+def lab_heal(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
+    """Heal the links."""
+    from dr_ctl.cli import labs  # noqa: PLC0415
+
+    return labs.heal(session, directory)
+
+
+@command(lab_app, "load", full="lab load")
+def lab_load(
+    session: Session,
+    *,
+    rate: Annotated[float, typer.Option("--rate", metavar="N", help="Messages a second, in total.")] = 300.0,
+    lasting: Annotated[str, typer.Option("--for", metavar="T", help="How long to send.")] = "30s",
+    directory: LAB = LAB_DEFAULT,
+) -> Result:
+    """Send and receive, keep a ledger of every message id, and judge: lost, twice, in doubt."""
+    from dr_ctl.cli import labs  # noqa: PLC0415
+
+    return labs.load(session, directory, rate, lasting)
