@@ -9,11 +9,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from dr_ctl.lab.lab import Lab
 
-MOVES, STARTS = 6, 11
+MOVES, STARTS, LOSSES = 6, 11, 5
 RATE, DELAY_MS = 300, 0
 HERE = Path(__file__).parent
 
@@ -22,6 +23,7 @@ def main() -> None:
     """Measure all, print a table a figure."""
     _starts()
     _gaps()
+    _failovers()
 
 
 def _starts() -> None:
@@ -71,10 +73,44 @@ def _gaps() -> None:
     _table(f"receive gap under {RATE} messages/s, {MOVES} moves each, alternating, s", took, goal=1.1)
 
 
-def _table(title: str, took: dict[str, list[float]], *, goal: float) -> None:
+def _failovers() -> None:
+    """How long from the command until clients are served at the other site, with the dead one refusing connections."""
+    took: dict[str, list[float]] = {"command to first message": []}
+    with tempfile.TemporaryDirectory() as folder, Lab.up(Path(folder) / "lab") as lab:
+        environment = {
+            **os.environ,
+            "DR_CTL_CONFIG": str(lab.settings_path),
+            "DR_CTL_STATE_DIR": str(Path(folder) / "state"),
+        }
+
+        def dr_ctl(*words: str) -> None:
+            command = [sys.executable, "-m", "dr_ctl", *words, "--yes", "--quiet"]
+            subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+
+        lost, target = "london", "paris"
+        for number in range(-1, LOSSES):
+            with lab.load(RATE, work_ms=1) as load:
+                load.wait_for(RATE)
+                lab.kill(lost)
+                began = datetime.now(UTC)
+                dr_ctl("failover", "--to", target, "--accept-loss", "unknown")
+                load.wait_for(load.counts().sent + RATE // 2)
+                served = load.stop().receive_gap.until
+            assert served is not None
+            if number >= 0:
+                took["command to first message"].append((datetime.fromisoformat(served) - began).total_seconds())
+            lab.start(lost)
+            dr_ctl("reinstate", lost)
+            lost, target = target, lost
+    _table(f"failover under {RATE} messages/s, {LOSSES} losses, s", took)
+
+
+def _table(title: str, took: dict[str, list[float]], *, goal: float | None = None) -> None:
     print(f"\n{title}\n{'':<26}{'min':>8}{'median':>8}{'max':>8}")
     for name, values in took.items():
         print(f"{name:<26}{min(values):>8.3f}{statistics.median(values):>8.3f}{max(values):>8.3f}")
+    if goal is None:
+        return
     ours, yardstick = (statistics.median(values) for values in took.values())
     print(f"ratio of the medians: {ours / yardstick:.2f} (goal: at most {goal})", flush=True)
 

@@ -28,7 +28,7 @@ from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted, Wa
 
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
 
-ESTIMATE_WITHIN_S = 30.0
+ESTIMATE_WITHIN_S = 60.0
 ACTIVATING = "activate"
 NO_RETURN = "point-of-no-return"
 QUESTION = "ask"

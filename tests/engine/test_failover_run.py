@@ -165,7 +165,12 @@ def test_a_return_that_died_at_any_call_ends_the_same(tmp_path: Path, ask: Ask) 
 def test_a_no_to_the_question_ends_declined_with_the_site_taken_in(tmp_path: Path) -> None:
     questions: list[str] = []
     at = failback(tmp_path)
-    at.asker = lambda sentence: bool(questions.append(sentence))
+
+    def no(sentence: str) -> bool:
+        questions.append(sentence)
+        return False
+
+    at.asker = no
 
     ended = at.go()
 

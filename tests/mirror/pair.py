@@ -64,6 +64,9 @@ class Management:
     changes: list[tuple[str, str, tuple[Any, ...]]] = field(default_factory=list)
     logins: set[str] = field(default_factory=set)
     before_change: Callable[[str], None] = lambda operation: None
+    after_change: Callable[[str], None] = lambda operation: None
+    messages: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # of a queue: where born, which number
+    acks: int = 0  # of what the outflow holds
     # Documents of dr-ctl's own are apart from what a run changes; `before_document` may act, or answer in its place.
     before_document: Callable[[str, Any], Any] = lambda operation, told: None
     documents: list[tuple[str, Any]] = field(default_factory=list)
@@ -147,13 +150,15 @@ class Management:
             self.links[arguments[0]] |= {"Started": on, "Connected": on}
         elif verb == "createQueue":
             told = json.loads(arguments[0])
-            self.queue(told["name"], address=told["address"], Durable=told["durable"], InternalQueue=told["internal"])
+            kept = {"Durable": told["durable"], "InternalQueue": told["internal"], "User": told.get("user")}
+            self.queue(told["name"], address=told["address"], **kept)
         elif verb == "destroyQueue":
             self.queues = {
                 each: told for each, told in self.queues.items() if beans.parts(each)["queue"] != arguments[0]
             }
         else:
             return failed(f"No operation {operation} found on MBean {bean}")
+        self.after_change(operation)
         return {"value": None, "status": 200}
 
     def _answer(self, body: Mapping[str, Any]) -> Any:
@@ -191,14 +196,21 @@ class Management:
             "listConsumers": lambda: json.dumps({"data": self.consumers, "count": len(self.consumers)}),
             "listPreparedTransactionDetailsAsJSON": lambda: "",
             "listLockCoordinatorsAsJSON": lambda: "[]",
-            "browse": list,
+            "browse": lambda: [_message(*each) for each in self.messages.get(beans.parts(bean)["queue"], [])],
+            "countMessages": lambda: self.acks if "NOT NULL" in arguments[0] else self._messages_left(),
             "canInvoke": lambda: True,
         }
         if verb in listings:
             return self._told(verb, listings[verb]())
         if verb in ("createQueue", "updateQueue", "destroyQueue") and operation.endswith("(java.lang.String)"):
             return self.instead.get("document", None) or self.write(operation, arguments[0])
-        return self.instead[verb] if verb in self.instead else self.execute(bean, operation, arguments)
+        for said in (verb, f"{verb} {beans.parts(bean).get('name')}"):
+            if said in self.instead:
+                return self.instead[said]
+        return self.execute(bean, operation, arguments)
+
+    def _messages_left(self) -> int:
+        return int(self.outflow["MessageCount"]) - self.acks
 
     def _matched(self, kind: str, rows: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> Any:
         """What a pattern matched: attributes that a bean lacks are left out."""
@@ -215,6 +227,10 @@ def _asked(row: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """The attributes of one bean; one that it lacks is an error in its place."""
     missing = {".error": True, "error_type": NO_ATTRIBUTE, "error": "No such attribute"}
     return {name: row.get(name, missing) for name in names}
+
+
+def _message(born: str, number: int) -> dict[str, Any]:
+    return {"StringProperties": {"x-opt-amq-bkr-id": born}, "LongProperties": {"x-opt-amq-mr-id": number}}
 
 
 def _is_document(queue: str) -> bool:

@@ -117,6 +117,9 @@ class Reinstating:
                 if call.bean == queue.bean and queue.paused]  # fmt: skip
         if left:
             return Refused(f"still paused: {checks.some(left)}")
+        views += self._look(move.target)
+        if owed := [call.about for call in strikes if any(call.arguments[0] in view.documents for view in views)]:
+            return Refused(f"has not come true: {checks.some(owed)}")
         recovered = sum(len(ids) for ids in self._recovered.values())
         return Done(f"{recovered} message(s) recovered", {"recovered": recovered, "ids": self._ids()})
 

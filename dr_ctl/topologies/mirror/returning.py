@@ -75,19 +75,21 @@ def reinstate(step: RunbookStep, seen: MirrorSeen, move: Move, queues: Queues, t
             if queue.name not in was["paused"]:
                 resumed.append(Call(*at, RESUME, (), f"resume {queue.name} at {view.site}"))
                 inverse.append(Call(*at, RESUME, (), f"resume {queue.name} at {view.site}", "it is paused"))
+        calls += _doors(view)
         for door in view.mirror_doors:
-            text = f"acceptor {door.name} of the link at {view.site}"
-            if not door.started:
-                calls.append(Call(view.site, view.pair, door.bean, "start()", (), f"open {text}"))
             if not was["mirror"].get(door.name):
-                inverse.append(Call(view.site, view.pair, door.bean, "stop()", (), f"close {text}", "it is open"))
-        for kind in DebtKind:
-            name = document(kind, move.target, view.site)
-            if name in view.documents:
-                struck += pay(view, kind, move.target)
-            if name in was["debts"]:
-                inverse.append(owe_again(view, kind, move.target))
+                text = f"close acceptor {door.name} of the link at {view.site}"
+                inverse.append(Call(view.site, view.pair, door.bean, "stop()", (), text, "it is open"))
+        struck += _struck(view, move.target)
+        inverse += [
+            owe_again(view, kind, move.target)
+            for kind in DebtKind
+            if document(kind, move.target, view.site) in was["debts"]
+        ]
     for view in seen.views(move.target):
+        # Where both sites were lost in turn, the one that returns still keeps the other out.
+        calls += _doors(view)
+        struck += _struck(view, move.source)
         if view.link is not None and not view.link.started:
             server, name = beans.server(view.broker), view.link.name
             calls.append(Call(view.site, view.pair, server, START_LINK, (name,), f"start link {name} at {view.site}"))
@@ -98,6 +100,20 @@ def reinstate(step: RunbookStep, seen: MirrorSeen, move: Move, queues: Queues, t
         inverse=tuple(inverse),
         limits={"within": timeout_s},
     )
+
+
+def _doors(view: BrokerView) -> list[Call]:
+    """Open the door of the link where it is closed."""
+    return [
+        Call(view.site, view.pair, door.bean, "start()", (), f"open acceptor {door.name} of the link at {view.site}")
+        for door in view.mirror_doors
+        if not door.started
+    ]
+
+
+def _struck(view: BrokerView, about: str) -> list[Call]:
+    kinds = [kind for kind in DebtKind if document(kind, about, view.site) in view.documents]
+    return [call for kind in kinds for call in pay(view, kind, about)]
 
 
 def reconcile(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:

@@ -1,0 +1,391 @@
+"""A lost site from the command line, on two brokers in memory: failover, what is owed, reinstate and failback."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import yaml
+
+from dr_ctl.engine.runbook import shipped
+from tests.cli.conftest import Ended, Installation, Shell
+from tests.cli.test_swapover import Terminal, begun, person
+from tests.mirror.pair import Management, console, failed, mirrored_pair
+from tests.report.scribe import NAME
+
+__all__ = ["person"]  # a fixture
+
+FAILED_OVER = ["createQueue(java.lang.String,boolean)"] * 2 + ["stop()", "start()"]
+TAKEN_IN = ["pause(boolean)"] * 2 + ["start()"] + ["resume()"] * 2 + ["destroyQueue(java.lang.String,boolean)"] * 2
+MOVED_BACK = ["pause()", "pause()", "stop()", "resume()", "resume()"]
+UNKNOWN = {"at_most": None, "read_at": None}
+OWED = [("fence", "london"), ("quarantine", "london")]
+
+
+class Sites(Installation):
+    """Two brokers in memory of which London can be lost and come back; what it holds then is shipped at once."""
+
+    def __init__(self, dr_ctl: Shell, paris_url: str, london: Management, paris: Management) -> None:
+        super().__init__(london, paris)
+        self._dr_ctl, self._paris_url = dr_ctl, paris_url
+        self.up = ExitStack()
+        self.start()
+
+    def start(self) -> None:
+        self.url = self.up.enter_context(console(self.london))
+        self.settings()
+
+    def settings(self, *, london: str | None = None, paris: str | None = None, **more: Any) -> None:
+        self._dr_ctl.settings(london or self.url, paris or self._paris_url, drain={"poll": "5ms"}, **more)
+
+    def lose(self, *, shown: bool = True) -> None:
+        """London is gone; its ports are `shown` to refuse where the settings name an address of its clients."""
+        self.up.close()
+        self._attached(self.paris, attached=False)
+        if not shown:
+            return
+        path = self._dr_ctl.folder / "dr-ctl.yaml"
+        told = yaml.safe_load(path.read_text(encoding="utf-8"))
+        port = self.url.split("/")[2].rpartition(":")[2]
+        told["sites"]["london"]["brokers"][0]["stomp"] = f"stomp://127.0.0.1:{port}"
+        path.write_text(yaml.safe_dump(told), encoding="utf-8")
+
+    def come_back(self, *, opened: bool = False) -> None:
+        """London is back, with two messages and an acknowledgement that Paris lacks."""
+        self.london.acceptors["clients"]["Started"] = opened
+        self.london.outflow["MessageCount"], self.london.acks = 3, 1
+        self._attached(self.paris, attached=True)
+        self._attached(self.london, attached=False)
+        self.london.changes.clear()
+        self.paris.changes.clear()
+        self.paris.after_change = self._ship
+        self.start()
+
+    def _ship(self, operation: str) -> None:
+        if not self.paris.acceptors["mirror"]["Started"] or not self.london.outflow["MessageCount"]:
+            return
+        assert all(told["Paused"] for name, told in self._orders(self.paris)), "residue meets consumers"
+        self._attached(self.london, attached=True)
+        self.london.outflow["MessageCount"] = self.london.acks = 0
+        self.paris.messages["orders.in"] = [("node-london", 8), ("node-london", 9)]
+        (queue,) = [told for name, told in self._orders(self.paris) if '"orders.in"' in name]
+        queue |= {"MessageCount": 2, "MessagesAdded": 5, "MessagesAcknowledged": 3}
+        (other,) = [told for name, told in self._orders(self.london) if '"orders.in"' in name]
+        other |= {"MessageCount": 2, "MessagesAdded": 5, "MessagesAcknowledged": 3}
+        self.london.messages = self.paris.messages
+
+    @staticmethod
+    def _orders(broker: Management) -> list[tuple[str, dict[str, Any]]]:
+        return [(bean, told) for bean, told in broker.queues.items() if 'queue="orders' in bean]
+
+    @staticmethod
+    def _attached(broker: Management, *, attached: bool) -> None:
+        broker.links[broker.peer]["Connected"] = attached
+        broker.outflow["ConsumerCount"] = int(attached)
+
+
+@pytest.fixture
+def sites(dr_ctl: Shell) -> Iterator[Sites]:
+    london, paris = mirrored_pair()
+    with console(paris) as url:
+        both = Sites(dr_ctl, url, london, paris)
+        try:
+            yield both
+        finally:
+            both.up.close()
+
+
+def failover(dr_ctl: Shell, *words: str) -> Ended:
+    return dr_ctl("failover", "--to", "paris", "--json", *words)
+
+
+def owed(ended: Ended) -> list[tuple[str, str]]:
+    return [(debt["kind"], debt["site"]) for debt in ended.document["debts"]]
+
+
+class TestLost:
+    def test_the_other_serves_and_what_is_not_known_is_null(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.lose()
+
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+
+        assert (ended.code, ended.document["outcome"]) == (0, "ok"), ended.document
+        assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "paris"}]
+        assert ended.document["data"]["bounds"] == {"lost": UNKNOWN, "twice": UNKNOWN, "queues": []}
+        assert ended.document["data"]["outage_s"] is None
+        assert "an unknown number of messages may be lost" in ended.document["summary"]
+        assert sites.changes == FAILED_OVER
+        assert sites.paris.settable()["doors"] == {"clients": True, "mirror": False}
+
+    def test_what_is_owed_is_told_then_and_by_every_status_wherever_it_is_asked(
+        self, dr_ctl: Shell, sites: Sites
+    ) -> None:
+        sites.lose()
+
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+
+        here, elsewhere = (dr_ctl("--state-dir", at, "status", "--json") for at in ("state", "another"))
+        assert owed(ended) == owed(here) == owed(elsewhere) == OWED
+        assert all("dr-ctl reinstate london" in debt["remedy"] for debt in ended.document["debts"])
+        sites.settings(paris=sites.url)  # now nobody answers
+        assert (owed(dr_ctl("status", "--json")), dr_ctl("status", "--json").code) == (OWED, 22)
+
+    def test_silence_is_no_proof_and_a_person_may_vouch_for_it(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.lose(shown=False)
+
+        asked = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        unexplained = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--presume-down", "london")
+        vouched = failover(
+            dr_ctl, "--yes", "--accept-loss", "unknown", "--presume-down", "london", "--reason", "it burnt"
+        )
+
+        assert (asked.code, asked.ids[0]) == (10, "DR-ALIVE-002")
+        assert "--presume-down london --reason" in asked.document["findings"][0]["remedy"]
+        assert (unexplained.code, vouched.code, sites.changes) == (2, 0, FAILED_OVER)
+
+    @pytest.mark.parametrize("accepted", [[], ["--accept-loss", "1000000"]])
+    def test_a_loss_that_is_not_known_is_not_covered_by_a_number(
+        self, dr_ctl: Shell, sites: Sites, accepted: list[str]
+    ) -> None:
+        sites.lose()
+
+        ended = failover(dr_ctl, "--yes", *accepted)
+
+        assert (ended.code, ended.document["outcome"], sites.changes) == (11, "loss_refused", [])
+        assert ended.document["data"]["bounds"]["lost"] == UNKNOWN
+        assert "--accept-loss unknown" in ended.document["findings"][0]["remedy"]
+        assert not (dr_ctl.state / "runs").exists()
+
+    def test_a_second_time_there_is_nothing_to_do(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.lose()
+        failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        sites.paris.changes.clear()
+
+        again = failover(dr_ctl, "--yes")
+
+        assert (again.code, again.document["run"], sites.changes) == (0, None, [])
+        assert "serves already" in again.document["summary"]
+        assert owed(again) == OWED
+
+    @pytest.mark.parametrize("words", [["--dry-run"], []], ids=["dry_run", "declined"])
+    def test_unless_it_is_wanted_nothing_is_changed(self, dr_ctl: Shell, sites: Sites, words: list[str]) -> None:
+        sites.lose()
+        before = sites.paris.settable()
+
+        ended = failover(dr_ctl, "--accept-loss", "unknown", *words)
+
+        assert (ended.code, sites.changes) == (0 if words else 14, [])
+        assert sites.paris.settable() == before
+        assert not (dr_ctl.state / "runs").exists()
+        if words:
+            assert [step["verb"] for step in ended.document["data"]["plan"]["steps"]][4:6] == ["fence", "quarantine"]
+
+    def test_it_is_ready_for_it_while_the_source_is_away(self, dr_ctl: Shell, sites: Sites) -> None:
+        before = dr_ctl("validate", "--for", "failover", "--json")
+        sites.lose()
+
+        ended = dr_ctl("validate", "--for", "failover", "--json")
+
+        for told in (before, ended):
+            assert (told.code, told.document["summary"]) == (0, "failover to paris: ready")
+
+
+class TestAlive:
+    def test_a_site_that_serves_is_never_failed_over(self, dr_ctl: Shell, sites: Sites) -> None:
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--presume-down", "london", "--reason", "so")
+
+        assert (ended.code, ended.document["outcome"], sites.changes) == (12, "serving_site_alive", [])
+        assert "dr-ctl swapover --to paris" in ended.document["findings"][0]["remedy"]
+
+    @pytest.mark.parametrize("sure", [[], ["--presume-down", "london", "--reason", "so"]])
+    def test_nor_is_one_that_takes_the_connection_and_says_nothing(
+        self, dr_ctl: Shell, sites: Sites, sure: list[str]
+    ) -> None:
+        books = dr_ctl.folder / "runbooks"
+        books.mkdir()
+        told = (shipped() / "failover.yaml").read_text(encoding="utf-8")
+        (books / "failover.yaml").write_text(told.replace("lost: 5s", "lost: 600ms"), encoding="utf-8")
+        with socket.create_server(("127.0.0.1", 0)) as frozen:
+            url = f"http://127.0.0.1:{frozen.getsockname()[1]}/console/jolokia"
+            sites.settings(london=url, runbooks=str(books))
+
+            ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", *sure)
+
+        assert (ended.code, ended.document["outcome"], sites.changes) == (12, "serving_site_alive", [])
+        assert "sick or frozen" in ended.document["summary"]
+
+
+class TestUndone:
+    def test_a_target_that_does_not_open_is_left_as_it_was(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.lose()
+        before = sites.paris.settable()
+        sites.paris.instead["start clients"] = failed("not now", status=500)
+
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+
+        assert (ended.code, ended.document["outcome"]) == (20, "reverted"), ended.document
+        assert ended.document["data"]["undone"] is True
+        assert ended.document["summary"].endswith("undone: no site serves, as before")
+        assert (sites.paris.settable(), owed(ended)) == (before, [])
+        assert owed(dr_ctl("status", "--json")) == []
+
+    def test_the_same_command_then_does_it(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.lose()
+        sites.paris.instead["start clients"] = failed("not now", status=500)
+        failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        del sites.paris.instead["start clients"]
+
+        assert failover(dr_ctl, "--yes", "--accept-loss", "unknown").code == 0
+
+
+class TestInPlaceOfAnother:
+    """A swapover of this STATE died behind its fence, and then its source was lost."""
+
+    @pytest.fixture(autouse=True)
+    def _begun(self, dr_ctl: Shell, sites: Sites) -> None:
+        begun(dr_ctl, sites, "quiesce", "fence")
+        sites.lose()
+
+    def test_it_waits_for_a_reason(self, dr_ctl: Shell, sites: Sites) -> None:
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+
+        assert (ended.code, ended.document["run"], ended.ids, sites.changes) == (10, NAME, ["DR-RUN-003"], [])
+        assert "--reason" in ended.document["findings"][0]["remedy"]
+
+    def test_with_one_it_takes_its_place(self, dr_ctl: Shell, sites: Sites) -> None:
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--reason", "london burns")
+
+        assert ended.code == 0, ended.document
+        closed = json.loads((dr_ctl.state / "runs" / NAME / "result.json").read_text(encoding="utf-8"))
+        assert closed["summary"] == f"superseded by {ended.document['run']}: london burns"
+        assert dr_ctl("status", "--json").document["data"]["open_run"] is None
+        assert dr_ctl("resume", "--yes", "--json").ids == ["DR-RUN-004"]
+
+    def test_a_refusal_leaves_it_open(self, dr_ctl: Shell, sites: Sites) -> None:
+        ended = failover(dr_ctl, "--yes", "--reason", "london burns")
+
+        assert (ended.code, sites.changes) == (11, [])
+        assert dr_ctl("status", "--json").document["data"]["open_run"] == NAME
+
+
+class TestBack:
+    @pytest.fixture(autouse=True)
+    def _failed_over(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.lose()
+        assert failover(dr_ctl, "--yes", "--accept-loss", "unknown").code == 0
+
+    @pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])
+    def test_it_is_taken_in_and_waits(self, dr_ctl: Shell, sites: Sites, opened: bool) -> None:
+        sites.come_back(opened=opened)
+
+        ended = dr_ctl("reinstate", "london", "--yes", "--json")
+
+        assert ended.code == 0, ended.document
+        assert ended.document["summary"] == "london is taken in; paris serves"
+        assert sites.changes == (["stop()"] if opened else []) + TAKEN_IN
+        assert [told["doors"] for told in sites.settable] == [
+            {"clients": False, "mirror": True},
+            {"clients": True, "mirror": True},
+        ]
+        assert [told["paused"] for told in sites.settable] == [set(), set()]
+        assert (owed(ended), owed(dr_ctl("status", "--json"))) == ([], [])
+        assert [id_ in ended.ids for id_ in ("DR-RETURN-001", "DR-RETURN-002")] == [opened, opened]
+
+    def test_what_it_brought_is_counted_by_its_identity(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.come_back()
+
+        run = dr_ctl("reinstate", "london", "--yes", "--json").document["run"]
+
+        lines = (dr_ctl.state / "runs" / run / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+        told = {each["step"]: each["evidence"] for each in map(json.loads, lines) if each["outcome"] == "succeeded"}
+        assert (told["03-residue"]["messages"], told["03-residue"]["acknowledgements"]) == (2, 1)
+        assert told["05-reconcile"]["recovered"] == 2
+        assert told["05-reconcile"]["ids"] == {"orders.in": ["node-london:8", "node-london:9"]}
+        assert (told["05-reconcile"]["acknowledgements_without_message"], told["05-reconcile"]["left_over"]) == (0, [])
+
+    def test_its_lasting_pauses_stand_in_the_lock_before_they_are_made(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.come_back()
+        seen: list[Any] = []
+        sites.paris.before_change = lambda operation: (
+            seen.append(sites.paris.document("dr-ctl.lock.paris.2")) if operation == "pause(boolean)" else None
+        )
+
+        run = dr_ctl("reinstate", "london", "--yes", "--json").document["run"]
+
+        assert [each["paused"] for each in seen] == [{run: ["orders.audit", "orders.in"]}] * 2
+
+    def test_a_second_time_there_is_nothing_to_do(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.come_back()
+        dr_ctl("reinstate", "london", "--yes", "--json")
+        sites.paris.changes.clear()
+
+        again = dr_ctl("reinstate", "london", "--yes", "--json")
+
+        assert (again.code, again.document["run"], sites.changes) == (0, None, [])
+        assert again.document["summary"] == "london is taken in already; nothing was changed"
+
+    @pytest.mark.parametrize("opened", [False, True], ids=["closed", "open"])
+    def test_a_failback_takes_it_in_and_moves_back(self, dr_ctl: Shell, sites: Sites, opened: bool) -> None:
+        sites.come_back(opened=opened)
+
+        ended = dr_ctl("failback", "--to", "london", "--yes", "--json")
+
+        assert ended.code == 0, ended.document
+        assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "london"}]
+        assert [each[1] for each in sites.paris.changes] == TAKEN_IN + MOVED_BACK
+        assert [each[1] for each in sites.london.changes] == (["stop()"] if opened else []) + ["start()"]
+        assert [told["doors"]["clients"] for told in sites.settable] == [True, False]
+        assert owed(ended) == []
+
+    def test_a_no_to_the_question_leaves_it_taken_in(
+        self, dr_ctl: Shell, sites: Sites, person: Callable[[str], Terminal]
+    ) -> None:
+        sites.come_back()
+        person("london\nn\n")
+
+        ended = dr_ctl("failback", "--to", "london", "--json")
+
+        assert (ended.code, ended.document["outcome"]) == (14, "declined"), ended.document
+        assert "Both sites hold the same. Move the service back now?" in ended.err
+        assert (sites.changes, owed(ended)) == (TAKEN_IN, [])
+        assert dr_ctl("status", "--json").document["data"]["open_run"] is None
+
+    @pytest.mark.parametrize(
+        ("site", "verb"), [("paris", "start mirror"), ("paris", "pause"), ("london", "start clients")]
+    )
+    def test_what_fails_on_the_way_is_undone_as_far_as_it_was_not_wanted_for_itself(
+        self, dr_ctl: Shell, sites: Sites, site: str, verb: str
+    ) -> None:
+        sites.come_back()
+        before = sites.settable
+        getattr(sites, site).instead[verb] = failed("not now", status=500)
+
+        ended = dr_ctl("failback", "--to", "london", "--yes", "--json", "--timeout", "200ms")
+
+        taken_in = site == "london"
+        assert ended.code in (20, 24), ended.document
+        assert ended.document["summary"].endswith("undone: paris serves again")
+        assert (owed(ended) == []) is taken_in
+        assert sites.paris.settable()["doors"] == {"clients": True, "mirror": taken_in}
+        assert (sites.settable == before) is not taken_in
+
+    def test_a_dry_run_shows_both_and_changes_nothing(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.come_back()
+        before = sites.settable
+
+        ended = [dr_ctl(*words, "--dry-run") for words in (["reinstate", "london"], ["failback", "--to", "london"])]
+
+        assert [each.code for each in ended] == [0, 0]
+        assert (sites.changes, sites.settable) == ([], before)
+
+    def test_a_swapover_does_not_take_it_in(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.come_back()
+
+        ended = dr_ctl("swapover", "--to", "london", "--yes", "--json")
+
+        assert (ended.code, sites.changes) == (10, [])
+        assert "DR-DOOR-004" in ended.ids

@@ -1,0 +1,227 @@
+"""How a run ended: every code held against what was seen after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from dr_ctl.core.model import ExitCode, Role
+from dr_ctl.engine import ending
+from dr_ctl.engine.ending import End, Facts, price_text
+from dr_ctl.engine.plan import Ask
+
+SERVING, STANDBY, DOWN, SICK, UNKNOWN = Role.SERVING, Role.STANDBY, Role.DOWN, Role.SICK, Role.UNKNOWN
+OK, REVERTED, STRANDED, INCOMPLETE = ExitCode.OK, ExitCode.REVERTED, ExitCode.STRANDED, ExitCode.INCOMPLETE
+NOT_KNOWN = ExitCode.UNKNOWN
+# Of each operation its source and its target, and the site that serves if all goes well.
+MOVES = {
+    "swapover": ("london", "paris", "paris"),
+    "failover": ("london", "paris", "paris"),
+    "reinstate": ("paris", "london", "paris"),
+    "failback": ("paris", "london", "london"),
+}
+OTHER = {"london": "paris", "paris": "london"}
+
+
+def ended(operation: str, source: Role, target: Role, code: ExitCode, **more: Any) -> End:
+    here, there, _ = MOVES[operation]
+    usual: dict[str, Any] = {"undone": None, "changed": True, "outage_s": None, "bounds": None}
+    facts = Facts(Ask(operation, there), here, {here: source, there: target}, **{**usual, **more})
+    return ending.of(facts, code, "it ended")
+
+
+class TestSuccess:
+    @pytest.mark.parametrize("other", Role)
+    @pytest.mark.parametrize("wanted", Role)
+    @pytest.mark.parametrize("operation", MOVES)
+    def test_it_is_believed_where_the_wanted_site_alone_is_seen_to_serve(
+        self, operation: str, wanted: Role, other: Role
+    ) -> None:
+        source, target = (wanted, other) if operation == "reinstate" else (other, wanted)
+
+        told = ended(operation, source, target, OK)
+
+        kept_out = other in (STANDBY, DOWN) or (operation == "failover" and other is not SERVING)
+        assert told.code is (OK if wanted is SERVING and kept_out else NOT_KNOWN)
+        assert told.code is OK or "every step succeeded, but " in told.text
+
+    @pytest.mark.parametrize(
+        ("wanted", "other", "first"),
+        [(SERVING, UNKNOWN, "london"), (STANDBY, STANDBY, "paris"), (UNKNOWN, STANDBY, "paris")],
+    )
+    def test_where_it_is_not_the_site_to_look_at_first_is_named(self, wanted: Role, other: Role, first: str) -> None:
+        assert ended("swapover", other, wanted, OK).text.endswith(f": look at {first} first")
+
+    @pytest.mark.parametrize(
+        ("operation", "more", "text"),
+        [
+            ("swapover", {"outage_s": 0.8412}, "paris serves; nothing is under way; clients were out for 0.84 s"),
+            ("swapover", {}, "paris serves; nothing is under way"),
+            ("failback", {"outage_s": 2.0}, "london serves; nothing is under way; clients were out for 2.00 s"),
+            ("reinstate", {}, "london is taken in; paris serves"),
+            (
+                "failover",
+                {},
+                "paris serves; an unknown number of messages may be lost, an unknown number of messages may come twice",
+            ),
+            (
+                "failover",
+                {"bounds": {"lost": {"at_most": 0}, "twice": {"at_most": 12}}},
+                "paris serves; at most 0 message(s) may be lost, at most 12 message(s) may come twice",
+            ),
+        ],
+    )
+    def test_it_says_what_came_of_it(self, operation: str, more: dict[str, Any], text: str) -> None:
+        roles = (SERVING, STANDBY) if operation == "reinstate" else (STANDBY, SERVING)
+
+        assert ended(operation, *roles, OK, **more) == End(OK, text, None)
+
+    def test_what_is_not_known_is_never_zero(self) -> None:
+        assert price_text({"lost": {"at_most": None}, "twice": {"at_most": 0}}) == (
+            "an unknown number of messages may be lost, at most 0 message(s) may come twice"
+        )
+
+
+class TestUndone:
+    @pytest.mark.parametrize("code", [REVERTED, ExitCode.DRAIN_TIMEOUT, ExitCode.INTERRUPTED, OK])
+    @pytest.mark.parametrize(
+        ("operation", "source", "target", "words"),
+        [
+            ("swapover", SERVING, STANDBY, "it ended: london serves again"),
+            ("failback", SERVING, STANDBY, "it ended: paris serves again"),
+            ("reinstate", SERVING, STANDBY, "it ended: paris serves again"),
+            ("failover", DOWN, STANDBY, "it ended: no site serves, as before"),
+            ("failover", UNKNOWN, STANDBY, "it ended: no site serves, as before"),
+            ("failover", SERVING, STANDBY, "it ended: london serves again"),
+        ],
+    )
+    def test_the_code_stands_where_all_is_seen_as_before(
+        self, code: ExitCode, operation: str, source: Role, target: Role, words: str
+    ) -> None:
+        assert ended(operation, source, target, code, undone=True) == End(code, words, True)
+
+    @pytest.mark.parametrize(
+        ("operation", "source", "target", "code"),
+        [
+            ("swapover", STANDBY, STANDBY, STRANDED),
+            ("swapover", UNKNOWN, STANDBY, STRANDED),
+            ("swapover", STANDBY, SERVING, INCOMPLETE),
+            ("swapover", SERVING, SERVING, NOT_KNOWN),
+            ("failback", STANDBY, STANDBY, STRANDED),
+            ("reinstate", SERVING, SERVING, NOT_KNOWN),
+            ("failover", DOWN, SERVING, INCOMPLETE),
+            ("failover", SERVING, SERVING, NOT_KNOWN),
+        ],
+    )
+    def test_it_is_not_believed_where_it_is_not_seen(
+        self, operation: str, source: Role, target: Role, code: ExitCode
+    ) -> None:
+        told = ended(operation, source, target, REVERTED, undone=True)
+
+        assert (told.code, told.undone) == (code, False)
+        assert [finding.id for finding in told.findings] == ([] if code is NOT_KNOWN else ["DR-RUN-001"])
+        assert "is " + target.value in told.text
+        assert code is not NOT_KNOWN or told.text.endswith(f": look at {MOVES[operation][1]} first")
+
+    @pytest.mark.parametrize(
+        ("operation", "source", "code"),
+        [
+            ("swapover", SERVING, OK),
+            ("swapover", STANDBY, NOT_KNOWN),
+            ("failover", DOWN, OK),
+            ("failover", UNKNOWN, OK),
+            ("reinstate", SERVING, OK),
+            ("failback", STANDBY, NOT_KNOWN),
+        ],
+    )
+    def test_of_an_abort_that_had_nothing_to_undo_too(self, operation: str, source: Role, code: ExitCode) -> None:
+        assert ended(operation, source, STANDBY, OK, undone=True, changed=False).code is code
+
+    @pytest.mark.parametrize("code", [ExitCode.PRECHECK_FAILED, ExitCode.LOSS_REFUSED, ExitCode.INTERRUPTED])
+    @pytest.mark.parametrize("source", Role)
+    def test_what_was_refused_before_the_first_call_claims_nothing_of_the_sites(
+        self, code: ExitCode, source: Role
+    ) -> None:
+        assert ended("failover", source, STANDBY, code, undone=True, changed=False) == End(code, "it ended", True)
+
+    @pytest.mark.parametrize(
+        ("operation", "source", "target", "text", "remedy"),
+        [
+            ("swapover", SERVING, STANDBY, "london serves, but not everything", "could not be undone"),
+            ("swapover", STANDBY, SERVING, "paris was found open, so london was not", "Decide which site serves"),
+            ("swapover", STANDBY, STANDBY, "no site could be shown to serve", "start those of london"),
+            ("failover", DOWN, STANDBY, "what the failover had changed at paris", "the same failover again"),
+        ],
+    )
+    def test_an_undo_that_failed_says_what_to_do_by_hand(
+        self, operation: str, source: Role, target: Role, text: str, remedy: str
+    ) -> None:
+        told = ended(operation, source, target, STRANDED, undone=False)
+
+        [finding] = told.findings
+        assert text in finding.text
+        assert remedy in finding.remedy
+        assert told.undone is False
+
+
+class TestPastTheBorder:
+    @pytest.mark.parametrize(
+        ("source", "target", "code"),
+        [
+            (STANDBY, SERVING, INCOMPLETE),
+            (UNKNOWN, SERVING, INCOMPLETE),
+            (SERVING, SERVING, NOT_KNOWN),
+            (SERVING, STANDBY, NOT_KNOWN),
+            (STANDBY, STANDBY, STRANDED),
+            (STANDBY, UNKNOWN, STRANDED),
+            (DOWN, DOWN, STRANDED),
+        ],
+    )
+    @pytest.mark.parametrize("operation", ["swapover", "failover", "failback"])
+    def test_incomplete_is_only_told_of_a_target_that_serves(
+        self, operation: str, source: Role, target: Role, code: ExitCode
+    ) -> None:
+        told = ended(operation, source, target, INCOMPLETE)
+
+        assert told.code is code
+        assert code is INCOMPLETE or f": look at {MOVES[operation][1]} first" in told.text
+
+    @pytest.mark.parametrize("code", [NOT_KNOWN, ExitCode.DECLINED])
+    @pytest.mark.parametrize("roles", [(SERVING, STANDBY), (STANDBY, SERVING), (UNKNOWN, UNKNOWN)])
+    def test_what_claims_nothing_is_left_as_it_is(self, code: ExitCode, roles: tuple[Role, Role]) -> None:
+        assert ended("failback", *roles, code) == End(code, "it ended", None)
+
+
+@given(
+    operation=st.sampled_from(sorted(MOVES)),
+    source=st.sampled_from(Role),
+    target=st.sampled_from(Role),
+    code=st.sampled_from(ExitCode),
+    undone=st.sampled_from([None, True, False]),
+    changed=st.booleans(),
+)
+def test_success_is_only_ever_told_where_it_was_seen(
+    operation: str, source: Role, target: Role, code: ExitCode, undone: bool | None, changed: bool
+) -> None:
+    assume(code is not OK or undone is not False)  # an undo that failed is never a success to begin with
+
+    told = ended(operation, source, target, code, undone=undone, changed=changed)
+
+    here, there, wanted = MOVES[operation]
+    roles = {here: source, there: target}
+    serving = [site for site, role in roles.items() if role is SERVING]
+    if told.code is OK and undone is None:
+        assert serving == [wanted]
+        assert operation == "failover" or roles[OTHER[wanted]] in (STANDBY, DOWN)
+    elif told.code is OK:
+        assert code is OK
+        assert serving == [here] or (operation == "failover" and not serving)
+    if told.code is INCOMPLETE:
+        assert serving in ([wanted], [there])
+    if told.code is STRANDED:
+        assert serving != [there]
+        assert len(serving) < len(roles)
+        assert told.findings

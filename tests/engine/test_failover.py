@@ -1,0 +1,237 @@
+"""The planner on failover, reinstate and failback: who may be taken for lost, at what price, and who returns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dr_ctl.core.model import ExitCode, Finding, Role, Severity
+from dr_ctl.engine.debts import Debt
+from dr_ctl.engine.journal import History, StepPast
+from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
+from dr_ctl.engine.planner import plan
+from dr_ctl.engine.states import StepState
+from tests.engine.desk import book_of
+from tests.engine.lost import DEBTS, FAILBACK, FAILOVER, LOSS, REINSTATE, Cost
+from tests.engine.machine import Machine, Recipe, Seen, back, lost
+
+SERVING, STANDBY, DOWN, SICK, UNKNOWN = Role.SERVING, Role.STANDBY, Role.DOWN, Role.SICK, Role.UNKNOWN
+PLAN, THERE = "plan", "already there"
+ALIVE, NOT_SHOWN, UNFIT = "DR-ALIVE-001", "DR-ALIVE-002", "DR-ROLE-004"
+BOTH, NOT_TAKEN_IN = "DR-ROLE-001", "DR-ROLE-008"
+CODES = {ALIVE: ExitCode.SERVING_SITE_ALIVE, LOSS: ExitCode.LOSS_REFUSED}
+SURE = {"presume_down": "london", "reason": "the building burns"}
+
+# The target's role, then the lost site's: serving, standby, down, sick, unknown.
+LOST = {
+    SERVING: (ALIVE, THERE, THERE, THERE, THERE),
+    STANDBY: (ALIVE, PLAN, PLAN, ALIVE, NOT_SHOWN),
+    DOWN: (ALIVE, UNFIT, UNFIT, ALIVE, UNFIT),
+    SICK: (ALIVE, UNFIT, UNFIT, ALIVE, UNFIT),
+    UNKNOWN: (ALIVE, UNFIT, UNFIT, ALIVE, UNFIT),
+}
+LOST_ROLES = [(here, there, told) for here, row in LOST.items() for there, told in zip(Role, row, strict=True)]
+
+# The returning site's role, then that of the other: serving, standby, down, sick, unknown.
+REFUSED = (NOT_TAKEN_IN,) * 4
+REINSTATED = {
+    SERVING: (BOTH, *REFUSED),
+    STANDBY: (PLAN, *REFUSED),
+    DOWN: (NOT_TAKEN_IN, *REFUSED),
+    SICK: (NOT_TAKEN_IN, *REFUSED),
+    UNKNOWN: (NOT_TAKEN_IN, *REFUSED),
+}
+FAILED_BACK = REINSTATED | {SERVING: (BOTH, THERE, *REFUSED[1:])}
+RETURNED_ROLES = [
+    (ask, here, there, decision)
+    for ask, table in ((REINSTATE, REINSTATED), (FAILBACK, FAILED_BACK))
+    for here, row in table.items()
+    for there, decision in zip(Role, row, strict=True)
+]
+
+
+def seen(london: Role, paris: Role, *debts: Debt) -> Seen:
+    return Seen({"london": london, "paris": paris}, Machine(sites=lost()).dump(), debts)
+
+
+def told(decided: Decision) -> str:
+    match decided:
+        case Plan():
+            return PLAN
+        case AlreadyThere():
+            return THERE
+        case Refusal(findings, code):
+            assert code is CODES.get(findings[0].id, ExitCode.PRECHECK_FAILED)
+            assert findings[0].remedy
+            return findings[0].id
+
+
+def decide(ask: Ask, look: Seen, past: History | None = None, price: Cost | None = None) -> Decision:
+    return plan(book_of(ask.operation), Recipe(), look, ask, past, price)
+
+
+def past(ask: Ask, sites: dict[str, Any], reached: str) -> History:
+    """A run that died when the step `reached` had succeeded."""
+    machine = Machine(sites=sites, debts=DEBTS if ask.operation != "failover" else ())
+    decided = decide(ask, machine.look())
+    assert isinstance(decided, Plan), decided
+    last = next(step.number for step in decided.steps if step.verb == reached)
+    steps = tuple(
+        StepPast(step, StepState.DONE if step.number <= last else StepState.PENDING) for step in decided.steps
+    )
+    return History(ask, decided.source, decided.baseline, steps, activation=reached == "activate", ended=False)
+
+
+class TestWhoIsLost:
+    @pytest.mark.parametrize(
+        ("sure", "accept", "cost"),
+        [
+            ({}, None, 0),
+            (SURE, None, 0),
+            (SURE, "unknown", None),
+            (SURE, 7, 7),
+            ({}, None, 1),
+            (SURE, 7, None),
+            (SURE, 7, 8),
+            ({"presume_down": "london"}, 7, 7),
+            ({"presume_down": "paris", "reason": "the wrong one"}, 0, 0),
+            ({"reason": "the building burns"}, 0, 0),
+        ],
+    )
+    @pytest.mark.parametrize(("here", "there", "decision"), LOST_ROLES)
+    def test_the_roles_decide_then_the_price(
+        self, here: Role, there: Role, decision: str, sure: dict[str, Any], accept: Any, cost: int | None
+    ) -> None:
+        ask = replace(FAILOVER, accept_loss=accept, **sure)
+        affordable = accept == "unknown" or (cost is not None and cost <= (accept or 0))
+
+        decided = decide(ask, seen(there, here), price=Cost((cost,)))
+
+        if decision == NOT_SHOWN and sure == SURE:
+            decision = PLAN
+        assert told(decided) == (LOSS if decision == PLAN and not affordable else decision)
+        if isinstance(decided, Plan):
+            assert (decided.source, decided.target) == ("london", "paris")
+
+    def test_everything_that_speaks_against_it_is_told_with_the_price(self) -> None:
+        warning = Finding("DR-DOOR-007", Severity.WARNING, "opens at boot")
+
+        decided = plan(book_of("failover"), Recipe((warning,)), seen(DOWN, STANDBY), FAILOVER, price=Cost((None,)))
+
+        assert isinstance(decided, Refusal)
+        assert [finding.id for finding in decided.findings] == [LOSS, warning.id]
+
+    def test_the_plan_keeps_residue_out_before_anybody_is_let_in_and_undoes_that(self) -> None:
+        decided = decide(FAILOVER, Machine(sites=lost()).look(), price=Cost())
+
+        assert isinstance(decided, Plan)
+        assert [step.verb for step in decided.steps] == [
+            "observe", "check", "snapshot", "estimate", "fence", "quarantine", "settle", "point-of-no-return",
+            "activate", "probe",
+        ]  # fmt: skip
+        [quarantine] = [step for step in decided.steps if step.verb == "quarantine"]
+        assert [call.about for call in (*quarantine.calls, *quarantine.inverse)] == [
+            "keep out mirror at paris",
+            "let in mirror at paris",
+        ]
+
+    @pytest.mark.parametrize(
+        ("here", "there", "decision"),
+        [
+            (STANDBY, DOWN, PLAN),
+            (STANDBY, STANDBY, PLAN),
+            (STANDBY, SERVING, ALIVE),
+            (STANDBY, UNKNOWN, NOT_SHOWN),
+            (SERVING, DOWN, PLAN),
+            (SERVING, UNKNOWN, PLAN),
+            (SERVING, STANDBY, PLAN),
+            (SERVING, SERVING, ALIVE),
+            (UNKNOWN, DOWN, UNFIT),
+        ],
+    )
+    def test_one_that_goes_on_is_decided_by_the_same_roles(self, here: Role, there: Role, decision: str) -> None:
+        before = past(FAILOVER, lost(), "quarantine")
+
+        # What it may cost matters only as long as nobody serves.
+        decided = decide(FAILOVER, seen(there, here), before, Cost((99 if here is SERVING else 0,)))
+
+        assert told(decided) == decision
+        if isinstance(decided, Plan) and here is SERVING:
+            assert [step.verb for step in decided.steps] == [
+                "observe", "check", "point-of-no-return", "activate", "probe",
+            ]  # fmt: skip
+            assert not any(step.undoable for step in decided.steps)
+
+    def test_one_that_goes_on_is_refused_when_meanwhile_it_costs_too_much(self) -> None:
+        before = past(FAILOVER, lost(), "quarantine")
+
+        assert told(decide(FAILOVER, seen(DOWN, STANDBY), before, Cost((1,)))) == LOSS
+
+
+class TestWhoReturns:
+    @pytest.mark.parametrize("debts", [(), DEBTS[:1], DEBTS], ids=["nothing_owed", "a_fence_owed", "both_owed"])
+    @pytest.mark.parametrize(("ask", "here", "there", "decision"), RETURNED_ROLES)
+    def test_the_roles_decide_and_for_one_that_came_back_open_what_is_owed(
+        self, ask: Ask, here: Role, there: Role, decision: str, debts: tuple[Debt, ...]
+    ) -> None:
+        decided = decide(ask, seen(here, there, *debts))
+
+        if (here, there) == (SERVING, SERVING) and debts:
+            decision = PLAN
+        if ask is REINSTATE and decision == PLAN and not debts:
+            decision = THERE
+        assert told(decided) == decision
+        if isinstance(decided, Plan):
+            assert (decided.source, decided.target) == ("paris", "london")
+
+    @pytest.mark.parametrize("ask", [REINSTATE, FAILBACK])
+    def test_two_open_sites_are_not_sorted_out_by_a_debt_of_the_other(self, ask: Ask) -> None:
+        of_paris = replace(DEBTS[0], about="paris", kept_at="london")
+
+        assert told(decide(ask, seen(SERVING, SERVING, of_paris))) == BOTH
+
+    @pytest.mark.parametrize("ask", [REINSTATE, FAILBACK])
+    def test_another_site_than_the_one_expected_to_serve_refuses(self, ask: Ask) -> None:
+        assert told(decide(replace(ask, expect_serving="london"), seen(STANDBY, SERVING, *DEBTS))) == "DR-ROLE-002"
+        assert told(decide(replace(ask, expect_serving="paris"), seen(STANDBY, SERVING, *DEBTS))) == PLAN
+
+    def test_without_the_move_it_ends_where_both_are_shown_to_hold_the_same(self) -> None:
+        plans = [decide(ask, Machine(sites=back(), debts=DEBTS).look()) for ask in (REINSTATE, FAILBACK)]
+
+        verbs = [[step.verb for step in each.steps] for each in plans if isinstance(each, Plan)]
+        assert verbs[0] == ["observe", "check", "residue", "reinstate", "reconcile"]
+        assert verbs[1][: len(verbs[0]) + 1] == [*verbs[0], "ask"]
+        assert verbs[1][-3:] == ["point-of-no-return", "activate", "probe"]
+
+    @pytest.mark.parametrize(
+        ("here", "there", "decision"),
+        [
+            (STANDBY, SERVING, PLAN),
+            (STANDBY, STANDBY, PLAN),
+            (SERVING, STANDBY, PLAN),
+            (SERVING, SERVING, BOTH),
+            (UNKNOWN, STANDBY, NOT_TAKEN_IN),
+            (STANDBY, DOWN, NOT_TAKEN_IN),
+        ],
+    )
+    def test_a_failback_goes_on_from_wherever_it_stopped(self, here: Role, there: Role, decision: str) -> None:
+        before = past(replace(FAILBACK, expect_serving="paris"), back(), "fence")
+
+        decided = decide(before.ask, seen(here, there), before)
+
+        assert told(decided) == decision
+        if isinstance(decided, Plan):
+            assert (decided.source, decided.target) == ("paris", "london")
+            assert decided.baseline == before.baseline
+
+    @pytest.mark.parametrize("ask", [REINSTATE, FAILBACK])
+    @pytest.mark.parametrize(("reached", "again"), [("reinstate", True), ("reconcile", False)])
+    def test_what_was_taken_in_is_not_taken_in_again(self, ask: Ask, reached: str, again: bool) -> None:
+        before = past(ask, back(), reached)
+
+        decided = decide(ask, seen(STANDBY, SERVING), before)
+
+        assert isinstance(decided, Plan)
+        assert ("reinstate" in [step.verb for step in decided.steps]) is again
