@@ -6,25 +6,18 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from dr_ctl.cli.objectives import objectives
 from dr_ctl.cli.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import Stopped, UsageError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.rpo.estimate import estimate as make_estimate
-from dr_ctl.rpo.result import EstimateAnswer, LossClass, LossLimit, Objectives, Verdict
+from dr_ctl.rpo.result import EstimateAnswer, Verdict
 from dr_ctl.rpo.worker import Request
 from dr_ctl.settings.durations import duration, seconds
 from dr_ctl.settings.model import Installation
 
 _CODES = {Verdict.MET: ExitCode.OK, Verdict.MISSED: ExitCode.LOSS_REFUSED, Verdict.UNKNOWN: ExitCode.UNKNOWN}
-
-
-def objectives(installation: Installation) -> Objectives | None:
-    told = installation.settings.objectives
-    if told is None:
-        return None
-    classes = tuple(LossClass(each.queues, LossLimit(each.loss.messages, each.loss.age)) for each in told.classes)
-    return Objectives(LossLimit(told.loss.messages, told.loss.age), classes)
 
 
 def request(installation: Installation) -> Request:

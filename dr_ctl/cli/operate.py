@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -21,7 +21,6 @@ from dr_ctl.cli.locking import NO_THEFT, Theft
 from dr_ctl.cli.owed import owed
 from dr_ctl.cli.plans import plan_text
 from dr_ctl.cli.preflight import NoEstimate, Preflight
-from dr_ctl.cli.price import FailoverPrice
 from dr_ctl.cli.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.cli.wiring import World
@@ -36,9 +35,11 @@ from dr_ctl.engine.planner import FAILOVER, REINSTATE, error, other_sites
 from dr_ctl.engine.planner import plan as decide
 from dr_ctl.engine.runs import RunFiles, Runs, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
-from dr_ctl.report.html import write_report
 from dr_ctl.telemetry.events import Listener
 from dr_ctl.topologies.mirror.view import MirrorSeen
+
+if TYPE_CHECKING:
+    from dr_ctl.cli.price import FailoverPrice
 
 T = TypeVar("T")
 
@@ -197,6 +198,8 @@ def _journaled(
 
 
 def _reported(result: Result, files: RunFiles) -> Result:
+    from dr_ctl.report.html import write_report  # noqa: PLC0415 - not before the clients are served
+
     try:
         return replace(result, text=f"report: {write_report(files)}")
     except Exception as error:  # noqa: BLE001 - how the run ended is known and said, whatever goes wrong in drawing it

@@ -12,10 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.cli.forecast import request
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
-from dr_ctl.rpo.worker import command
 from dr_ctl.settings.model import Installation
 
 _POLL_S: Final = 0.05
@@ -48,6 +46,9 @@ class Preflight:
         history = self._installation.path(self._installation.settings.history.path)
         if next(history.glob("date=*/site=*/*.parquet"), None) is None:
             return
+        from dr_ctl.cli.forecast import request  # noqa: PLC0415 - a failover does without
+        from dr_ctl.rpo.worker import command  # noqa: PLC0415
+
         path = self._folder / "estimate-request.json"
         path.write_text(request(self._installation).to_json(), encoding="utf-8")
         self._out = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process that writes to it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from dr_ctl.cli.forecast import objectives
+from dr_ctl.cli.objectives import objectives
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.engine.plan import Ask

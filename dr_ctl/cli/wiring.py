@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from dr_ctl.cli.price import FailoverPrice
 from dr_ctl.core.clock import Clock, SystemClock
 from dr_ctl.core.errors import UsageError
 from dr_ctl.engine import runbook
@@ -21,6 +20,9 @@ from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.driver import MirrorDriver
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
 from dr_ctl.topologies.mirror.sending import Sender
+
+if TYPE_CHECKING:
+    from dr_ctl.cli.price import FailoverPrice
 
 LOST_S = 5.0
 
@@ -58,6 +60,8 @@ class World:
         lost = next(site for site in self.installation.settings.sites if site != ask.target)
         observe = next((step.limits for step in book.steps if step.verb == "observe"), {})
         self.observer.spend_at_most(observe.get("lost", LOST_S), lost)
+        from dr_ctl.cli.price import FailoverPrice  # noqa: PLC0415 - a planned move does not pay for reading Parquet
+
         return FailoverPrice(self.installation, lost, self.clock)
 
     def must_know(self, ask: Ask) -> None:

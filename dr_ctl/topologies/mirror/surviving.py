@@ -15,7 +15,7 @@ from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.sending import Sender
 from dr_ctl.topologies.mirror.view import BrokerView
 
-POLL_S: Final = 0.02
+POLL_S: Final = 0.01
 FLAG_S: Final = 5.0
 CALM: Final = 5  # an acknowledgement that is retried shows as none for a moment
 
