@@ -7,7 +7,8 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -113,7 +114,7 @@ def run(session: Session, asked: Ask, *, yes: bool, dry_run: bool, theft: Theft 
                 return _priced(_with_pairs(ended, seen, session), price)
             assert isinstance(decided, Plan)
             if unfinished is not None:
-                _end_for(unfinished, name, asked)
+                _end_for(unfinished, name, asked, world)
             files = runs.create(asked.operation, asked.target, name)
             files.begin(decided.as_json())
             return _execute(session, world, files, decided, lease, theft, price, yes=yes)
@@ -187,9 +188,7 @@ def _journaled(
             answered = [site for site, role in ended.roles.items() if role in (Role.SERVING, Role.STANDBY)]
             debts = owed(session.state(), ended.debts, answered)
             result = Result(ended.code, ended.text, ended.findings, _data(ended, files), files.name, debts=debts)
-            journal.end(result.envelope(session.command))
-            sealed: dict[str, Json] = {"last_hash": journal.last_hash, "count": journal.count}
-            write(files.result, {**result.envelope(session.command), "journal": sealed})
+            _seal(journal, files, result.envelope(session.command))
         except StopAtOnce as stopped:
             return _stopped_at_once(stopped, files)
         finally:
@@ -258,10 +257,18 @@ def _supersedes(asked: Ask) -> bool:
     return asked.operation == FAILOVER and asked.reason is not None
 
 
-def _end_for(unfinished: RunFiles, successor: str, asked: Ask) -> None:
+def _end_for(unfinished: RunFiles, successor: str, asked: Ask, world: World) -> None:
     """Close an interrupted run whose place a failover takes. What it had changed is seen, not undone."""
     text = f"superseded by {successor}: {asked.reason}"
-    write(unfinished.result, Result(ExitCode.UNKNOWN, text, run=unfinished.name).envelope("failover"))
+    with closing(Journal(unfinished.journal, world.clock)) as journal:
+        _seal(journal, unfinished, Result(ExitCode.UNKNOWN, text, run=unfinished.name).envelope("failover"))
+
+
+def _seal(journal: Journal, files: RunFiles, told: Mapping[str, Json]) -> None:
+    """Write down how a run ended: in its journal, and in its result with what seals the journal."""
+    journal.end(told)
+    sealed: dict[str, Json] = {"last_hash": journal.last_hash, "count": journal.count}
+    write(files.result, {**told, "journal": sealed})
 
 
 def _still_open(unfinished: RunFiles, asked: Ask) -> Result:

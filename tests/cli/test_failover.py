@@ -262,6 +262,7 @@ class TestInPlaceOfAnother:
         assert ended.code == 0, ended.document
         closed = json.loads((dr_ctl.state / "runs" / NAME / "result.json").read_text(encoding="utf-8"))
         assert closed["summary"] == f"superseded by {ended.document['run']}: london burns"
+        assert dr_ctl("runs", "verify", "--json").code == 0
         assert dr_ctl("status", "--json").document["data"]["open_run"] is None
         assert dr_ctl("resume", "--yes", "--json").ids == ["DR-RUN-004"]
 
