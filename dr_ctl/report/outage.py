@@ -7,7 +7,7 @@ from datetime import datetime
 
 from dr_ctl.report.reading import Material
 from dr_ctl.report.story import Act, Mark, Story
-from dr_ctl.report.values import NOT_KNOWN, clock, mapping, number, seconds
+from dr_ctl.report.values import NOT_KNOWN, clock, mapping, number, seconds, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,8 @@ class Outage:
 
 def outage(story: Story, material: Material) -> Outage:
     """Work out the outage from the steps; the executor's own measure is taken where it covers the same stretch."""
+    if (lost := _lost(material)) is not None:
+        return _since_the_loss(story, lost)
     fence = next((act for act in story.of("fence") if any(call.outcome != "refused" for call in act.calls)), None)
     if fence is None:
         closed = next((act for act in story.of("fence") if act.mark is Mark.NOT_NEEDED), None)
@@ -56,6 +58,22 @@ def outage(story: Story, material: Material) -> Outage:
         f"{most}{seconds(took)}",
         f"{since[0].upper()}{since[1:]}, {until}{_exact(took)}.{_paused(story, end)}",
     )
+
+
+def _lost(material: Material) -> str | None:
+    """The site that a failover does without; None where the run was none."""
+    plan = material.plans[-1] if material.plans else {}
+    is_failover = text(mapping(plan.get("ask")).get("operation")) == "failover"
+    return (text(plan.get("source")) or "the source") if is_failover else None
+
+
+def _since_the_loss(story: Story, lost: str) -> Outage:
+    """Its clients were out before the run began; only the end of that is in the journal."""
+    end = next((act for act in story.acts if _lets_in(act) and act.ended is not None), None)
+    told = f"Out since {lost} was lost, which the journal does not say"
+    if end is None or end.ended is None:
+        return Outage(None, None, NOT_KNOWN, f"{told}; nor does it hold a moment at which they were let in.")
+    return Outage(None, None, NOT_KNOWN, f"{told}; let in at {clock(end.ended)} by {end.site or 'the target'}.")
 
 
 def _end(story: Story, fence: Act) -> Act | None:

@@ -154,9 +154,20 @@ def _asked(material: Material, plan: Mapping[str, Any], story: Story) -> tuple[F
         Fact("Operation", text(ask.get("operation")) or NOT_KNOWN),
         Fact("Source", text(plan.get("source")) or NOT_KNOWN),
         Fact("Target", text(ask.get("target")) or NOT_KNOWN),
-        Fact("Timeout of the drain", seconds(timeout) if timeout is not None else "as the settings say"),
-        Fact("Messages in delivery", "may be cut" if ask.get("cut_in_flight") is True else "must come to zero first"),
     ]
+    if ask.get("operation") == "failover":
+        accepted = ask.get("accept_loss")
+        facts.append(Fact("Loss accepted", "as the objectives say" if accepted is None else str(accepted)))
+    else:
+        facts += [
+            Fact("Timeout of the drain", seconds(timeout) if timeout is not None else "as the settings say"),
+            Fact(
+                "Messages in delivery", "may be cut" if ask.get("cut_in_flight") is True else "must come to zero first"
+            ),
+        ]
+    for key, name in (("presume_down", "Taken for down"), ("reason", "Reason")):
+        if text(ask.get(key)):
+            facts.append(Fact(name, text(ask.get(key))))
     if differences:
         facts.append(
             Fact("Differences accepted", ", ".join(f"{queue}: {count(n)}" for queue, n in differences.items()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,22 @@ def test_signal_is_on_the_time_line(tmp_path: Path) -> None:
     assert page.verdict.words == "Stopped by a signal; undone"
     assert "signal: interrupted" in [row.label for row in page.chapters[0].rows]
     assert len(page.chapters) == 1
+
+
+def test_a_failover_does_not_say_that_clients_were_out_only_since_it_began(tmp_path: Path) -> None:
+    asked = scribe.plan()
+    run = Scribe(tmp_path)
+    run.begin(replace(asked, ask=replace(asked.ask, operation="failover", accept_loss=500, reason="london burns")))
+    run.to_fence().activated().end(0, "ok", "paris serves; at most 5 message(s) may be lost")
+
+    page = page_of(run)
+
+    assert page.outage.figure == "not known"
+    assert "since london was lost" in page.outage.sentence
+    asked_for = {fact.name: fact.told for fact in page.asked}
+    assert asked_for["Loss accepted"] == "500"
+    assert asked_for["Reason"] == "london burns"
+    assert "Timeout of the drain" not in asked_for
 
 
 def test_no_fence_no_outage(tmp_path: Path) -> None:
