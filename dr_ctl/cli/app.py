@@ -42,6 +42,12 @@ ACCEPT = Annotated[
 ]
 STEAL = Annotated[bool, typer.Option("--steal", help="Take over the live lock of another run; needs --reason.")]
 WHY = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; the journal keeps it.")]
+LOSS = Annotated[
+    str | None, typer.Option("--accept-loss", metavar="N|unknown", help="Messages that a failover may lose.")
+]
+PRESUME = Annotated[
+    str | None, typer.Option("--presume-down", metavar="SITE", help="Take this site for down; needs --reason.")
+]
 RUN = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run's name or its beginning; default: the last.")]
 
 
@@ -71,19 +77,22 @@ def status(
 def plan(
     session: Session,
     *,
-    operation: Annotated[str, typer.Argument(metavar="OPERATION", help="swapover")],
+    operation: Annotated[str, typer.Argument(metavar="OPERATION", help="swapover, failover, failback, reinstate")],
     to: TO,
     timeout: TIMEOUT = None,
     cut_in_flight: CUT = False,
     accept_difference: ACCEPT = None,
     expect_serving: EXPECT = None,
+    accept_loss: LOSS = None,
+    presume_down: PRESUME = None,
+    reason: WHY = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan as JSON.")] = None,
 ) -> Result:
     """Show the plan of an operation: steps, exact calls, what is undone if it fails."""
     from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
     asked = asking.ask(operation, to, timeout, cut_in_flight, accept_difference, expect_serving)
-    return operate.plan(session, asked, out)
+    return operate.plan(session, asking.with_price(asked, accept_loss, presume_down, reason), out)
 
 
 @command(app, "swapover")
@@ -114,12 +123,8 @@ def failover(
     to: TO,
     yes: YES = False,
     dry_run: DRY_RUN = False,
-    accept_loss: Annotated[
-        str | None, typer.Option("--accept-loss", metavar="N|unknown", help="Messages that may be lost.")
-    ] = None,
-    presume_down: Annotated[
-        str | None, typer.Option("--presume-down", metavar="SITE", help="Take this site for down; needs --reason.")
-    ] = None,
+    accept_loss: LOSS = None,
+    presume_down: PRESUME = None,
     steal: STEAL = False,
     reason: WHY = None,
     expect_serving: EXPECT = None,

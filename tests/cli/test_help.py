@@ -12,7 +12,7 @@ OPERATION = ("--to", "--timeout", "--cut-in-flight", "--accept-difference", "--e
 OPTIONS: dict[str, tuple[str, ...]] = {
     "validate": ("--for",),
     "status": ("--watch",),
-    "plan": ("OPERATION", "--out", *OPERATION),
+    "plan": ("OPERATION", "--out", "--accept-loss", "--presume-down", "--reason", *OPERATION),
     "swapover": ("--yes", "--dry-run", "--steal", "--reason", *OPERATION),
     "failover": (
         "--to",
