@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import TracebackType
@@ -139,3 +141,23 @@ def _counted(view: BrokerView, queue: Queue, at: datetime) -> Row:
         added=queue.added,
         removed=queue.removed,
     )
+
+
+@contextmanager
+def recording(installation: Installation, *, every_s: float) -> Iterator[None]:
+    """Record history beside what happens in the block."""
+    enough = threading.Event()
+
+    def record() -> None:
+        with Monitor(installation, every_s=every_s) as monitor:
+            while not enough.is_set():
+                monitor.sample()
+                monitor.wait(None)
+
+    thread = threading.Thread(target=record, name="monitor")
+    thread.start()
+    try:
+        yield
+    finally:
+        enough.set()
+        thread.join()

@@ -6,15 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.agents.monitor import Monitor
+from dr_ctl.agents.monitor import recording
 from dr_ctl.cli.labs import verdict_text
 from dr_ctl.cli.result import Result
 from dr_ctl.cli.session import Session
@@ -26,6 +24,7 @@ from dr_ctl.settings.loader import load
 
 RATE: Final = 300.0
 DELAY_MS: Final = 25
+EVERY_S: Final = 0.5
 RECORD_S: Final = 15.0
 AFTER: Final = 900  # messages
 SEEN_WITHIN_S: Final = 20.0
@@ -43,7 +42,7 @@ def demo(session: Session, directory: Path) -> Result:
         tell.run("status")
         tell.chapter(f"Clients send and receive {RATE:.0f} messages a second; every id goes into a ledger.")
         with lab.load(RATE, work_ms=1) as traffic:
-            with _recording(lab):
+            with recording(load(lab.settings_path), every_s=EVERY_S):
                 tell.chapter(f"The monitor records {RECORD_S:.0f} seconds of history.")
                 time.sleep(RECORD_S)
             tell.chapter("If london died now: what would be lost?")
@@ -84,7 +83,7 @@ class _Lost:
 
 def _lost_and_back(lab: Lab, tell: _Teller, codes: dict[str, int]) -> _Lost:
     with lab.load(RATE, work_ms=1) as traffic:
-        with _recording(lab):
+        with recording(load(lab.settings_path), every_s=EVERY_S):
             traffic.wait_for(AFTER)
             tell.chapter("paris dies: its broker is killed with messages under way.")
             lab.kill("paris")
@@ -190,27 +189,6 @@ class _Teller:
             raise EnvironmentFault(f"{' '.join(words)}: {document['summary']}")
         found: Mapping[str, Any] = document["data"]["bounds"]
         return found
-
-
-@contextmanager
-def _recording(lab: Lab) -> Iterator[None]:
-    """Record history beside what happens in the block, as `dr-ctl monitor` does."""
-    enough = threading.Event()
-    installation = load(lab.settings_path)
-
-    def record() -> None:
-        with Monitor(installation, every_s=0.5) as monitor:
-            while not enough.is_set():
-                monitor.sample()
-                monitor.wait(None)
-
-    thread = threading.Thread(target=record, name="monitor")
-    thread.start()
-    try:
-        yield
-    finally:
-        enough.set()
-        thread.join()
 
 
 def _take_down_old(directory: Path) -> None:

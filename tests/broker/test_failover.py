@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from dr_ctl.agents.monitor import Monitor
+from dr_ctl.agents.monitor import recording
 from dr_ctl.lab.lab import Lab
 from dr_ctl.settings.loader import load
 from tests.broker.driving import Operator, changed_settings, send, state_of, until
@@ -20,26 +17,6 @@ RATE = 200
 EVERY_S = 0.2
 
 
-@contextmanager
-def watched(settings: Path) -> Iterator[None]:
-    """Record history beside what happens in the block."""
-    enough = threading.Event()
-
-    def record() -> None:
-        with Monitor(load(settings), every_s=EVERY_S) as monitor:
-            while not enough.is_set():
-                monitor.sample()
-                monitor.wait(None)
-
-    thread = threading.Thread(target=record, name="monitor")
-    thread.start()
-    try:
-        yield
-    finally:
-        enough.set()
-        thread.join()
-
-
 @pytest.mark.parametrize("scene", ["in step", "link cut before", "survivor restarted"])
 def test_a_lost_site_is_replaced_and_taken_in_again(tmp_path: Path, scene: str) -> None:
     with Lab.up(tmp_path / "lab") as lab:
@@ -48,7 +25,7 @@ def test_a_lost_site_is_replaced_and_taken_in_again(tmp_path: Path, scene: str) 
         )
         operator = Operator(lab, tmp_path / "state", settings)
         with lab.load(RATE, work_ms=1) as traffic:
-            with watched(settings):
+            with recording(load(settings), every_s=EVERY_S):
                 traffic.wait_for(3 * RATE)
                 if scene == "link cut before":
                     lab.cut("london")
