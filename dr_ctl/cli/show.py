@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dr_ctl.cli import locking
 from dr_ctl.cli.owed import owed
@@ -13,6 +13,7 @@ from dr_ctl.cli.session import Session
 from dr_ctl.cli.wiring import World
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.plan import Ask, Plan, Refusal
 from dr_ctl.engine.planner import plan as decide
 from dr_ctl.engine.ports import Move
@@ -33,7 +34,7 @@ def status(session: Session) -> Result:
     answered = any(isinstance(view, BrokerView) for brokers in seen.sites.values() for view in brokers.values())
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     rates = _rates(before, seen, took_s)
-    findings = [*_silent(seen), *_open_run(unfinished), *locking.holders(seen), *_pauses(seen)]
+    findings = [*_broken(seen), *_silent(seen), *_open_run(unfinished), *locking.holders(seen), *_pauses(seen)]
     data: dict[str, Json] = {
         "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
         "pairs": [pair.as_json() for pair in seen.pairs],
@@ -112,6 +113,22 @@ def _text(seen: MirrorSeen, rates: dict[tuple[str, str], float | None]) -> str:
             lines.append(f"  {view.pair}: {doors}; {depth} messages in {len(view.business)} queues")
             lines.append(f"    link {told['name']} {state}; {told['outflow']} to ship{rate}{left}")
     return "\n".join(lines)
+
+
+def _broken(seen: MirrorSeen) -> Iterator[Finding]:
+    """What is owed and came about all the same: a lost site that serves again, a quarantine that a restart ended."""
+    for debt in seen.debts:
+        if debt.kind is DebtKind.FENCE and seen.roles.get(debt.about) is Role.SERVING:
+            text = f"{debt.about} was lost and is open again, beside {debt.kept_at}"
+            remedy = f"`dr-ctl reinstate {debt.about}` closes it at once, says what it did meanwhile, and takes it in."
+            yield Finding("DR-RETURN-003", Severity.ERROR, text, remedy)
+        open_doors = [door.name for view in seen.views(debt.kept_at) for door in view.mirror_doors if door.started]
+        if debt.kind is DebtKind.QUARANTINE and open_doors:
+            text = (
+                f"acceptor {', '.join(open_doors)} at {debt.kept_at} is open: what {debt.about} still holds can come in"
+            )
+            remedy = f"Stop that acceptor while {debt.about} is away; `dr-ctl reinstate {debt.about}` once it is back."
+            yield Finding("DR-RETURN-004", Severity.WARNING, text, remedy)
 
 
 def _silent(seen: MirrorSeen) -> list[Finding]:

@@ -160,6 +160,15 @@ class TestLost:
         assert "--accept-loss unknown" in ended.document["findings"][0]["remedy"]
         assert not (dr_ctl.state / "runs").exists()
 
+    def test_a_quarantine_that_a_restart_ended_is_told(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.lose()
+        failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        assert "DR-RETURN-004" not in dr_ctl("status", "--json").ids
+
+        sites.paris.acceptors["mirror"]["Started"] = True
+
+        assert "DR-RETURN-004" in dr_ctl("status", "--json").ids
+
     def test_a_second_time_there_is_nothing_to_do(self, dr_ctl: Shell, sites: Sites) -> None:
         sites.lose()
         failover(dr_ctl, "--yes", "--accept-loss", "unknown")
@@ -295,6 +304,15 @@ class TestBack:
         assert [told["paused"] for told in sites.settable] == [set(), set()]
         assert (owed(ended), owed(dr_ctl("status", "--json"))) == ([], [])
         assert [id_ in ended.ids for id_ in ("DR-RETURN-001", "DR-RETURN-002")] == [opened, opened]
+
+    @pytest.mark.parametrize("opened", [False, True])
+    def test_status_says_when_it_came_back_open(self, dr_ctl: Shell, sites: Sites, opened: bool) -> None:
+        sites.come_back(opened=opened)
+
+        ended = dr_ctl("status", "--json")
+
+        assert ("DR-RETURN-003" in ended.ids) is opened
+        assert (ended.document["summary"] == "both sites let clients in") is opened
 
     def test_what_it_brought_is_counted_by_its_identity(self, dr_ctl: Shell, sites: Sites) -> None:
         sites.come_back()
