@@ -202,7 +202,7 @@ class Wire:
             raise TimedOut(f"{url}: no answer within {timeout_s:g} s") from error
         except requests.exceptions.ConnectionError as error:
             refused = _refused(error)
-            what = "connection refused" if refused else f"the connection failed: {error}"
+            what = "connection refused" if refused else _why(error)
             raise Unreachable(f"{url}: {what}", refused=refused) from error
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
             raise Torn(f"{url}: the answer could not be read: {error}") from error
@@ -239,6 +239,14 @@ class Changer:
 def _need_bean(bean: str) -> None:
     if ":" not in bean or "=" not in bean:
         raise ValueError(f"not the name of a bean: {bean!r}")
+
+
+def _why(error: requests.exceptions.ConnectionError) -> str:
+    """The reason in words: what the HTTP library wraps around it helps nobody at night."""
+    reason = getattr(error.args[0], "reason", None) if error.args else None
+    if isinstance(reason, urllib3.exceptions.NameResolutionError):
+        return "its name cannot be resolved"
+    return f"the connection failed: {reason or error}"
 
 
 def _refused(error: BaseException) -> bool:

@@ -193,6 +193,7 @@ def test_a_closed_port_is_told_apart_from_one_that_cannot_be_reached() -> None:
         told.append(caught.value.refused)
 
     assert told == [True, False]
+    assert str(caught.value) == "http://refused.invalid:8161/console/jolokia: its name cannot be resolved"
 
 
 def test_tls_that_fails_is_unreachable_and_not_refused() -> None:
