@@ -172,10 +172,10 @@ def reset(lab: Lab) -> None:
             on_queue(lab, site, queue, "resume()")
     for queue in _business(lab, "london"):
         on_queue(lab, "london", queue, "removeAllMessages()")
-    until(lambda: _settled(lab, "london") and _settled(lab, "paris"), why="outflows empty")
+    settle(lab)
     for queue in _business(lab, "paris"):
         on_queue(lab, "paris", queue, "removeAllMessages()")  # what only paris held
-    until(lambda: _settled(lab, "london") and _settled(lab, "paris"), why="outflows empty")
+    settle(lab)
     for queue in (*lab.queues, "DLQ", "ExpiryQueue"):
         for site in ("london", "paris"):
             lab.admin(site).create_queue(queue)
@@ -184,6 +184,19 @@ def reset(lab: Lab) -> None:
 
 def _business(lab: Lab, site: str) -> list[str]:
     return [name for name in lab.admin(site).depths() if not name.startswith(("$", "activemq.", "dr-ctl."))]
+
+
+def settle(lab: Lab) -> None:
+    """Wait until nothing is under way. A link that was cut in its handshake can hang attached: it is restarted."""
+    end = time.monotonic() + 10.0
+    while not (_settled(lab, "london") and _settled(lab, "paris")):
+        if time.monotonic() > end:
+            for site in ("london", "paris"):
+                for word in ("stop", "start"):
+                    execute(lab, site, "", f"{word}BrokerConnection(java.lang.String)", lab.state.other(site).name)
+            break
+        time.sleep(0.02)
+    until(lambda: _settled(lab, "london") and _settled(lab, "paris"), why="outflows empty")
 
 
 def _settled(lab: Lab, site: str) -> bool:

@@ -17,6 +17,8 @@ from dr_ctl.topologies.mirror.sending import Sender
 # A link that lost its peer for a moment comes back by itself within one retry; a hung handshake takes a minute.
 PATIENCE_S: Final = 2.0
 BETWEEN_S: Final = 3.0
+# A link can be flagged as connected, with its consumer, and ship nothing for ever; a large message may take a moment.
+IDLE_S: Final = 8.0
 LOOK_S: Final = 2.0
 
 Flows = Mapping[str, Flow | BrokerError]
@@ -35,12 +37,13 @@ def flows(observer: Observer, brokers: Sequence[Access]) -> dict[str, Flow | Bro
 
 
 class Mender:
-    """Restarts a link that stays unattached although its peer answers and lets links in."""
+    """Restarts a link that stays unattached, or ships nothing, although its peer answers and lets links in."""
 
     def __init__(self, recipe: MirrorRecipe, sender: Sender, brokers: Sequence[Access]) -> None:
         self._recipe, self._sender = recipe, sender
         self._brokers = {access.site: access for access in brokers}
         self._since: dict[str, float] = {}
+        self._shipped: dict[str, tuple[int, float]] = {}
         self._restarted: dict[str, int] = dict.fromkeys(self._brokers, 0)
 
     def tend(self, now: Flows, hand: Hand) -> None:
@@ -48,17 +51,30 @@ class Mender:
         for site, access in self._brokers.items():
             mine = now[site]
             peer = next(told for other, told in now.items() if other != site)
-            hangs = isinstance(mine, Flow) and mine.link_started and not mine.attached
+            idle = isinstance(mine, Flow) and self._idle(site, mine, hand.monotonic())
+            hangs = isinstance(mine, Flow) and mine.link_started and (idle or not mine.attached)
             if not (hangs and isinstance(peer, Flow) and peer.mirror_open):
                 self._since.pop(site, None)
                 continue
             since = self._since.setdefault(site, hand.monotonic())
-            if hand.monotonic() - since < PATIENCE_S or self._restarted[site] >= LINK_RESTARTS:
+            patient = not idle and hand.monotonic() - since < PATIENCE_S
+            if patient or self._restarted[site] >= LINK_RESTARTS:
                 continue
             self._restarted[site] += 1
             self._since[site] = hand.monotonic() + BETWEEN_S - PATIENCE_S
-            hand.notice(f"{site}: the link is not attached although the peer answers: restarting it")
+            self._shipped.pop(site, None)
+            what = "ships nothing" if idle else "is not attached"
+            hand.notice(f"{site}: the link {what} although the peer answers: restarting it")
             self._restart(self._recipe.restart_link(access.names()), hand)
+
+    def _idle(self, site: str, now: Flow, at_s: float) -> bool:
+        """Say whether a link that is attached has shipped nothing of what it has for too long."""
+        shipped = now.outflow_added - now.outflow
+        was, since = self._shipped.get(site, (None, at_s))
+        if shipped != was or not now.outflow or not now.attached:
+            self._shipped[site] = shipped, at_s
+            return False
+        return at_s - since > IDLE_S
 
     def _restart(self, calls: Sequence[Call], hand: Hand) -> list[Outcome]:
         # Stop and start travel in one POST: nothing can come between them and leave the link stopped.

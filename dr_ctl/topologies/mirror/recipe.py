@@ -27,7 +27,7 @@ START_LINK: Final = "startBrokerConnection(java.lang.String)"
 CREATE_QUEUE: Final = "createQueue(java.lang.String,boolean)"
 DESTROY_QUEUE: Final = "destroyQueue(java.lang.String,boolean)"
 
-NOT_ATTACHED: Final = "the link is not attached although the peer answers"
+NOT_ATTACHED: Final = "the link is not attached, or ships nothing, although the peer answers"
 LINK_RESTARTS: Final = 3
 NEW_QUEUES: Final = 100
 QUIESCE_S: Final = 5.0

@@ -1,0 +1,83 @@
+"""A link that hangs is restarted a bounded number of times, whatever its flags say; one that works is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dr_ctl.topologies.mirror.links import IDLE_S, PATIENCE_S, Mender
+from dr_ctl.topologies.mirror.look import Flow
+from dr_ctl.topologies.mirror.recipe import LINK_RESTARTS
+from tests.mirror.test_trail import flow
+
+
+class Restarted:
+    """Stands for recipe, sender, broker and hand: counts restarts on a clock that the test moves."""
+
+    site = "london"
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.restarts = 0
+
+    def names(self) -> None: ...
+
+    def restart_link(self, view: None) -> tuple[()]:
+        del view
+        return ()
+
+    def send(self, calls: object) -> list[object]:
+        del calls
+        return []
+
+    def change(self, calls: object, send: object) -> list[object]:
+        del calls, send
+        self.restarts += 1
+        return []
+
+    def notice(self, text: str) -> None:
+        assert "although the peer answers" in text
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.mark.parametrize(
+    ("at", "restarts"),
+    [
+        (lambda second: flow(10, 10 + second), 0),
+        (lambda second: flow(10, 10), LINK_RESTARTS),
+        (lambda second: flow(10 + second, 10 + second), LINK_RESTARTS),
+        (lambda second: flow(0, 10), 0),
+        (lambda second: flow(10, 10, attached=False), LINK_RESTARTS),
+    ],
+    ids=["ships", "ships nothing", "ships nothing while more comes", "has nothing to ship", "not attached"],
+)
+def test_what_hangs_is_restarted_and_nothing_else(at: Callable[[int], Flow], restarts: int) -> None:
+    world: Any = Restarted()
+    mender = Mender(world, world, [world])
+
+    for second in range(60):
+        world.now_s = float(second)
+        mender.tend({"london": at(second), "paris": flow()}, world)
+
+    assert (world.restarts, mender.restarts) == (restarts, restarts)
+
+
+@pytest.mark.parametrize(
+    ("now", "limit_s"), [(flow(10, 10), IDLE_S), (flow(10, 10, attached=False), PATIENCE_S)], ids=["idle", "unattached"]
+)
+def test_it_is_given_its_time(now: Flow, limit_s: float) -> None:
+    world: Any = Restarted()
+    mender = Mender(world, world, [world])
+
+    for moment in (0.0, limit_s - 0.1):
+        world.now_s = moment
+        mender.tend({"london": now, "paris": flow()}, world)
+    before = world.restarts
+    world.now_s = limit_s + 0.1
+    mender.tend({"london": now, "paris": flow()}, world)
+
+    assert (before, world.restarts) == (0, 1)
