@@ -111,7 +111,7 @@ def test_the_probe_stays_at_its_site_and_leaves_nothing(lab: Lab, operator: Oper
     probes = [entry for entry in operator.journal() if entry["step"] == "11-probe" and entry["outcome"] == "succeeded"]
     assert len(probes) == 1
     for site in ("london", "paris"):
-        assert not [name for name in lab.admin(site).depths() if name.startswith("dr-ctl.")]
+        assert not [name for name in lab.admin(site).depths() if name.startswith("dr-ctl.probe.")]
 
 
 def test_pauses_by_others_are_left_alone(lab: Lab, operator: Operator) -> None:
