@@ -207,6 +207,7 @@ def test_success_is_only_ever_told_where_it_was_seen(
     operation: str, source: Role, target: Role, code: ExitCode, undone: bool | None, changed: bool
 ) -> None:
     assume(code is not OK or undone is not False)  # an undo that failed is never a success to begin with
+    assume(code is not INCOMPLETE or undone is None)  # past the point of no return nothing is undone
 
     told = ended(operation, source, target, code, undone=undone, changed=changed)
 
