@@ -359,7 +359,7 @@ def abort(session: Session, *, yes: bool, dry_run: bool, theft: Theft = NO_THEFT
             return Result(ExitCode.PRECHECK_FAILED, others.text, (others,), run=files.name)
         if (refused := _past_no_return(past, seen, files)) is not None:
             return refused
-        steps = [step for step in past.started() if step.inverse]
+        steps = executor.to_undo(past)
         if dry_run:
             text = "\n".join(
                 f"undo {step.verb}: {call.about}, if {call.when}" for step in steps for call in step.inverse

@@ -41,8 +41,9 @@ class Facts:
 
     @property
     def as_before(self) -> bool:
-        """Say whether the site serves that served before the run: of a failover, none."""
-        return self.serving == [self.source] or (self.ask.operation == FAILOVER and not self.serving)
+        """Say whether the site serves that served before the run. Of a failover none did: its target is closed."""
+        closed_again = not self.serving and self.roles[self.ask.target] is Role.STANDBY
+        return self.serving == [self.source] or (self.ask.operation == FAILOVER and closed_again)
 
     @property
     def told(self) -> str:

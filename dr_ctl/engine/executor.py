@@ -87,6 +87,12 @@ def undo(past: History, driver: Driver[O], journal: Journal, *, clock: Clock, li
     return run.back(move, Refused("aborted", code=ExitCode.OK))
 
 
+def to_undo(past: History) -> list[PlannedStep]:
+    """The steps that an undo puts back, in its order: begun, with something to put back, and not wanted for itself."""
+    kept = max((each.step.number for each in past.steps if each.step.verb == KEEPS and each.succeeded), default=0)
+    return [step for step in past.started() if step.inverse and step.number > kept]
+
+
 class _Run:
     def __init__(
         self,
@@ -220,11 +226,7 @@ class _Run:
             return self._ended(code, f"{cause.text}; nothing was changed", undone=True)
         self._listener(Notice(f"{cause.text}: undoing"))
         failed: list[str] = []
-        past = self._journal.history()
-        kept = max((each.step.number for each in past.steps if each.step.verb == KEEPS and each.succeeded), default=0)
-        for step in past.started():
-            if not step.inverse or step.number <= kept:
-                continue
+        for step in to_undo(self._journal.history()):
             self._journal.step(step, StepEvent.UNDO_STARTED, {})
             hand = _Hand(self._journal, step, None, self._clock, self._listener)
             outcome = self._driver.undo(step, move, hand)

@@ -326,6 +326,19 @@ class TestBack:
         assert told["05-reconcile"]["ids"] == {"orders.in": ["node-london:8", "node-london:9"]}
         assert (told["05-reconcile"]["acknowledgements_without_message"], told["05-reconcile"]["left_over"]) == (0, [])
 
+    def test_what_is_too_deep_to_look_at_is_not_counted_as_none(
+        self, dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sites.come_back()
+        monkeypatch.setattr("dr_ctl.topologies.mirror.parity.ORIGINS_UP_TO", 0)
+
+        run = dr_ctl("reinstate", "london", "--yes", "--json").document["run"]
+
+        lines = (dr_ctl.state / "runs" / run / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+        told = {each["step"]: each["evidence"] for each in map(json.loads, lines) if each["outcome"] == "succeeded"}
+        assert told["05-reconcile"]["recovered"] is None
+        assert "too deep to look at each: orders.in" in told["05-reconcile"]["text"]
+
     def test_its_lasting_pauses_stand_in_the_lock_before_they_are_made(self, dr_ctl: Shell, sites: Sites) -> None:
         sites.come_back()
         seen: list[Any] = []

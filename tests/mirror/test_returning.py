@@ -132,12 +132,12 @@ def test_pauses_that_an_interrupted_run_left_are_lifted() -> None:
     assert set(told.inverse) == set(draft("reinstate", seen(LONDON, SERVING)).inverse)
 
 
-def test_only_queues_that_the_settings_speak_of_are_paused() -> None:
+def test_every_queue_is_paused_whatever_the_settings_narrow() -> None:
     recipe = MirrorRecipe(Queues(include=("orders.in",)), Drain())
 
     told = draft("reinstate", seen(LONDON, SERVING), recipe=recipe)
 
-    assert {call.bean for call in told.calls if call.operation == PAUSE_LASTING} == {QUEUES["orders.in"]}
+    assert {call.bean for call in told.calls if call.operation == PAUSE_LASTING} == set(QUEUES.values())
 
 
 def test_a_link_of_the_returned_site_that_is_stopped_is_started() -> None:
@@ -158,10 +158,22 @@ def test_a_link_of_the_returned_site_that_is_stopped_is_started() -> None:
         (seen(replace(LONDON, documents={"dr-ctl.debt.london.fence.paris": ""}), MENDED), False),
         (seen(replace(LONDON, documents={"dr-ctl.lock.london.3": ""}), MENDED), True),
         (seen(OPEN, MENDED), False),
+        (seen(replace(LONDON, links=(replace(LONDON.links[0], connected=False),)), MENDED), False),
+        (seen(LONDON, replace(MENDED, pending_acks=2)), False),
     ],
-    ids=["all is well", "both owed", "a fence", "the link's door is closed", "owed at home", "only a lock", "open"],
+    ids=[
+        "all is well",
+        "both owed",
+        "a fence",
+        "the link's door is closed",
+        "owed at home",
+        "only a lock",
+        "open",
+        "its link ships nothing",
+        "not all of it is applied",
+    ],
 )
-def test_it_is_taken_in_where_nothing_is_owed_and_nothing_kept_out(look: MirrorSeen, taken_in: bool) -> None:
+def test_it_is_taken_in_where_nothing_is_owed_kept_out_or_under_way(look: MirrorSeen, taken_in: bool) -> None:
     assert RECIPE.nothing_owed(look, move(look, "reinstate")) is taken_in
 
 

@@ -25,6 +25,7 @@ _EXPECTED: Final = frozenset({"DR-LINK-004"})
 
 def findings(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
     """What speaks against opening the target without the lost site; only what is grave refuses it."""
+    yield from checks.one_pair(seen)
     role = seen.roles[move.source]
     if role in (Role.SERVING, Role.SICK):
         yield checks.error("DR-ALIVE-001", f"{move.source} is {role.value}: it may serve clients", "Fence it first.")

@@ -238,7 +238,7 @@ class MirrorRecipe:
         return Draft(move.target, "the whole gate, stable; both sites hold the same", limits=limits)
 
     def _reinstate(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
-        return returning.reinstate(step, seen, move, self._queues, self._within(move))
+        return returning.reinstate(step, seen, move, self._within(move))
 
     def _activate(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
         del step

@@ -33,12 +33,11 @@ Act = Callable[[PlannedStep, Move, Hand], Outcome]
 
 @dataclass
 class _Taken:
-    """What is known of one pair while its residue is let in; None where a queue is too deep to look at each message."""
+    """One pair before its residue is let in. None: a queue too deep to look at each message, a residue not counted."""
 
     before: Mapping[str, frozenset[Origin] | None]
     removed: int
-    messages: int
-    others: int
+    acks: int | None
 
 
 class Reinstating:
@@ -47,7 +46,8 @@ class Reinstating:
     def __init__(self, observer: Observer, recipe: MirrorRecipe, sender: Sender) -> None:
         self._observer, self._recipe, self._sender = observer, recipe, sender
         self._residue: dict[str, tuple[int, int]] = {}
-        self._recovered: dict[str, list[str]] = {}
+        self._recovered: dict[str, list[str]] | None = None
+        self._not_read: list[str] = []
         self._unapplied: int | None = None
         self.verbs: Mapping[str, Act] = {
             "residue": self._count,
@@ -78,8 +78,10 @@ class Reinstating:
                 for queue in view.business.values()
                 if queue.added or queue.acked
             ]
-            text = f"{move.target} was open since its start; meanwhile {checks.some(done) or 'nothing came or went'}"
-            findings.append(checks.warning("DR-RETURN-002", text, "Its clients worked beside those of the other site."))
+            told = checks.some(done) or "nothing came or went"
+            text = f"{move.target} came back open; since its start, by its clients and by the mirror: {told}"
+            remedy = "Its clients may have worked beside those of the other site: compare what they did."
+            findings.append(checks.warning("DR-RETURN-002", text, remedy))
         for access in self._at(move.target):
             self._residue[access.pair] = count_residue(access.reader(), access.look())
         messages = sum(count for count, _ in self._residue.values())
@@ -101,7 +103,7 @@ class Reinstating:
         paused = {queue.bean for view in views for queue in view.queues if queue.paused}
         hand.change([call for call in pauses if call.bean not in paused], self._sender.send)
         views = self._look(move.source)
-        if left := [q.name for view in views for q in self._recipe.to_pause(view)]:
+        if left := [queue.name for view in views for queue in view.business.values() if not queue.paused]:
             return Refused(f"could not pause {checks.some(left)}")
         taken = {view.pair: self._before(view) for view in views}
         hand.change(opens, self._sender.send)
@@ -109,8 +111,9 @@ class Reinstating:
             brokers = [self._observer.brokers[site][pair] for site in (move.source, move.target)]
             if (outcome := self._drain(brokers, step, move, hand)) is not None:
                 return outcome
+        self._recovered, self._unapplied = {}, 0
         for view in self._look(move.source):
-            self._compare(view, taken[view.pair])
+            self._compare(view, taken[view.pair], self._recovered)
         hand.change([*resumes, *strikes], self._sender.send)
         views = self._look(move.source)
         left = [queue.name for view in views for queue in view.queues for call in resumes
@@ -120,13 +123,12 @@ class Reinstating:
         views += self._look(move.target)
         if owed := [call.about for call in strikes if any(call.arguments[0] in view.documents for view in views)]:
             return Refused(f"has not come true: {checks.some(owed)}")
-        recovered = sum(len(ids) for ids in self._recovered.values())
-        return Done(f"{recovered} message(s) recovered", {"recovered": recovered, "ids": self._ids()})
+        return Done(self._told(), {"recovered": self._count_of_recovered(), "ids": self._ids()})
 
     def _before(self, view: BrokerView) -> _Taken:
-        messages, others = self._residue.get(view.pair, (0, 0))
+        counted = self._residue.get(view.pair)
         removed = sum(queue.removed for queue in view.business.values())
-        return _Taken(self._origins(view), removed, messages, others)
+        return _Taken(self._origins(view), removed, counted[1] if counted is not None else None)
 
     def _origins(self, view: BrokerView) -> dict[str, frozenset[Origin] | None]:
         """Who the messages of each queue are; None of one that is too deep to look at each."""
@@ -136,19 +138,36 @@ class Reinstating:
         ids = origin_ids(reader, view, shallow, limit=parity.ORIGINS_UP_TO)
         return {**dict.fromkeys(chosen), **{queue.name: each for queue, each in zip(shallow, ids, strict=True)}}
 
-    def _compare(self, view: BrokerView, taken: _Taken) -> None:
+    def _compare(self, view: BrokerView, taken: _Taken, recovered: dict[str, list[str]]) -> None:
         """Nothing was delivered meanwhile: what is new and was not born here came out of the residue."""
         for name, ids in self._origins(view).items():
-            was = taken.before.get(name)
-            if ids is not None and was is not None:
-                new = sorted(f"{born}:{number}" for born, number in ids - was if born != view.node)
-                if new:
-                    self._recovered[name] = self._recovered.get(name, []) + new
+            was = taken.before.get(name, frozenset())  # a queue that came with the residue was not there
+            if ids is None or was is None:
+                self._not_read.append(name)
+            elif new := sorted(f"{born}:{number}" for born, number in ids - was if born != view.node):
+                recovered[name] = recovered.get(name, []) + new
         applied = sum(queue.removed for queue in view.business.values()) - taken.removed
-        self._unapplied = (self._unapplied or 0) + max(0, taken.others - applied)
+        if taken.acks is None or self._unapplied is None:
+            self._unapplied = None
+        else:
+            self._unapplied += max(0, taken.acks - applied)
 
     def _ids(self) -> dict[str, Json]:
-        return {name: list(ids) for name, ids in self._recovered.items()}
+        return {name: list(ids) for name, ids in (self._recovered or {}).items()}
+
+    def _count_of_recovered(self) -> int | None:
+        """None where it is not known: of a queue too deep to look at each, or taken in by a process that is gone."""
+        if self._recovered is None or self._not_read:
+            return None
+        return sum(len(ids) for ids in self._recovered.values())
+
+    def _told(self) -> str:
+        if self._recovered is None:
+            return "how many messages were recovered is not known: they were let in by an earlier process"
+        seen = sum(len(ids) for ids in self._recovered.values())
+        if self._not_read:
+            return f"at least {seen} message(s) recovered; too deep to look at each: {checks.some(self._not_read)}"
+        return f"{seen} message(s) recovered"
 
     def _drain(self, brokers: Sequence[Access], step: PlannedStep, move: Move, hand: Hand) -> Outcome | None:
         """Wait until nothing of the residue is under way; None when it is so."""
@@ -202,13 +221,12 @@ class Reinstating:
         if told:
             text = f"left over at one side: {checks.some(told)}"
             findings.append(checks.warning("DR-RECONCILE-001", text, "Compare these queues before moving back."))
-        recovered = sum(len(ids) for ids in self._recovered.values())
-        text = f"{recovered} message(s) recovered"
+        text = self._told()
         if self._unapplied:
             text += f"; {self._unapplied} acknowledgement(s) found no message: it was gone before, or it has come twice"
         left_over: list[Json] = [*told]
         evidence: dict[str, Json] = {
-            "recovered": recovered,
+            "recovered": self._count_of_recovered(),
             "acknowledgements_without_message": self._unapplied,
             "left_over": left_over,
             "ids": self._ids(),

@@ -11,8 +11,7 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import beans
-from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.mirror import checks, parity
+from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror.baseline import before
 from dr_ctl.topologies.mirror.debts import document, owe_again, pay
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
@@ -26,6 +25,7 @@ _MENDED: Final = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
 
 def findings(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
     """What speaks against taking the target in beside the serving source."""
+    yield from checks.one_pair(seen)
     for site in (move.source, move.target):
         for broker in seen.sites[site].values():
             if not isinstance(broker, BrokerView):
@@ -40,10 +40,17 @@ def findings(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
 
 
 def nothing_owed(seen: MirrorSeen, move: Move) -> bool:
-    """Say whether the target is taken in already: nothing is owed, and the door of the link is open at the source."""
+    """Say whether the target is taken in already: nothing is owed, both links ship, and nothing of it is under way."""
     owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
-    shut = any(not door.started for view in seen.views(move.source) for door in view.mirror_doors)
-    return not owed and not shut and seen.roles[move.target] is Role.STANDBY
+    ship = all(view.attached and all(door.started for door in view.mirror_doors) for view in _both(seen, move))
+    arrived = all(view.outflow is not None and view.outflow.depth == 0 for view in seen.views(move.target)) and all(
+        view.pending_acks == 0 for view in seen.views(move.source)
+    )
+    return not owed and ship and arrived and seen.roles[move.target] is Role.STANDBY
+
+
+def _both(seen: MirrorSeen, move: Move) -> list[BrokerView]:
+    return [*seen.views(move.source), *seen.views(move.target)]
 
 
 def residue(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
@@ -58,7 +65,7 @@ def residue(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
     return Draft(move.target, "what it still holds is counted; if it is open, it is closed first", calls)
 
 
-def reinstate(step: RunbookStep, seen: MirrorSeen, move: Move, queues: Queues, timeout_s: float) -> Draft:
+def reinstate(step: RunbookStep, seen: MirrorSeen, move: Move, timeout_s: float) -> Draft:
     """Pause the serving site's delivery (lasting: a restart must not let residue meet consumers), let the residue in,
     resume, strike the debts."""
     del step
@@ -68,7 +75,8 @@ def reinstate(step: RunbookStep, seen: MirrorSeen, move: Move, queues: Queues, t
     struck: list[Call] = []
     for view in seen.views(move.source):
         was = before(move, view)
-        for queue in parity.selected(view, queues).values():
+        # All of them, whatever the settings narrow: one that goes on delivering would meet the residue.
+        for queue in view.business.values():
             at = view.site, view.pair, queue.bean
             if not queue.paused:
                 calls.append(Call(*at, PAUSE_LASTING, (True,), f"pause {queue.name} at {view.site}"))
