@@ -105,20 +105,20 @@ class Lease:
     def _try(self, among: Collection[tuple[str, str]] | None, *, steal: bool) -> tuple[str, LockDocument, bool] | None:
         """One attempt; gives who was in the way, where, and whether that one holds it still."""
         looks = self._looks(among)
-        stolen: dict[tuple[str, str], list[int]] = {}
+        stolen: list[LockDocument] = []
         for slot, look in looks:
             if (other := against(look, self._who)) is not None:
                 if not steal:
                     return slot.name, other, True
                 live = [each for each in look.documents if each.live(look.now_ms)]
-                stolen[slot.key] = [each.epoch for each in live]
-                self.stolen += [each for each in live if not any(each.same(known) for known in self.stolen)]
+                stolen += [each for each in live if not any(each.same(known) for known in stolen)]
+        self.stolen += [each for each in stolen if not any(each.same(known) for known in self.stolen)]
         self._who = replace(self._who, epoch=next_epoch(look for _, look in looks))
         taken: list[Slot] = []
         done = False
         try:
             for slot, look in looks:
-                found = self._create(slot, look, stolen.get(slot.key, ()))
+                found = self._create(slot, look, stolen)
                 if found is not None:
                     return slot.name, *found
                 taken.append(slot)
@@ -143,7 +143,7 @@ class Lease:
                     continue  # left out; joined when a call is to go there
         return looks
 
-    def _create(self, slot: Slot, look: Look, stolen: Iterable[int]) -> tuple[LockDocument, bool] | None:
+    def _create(self, slot: Slot, look: Look, stolen: Collection[LockDocument]) -> tuple[LockDocument, bool] | None:
         """Create the lock at one broker and look whether it is this run's; gives who has it, and whether it lives."""
         with slot.mutex:
             at = self._clock.monotonic()

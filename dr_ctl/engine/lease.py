@@ -11,7 +11,7 @@ Here stands what a lock says and what follows from looking at it, touching nothi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
@@ -150,14 +150,16 @@ class Store(Protocol):
 # Decisions: what follows from a look, touching nothing.
 
 
-def against(look: Look, me: LockDocument, stolen: Iterable[int] = ()) -> LockDocument | None:
+def against(look: Look, me: LockDocument, stolen: Collection[LockDocument] = ()) -> LockDocument | None:
     """The lock that keeps this run out; None where none does. Those of the same STATE are of dead runs: this one holds
-    that STATE's own lock on the machine."""
+    that STATE's own lock on the machine. What was seen and stolen at one broker is stolen at the others too."""
     return next(
         (
             each
             for each in sorted(look.documents, key=lambda each: -each.epoch)
-            if each.live(look.now_ms) and not (me.state and each.state == me.state) and each.epoch not in stolen
+            if each.live(look.now_ms)
+            and not (me.state and each.state == me.state)
+            and not any(each.same(other) for other in stolen)
         ),
         None,
     )
@@ -176,7 +178,7 @@ def lost_to(look: Look, me: LockDocument) -> LockDocument | None:
     return None if any(each.same(me) for each in look.documents) else LockDocument(me.epoch, "nobody: it is gone")
 
 
-def conflict(look: Look, me: LockDocument, stolen: Iterable[int] = ()) -> LockDocument | None:
+def conflict(look: Look, me: LockDocument, stolen: Collection[LockDocument] = ()) -> LockDocument | None:
     """After creating: what shows that the lock is not this run's after all; None where it is."""
     return lost_to(look, me) or against(look, me, stolen)
 
