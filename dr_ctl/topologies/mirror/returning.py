@@ -22,7 +22,6 @@ _MENDED: Final = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
 
 def findings(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
     """What speaks against taking the target in beside the serving source."""
-    yield from checks.one_pair(seen)
     for site in (move.source, move.target):
         for broker in seen.sites[site].values():
             if not isinstance(broker, BrokerView):

@@ -262,11 +262,11 @@ class MirrorSeen:
     @property
     def pairs(self) -> Sequence[PairSeen]:
         names = next(iter(self.sites.values())).keys()
-        return [PairSeen(name, self._serving(name)) for name in names]
+        return [self._pair(name) for name in names]
 
-    def _serving(self, pair: str) -> str | None:
-        serving = [site for site, brokers in self.sites.items() if brokers[pair].role is Role.SERVING]
-        return serving[0] if len(serving) == 1 else None
+    def _pair(self, pair: str) -> PairSeen:
+        open_at = tuple(site for site, brokers in self.sites.items() if brokers[pair].role is Role.SERVING)
+        return PairSeen(pair, open_at[0] if len(open_at) == 1 else None, open_at)
 
     def view(self, site: str, pair: str) -> BrokerView | None:
         """The broker's view, or None where it did not answer."""
