@@ -69,7 +69,7 @@ def test_silence_is_down_only_where_every_port_refuses(error: BrokerError, ports
         (SILENT, broker("paris", serving=True), Role.SERVING),
         (SILENT, broker("paris"), Role.UNKNOWN),
         (Silent(PAIR, "paris", TimedOut("no answer")), broker("paris"), Role.SICK),
-        (Silent(PAIR, "paris", REFUSED, ports_refuse=True), broker("paris"), Role.UNKNOWN),
+        (Silent(PAIR, "paris", REFUSED, ports_refuse=True), broker("paris", serving=False), Role.DOWN),
     ],
 )
 def test_a_sites_brokers_must_agree_or_its_role_is_unknown(

@@ -17,6 +17,7 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.mirror import checks, receipts
 from dr_ctl.topologies.mirror.access import Access, Observer
 from dr_ctl.topologies.mirror.doors import FLAG_S, POLL_S, Doors
+from dr_ctl.topologies.mirror.effects import holds
 from dr_ctl.topologies.mirror.operations import DESTROY_QUEUE, START
 from dr_ctl.topologies.mirror.receipts import Mark
 from dr_ctl.topologies.mirror.sending import Sender
@@ -38,9 +39,8 @@ class Activating:
         views, why = self._may_open(move)
         if why is not None:
             return Refused(why)
-        shut = {door.bean for view in views for door in view.doors if not door.started}
         at_doors = [call for call in step.calls if call.site == move.target and call.operation == START]
-        starts = [call for call in at_doors if call.bean in shut]
+        starts = [call for call in at_doors if not holds(call, views)]
         strikes = [call for call in step.calls if call.operation == DESTROY_QUEUE]
         rest = [call for call in step.calls if call not in (*at_doors, *strikes)]
         self._change(rest, hand)
@@ -66,8 +66,7 @@ class Activating:
 
     def close_again(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         views = self._observer.look_at(move.target)
-        open_doors = {door.bean for view in views for door in view.doors if door.started}
-        calls = [call for call in step.inverse if call.bean in open_doors]
+        calls = [call for call in step.inverse if not holds(call, views)]
         if not calls:
             return NotNeeded(f"{move.target} is closed")
         self._change(calls, hand)

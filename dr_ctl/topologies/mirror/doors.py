@@ -11,11 +11,13 @@ from typing import Final
 
 from dr_ctl.core.model import Finding
 from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Hand
 from dr_ctl.stomp_io.client import Closed, Connected, Greeting, Silent
 from dr_ctl.stomp_io.client import Refused as LoginDenied
 from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror.access import Access, Observer
+from dr_ctl.topologies.mirror.effects import left_of
 
 FLAG_S: Final = 5.0
 POLL_S: Final = 0.02
@@ -95,12 +97,10 @@ class Doors:
         """Say whether a client is let in anywhere, whatever the flags say."""
         return any(isinstance(told, Connected) for told in self.greetings(accesses).values())
 
-    def why_not_open_again(self, site: str, beans: set[str]) -> str | None:
-        """Say why the doors of these beans are not shown to be open again."""
-        views = self._observer.look_at(site)
-        shut = [door.name for view in views for door in view.doors if door.bean in beans and not door.started]
-        if shut:
-            return f"acceptor {', '.join(shut)} is closed"
+    def why_not_open_again(self, site: str, opens: Sequence[Call]) -> str | None:
+        """Say why the doors that these calls open are not shown to be open."""
+        if left := left_of(opens, self._observer.look_at(site)):
+            return f"has not come true: {checks.some(left)}"
         for key, greeting in self.greetings(self._observer.at(site)).items():
             # Nobody at the port contradicts the flag, whoever asks; any other no counts only where a yes was heard.
             if isinstance(greeting, Closed) or (key in self.greeted and isinstance(greeting, Silent | LoginDenied)):

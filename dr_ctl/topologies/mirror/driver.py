@@ -21,6 +21,7 @@ from dr_ctl.topologies.mirror.access import Access, Observer
 from dr_ctl.topologies.mirror.activating import Activating
 from dr_ctl.topologies.mirror.doors import Doors
 from dr_ctl.topologies.mirror.draining import Draining
+from dr_ctl.topologies.mirror.effects import holds
 from dr_ctl.topologies.mirror.operations import CREATE_QUEUE, DESTROY_QUEUE, pause
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe, probe_queue
 from dr_ctl.topologies.mirror.reinstating import Reinstating
@@ -129,12 +130,12 @@ class MirrorDriver:
         views = self._observer.look_at(move.source)
         if not any(view.open for view in views):
             return NotNeeded(f"{move.source} is closed to clients already")
-        planned = {call.bean: call for call in step.calls if call.when is None}
+        planned = {(call.pair, call.bean): call for call in step.calls if call.when is None}
         calls = []
         for view in views:
             for queue in self._recipe.to_pause(view):
                 new = pause(view, queue, "a queue was created since the look")
-                calls.append(planned.get(queue.bean, new))
+                calls.append(planned.get((view.pair, queue.bean), new))
         self._change(calls, hand)
         until = hand.monotonic() + step.limits["within"]
         calm = 0
@@ -197,8 +198,7 @@ class MirrorDriver:
         before = [access.names() for access in self._observer.at(move.source)]
         if not any(view.open for view in before):
             return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
-        shut = {door.bean for view in before for door in view.doors if not door.started}
-        told = self._change([call for call in step.calls if call.bean not in shut], hand)
+        told = self._change([call for call in step.calls if not holds(call, before)], hand)
         # What was refused will not come true by waiting, and clients wait too.
         within_s = 0.0 if any(isinstance(each, Refused) for each in told) else FENCE_S
         return self._doors.closed(move.source, hand, within_s)

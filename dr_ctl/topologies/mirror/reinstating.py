@@ -92,8 +92,7 @@ class Reinstating:
         strikes = [call for call in step.calls if call.operation == DESTROY_QUEUE]
         opens = [call for call in step.calls if call not in (*pauses, *resumes, *strikes)]
         views = self._observer.look_at(move.source)
-        paused = {queue.bean for view in views for queue in view.queues if queue.paused}
-        hand.change([call for call in pauses if call.bean not in paused], self._sender.send)
+        hand.change([call for call in pauses if not holds(call, views)], self._sender.send)
         views = self._observer.look_at(move.source)
         if left := [queue.name for view in views for queue in view.business.values() if not queue.paused]:
             return Refused(f"could not pause {checks.some(left)}")
@@ -112,10 +111,9 @@ class Reinstating:
             self._compare(view, taken[view.pair], self._recovered)
         hand.change([*resumes, *strikes], self._sender.send)
         views = self._observer.look_at(move.source)
-        left = [queue.name for view in views for queue in view.queues for call in resumes
-                if call.bean == queue.bean and queue.paused]  # fmt: skip
+        left = left_of(resumes, views)
         if left:
-            return Refused(f"still paused: {checks.some(left)}")
+            return Refused(f"has not come true: {checks.some(left)}")
         views += self._observer.look_at(move.target)
         if owed := [call.about for call in strikes if any(call.arguments[0] in view.documents for view in views)]:
             return Refused(f"has not come true: {checks.some(owed)}")

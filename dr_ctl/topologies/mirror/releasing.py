@@ -13,7 +13,7 @@ from dr_ctl.engine.ports import Act, Hand, Move
 from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.doors import Doors
-from dr_ctl.topologies.mirror.effects import left_of
+from dr_ctl.topologies.mirror.effects import holds, left_of
 from dr_ctl.topologies.mirror.operations import START, STOP
 from dr_ctl.topologies.mirror.sending import Sender
 
@@ -63,8 +63,8 @@ class Releasing:
     def open_again(self, step: PlannedStep, move: Move, hand: Hand, *, sent: bool) -> Outcome:
         """Let clients in again at the source. `sent`: the run has tried to open the other site."""
         opens = [call for call in step.inverse if call.operation == START]
-        shut = {door.bean for view in self._observer.look_at(move.source) for door in view.doors if not door.started}
-        calls = [call for call in opens if call.bean in shut]
+        views = self._observer.look_at(move.source)
+        calls = [call for call in opens if not holds(call, views)]
         if not calls:
             return NotNeeded(f"{move.source} is open")
         # Every call that lets clients in looks at the other site first.
@@ -75,7 +75,7 @@ class Releasing:
             if sent:
                 return Unknown(f"{move.target} does not answer, and it may have been opened: {error}")
         self._change(calls, hand)
-        why = self._doors.why_not_open_again(move.source, {call.bean for call in calls})
+        why = self._doors.why_not_open_again(move.source, calls)
         return Refused(f"{move.source}: {why}") if why is not None else Done(f"{move.source} lets clients in again")
 
     def _release(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -85,7 +85,7 @@ class Releasing:
         rest = [call for call in step.calls if call.operation != START]
         self._change(opens, hand)
         if opens:
-            why = self._doors.why_not_open_again(move.source, {call.bean for call in opens})
+            why = self._doors.why_not_open_again(move.source, opens)
             if why is not None:
                 return Refused(f"{move.source}: {why}")
         self._change(rest, hand)

@@ -278,10 +278,13 @@ class MirrorSeen:
 
 
 def _together(roles: Sequence[Role]) -> Role:
-    """A site's role from its brokers': one that serves makes it serving; else they must agree, or it is unknown."""
+    """A site's role from its brokers': one that serves makes it serving; else they must agree, or it is unknown. Where
+    all are known to be closed and one is down, so is the site: it cannot take over, and it lets nobody in."""
     if Role.SERVING in roles:
         return Role.SERVING
     first = roles[0]
     if all(role is first for role in roles):
         return first
+    if set(roles) == {Role.STANDBY, Role.DOWN}:
+        return Role.DOWN
     return Role.SICK if Role.SICK in roles else Role.UNKNOWN
