@@ -189,6 +189,7 @@ def validate(session: Session, operation: str | None) -> Result:
     data: dict[str, Json] = {
         "operations": {name: {"to": target, "verdict": told} for name, (told, _) in verdicts.items()},
         "pairs": [pair.as_json() for pair in seen.pairs],
+        "fence": {site: _strength(seen, site) for site in seen.sites},
     }
     text = ", ".join(f"{name} to {target}: {told}" for name, (told, _) in verdicts.items())
     return Result(next(iter(verdicts.values()))[1], text, findings, data)
@@ -223,6 +224,14 @@ def _target(seen: MirrorSeen) -> str:
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     others = [site for site in seen.roles if site not in serving[:1]]
     return next((site for site in others if seen.roles[site] is Role.STANDBY), others[0])
+
+
+def _strength(seen: MirrorSeen, site: str) -> str | None:
+    """What a fence of a site can be: closed now, or also after a restart of its brokers. None where it is not known."""
+    views = seen.views(site)
+    if len(views) < len(seen.sites[site]):
+        return None
+    return "now" if any(door.opens_at_boot for view in views for door in view.doors) else "lasting"
 
 
 def _without_the_other(seen: MirrorSeen, target: str, against: Sequence[Finding]) -> tuple[str, ExitCode]:
