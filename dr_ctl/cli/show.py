@@ -21,7 +21,7 @@ from dr_ctl.engine.roles import error
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.mirror import checks
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Silent
+from dr_ctl.topologies.mirror.view import QUARANTINE_PREFIX, BrokerView, MirrorSeen, Silent
 
 WATCH_EVERY_S = 2.0
 VERIFY_S = 5.0
@@ -36,7 +36,8 @@ def status(session: Session) -> Result:
     answered = any(isinstance(view, BrokerView) for brokers in seen.sites.values() for view in brokers.values())
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     rates = _rates(before, seen, took_s)
-    findings = [*_broken(seen), *_silent(seen), *_open_run(unfinished), *locking.holders(seen), *_pauses(seen)]
+    findings = [*_broken(seen), *_quarantined(seen), *_silent(seen), *_open_run(unfinished)]
+    findings += [*locking.holders(seen), *_pauses(seen)]
     data: dict[str, Json] = {
         "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
         "pairs": [pair.as_json() for pair in seen.pairs],
@@ -131,6 +132,17 @@ def _broken(seen: MirrorSeen) -> Iterator[Finding]:
             )
             remedy = f"Stop that acceptor while {debt.about} is away; `dr-ctl reinstate {debt.about}` once it is back."
             yield Finding("DR-RETURN-004", Severity.WARNING, text, remedy)
+
+
+def _quarantined(seen: MirrorSeen) -> Iterator[Finding]:
+    """What a return took out because nothing explained it, until a person has looked at it."""
+    for site in seen.sites:
+        for view in seen.views(site):
+            for queue in view.queues:
+                if queue.name.startswith(QUARANTINE_PREFIX) and queue.depth:
+                    text = f"{site}/{view.pair}: {queue.depth} message(s) in {queue.name} that nothing explained"
+                    remedy = "Move back by hand what was never done; then remove that queue."
+                    yield Finding("DR-RECONCILE-003", Severity.WARNING, text, remedy)
 
 
 def _silent(seen: MirrorSeen) -> list[Finding]:

@@ -9,7 +9,7 @@ import pytest
 from dr_ctl.agents.monitor import recording
 from dr_ctl.lab.lab import Lab
 from dr_ctl.settings.loader import load
-from tests.broker.driving import Operator, changed_settings, send, state_of, until
+from tests.broker.driving import Operator, changed_settings, on_queue, send, state_of, until
 
 pytestmark = pytest.mark.broker
 
@@ -107,3 +107,28 @@ def test_a_lost_site_that_comes_back_open_is_closed_before_anything_else(lab: La
     assert ended.document["debts"] == []
     assert operator.run("reinstate", "london", "--yes").document["summary"].startswith("london is taken in already")
     assert [lab.admin(site).depth("orders.in") for site in ("london", "paris")] == [3, 3]
+
+
+def test_what_nothing_explains_is_taken_out_and_kept(lab: Lab, operator: Operator) -> None:
+    send(lab, "london", "orders.in", 3)
+    lab.wait_mirrored()
+    until(lambda: lab.admin("paris").depth("orders.in") == 3)
+    lab.kill("london")
+    assert operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "unknown").code == 0
+    lab.start("london")
+    send(lab, "london", "orders.in", 2)
+    on_queue(lab, "london", "$ACTIVEMQ_ARTEMIS_MIRROR_paris", "removeAllMessages()")  # they will never be shipped
+
+    ended = operator.run("reinstate", "london", "--yes")
+    status = operator.run("status")
+
+    name = "dr-ctl.quarantine.london.orders.in"
+    assert ended.code == 0, ended.document
+    reconciled = [entry for entry in operator.journal() if (entry["step"] or "").endswith("-reconcile")][-1]["evidence"]
+    assert reconciled["quarantined"] == {name: 2}
+    assert len(reconciled["left_over_ids"]["orders.in"]["london"]) == 2
+    assert [lab.admin(site).depth("orders.in") for site in ("london", "paris")] == [3, 3]
+    assert lab.admin("london").depth(name) == 2
+    assert name not in lab.admin("paris").depths()
+    assert "DR-RECONCILE-002" in ended.told
+    assert "DR-RECONCILE-003" in status.told
