@@ -9,9 +9,10 @@ from functools import partial
 from typing import Any, Final
 
 from dr_ctl.twin import listings, names
-from dr_ctl.twin.broker import VERSION, Acceptor, Broker, BrokerSaysNo
+from dr_ctl.twin.broker import VERSION, Broker
 from dr_ctl.twin.filters import compiled
 from dr_ctl.twin.messages import Message, Outflow, Queue, Reason
+from dr_ctl.twin.parts import Acceptor, BrokerSaysNo
 
 RUNTIME: Final = "java.lang:type=Runtime"
 SECURITY: Final = "hawtio:type=security,area=jmx,name=ArtemisJMXSecurity"

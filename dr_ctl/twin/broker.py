@@ -11,7 +11,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from dr_ctl.twin.messages import (
     ORIGIN_NODE,
@@ -24,6 +24,7 @@ from dr_ctl.twin.messages import (
     Reason,
     numbers,
 )
+from dr_ctl.twin.parts import Acceptor, BrokerSaysNo, Link, Pending, Ports, Session
 
 VERSION: Final = "2.56.0"
 OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
@@ -34,90 +35,6 @@ MOST_REMEMBERED: Final = 1000  # origins, so that what is shipped again after a 
 RETRIES, RETRY_S = 5, 0.1
 NUMBERS_LOST: Final = 2**31  # a death leaves so many numbers unused
 ANYCAST: Final = "ANYCAST"
-
-
-class BrokerSaysNo(Exception):
-    """An operation failed as the real one does: the exception's class, its words, and Jolokia's status."""
-
-    def __init__(self, kind: str, text: str, status: int = 500) -> None:
-        super().__init__(text)
-        self.kind, self.text, self.status = kind, text, status
-
-
-@dataclass
-class Acceptor:
-    """One door of a broker."""
-
-    name: str
-    port: int
-    protocols: str
-    opens_at_boot: bool
-    started: bool = False
-
-
-@dataclass
-class Link:
-    """The broker connection to the peer. It captures from its first start on, whether it is connected or not."""
-
-    name: str
-    port: int
-    auto_start: bool = True
-    started: bool = False
-    connected: bool = False
-    attached: bool = False
-    captures: bool = False
-    breaks: int = 0  # how often it was taken down here
-
-
-@dataclass
-class Pending:
-    """An acknowledgement whose message was not found: tried again a few times, then given up."""
-
-    event: Event
-    tries: int
-    next_s: float
-
-
-@dataclass
-class Holding:
-    """One subscription: on which queue, and how much of it is in the client's hands."""
-
-    number: int
-    queue: str
-    filter: str
-    since_ms: int
-    in_hand: int
-    delivered: int
-    acknowledged: int
-
-
-class Session(Protocol):
-    """A client's connection, as far as the broker cares."""
-
-    acceptor: str
-    local_port: int
-    remote: str
-    ident: str
-    user: str
-    client: str
-    since_ms: int
-
-    def leave(self) -> None:
-        """Give back what is in its hands."""
-
-    def cut(self) -> None:
-        """Close its socket, nothing more."""
-
-    def holds(self) -> list[Holding]:
-        """Its subscriptions."""
-
-
-class Ports(Protocol):
-    """The sockets behind the acceptors and the console."""
-
-    def open(self, name: str) -> None: ...
-
-    def close(self, name: str) -> None: ...
 
 
 @dataclass

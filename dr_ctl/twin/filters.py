@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from dr_ctl.twin.broker import BrokerSaysNo
+from dr_ctl.twin.parts import BrokerSaysNo
 
 _TERM: Final = re.compile(
     r"""\s*(?:"(?P<quoted>[^"]+)"|(?P<plain>[A-Za-z_$][\w.$-]*))\s*

@@ -7,11 +7,12 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dr_ctl.twin.broker import Acceptor, Broker, Link
+from dr_ctl.twin.broker import Broker
 from dr_ctl.twin.console import ADMIN, PATH, Console
 from dr_ctl.twin.doors import LOOPBACK, Doors
 from dr_ctl.twin.faults import Faults
 from dr_ctl.twin.jolokia import Request
+from dr_ctl.twin.parts import Acceptor, Link
 from dr_ctl.twin.stomp import StompSession
 
 APP: Final = "app"

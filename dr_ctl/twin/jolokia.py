@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from dr_ctl.twin import names
 from dr_ctl.twin.beans import ILLEGAL, Bean, beans, signatures
-from dr_ctl.twin.broker import VERSION, Broker, BrokerSaysNo
+from dr_ctl.twin.broker import VERSION, Broker
+from dr_ctl.twin.parts import BrokerSaysNo
 
 NO_BEAN: Final = "javax.management.InstanceNotFoundException"
 NO_ATTRIBUTE: Final = "javax.management.AttributeNotFoundException"

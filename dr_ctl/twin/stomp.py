@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from dr_ctl.twin.broker import ANYCAST, VERSION, Broker, BrokerSaysNo, Holding
+from dr_ctl.twin.broker import ANYCAST, VERSION, Broker
 from dr_ctl.twin.doors import Doors, shut
 from dr_ctl.twin.filters import compiled
 from dr_ctl.twin.messages import ORIGIN_NODE, ORIGIN_NUMBER, Message, Queue
+from dr_ctl.twin.parts import BrokerSaysNo, Holding
 
 SERVER: Final = f"ActiveMQ-Artemis/{VERSION} ActiveMQ Artemis Messaging Engine"
 WINDOW: Final = 10240
