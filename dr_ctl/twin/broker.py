@@ -298,6 +298,7 @@ class Broker:
             case "postAck":
                 if not self._acknowledge(event):
                     self.pending.append(Pending(event, 0, time.monotonic() + RETRY_S))
+                    self.changed.notify_all()
             case "addAddress":
                 self.add_address(event.address, ANYCAST, here_only=True)
             case "createQueue" if event.queue not in self.queues:

@@ -139,11 +139,12 @@ def _read(broker: Broker, request: Request) -> Answer:
 def _execute(broker: Broker, request: Request) -> Answer:
     found = _found(broker, request, "invoking JMX operations")
     if not names.is_pattern(request.bean):
-        return _value(_call(found[0], request, request.bean))
-    return _value({names.canonical(bean.name): _call(bean, request, names.canonical(bean.name)) for bean in found})
+        return _value(_call(found[0], request))
+    return _value({names.canonical(bean.name): _call(bean, request) for bean in found})
 
 
-def _call(bean: Bean, request: Request, called: str) -> Any:
+def _call(bean: Bean, request: Request) -> Any:
+    called = names.canonical(bean.name)
     verb, arguments, offered = request.verb, request.arguments, bean.offer()
     known = signatures(offered, verb)
     # The real one drops the first bracket of a signature without arguments.
@@ -161,10 +162,8 @@ def _call(bean: Bean, request: Request, called: str) -> Any:
         raise BrokerSaysNo(ILLEGAL, text, 400)
     wanted = len([each for each in operation.partition("(")[2][:-1].split(",") if each])
     if len(arguments) < wanted:
-        text = (
-            f"Invalid number of operation arguments. Operation {operation} on {called} requires {wanted} parameters, "
-        )
-        raise BrokerSaysNo(ILLEGAL, f"{text}not {len(arguments)} as given", 400)
+        text = f"Invalid number of operation arguments. Operation {operation} on {request.bean} requires "
+        raise BrokerSaysNo(ILLEGAL, f"{text}{wanted} parameters, not {len(arguments)} as given", 400)
     return offered[operation](*_typed(operation, arguments[:wanted]))
 
 
