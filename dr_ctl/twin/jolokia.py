@@ -66,10 +66,15 @@ def _request(told: Any) -> Request:
         arguments=tuple(told.get("arguments") or ()),
         attributes=tuple(attributes) if isinstance(attributes, list) else attributes,
         ignore_errors=config.get("ignoreErrors") in (True, "true"),
-        echo={key: value for key, value in told.items() if key != "config"}
+        echo={**{key: value for key, value in told.items() if key != "config"}, **_one_attribute(attributes)}
         if config.get("includeRequest", True) in (True, "true")
         else None,
     )
+
+
+def _one_attribute(attributes: Any) -> dict[str, Any]:
+    """A list of one is echoed without its list."""
+    return {"attribute": attributes[0]} if isinstance(attributes, list) and len(attributes) == 1 else {}
 
 
 def answer(broker: Broker, request: Request) -> Answer:

@@ -23,6 +23,7 @@ from dr_ctl.topologies.mirror.view import BrokerView, Config
 
 SITES = ("london", "paris")
 CONFIG = Config(("clients",), ("mirror",), None)
+COUNTERS = ("MessagesAdded", "MessagesAcknowledged", "MessagesKilled")
 HYPHENS = {
     "destination_type": "destination-type",
     "subscription_type": "subscription-type",
@@ -47,6 +48,8 @@ class Subject:
     def __init__(self, stage: Lab | PlayedTwin) -> None:
         self.stage = stage
         self.broker = {site: site for site in SITES}
+        # A real pair is shared: what its counters say was counted by others before.
+        self._before: dict[str, dict[str, Any]] = {site: self._counted(site) for site in SITES}
 
     @property
     def simulated(self) -> bool:
@@ -118,10 +121,22 @@ class Subject:
         with self.reader(site) as reader:
             return look(reader, pair="orders-1", site=site, config=CONFIG, broker=self.broker[site])
 
+    def _counted(self, site: str) -> dict[str, Any]:
+        start = self.read(site, beans.RUNTIME, "StartTime")
+        told = self.read(site, beans.all_queues(self.broker[site]), *COUNTERS)
+        return {**start, **{beans.parts(bean)["queue"]: row for bean, row in told.items()}}
+
+    def counters(self, site: str, queue: str) -> tuple[int, int, int]:
+        """Added, acknowledged, killed: in this test, or in this life of the broker."""
+        now, before = self._counted(site), self._before[site]
+        was = before.get(queue, {}) if now["StartTime"] == before["StartTime"] else {}
+        added, acknowledged, killed = (now[queue][name] - was.get(name, 0) for name in COUNTERS)
+        return added, acknowledged, killed
+
     def counts(self, site: str, queue: str) -> tuple[int, int, int]:
         """Depth, in delivery, added."""
-        told = self.read(site, self.queue(site, queue), "MessageCount", "DeliveringCount", "MessagesAdded")
-        return told["MessageCount"], told["DeliveringCount"], told["MessagesAdded"]
+        told = self.read(site, self.queue(site, queue), "MessageCount", "DeliveringCount")
+        return told["MessageCount"], told["DeliveringCount"], self.counters(site, queue)[0]
 
     def depth(self, site: str, queue: str) -> int:
         return self.counts(site, queue)[0]
