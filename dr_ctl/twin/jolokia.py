@@ -128,6 +128,9 @@ def _read(broker: Broker, request: Request) -> Answer:
             told = bean.read()
             if row := {key: told[key] for key in keys or told if key in told}:
                 rows[names.canonical(bean.name)] = row
+        if not rows:
+            text = f"No matching attributes [{', '.join(keys or ())}] found on MBeans "
+            raise BrokerSaysNo(ILLEGAL, f"{text}[{', '.join(bean.name for bean in found)}]", 400)
         return _value(rows)
     attributes = found[0].read()
     if isinstance(wanted, str):

@@ -219,6 +219,12 @@ class Twin:
             for host in self._of(site, pair):
                 host.broker.close_door(host.broker.acceptors["clients"])
 
+    def pause(self, site: str, queue: str, pair: str | None = None) -> None:
+        """Let a queue deliver nothing until it is resumed, or its broker dies."""
+        with self._lock:
+            for host in self._of(site, pair):
+                host.broker.queues[queue].paused = True
+
     def wait_mirrored(self, within_s: float = 5.0) -> None:
         """Wait until all links ship and have nothing left; EnvironmentFault where they do not in time."""
         with self._changed:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from dr_ctl.cli.app import run
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.lab.lab import Lab
-from tests.broker.driving import Operator, end_all, reset
+from tests.broker.driving import Ended, reset
 from tests.twin.subject import Subject
+
+Command = Callable[..., Ended]
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +40,23 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 
 
 @pytest.fixture
-def operator(twin: PlayedTwin, tmp_path: Path) -> Iterator[Operator]:
-    yield Operator(twin, tmp_path / "state")  # type: ignore[arg-type]
-    end_all()
+def dr_ctl(
+    twin: PlayedTwin, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Command]:
+    """The command line on the twin, in this process, and without Java: the estimate is a finding."""
+    (tmp_path / "no-java").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "no-java"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
+    monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / "state"))
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def command(*words: str) -> Ended:
+        capsys.readouterr()
+        code = run([*words, "--json"])
+        told = capsys.readouterr()
+        return Ended(code, json.loads(told.out), told.err)
+
+    yield command
+    for number, handler in before.items():
+        signal.signal(number, handler)

@@ -86,13 +86,15 @@ def bodies(broker: Broker) -> dict[str, list[bytes]]:
 sites = st.sampled_from(("london", "paris"))
 sends = st.tuples(st.just("send"), sites, st.sampled_from(QUEUES))
 takes = st.tuples(st.just("take"), sites, st.sampled_from(QUEUES))
-troubles = st.tuples(st.sampled_from(("stop", "start", "cut", "hang", "heal", "die", "live", "settle")), sites, st.just(""))
+troubles = st.tuples(
+    st.sampled_from(("stop", "start", "cut", "hang", "heal", "die", "live", "settle")), sites, st.just("")
+)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(sends, sends, takes, troubles), max_size=40))
 def test_whatever_happens_on_the_way_both_sites_end_with_the_same(acts: list[tuple[str, str, str]]) -> None:
-    """Only one site serves at a time, as the product sees to it: what is taken there is gone at both, the rest stays."""
+    """Only one site serves at a time, as the product sees to it: what is taken there is gone at both."""
     with pair() as (brokers, ways):
         wanted: dict[str, list[bytes]] = {name: [] for name in QUEUES}
         serving = acts[0][1] if acts else "london"
