@@ -103,7 +103,7 @@ def test_the_demo_runs_on_a_twin_where_there_is_no_java(tmp_path: Path, monkeypa
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr(demonstration, "RECORD_ON_TWIN_S", 0.5)
-    monkeypatch.setattr(demonstration, "AFTER", 100)
+    monkeypatch.setattr(demonstration, "AFTER", 400)
 
     ended = demonstration.demo(
         Session(None, None, verbose=False, color=False, quiet=True), tmp_path / "demo", demonstration.On.TWIN
