@@ -9,7 +9,7 @@ from dr_ctl.cli.objectives import objectives
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.planner import error
+from dr_ctl.engine.roles import error
 from dr_ctl.rpo.bounds import Bounds, bounds
 from dr_ctl.settings.model import Installation
 

@@ -14,15 +14,17 @@ from dr_ctl.cli.wiring import World
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.outcome import Done, Unknown
 from dr_ctl.engine.plan import Ask, Plan, Refusal
-from dr_ctl.engine.planner import plan as decide
 from dr_ctl.engine.ports import Move
+from dr_ctl.engine.roles import error
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Silent
 
 WATCH_EVERY_S = 2.0
+VERIFY_S = 5.0
 OPERATIONS = ("swapover", "failover")
 _UNANSWERED = (Role.UNKNOWN, Role.SICK, Role.DOWN)
 
@@ -169,7 +171,7 @@ def validate(session: Session, operation: str | None) -> Result:
     with World.of(session.installation(), time.sleep) as world:
         seen = world.observer.observe()
         target = _target(seen)
-        decided = decide(world.runbook("swapover"), world.recipe, seen, Ask("swapover", target))
+        decided = world.decide(Ask("swapover", target), seen)
         findings = [*decided.findings, *locking.forbidden(world, seen)]
         lost = Move(Ask("failover", target), next(site for site in seen.roles if site != target), {})
         against = [each for each in world.recipe.why_not(seen, lost) if each.id != "DR-ALIVE-001"]
@@ -190,6 +192,30 @@ def validate(session: Session, operation: str | None) -> Result:
     }
     text = ", ".join(f"{name} to {target}: {told}" for name, (told, _) in verdicts.items())
     return Result(next(iter(verdicts.values()))[1], text, findings, data)
+
+
+def verify(session: Session, asked: Ask) -> Result:
+    """The whole gate over its window, without a run. What lets clients in is said at once, not waited for."""
+    with World.of(session.installation(), time.sleep) as world:
+        world.must_know(asked)
+        seen = world.observer.observe()
+        source = next(site for site in seen.roles if site != asked.target)
+        told = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
+        data: dict[str, Json] = {"pairs": [pair.as_json() for pair in seen.pairs]}
+        if any(role in _UNANSWERED for role in seen.roles.values()):
+            return Result(ExitCode.UNKNOWN, f"the gate cannot be looked at: {told}", _silent(seen), data)
+        if open_at := [site for site, role in seen.roles.items() if role is Role.SERVING]:
+            text = f"the gate is shut: {told}"
+            finding = error(
+                "DR-VERIFY-001", text, f"`dr-ctl fence {open_at[0]}`, then `dr-ctl drain --to {asked.target}`."
+            )
+            return Result(ExitCode.PRECHECK_FAILED, text, (finding,), data)
+        outcome = world.verify(Move(asked, source, {}), session.listener(), asked.timeout_s or VERIFY_S)
+    data["gate"] = {"text": outcome.text, **outcome.evidence}
+    if isinstance(outcome, Unknown):
+        return Result(ExitCode.UNKNOWN, outcome.text, outcome.findings, data)
+    code = ExitCode.OK if isinstance(outcome, Done) else ExitCode.PRECHECK_FAILED
+    return Result(code, outcome.text, outcome.findings, data)
 
 
 def _target(seen: MirrorSeen) -> str:

@@ -10,11 +10,12 @@ from types import FrameType
 
 
 class StopAtOnce(BaseException):
-    """The second signal. Not an Exception: nothing on the way may catch it."""
+    """The second signal, or a person who said so. Not an Exception: nothing on the way may catch it."""
 
-    def __init__(self, signum: int) -> None:
+    def __init__(self, signum: int, why: str = "by a second signal") -> None:
         super().__init__(signum)
         self.signum = signum
+        self.why = why
 
 
 class StopRequest:

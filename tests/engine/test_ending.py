@@ -12,6 +12,7 @@ from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine import ending
 from dr_ctl.engine.ending import End, Facts, price_text
 from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.ports import PairSeen
 
 SERVING, STANDBY, DOWN, SICK, UNKNOWN = Role.SERVING, Role.STANDBY, Role.DOWN, Role.SICK, Role.UNKNOWN
 OK, REVERTED, STRANDED, INCOMPLETE = ExitCode.OK, ExitCode.REVERTED, ExitCode.STRANDED, ExitCode.INCOMPLETE
@@ -28,8 +29,13 @@ OTHER = {"london": "paris", "paris": "london"}
 
 def ended(operation: str, source: Role, target: Role, code: ExitCode, **more: Any) -> End:
     here, there, _ = MOVES[operation]
-    usual: dict[str, Any] = {"undone": None, "changed": True, "outage_s": None, "bounds": None}
-    facts = Facts(Ask(operation, there), here, {here: source, there: target}, **{**usual, **more})
+    roles = {here: source, there: target}
+    usual: dict[str, Any] = {"undone": None, "changed": True, "outage_s": None, "bounds": None, "cut_off": False}
+    serving = tuple(site for site, role in roles.items() if role is SERVING)
+    usual["pairs"] = (PairSeen("orders-1", serving[0] if len(serving) == 1 else None),)
+    # A failover begins where nobody is served; unless the lost site is seen to serve again when it is undone.
+    usual["before"] = () if operation == "failover" and source is not SERVING else (here,)
+    facts = Facts(Ask(operation, there), here, roles, **{**usual, **more})
     return ending.of(facts, code, "it ended")
 
 

@@ -12,12 +12,11 @@ from dr_ctl.core.clock import stamp
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia import beans
+from dr_ctl.topologies.mirror.operations import CREATE_QUEUE, DESTROY_QUEUE
 
 if TYPE_CHECKING:
     from dr_ctl.topologies.mirror.view import BrokerView
 
-CREATE_DOCUMENT: Final = "createQueue(java.lang.String,boolean)"
-DESTROY_DOCUMENT: Final = "destroyQueue(java.lang.String,boolean)"
 _NAME: Final = re.compile(rf"dr-ctl\.debt\.([^.]+)\.({'|'.join(kind.value for kind in DebtKind)})\.([^.]+)")
 
 
@@ -64,8 +63,15 @@ def _text(view: BrokerView, *, lasting: bool) -> str:
 
 
 def _write(view: BrokerView, kind: DebtKind, about: str, user: str, when: str | None = None) -> Call:
-    name = document(kind, about, view.site)
-    queue = {
+    queue = internal_queue(document(kind, about, view.site), user)
+    text = f"write down at {view.site} that a {kind.value} of {about} is owed"
+    server = beans.server(view.broker)
+    return Call(view.site, view.pair, server, CREATE_QUEUE, (json.dumps(queue), True), text, when)
+
+
+def internal_queue(name: str, user: str) -> dict[str, str | bool]:
+    """What a document's queue is made of: durable, and never mirrored."""
+    return {
         "name": name,
         "address": name,
         "routing-type": "ANYCAST",
@@ -74,9 +80,6 @@ def _write(view: BrokerView, kind: DebtKind, about: str, user: str, when: str | 
         "auto-delete": False,
         "user": user,
     }
-    text = f"write down at {view.site} that a {kind.value} of {about} is owed"
-    server = beans.server(view.broker)
-    return Call(view.site, view.pair, server, CREATE_DOCUMENT, (json.dumps(queue), True), text, when)
 
 
 def pay(view: BrokerView, kind: DebtKind, about: str, when: str | None = None) -> tuple[Call, ...]:
@@ -84,4 +87,4 @@ def pay(view: BrokerView, kind: DebtKind, about: str, when: str | None = None) -
     name = document(kind, about, view.site)
     text = f"strike out at {view.site} the {kind.value} of {about}"
     server = beans.server(view.broker)
-    return (Call(view.site, view.pair, server, DESTROY_DOCUMENT, (name, True), text, when),)
+    return (Call(view.site, view.pair, server, DESTROY_QUEUE, (name, True), text, when),)

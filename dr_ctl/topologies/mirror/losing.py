@@ -10,10 +10,11 @@ from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
-from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror.baseline import before
 from dr_ctl.topologies.mirror.debts import document, owe, pay
+from dr_ctl.topologies.mirror.operations import close_door, open_door
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Silent
 
 SETTLE_S: Final = 5.0
@@ -25,7 +26,6 @@ _EXPECTED: Final = frozenset({"DR-LINK-004"})
 
 def findings(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
     """What speaks against opening the target without the lost site; only what is grave refuses it."""
-    yield from checks.one_pair(seen)
     role = seen.roles[move.source]
     if role in (Role.SERVING, Role.SICK):
         yield checks.error("DR-ALIVE-001", f"{move.source} is {role.value}: it may serve clients", "Fence it first.")
@@ -41,10 +41,13 @@ def findings(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
                                  broker.error.remedy)  # fmt: skip
 
 
-def fence(seen: MirrorSeen, move: Move) -> Draft:
-    """A site that is away cannot be fenced: it is owed, on the brokers that go on."""
+def fence(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+    """A site that is away cannot be fenced at its doors: it is owed, on the brokers that go on, unless a hook before it
+    has cut the site off."""
     if seen.roles[move.source] is Role.STANDBY:
         return Draft(move.source, "its doors are closed already")
+    if step.words.get(CUT_OFF):
+        return Draft(move.source, "clients kept out by the hook before it")
     calls, inverse = _debt(seen, move, DebtKind.FENCE)
     return Draft(move.source, "clients cannot be shown to be kept out: the fence is owed", calls, inverse)
 
@@ -57,11 +60,10 @@ def quarantine(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
     for view in seen.views(move.target):
         was = before(move, view)
         for door in view.mirror_doors:
-            text = f"acceptor {door.name} of the link at {view.site}"
             if door.started:
-                calls.append(Call(view.site, view.pair, door.bean, "stop()", (), f"close {text}"))
+                calls.append(close_door(view, door))
             if was["mirror"].get(door.name):
-                inverse.append(Call(view.site, view.pair, door.bean, "start()", (), f"open {text}", "it is closed"))
+                inverse.append(open_door(view, door, "it is closed"))
     written, struck = _debt(seen, move, DebtKind.QUARANTINE)
     about = f"what {move.source} still holds is kept out until it is asked for"
     return Draft(move.source, about, (*written, *calls), (*inverse, *struck))

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
-from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Act, Hand, Move
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.mirror import checks, parity
-from dr_ctl.topologies.mirror.access import Access, Observer
-from dr_ctl.topologies.mirror.debts import CREATE_DOCUMENT
-from dr_ctl.topologies.mirror.links import Flows, Mender, flows, why_not_moving
+from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl.topologies.mirror.effects import holds, left_of
+from dr_ctl.topologies.mirror.links import Flows
 from dr_ctl.topologies.mirror.look import Origin, count_residue, origin_ids
+from dr_ctl.topologies.mirror.operations import DESTROY_QUEUE, PAUSE_LASTING, RESUME
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
-from dr_ctl.topologies.mirror.returning import PAUSE_LASTING, RESUME
 from dr_ctl.topologies.mirror.sending import Sender
 from dr_ctl.topologies.mirror.view import BrokerView
+from dr_ctl.topologies.mirror.waiting import PairWait, Way, until_all
 
 CALM: Final = 5
 # The serving site's producers go on: what they send is under way all the time, and is no residue.
 SMALL: Final = 500
 UNCHANGED_S: Final = 2.0
-
-Act = Callable[[PlannedStep, Move, Hand], Outcome]
 
 
 @dataclass
@@ -56,21 +54,15 @@ class Reinstating:
         }
         self.inverses: Mapping[str, Act] = {"reinstate": self._put_back}
 
-    def _at(self, site: str) -> list[Access]:
-        return list(self._observer.brokers[site].values())
-
-    def _look(self, site: str) -> list[BrokerView]:
-        return self._observer.together(lambda access: access.look(), self._at(site))
-
     # residue
 
     def _count(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         findings: list[Finding] = []
-        views = self._look(move.target)
-        if shut := [call for call in step.calls if _open(call, views)]:
+        views = self._observer.look_at(move.target)
+        if shut := [call for call in step.calls if not holds(call, views)]:
             hand.change(shut, self._sender.send)
-            views = self._look(move.target)
-            if left := [call.about for call in shut if _open(call, views)]:
+            views = self._observer.look_at(move.target)
+            if left := left_of(shut, views):
                 return Refused(f"{move.target} could not be fenced: {checks.some(left)}")
             done = [
                 f"{queue.name}: {queue.added} added, {queue.acked} acknowledged"
@@ -82,7 +74,7 @@ class Reinstating:
             text = f"{move.target} came back open; since its start, by its clients and by the mirror: {told}"
             remedy = "Its clients may have worked beside those of the other site: compare what they did."
             findings.append(checks.warning("DR-RETURN-002", text, remedy))
-        for access in self._at(move.target):
+        for access in self._observer.at(move.target):
             self._residue[access.pair] = count_residue(access.reader(), access.look())
         messages = sum(count for count, _ in self._residue.values())
         others = sum(count for _, count in self._residue.values())
@@ -97,30 +89,32 @@ class Reinstating:
     def _reinstate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         pauses = [call for call in step.calls if call.operation == PAUSE_LASTING]
         resumes = [call for call in step.calls if call.operation == RESUME]
-        strikes = [call for call in step.calls if call.operation.startswith("destroyQueue(")]
+        strikes = [call for call in step.calls if call.operation == DESTROY_QUEUE]
         opens = [call for call in step.calls if call not in (*pauses, *resumes, *strikes)]
-        views = self._look(move.source)
-        paused = {queue.bean for view in views for queue in view.queues if queue.paused}
-        hand.change([call for call in pauses if call.bean not in paused], self._sender.send)
-        views = self._look(move.source)
+        views = self._observer.look_at(move.source)
+        hand.change([call for call in pauses if not holds(call, views)], self._sender.send)
+        views = self._observer.look_at(move.source)
         if left := [queue.name for view in views for queue in view.business.values() if not queue.paused]:
             return Refused(f"could not pause {checks.some(left)}")
         taken = {view.pair: self._before(view) for view in views}
         hand.change(opens, self._sender.send)
-        for pair in taken:
-            brokers = [self._observer.brokers[site][pair] for site in (move.source, move.target)]
-            if (outcome := self._drain(brokers, step, move, hand)) is not None:
-                return outcome
+        sites = self._observer.brokers
+        waits = [
+            _Residue((access, sites[move.target][pair]), self._recipe, self._sender, hand, step, move)
+            for pair, access in sites[move.source].items()
+        ]
+        about = f"of {move.target}'s residue under way"
+        if (failed := until_all(self._observer, waits, hand, about, self._recipe.poll_s)) is not None:
+            return failed
         self._recovered, self._unapplied = {}, 0
-        for view in self._look(move.source):
+        for view in self._observer.look_at(move.source):
             self._compare(view, taken[view.pair], self._recovered)
         hand.change([*resumes, *strikes], self._sender.send)
-        views = self._look(move.source)
-        left = [queue.name for view in views for queue in view.queues for call in resumes
-                if call.bean == queue.bean and queue.paused]  # fmt: skip
+        views = self._observer.look_at(move.source)
+        left = left_of(resumes, views)
         if left:
-            return Refused(f"still paused: {checks.some(left)}")
-        views += self._look(move.target)
+            return Refused(f"has not come true: {checks.some(left)}")
+        views += self._observer.look_at(move.target)
         if owed := [call.about for call in strikes if any(call.arguments[0] in view.documents for view in views)]:
             return Refused(f"has not come true: {checks.some(owed)}")
         return Done(self._told(), {"recovered": self._count_of_recovered(), "ids": self._ids()})
@@ -169,34 +163,14 @@ class Reinstating:
             return f"at least {seen} message(s) recovered; too deep to look at each: {checks.some(self._not_read)}"
         return f"{seen} message(s) recovered"
 
-    def _drain(self, brokers: Sequence[Access], step: PlannedStep, move: Move, hand: Hand) -> Outcome | None:
-        """Wait until nothing of the residue is under way; None when it is so."""
-        mender = Mender(self._recipe, self._sender, brokers)
-        began, calm = hand.monotonic(), 0
-        while True:
-            now = flows(self._observer, brokers)
-            left = _left(now, move)
-            hand.waiting(f"of {move.target}'s residue under way", left or 0, why_not_moving(now))
-            calm = calm + 1 if left == 0 else 0
-            if calm >= CALM:
-                return None
-            took = hand.monotonic() - began
-            if took > step.limits["within"]:
-                why = why_not_moving(now) or "it moves too slowly"
-                return Refused(
-                    f"{move.target} is not taken in after {duration(took)}: {why}", code=ExitCode.DRAIN_TIMEOUT
-                )
-            mender.tend(now, hand)
-            hand.wait(self._recipe.poll_s)
-
     def _put_back(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        views = self._look(move.source)
-        calls = [call for call in step.inverse if not _as_before(call, views)]
+        views = self._observer.look_at(move.source)
+        calls = [call for call in step.inverse if not holds(call, views)]
         if not calls:
             return NotNeeded("as it was")
         hand.change(calls, self._sender.send)
-        views = self._look(move.source)
-        left = [call.about for call in calls if not _as_before(call, views)]
+        views = self._observer.look_at(move.source)
+        left = left_of(calls, views)
         return Refused(f"has not come true: {checks.some(left)}") if left else Done("as it was")
 
     # reconcile
@@ -234,22 +208,30 @@ class Reinstating:
         return Done(text, evidence, tuple(findings))
 
 
-def _left(now: Flows, move: Move) -> int | None:
-    """How much of the residue is under way; None where a link is not attached or a broker does not answer."""
-    here, there = now[move.source], now[move.target]
-    if isinstance(here, BrokerError) or isinstance(there, BrokerError) or not (here.attached and there.attached):
-        return None
-    backlog = here.outflow if here.outflow > SMALL else 0
-    return there.outflow + there.outflow_delivering + here.pending_acks + backlog
+class _Residue(PairWait):
+    """Until nothing of the residue is under way, several polls in a row."""
 
+    def __init__(
+        self, way: Way, recipe: MirrorRecipe, sender: Sender, hand: Hand, step: PlannedStep, move: Move
+    ) -> None:
+        self._move, self._within_s, self._calm = move, step.limits["within"], 0
+        super().__init__(way, recipe, sender, hand)
 
-def _open(call: Call, views: Iterable[BrokerView]) -> bool:
-    return any(door.bean == call.bean and door.started for view in views for door in view.acceptors)
+    def left(self, now: Flows) -> int | None:
+        """How much of the residue is under way; None where a link is not attached or a broker does not answer."""
+        here, there = now[self._move.source], now[self._move.target]
+        if isinstance(here, BrokerError) or isinstance(there, BrokerError) or not (here.attached and there.attached):
+            return None
+        backlog = here.outflow if here.outflow > SMALL else 0
+        return there.outflow + there.outflow_delivering + here.pending_acks + backlog
 
-
-def _as_before(call: Call, views: Iterable[BrokerView]) -> bool:
-    if call.operation == RESUME:
-        return not any(queue.bean == call.bean and queue.paused for view in views for queue in view.queues)
-    if call.operation == CREATE_DOCUMENT:
-        return any(json.loads(str(call.arguments[0]))["name"] in view.documents for view in views)
-    return not _open(call, views)
+    def ended(self, now: Flows, hand: Hand) -> Outcome | None:
+        self._calm = self._calm + 1 if self.left(now) == 0 else 0
+        if self._calm >= CALM:
+            return Done("nothing of the residue is under way")
+        took = hand.monotonic() - self.began
+        if took <= self._within_s:
+            return None
+        why = self.why(now, hand) or "it moves too slowly"
+        text = f"{self._move.target} is not taken in after {duration(took)}: {why}"
+        return Refused(text, code=ExitCode.DRAIN_TIMEOUT)

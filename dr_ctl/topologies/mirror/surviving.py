@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.ports import Act, Hand, Move
 from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl.topologies.mirror.effects import holds, left_of
 from dr_ctl.topologies.mirror.sending import Sender
-from dr_ctl.topologies.mirror.view import BrokerView
 
 POLL_S: Final = 0.01
 FLAG_S: Final = 5.0
 CALM: Final = 5  # an acknowledgement that is retried shows as none for a moment
-
-Act = Callable[[PlannedStep, Move, Hand], Outcome]
 
 
 class Surviving:
@@ -29,10 +26,6 @@ class Surviving:
         self._observer, self._sender = observer, sender
         self.verbs: Mapping[str, Act] = {"fence": self._owe, "quarantine": self._quarantine, "settle": self._settle}
         self.inverses: Mapping[str, Act] = {"fence": self._put_back, "quarantine": self._put_back}
-
-    def _target(self, move: Move) -> list[BrokerView]:
-        accesses = list(self._observer.brokers[move.target].values())
-        return self._observer.together(lambda access: access.look(), accesses)
 
     def _owe(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         if not step.calls:
@@ -46,15 +39,15 @@ class Surviving:
 
     def _made(self, calls: Sequence[Call], move: Move, hand: Hand) -> Refused | None:
         """Make those calls whose effect does not hold, and look whether it does; None when all of it holds."""
-        views = self._target(move)
-        hand.change([call for call in calls if not _holds(call, views)], self._sender.send)
-        views = self._target(move)
-        left = [call.about for call in calls if not _holds(call, views)]
+        views = self._observer.look_at(move.target)
+        hand.change([call for call in calls if not holds(call, views)], self._sender.send)
+        views = self._observer.look_at(move.target)
+        left = left_of(calls, views)
         return Refused(f"has not come true: {checks.some(left)}") if left else None
 
     def _put_back(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        views = self._target(move)
-        if all(_holds(call, views) for call in step.inverse):
+        views = self._observer.look_at(move.target)
+        if not left_of(step.inverse, views):
             return NotNeeded("as it was")
         return self._made(step.inverse, move, hand) or Done("as it was")
 
@@ -64,9 +57,8 @@ class Surviving:
         calm = 0
         while True:
             try:
-                accesses = list(self._observer.brokers[move.target].values())
-                flows = self._observer.together(lambda access: access.flow(timeout_s=FLAG_S), accesses)
-                pending = sum(flow.pending_acks for flow in flows)
+                flows = self._observer.flows_at(move.target, timeout_s=FLAG_S)
+                pending = sum(flow.pending_acks for flow in flows.values())
             except BrokerError as error:
                 return Refused(f"{move.target} does not answer: {error}")
             hand.sample({move.target: {"pending": pending}})
@@ -79,16 +71,3 @@ class Surviving:
                 remedy = "Nothing to do now; `dr-ctl reinstate` compares both sites when the lost one is back."
                 return Done(text, {"pending": pending}, (checks.warning("DR-SETTLE-001", text, remedy),))
             hand.wait(POLL_S)
-
-
-def _holds(call: Call, views: Iterable[BrokerView]) -> bool:
-    """Say whether a call's effect was seen: an acceptor open or closed, a document there or gone."""
-    view = next(each for each in views if (each.site, each.pair) == (call.site, call.pair))
-    word = call.operation.partition("(")[0]
-    if word in ("start", "stop"):
-        door = next((each for each in view.acceptors if each.bean == call.bean), None)
-        return door is not None and door.started is (word == "start")
-    named = str(call.arguments[0])
-    if word == "destroyQueue":
-        return named not in view.documents
-    return json.loads(named)["name"] in view.documents

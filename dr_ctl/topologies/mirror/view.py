@@ -262,11 +262,11 @@ class MirrorSeen:
     @property
     def pairs(self) -> Sequence[PairSeen]:
         names = next(iter(self.sites.values())).keys()
-        return [PairSeen(name, self._serving(name)) for name in names]
+        return [self._pair(name) for name in names]
 
-    def _serving(self, pair: str) -> str | None:
-        serving = [site for site, brokers in self.sites.items() if brokers[pair].role is Role.SERVING]
-        return serving[0] if len(serving) == 1 else None
+    def _pair(self, pair: str) -> PairSeen:
+        open_at = tuple(site for site, brokers in self.sites.items() if brokers[pair].role is Role.SERVING)
+        return PairSeen(pair, open_at[0] if len(open_at) == 1 else None, open_at)
 
     def view(self, site: str, pair: str) -> BrokerView | None:
         """The broker's view, or None where it did not answer."""
@@ -278,10 +278,13 @@ class MirrorSeen:
 
 
 def _together(roles: Sequence[Role]) -> Role:
-    """A site's role from its brokers': one that serves makes it serving; else they must agree, or it is unknown."""
+    """A site's role from its brokers': one that serves makes it serving; else they must agree, or it is unknown. Where
+    all are known to be closed and one is down, so is the site: it cannot take over, and it lets nobody in."""
     if Role.SERVING in roles:
         return Role.SERVING
     first = roles[0]
     if all(role is first for role in roles):
         return first
+    if set(roles) == {Role.STANDBY, Role.DOWN}:
+        return Role.DOWN
     return Role.SICK if Role.SICK in roles else Role.UNKNOWN
