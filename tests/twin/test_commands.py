@@ -10,7 +10,7 @@ import pytest
 from dr_ctl.agents.monitor import recording
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.settings.loader import load
-from dr_ctl.topologies.mirror import driver
+from dr_ctl.topologies.mirror import activating, driver
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from tests.broker.driving import Ended
 from tests.twin.conftest import Command
@@ -132,8 +132,8 @@ def test_a_lost_site_is_replaced_and_taken_in_again(twin: PlayedTwin, dr_ctl: Co
 def test_whatever_a_call_meets_never_do_both_sites_serve_and_the_end_is_said(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, site: str, fault: Fault
 ) -> None:
-    for limit in ("FENCE_S", "ACTIVATE_S"):
-        monkeypatch.setattr(driver, limit, 1.0)
+    monkeypatch.setattr(driver, "FENCE_S", 1.0)
+    monkeypatch.setattr(activating, "ACTIVATE_S", 1.0)
     before = scene(twin)
     twin.host(site).faults.add(fault)
 
@@ -191,14 +191,18 @@ def test_clocks_that_differ_are_a_finding(twin: PlayedTwin, dr_ctl: Command) -> 
     assert "DR-PAIR-003" in [finding["id"] for finding in told["findings"]]
 
 
-def test_several_pairs_are_shown_by_name(tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    with PlayedTwin.up(tmp_path / "two", pairs=("orders-1", "orders-2")) as two:
+def test_several_pairs_move_together(tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = ("orders-1", "orders-2")
+    with PlayedTwin.up(tmp_path / "two", pairs=pairs) as two:
         monkeypatch.setenv("DR_CTL_CONFIG", str(two.settings_path))
+        with two.load(100, pair="orders-1") as first, two.load(100, pair="orders-2") as second:
+            second.wait_for(20)
+            told = dr_ctl("status").document
+            moved = dr_ctl("swapover", "--to", "paris", "--yes")
+            second.wait_for(second.counts().sent + 20)
+            verdicts = [traffic.stop() for traffic in (first, second)]
 
-        told = dr_ctl("status").document
-
-        with two.load(100, pair="orders-2") as traffic:
-            traffic.wait_for(20)
-            assert traffic.stop().clean
-    serving = [{"name": name, "serving": "london"} for name in ("orders-1", "orders-2")]
-    assert told["data"]["pairs"] == serving
+    assert told["data"]["pairs"] == [{"name": name, "serving": "london"} for name in pairs]
+    assert ok(moved)
+    assert [pair["serving"] for pair in moved.document["data"]["pairs"]] == ["paris", "paris"]
+    assert all(verdict.clean for verdict in verdicts)
