@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
+import signal
 import socket
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dr_ctl.cli import demonstration
+from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
 from dr_ctl.settings.loader import load
@@ -98,17 +105,37 @@ def test_filters_mean_what_they_mean(text: str, found: bool) -> None:
     assert compiled(text)({"a": "x"}.get) is found
 
 
+class InThisProcess(demonstration._Teller):
+    """Runs the demo's commands without a process for each."""
+
+    def run(self, *words: str) -> int:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            return run(list(words))
+
+    def bounds(self, *words: str) -> Mapping[str, Any]:
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            run([*words, "--json", "--quiet"])
+        told: Mapping[str, Any] = json.loads(out.getvalue())["data"]["bounds"]
+        return told
+
+
 def test_the_demo_runs_on_a_twin_where_there_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("DR_CTL_CONFIG", str(tmp_path / "demo" / "twin" / "dr-ctl.yaml"))
+    monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / "demo" / "state"))
+    monkeypatch.setattr(demonstration, "_Teller", InThisProcess)
     monkeypatch.setattr(demonstration, "RECORD_ON_TWIN_S", 0.5)
-    monkeypatch.setattr(demonstration, "AFTER", 400)
+    monkeypatch.setattr(demonstration, "EVERY_S", 0.1)
+    monkeypatch.setattr(demonstration, "AFTER", 150)
+    signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    session = Session(None, None, verbose=False, color=False, quiet=True)
 
-    ended = demonstration.demo(
-        Session(None, None, verbose=False, color=False, quiet=True), tmp_path / "demo", demonstration.On.TWIN
-    )
+    ended = demonstration.demo(session, tmp_path / "demo", demonstration.On.TWIN)
 
+    for number, handler in signals.items():
+        signal.signal(number, handler)
     assert ended.code == 0, ended
     assert [finding.id for finding in ended.findings] == ["DR-DEMO-002"]
     assert not (tmp_path / "demo" / "twin").exists()
