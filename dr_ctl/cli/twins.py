@@ -5,18 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from dr_ctl.lab.admin import Admin
+from dr_ctl.lab.state import SiteState
 from dr_ctl.lab.traffic import Load, Target
-from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.twin.site import Twin
 
 
 class PlayedTwin(Twin):
     """A twin that a `Load` can run on, in the words of `Lab`."""
 
+    def site(self, name: str, pair: str | None = None) -> SiteState:
+        """Ports, addresses and logins of a broker, called by its own name."""
+        host = self.host(name, pair)
+        doors = host.broker.acceptors
+        return SiteState(
+            name=host.broker.name,
+            http=host.broker.console_port,
+            clients=doors["clients"].port,
+            mirror=doors["mirror"].port,
+            admin_password=host.admin[1],
+            app_password=host.app[1],
+        )
+
+    def admin(self, site: str, *, timeout_s: float = 5.0) -> Admin:
+        """Management of a site's broker, for setting a scene."""
+        return Admin(self.site(site), timeout_s=timeout_s)
+
     def target(self, pair: str | None = None) -> Target:
         """Where the clients of a pair may be served."""
-        sites = tuple((site, Address(*self.host(site, pair).stomp)) for site in self.sites)
-        return Target(sites, Login(*self.host(self.sites[0], pair).app), self.left)
+        sites = tuple((site, self.site(site, pair).stomp) for site in self.sites)
+        return Target(sites, self.site(self.sites[0], pair).app, self.left)
 
     def load(
         self,

@@ -10,6 +10,7 @@ import json
 import secrets
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ from dr_ctl.twin.link import Mode, Way
 SETTINGS: Final = "dr-ctl.yaml"
 MARK: Final = "twin"
 PAIR: Final = "orders-1"
+LOOK_S: Final = 0.01
 
 
 class Twin:
@@ -227,17 +229,13 @@ class Twin:
 
     def wait_mirrored(self, within_s: float = 5.0) -> None:
         """Wait until all links ship and have nothing left; EnvironmentFault where they do not in time."""
+        until = time.monotonic() + within_s
         with self._changed:
-            if not self._changed.wait_for(self._mirrored, timeout=0):
-                self._wait(within_s)
-
-    def _wait(self, within_s: float) -> None:
-        ticks = int(within_s / 0.01)
-        for _ in range(ticks):
-            self._changed.wait(0.01)
-            if self._mirrored():
-                return
-        raise EnvironmentFault(f"the twin's links do not ship after {within_s:g} s")
+            # What a link has done wakes nobody, so that it is looked at again after a moment.
+            while not self._mirrored():
+                if time.monotonic() > until:
+                    raise EnvironmentFault(f"the twin's links do not ship after {within_s:g} s")
+                self._changed.wait(LOOK_S)
 
     def _mirrored(self) -> bool:
         brokers = [host.broker for host in self._hosts.values()]

@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import requests
@@ -15,7 +14,8 @@ from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.lab.lab import Lab
-from dr_ctl.stomp_io.address import Address, Login
+from dr_ctl.lab.state import SiteState
+from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.connection import Connection, knock
 from dr_ctl.stomp_io.frames import Frame, encode
 from dr_ctl.topologies.mirror.look import look
@@ -32,16 +32,6 @@ HYPHENS = {
 SEND_KINDS = "java.util.Map,int,java.lang.String,boolean,java.lang.String,java.lang.String"
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where one broker is, and who may log in."""
-
-    jolokia: str
-    stomp: Address
-    admin: Login
-    app: Login
-
-
 class Subject:
     """What is tested. `stage` can be killed, started, cut and healed in the same words, whatever it is."""
 
@@ -51,16 +41,8 @@ class Subject:
         # A real pair is shared: what its counters say was counted by others before.
         self._before: dict[str, dict[str, Any]] = {site: self._counted(site) for site in SITES}
 
-    @property
-    def simulated(self) -> bool:
-        return isinstance(self.stage, PlayedTwin)
-
-    def place(self, site: str) -> Place:
-        if isinstance(self.stage, Lab):
-            told = self.stage.site(site)
-            return Place(told.jolokia, told.stomp, told.admin, told.app)
-        host = self.stage.host(site)
-        return Place(host.jolokia, Address(*host.stomp), Login(*host.admin), Login(*host.app))
+    def place(self, site: str) -> SiteState:
+        return self.stage.site(site)
 
     # management
 
@@ -171,7 +153,7 @@ class Subject:
 class Client:
     """One STOMP connection that is in."""
 
-    def __init__(self, place: Place, headers: Mapping[str, str]) -> None:
+    def __init__(self, place: SiteState, headers: Mapping[str, str]) -> None:
         greeting, connection = knock(place.stomp, place.app, None, timeout_s=5, headers=headers)
         assert connection is not None, greeting
         self.connection: Connection = connection
