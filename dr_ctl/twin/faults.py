@@ -11,6 +11,8 @@ from typing import Any, Final, Self
 from dr_ctl.twin.jolokia import Answer, Request
 
 FOR_EVER_S: Final = 3600.0
+CHANGING_SHARE: Final = 0.7
+LATEST: Final = 12  # the request that a fault from a seed strikes at the latest
 
 
 class FaultKind(Enum):
@@ -73,17 +75,7 @@ class Faults:
         """Some faults that a careful tool survives, the same for the same seed."""
         chance = random.Random(seed)  # noqa: S311 - it decides what is tried, nothing is kept secret by it
         kinds = [each for each in FaultKind if each is not FaultKind.LIE]
-        return cls(
-            Fault(
-                chance.choice(kinds),
-                When(changing=chance.random() < 0.7, after=chance.randrange(12)),  # noqa: PLR2004
-                times=chance.choice((1, 1, 2)),
-                seconds=chance.choice((0.05, 0.3, 1.0)),
-                status=chance.choice((500, 502, 503)),
-                back_after_s=chance.choice((0.1, 0.5)),
-            )
-            for _ in range(count)
-        )
+        return cls(_by_chance(chance.choice(kinds), chance) for _ in range(count))
 
     def add(self, fault: Fault) -> None:
         self._armed.append((fault, [fault.when.after, -1 if fault.times is None else fault.times]))
@@ -109,6 +101,19 @@ class Faults:
             if left[1] == 0:
                 self._armed.remove((fault, left))
         return found
+
+
+def _by_chance(kind: FaultKind, chance: random.Random) -> Fault:
+    # Only an operation can say that it did what it did not.
+    changing = kind is FaultKind.IDLE or chance.random() < CHANGING_SHARE
+    return Fault(
+        kind,
+        When(changing=changing, after=chance.randrange(LATEST)),
+        times=chance.choice((1, 1, 2)),
+        seconds=chance.choice((0.05, 0.3, 1.0)),
+        status=chance.choice((500, 502, 503)),
+        back_after_s=chance.choice((0.1, 0.5)),
+    )
 
 
 def told_otherwise(told: Answer, fault: Fault) -> Answer:
