@@ -35,6 +35,9 @@ def subject(request: pytest.FixtureRequest) -> Subject:
     if request.param == "twin":
         return Subject(request.getfixturevalue("twin"))
     lab: Lab = request.getfixturevalue("real_pair")
+    for site in ("london", "paris"):
+        lab.start(site)
+        lab.admin(site).open_clients("mirror")  # what a failed test closed would fail all that follow
     reset(lab)
     return Subject(lab)
 

@@ -46,8 +46,8 @@ def test_a_stopped_link_keeps_what_happens_and_a_started_one_ships_it(subject: S
 def test_a_link_goes_with_the_peers_door_and_comes_back_with_it(subject: Subject) -> None:
     subject.execute("paris", subject.acceptor("paris", "mirror"), "stop()")
 
+    until(lambda: subject.link("london") == {"Started": True, "Connected": False})
     until(lambda: not attached(subject, "london"))
-    assert subject.link("london") == {"Started": True, "Connected": False}
     assert attached(subject, "paris")
     subject.put("london", "orders.in")
     assert subject.shipping("london")["MessageCount"] == 1
