@@ -9,7 +9,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -486,11 +486,15 @@ def demo(
     directory: Annotated[
         Path, typer.Option("--dir", metavar="DIR", help="Where it works and leaves its report.")
     ] = Path("dr-ctl-demo"),
+    on: Annotated[
+        Literal["brokers", "twin"],
+        typer.Option("--on", help="Two real brokers, or a twin: simulated ones, without Java."),
+    ] = "brokers",
 ) -> Result:
-    """The main job on two real brokers: a swapover, a failover and a failback under load; the ledger judges each."""
+    """The main job on two brokers: a swapover, a failover and a failback under load; the ledger judges each."""
     from dr_ctl.cli import demonstration  # noqa: PLC0415
 
-    return demonstration.demo(session, directory)
+    return demonstration.demo(session, directory, demonstration.On(on))
 
 
 def main() -> None:
