@@ -280,7 +280,7 @@ def _queue_operations(broker: Broker, queue: Queue) -> Operations:
 
     return {
         **_pausing(queue, broker),
-        "browse(int,int)": lambda page, size: listings.browse(queue, int(page), int(size)),
+        "browse(int,int)": lambda page, size: listings.browse(broker, queue, int(page), int(size)),
         "countMessages()": count,
         f"countMessages({TEXT})": count,
         "listConsumersAsJSON()": lambda: listings.consumers_of(broker, queue.name),
@@ -312,7 +312,7 @@ def _outflow_operations(out: Outflow, broker: Broker) -> Operations:
 
     return {
         **_pausing(out, broker),
-        "browse(int,int)": lambda page, size: listings.browse(out, int(page), int(size)),
+        "browse(int,int)": lambda page, size: listings.browse(broker, out, int(page), int(size)),
         "countMessages()": count,
         f"countMessages({TEXT})": count,
     }

@@ -163,12 +163,12 @@ def consumers_of(broker: Broker, queue: str) -> str:
     return json.dumps(rows)
 
 
-def browse(queue: Queue | Outflow, page: int, size: int) -> list[dict[str, Any]]:
+def browse(broker: Broker, queue: Queue | Outflow, page: int, size: int) -> list[dict[str, Any]]:
     """One page; what is in delivery is not seen."""
     if isinstance(queue, Queue):
         rows = [browsed(each, number=each.number) for each in queue.live()]
     else:
-        rows = [_event(each, queue.name) for each in list(queue.events)[queue.under_way :]]
+        rows = [_event(each, queue.name, broker.node) for each in list(queue.events)[queue.under_way :]]
     return rows[(page - 1) * size : page * size] if page > 0 and size > 0 else rows
 
 
@@ -205,12 +205,14 @@ def browsed(message: Message, *, number: int) -> dict[str, Any]:
     return {**row, "BodyPreview": list(message.body[:MOST_OF_A_TEXT])}
 
 
-def _event(event: Event, outflow: str) -> dict[str, Any]:
+def _event(event: Event, outflow: str, node: str) -> dict[str, Any]:
     if event.message is not None:
         return browsed(event.message, number=event.number)
     texts = {"messageAnnotations.x-opt-amq-mr-adr": event.address, "extraProperties._AMQ_AD": outflow}
     if event.queue:
         texts["messageAnnotations.x-opt-amq-mr-qu"] = event.queue
+    if event.origin is not None and event.origin[0] != node:
+        texts[f"messageAnnotations.{ORIGIN_NODE}"] = event.origin[0]
     body = str(event.origin[1]) if event.origin is not None else ""
     plain = Message(event.number, outflow, body.encode(), text=True, headers=texts, anycast=False)
     return {**browsed(plain, number=event.number), "type": 4, "protocol": "AMQP", "timestamp": 0}
