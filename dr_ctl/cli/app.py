@@ -361,6 +361,25 @@ def abort(
     return operate.abort(session, asking.how(yes=yes, dry_run=dry_run, steal=steal, reason=reason))
 
 
+@command(app, "escalate")
+def escalate(
+    session: Session,
+    *,
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The open run, or its beginning.")] = None,
+    yes: YES = False,
+    dry_run: DRY_RUN = False,
+    step: STEP = False,
+    accept_loss: LOSS = None,
+    steal: STEAL = False,
+    reason: WHY = None,
+) -> Result:
+    """Turn an interrupted swapover that cannot finish into a failover; its price is shown first."""
+    from dr_ctl.cli import asking, operate  # noqa: PLC0415
+
+    how = asking.how(yes=yes, dry_run=dry_run, step=step, steal=steal, reason=reason)
+    return operate.escalate(session, run, accept_loss, how)
+
+
 @command(runs_app, "list", full="runs list")
 def runs_list(session: Session) -> Result:
     """All runs, by time."""
@@ -450,11 +469,14 @@ def monitor(
     session: Session,
     *,
     lasting: Annotated[str | None, typer.Option("--for", metavar="T", help="End after this time.")] = None,
+    pay_debts: Annotated[
+        bool, typer.Option("--pay-debts", help="Take a lost site in again once it is back, under the lock.")
+    ] = False,
 ) -> Result:
-    """Sample both sites into the history, until Ctrl-C. Changes nothing."""
+    """Sample both sites into the history, until Ctrl-C. Changes nothing, unless debts are to be paid."""
     from dr_ctl.cli import forecast  # noqa: PLC0415
 
-    return forecast.monitor(session, lasting)
+    return forecast.monitor(session, lasting, pay_debts=pay_debts)
 
 
 @command(app, "demo")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from dr_ctl.cli import locking, people, plans, running
-from dr_ctl.cli.asking import timeout_s
+from dr_ctl.cli.asking import timeout_s, with_price
 from dr_ctl.cli.owed import owed
 from dr_ctl.cli.result import Result
 from dr_ctl.cli.running import How
@@ -19,8 +19,9 @@ from dr_ctl.cli.wiring import World
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Role, Severity
 from dr_ctl.engine import executor
+from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.journal import History, Journal, read
-from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILOVER, REINSTATE
+from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, FAILOVER, REINSTATE, SWAPOVER
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.roles import error, other_sites
 from dr_ctl.engine.runs import RunFiles, Runs, write
@@ -85,6 +86,8 @@ def run(session: Session, asked: Ask, how: How) -> Result:
         if how.dry_run:
             return _priced(_planned(decided), price)
         assert isinstance(decided, Plan)
+        if price is not None:
+            session.say(f"price: {price_text(price.bounds())}")
         if (declined := _declined(decided, how)) is not None:
             return declined
         name = runs.name(asked.operation, world.named(asked))
@@ -106,7 +109,7 @@ def run(session: Session, asked: Ask, how: How) -> Result:
 def _observed(world: World, price: FailoverPrice | None) -> MirrorSeen:
     seen = world.observer.observe()
     if price is not None:
-        price.saw(seen.roles[price.lost])
+        price.saw(seen)
     return seen
 
 
@@ -249,6 +252,23 @@ def abort(session: Session, how: How) -> Result:
             if (refused := _past_no_return(past, world.observer.observe(), files)) is not None:
                 return refused
             return running.undo(session, world, files, past, lease, how.theft)
+
+
+def escalate(session: Session, name: str | None, accept_loss: str | None, how: How) -> Result:
+    """A failover in the place of a planned move that cannot finish: its source is fenced, so what it holds is known."""
+    runs, installation = session.runs(), session.installation()
+    files = runs.unfinished() if name is None else runs.find(name)
+    if files is None or not files.open() or not read(files.journal):
+        return _no_open_run()
+    with World.of(installation, time.sleep) as world, runs.lock("escalate"):
+        past = _past(files, world)
+    if past.ask.operation not in (SWAPOVER, FAILBACK) or past.activation:
+        text = f"{files.name} is no planned move before its point of no return; nothing was changed"
+        finding = error("DR-RUN-006", text, "`dr-ctl resume` finishes it; `dr-ctl abort` undoes what can be undone.")
+        return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)
+    reason = how.theft.reason or f"{files.name} could not finish"
+    asked = with_price(Ask(FAILOVER, past.ask.target, past.ask.timeout_s), accept_loss, None, reason)
+    return run(session, asked, how)
 
 
 def _past_no_return(past: History, seen: MirrorSeen, files: RunFiles) -> Result | None:

@@ -21,7 +21,7 @@ from dr_ctl.engine.roles import error
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.mirror import checks
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Silent
+from dr_ctl.topologies.mirror.view import QUARANTINE_PREFIX, BrokerView, MirrorSeen, Silent
 
 WATCH_EVERY_S = 2.0
 VERIFY_S = 5.0
@@ -36,7 +36,8 @@ def status(session: Session) -> Result:
     answered = any(isinstance(view, BrokerView) for brokers in seen.sites.values() for view in brokers.values())
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     rates = _rates(before, seen, took_s)
-    findings = [*_broken(seen), *_silent(seen), *_open_run(unfinished), *locking.holders(seen), *_pauses(seen)]
+    findings = [*_broken(seen), *_quarantined(seen), *_silent(seen), *_open_run(unfinished)]
+    findings += [*locking.holders(seen), *_pauses(seen)]
     data: dict[str, Json] = {
         "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
         "pairs": [pair.as_json() for pair in seen.pairs],
@@ -133,6 +134,17 @@ def _broken(seen: MirrorSeen) -> Iterator[Finding]:
             yield Finding("DR-RETURN-004", Severity.WARNING, text, remedy)
 
 
+def _quarantined(seen: MirrorSeen) -> Iterator[Finding]:
+    """What a return took out because nothing explained it, until a person has looked at it."""
+    for site in seen.sites:
+        for view in seen.views(site):
+            for queue in view.queues:
+                if queue.name.startswith(QUARANTINE_PREFIX) and queue.depth:
+                    text = f"{site}/{view.pair}: {queue.depth} message(s) in {queue.name} that nothing explained"
+                    remedy = "Move back by hand what was never done; then remove that queue."
+                    yield Finding("DR-RECONCILE-003", Severity.WARNING, text, remedy)
+
+
 def _silent(seen: MirrorSeen) -> list[Finding]:
     return [
         Finding(
@@ -189,6 +201,7 @@ def validate(session: Session, operation: str | None) -> Result:
     data: dict[str, Json] = {
         "operations": {name: {"to": target, "verdict": told} for name, (told, _) in verdicts.items()},
         "pairs": [pair.as_json() for pair in seen.pairs],
+        "fence": {site: _strength(seen, site) for site in seen.sites},
     }
     text = ", ".join(f"{name} to {target}: {told}" for name, (told, _) in verdicts.items())
     return Result(next(iter(verdicts.values()))[1], text, findings, data)
@@ -223,6 +236,14 @@ def _target(seen: MirrorSeen) -> str:
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     others = [site for site in seen.roles if site not in serving[:1]]
     return next((site for site in others if seen.roles[site] is Role.STANDBY), others[0])
+
+
+def _strength(seen: MirrorSeen, site: str) -> str | None:
+    """What a fence of a site can be: closed now, or also after a restart of its brokers. None where it is not known."""
+    views = seen.views(site)
+    if len(views) < len(seen.sites[site]):
+        return None
+    return "now" if any(door.opens_at_boot for view in views for door in view.doors) else "lasting"
 
 
 def _without_the_other(seen: MirrorSeen, target: str, against: Sequence[Finding]) -> tuple[str, ExitCode]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
-from dr_ctl.engine.operations import AT_SOURCE, CLOSING, FAILOVER, FENCE, QUIESCE, REINSTATE, RELEASE
+from dr_ctl.engine.operations import AT_SOURCE, CLOSING, FAILOVER, FENCE, QUIESCE, REINSTATE, RELEASE, RETURNS
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import PairSeen
 from dr_ctl.engine.roles import CLOSED
@@ -48,7 +48,10 @@ class Facts:
 
     @property
     def as_before(self) -> bool:
-        """Say whether those serve that served before the run. Where none did, the target is seen to be closed."""
+        """Say whether those serve that served before the run. Where none did, the target is seen to be closed; of a
+        returned site that was open it is not wanted back that it serves beside the other."""
+        if self.ask.operation in RETURNS:
+            return self.serving == [self.source]
         if self.before:
             return sorted(self.serving) == sorted(self.before)
         return not self.serving and self.roles[self.ask.target] is Role.STANDBY

@@ -2,35 +2,78 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from dr_ctl.agents.monitor import recording
 from dr_ctl.lab.lab import Lab
+from dr_ctl.lab.traffic import Load
 from dr_ctl.settings.loader import load
-from tests.broker.driving import Operator, changed_settings, send, state_of, until
+from tests.broker.driving import Operator, changed_settings, on_queue, send, state_of, until
 
 pytestmark = pytest.mark.broker
 
 RATE = 200
+OUTFLOW = "$ACTIVEMQ_ARTEMIS_MIRROR_paris"
 EVERY_S = 0.2
 
 
-@pytest.mark.parametrize("scene", ["in step", "link cut before", "survivor restarted"])
-def test_a_lost_site_is_replaced_and_taken_in_again(tmp_path: Path, scene: str) -> None:
+@dataclass(frozen=True)
+class Scene:
+    """How a site is lost. `link` is how far it is behind at that moment: in step, 3 s behind, or cut before."""
+
+    link: str = "in step"
+    survivor_restarted: bool = False
+    rate: int = RATE
+    after: int = 3 * RATE
+    work_ms: float = 1.0
+
+    @classmethod
+    def of_seed(cls, seed: int) -> Scene:
+        chance = random.Random(seed)
+        return cls(
+            link=chance.choice(["in step", "3 s behind", "cut before"]),
+            survivor_restarted=chance.random() < 0.3,
+            rate=chance.choice([50, 200, 400]),
+            after=chance.randrange(100, 1500),
+            work_ms=chance.choice([0.0, 1.0, 4.0]),
+        )
+
+    def lose(self, lab: Lab, traffic: Load) -> None:
+        """Let clients work for a while, then kill London under them."""
+        traffic.wait_for(self.after)
+        if self.link != "in step":
+            lab.cut("london")
+            traffic.wait_for(traffic.counts().sent + 3 * self.rate)
+        if self.link == "3 s behind":
+            behind = lab.admin("london").depth(OUTFLOW)
+            lab.heal()
+            until(lambda: lab.admin("london").depth(OUTFLOW) < behind, why="it ships again")
+        lab.kill("london")
+
+
+SCENES = [
+    Scene(),
+    Scene("3 s behind"),
+    Scene("cut before"),
+    Scene(survivor_restarted=True),
+    *(pytest.param(Scene.of_seed(seed), marks=pytest.mark.chaos, id=f"seed {seed}") for seed in range(10)),
+]
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=str)
+def test_a_lost_site_is_replaced_and_taken_in_again(tmp_path: Path, scene: Scene) -> None:
     with Lab.up(tmp_path / "lab") as lab:
         settings = changed_settings(
             lab, tmp_path, lambda told: told.update(history={"path": str(tmp_path / "history")})
         )
         operator = Operator(lab, tmp_path / "state", settings)
-        with lab.load(RATE, work_ms=1) as traffic:
+        with lab.load(scene.rate, work_ms=scene.work_ms) as traffic:
             with recording(load(settings), every_s=EVERY_S):
-                traffic.wait_for(3 * RATE)
-                if scene == "link cut before":
-                    lab.cut("london")
-                    traffic.wait_for(traffic.counts().sent + 2 * RATE)
-                lab.kill("london")
+                scene.lose(lab, traffic)
                 until(lambda: operator.run("failover", "--to", "paris", "--dry-run").document["exit_code"] == 11)
             refused = operator.run("failover", "--to", "paris", "--yes")
             bounds = refused.document["data"]["bounds"]
@@ -38,19 +81,20 @@ def test_a_lost_site_is_replaced_and_taken_in_again(tmp_path: Path, scene: str) 
             failed_over = operator.run(
                 "failover", "--to", "paris", "--yes", "--accept-loss", str(bounds["lost"]["at_most"])
             )
-            traffic.wait_for(traffic.counts().sent + 2 * RATE)
-            if scene == "survivor restarted":
+            traffic.wait_for(traffic.counts().sent + 2 * scene.rate)
+            lost = traffic.ledger.verdict(drained=False)
+            if scene.survivor_restarted:
                 lab.kill("paris")
                 lab.start("paris")
                 again = operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
                 assert again.code == 0, again.document
-                traffic.wait_for(traffic.counts().sent + RATE)
+                traffic.wait_for(traffic.counts().sent + scene.rate)
             before = traffic.ledger.verdict(drained=False)
             owed = operator.run("status").document["debts"]
             lab.heal()
             lab.start("london")
             failed_back = operator.run("failback", "--to", "london", "--yes")
-            traffic.wait_for(traffic.counts().sent + RATE)
+            traffic.wait_for(traffic.counts().sent + scene.rate)
             verdict = traffic.stop()
         debts = operator.run("status").document["debts"]
 
@@ -63,9 +107,10 @@ def test_a_lost_site_is_replaced_and_taken_in_again(tmp_path: Path, scene: str) 
     assert verdict.lost == ()
     assert verdict.drained
     assert set(verdict.consumed_twice) == set(before.consumed_twice), "doubled by the return"
-    assert len(before.consumed_twice) <= bounds["twice"]["at_most"]
-    recovered = [entry for entry in operator.journal() if (entry["step"] or "").endswith("-reconcile")][-1]
-    assert recovered["evidence"]["recovered"] <= bounds["lost"]["at_most"]
+    assert len(lost.consumed_twice) <= bounds["twice"]["at_most"]
+    reconciled = [entry for entry in operator.journal() if (entry["step"] or "").endswith("-reconcile")][-1]["evidence"]
+    assert reconciled["recovered"] <= bounds["lost"]["at_most"]
+    assert reconciled["quarantined"] == {}
     assert debts == []
 
 
@@ -107,3 +152,28 @@ def test_a_lost_site_that_comes_back_open_is_closed_before_anything_else(lab: La
     assert ended.document["debts"] == []
     assert operator.run("reinstate", "london", "--yes").document["summary"].startswith("london is taken in already")
     assert [lab.admin(site).depth("orders.in") for site in ("london", "paris")] == [3, 3]
+
+
+def test_what_nothing_explains_is_taken_out_and_kept(lab: Lab, operator: Operator) -> None:
+    send(lab, "london", "orders.in", 3)
+    lab.wait_mirrored()
+    until(lambda: lab.admin("paris").depth("orders.in") == 3)
+    lab.kill("london")
+    assert operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "unknown").code == 0
+    lab.start("london")
+    send(lab, "london", "orders.in", 2)
+    on_queue(lab, "london", "$ACTIVEMQ_ARTEMIS_MIRROR_paris", "removeAllMessages()")  # they will never be shipped
+
+    ended = operator.run("reinstate", "london", "--yes")
+    status = operator.run("status")
+
+    name = "dr-ctl.quarantine.london.orders.in"
+    assert ended.code == 0, ended.document
+    reconciled = [entry for entry in operator.journal() if (entry["step"] or "").endswith("-reconcile")][-1]["evidence"]
+    assert reconciled["quarantined"] == {name: 2}
+    assert len(reconciled["left_over_ids"]["orders.in"]["london"]) == 2
+    assert [lab.admin(site).depth("orders.in") for site in ("london", "paris")] == [3, 3]
+    assert lab.admin("london").depth(name) == 2
+    assert name not in lab.admin("paris").depths()
+    assert "DR-RECONCILE-002" in ended.told
+    assert "DR-RECONCILE-003" in status.told

@@ -1,4 +1,4 @@
-"""Acts on a mirrored pair whose lost site is back: counts its residue, lets it in, compares."""
+"""Acts on a mirrored pair whose lost site is back: counts its residue, and lets it in."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from dr_ctl.engine.ports import Act, Hand, Move
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.mirror import checks, parity
 from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl.topologies.mirror.browsing import Origin, Residue, origin_ids, residue
 from dr_ctl.topologies.mirror.effects import holds, left_of
 from dr_ctl.topologies.mirror.links import Flows
-from dr_ctl.topologies.mirror.look import Origin, count_residue, origin_ids
 from dr_ctl.topologies.mirror.operations import DESTROY_QUEUE, PAUSE_LASTING, RESUME
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
+from dr_ctl.topologies.mirror.reconciling import Reconciling, TakenIn
 from dr_ctl.topologies.mirror.sending import Sender
 from dr_ctl.topologies.mirror.view import BrokerView
 from dr_ctl.topologies.mirror.waiting import PairWait, Way, until_all
@@ -26,7 +27,6 @@ from dr_ctl.topologies.mirror.waiting import PairWait, Way, until_all
 CALM: Final = 5
 # The serving site's producers go on: what they send is under way all the time, and is no residue.
 SMALL: Final = 500
-UNCHANGED_S: Final = 2.0
 
 
 @dataclass
@@ -35,7 +35,7 @@ class _Taken:
 
     before: Mapping[str, frozenset[Origin] | None]
     removed: int
-    acks: int | None
+    residue: Residue | None
 
 
 class Reinstating:
@@ -43,14 +43,13 @@ class Reinstating:
 
     def __init__(self, observer: Observer, recipe: MirrorRecipe, sender: Sender) -> None:
         self._observer, self._recipe, self._sender = observer, recipe, sender
-        self._residue: dict[str, tuple[int, int]] = {}
-        self._recovered: dict[str, list[str]] | None = None
-        self._not_read: list[str] = []
-        self._unapplied: int | None = None
+        self._residue: dict[str, Residue] = {}
+        self.result = TakenIn()
+        reconciling = Reconciling(observer, recipe, sender, self.result)
         self.verbs: Mapping[str, Act] = {
             "residue": self._count,
             "reinstate": self._reinstate,
-            "reconcile": self._reconcile,
+            "reconcile": reconciling.reconcile,
         }
         self.inverses: Mapping[str, Act] = {"reinstate": self._put_back}
 
@@ -75,9 +74,9 @@ class Reinstating:
             remedy = "Its clients may have worked beside those of the other site: compare what they did."
             findings.append(checks.warning("DR-RETURN-002", text, remedy))
         for access in self._observer.at(move.target):
-            self._residue[access.pair] = count_residue(access.reader(), access.look())
-        messages = sum(count for count, _ in self._residue.values())
-        others = sum(count for _, count in self._residue.values())
+            self._residue[access.pair] = residue(access.reader(), access.look())
+        messages = sum(each.messages for each in self._residue.values())
+        others = sum(each.acks for each in self._residue.values())
         hand.notice(
             f"{move.target} still holds {messages} message(s) and {others} acknowledgement(s) for the other site"
         )
@@ -106,9 +105,9 @@ class Reinstating:
         about = f"of {move.target}'s residue under way"
         if (failed := until_all(self._observer, waits, hand, about, self._recipe.poll_s)) is not None:
             return failed
-        self._recovered, self._unapplied = {}, 0
+        self.result.begin()
         for view in self._observer.look_at(move.source):
-            self._compare(view, taken[view.pair], self._recovered)
+            self._compare(view, taken[view.pair])
         hand.change([*resumes, *strikes], self._sender.send)
         views = self._observer.look_at(move.source)
         left = left_of(resumes, views)
@@ -117,12 +116,11 @@ class Reinstating:
         views += self._observer.look_at(move.target)
         if owed := [call.about for call in strikes if any(call.arguments[0] in view.documents for view in views)]:
             return Refused(f"has not come true: {checks.some(owed)}")
-        return Done(self._told(), {"recovered": self._count_of_recovered(), "ids": self._ids()})
+        return Done(self.result.text, self.result.as_json())
 
     def _before(self, view: BrokerView) -> _Taken:
-        counted = self._residue.get(view.pair)
         removed = sum(queue.removed for queue in view.business.values())
-        return _Taken(self._origins(view), removed, counted[1] if counted is not None else None)
+        return _Taken(self._origins(view), removed, self._residue.get(view.pair))
 
     def _origins(self, view: BrokerView) -> dict[str, frozenset[Origin] | None]:
         """Who the messages of each queue are; None of one that is too deep to look at each."""
@@ -132,36 +130,24 @@ class Reinstating:
         ids = origin_ids(reader, view, shallow, limit=parity.ORIGINS_UP_TO)
         return {**dict.fromkeys(chosen), **{queue.name: each for queue, each in zip(shallow, ids, strict=True)}}
 
-    def _compare(self, view: BrokerView, taken: _Taken, recovered: dict[str, list[str]]) -> None:
-        """Nothing was delivered meanwhile: what is new and was not born here came out of the residue."""
+    def _compare(self, view: BrokerView, taken: _Taken) -> None:
+        """Nothing was delivered meanwhile: what is new and was not born here came out of the residue; what had been
+        acknowledged there and was not here any more came twice, unless its acknowledgement had been applied before."""
         for name, ids in self._origins(view).items():
             was = taken.before.get(name, frozenset())  # a queue that came with the residue was not there
             if ids is None or was is None:
-                self._not_read.append(name)
-            elif new := sorted(f"{born}:{number}" for born, number in ids - was if born != view.node):
-                recovered[name] = recovered.get(name, []) + new
+                self.result.not_read.append(name)
+            else:
+                self.result.add_recovered(name, [each for each in ids - was if each[0] != view.node])
         applied = sum(queue.removed for queue in view.business.values()) - taken.removed
-        if taken.acks is None or self._unapplied is None:
-            self._unapplied = None
+        if taken.residue is None:
+            self.result.acks = None
+        elif taken.residue.acked is None:
+            self.result.add_acks(max(0, taken.residue.acks - applied))
+            self.result.acks_by_id = None
         else:
-            self._unapplied += max(0, taken.acks - applied)
-
-    def _ids(self) -> dict[str, Json]:
-        return {name: list(ids) for name, ids in (self._recovered or {}).items()}
-
-    def _count_of_recovered(self) -> int | None:
-        """None where it is not known: of a queue too deep to look at each, or taken in by a process that is gone."""
-        if self._recovered is None or self._not_read:
-            return None
-        return sum(len(ids) for ids in self._recovered.values())
-
-    def _told(self) -> str:
-        if self._recovered is None:
-            return "how many messages were recovered is not known: they were let in by an earlier process"
-        seen = sum(len(ids) for ids in self._recovered.values())
-        if self._not_read:
-            return f"at least {seen} message(s) recovered; too deep to look at each: {checks.some(self._not_read)}"
-        return f"{seen} message(s) recovered"
+            for name, acked in taken.residue.acked.items():
+                self.result.add_acked(name, acked - (taken.before.get(name) or frozenset()))
 
     def _put_back(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         views = self._observer.look_at(move.source)
@@ -172,40 +158,6 @@ class Reinstating:
         views = self._observer.look_at(move.source)
         left = left_of(calls, views)
         return Refused(f"has not come true: {checks.some(left)}") if left else Done("as it was")
-
-    # reconcile
-
-    def _reconcile(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        """Both sites hold the same, up to what is under way; what differs for longer is named."""
-        del step
-        since = hand.monotonic()
-        while True:
-            seen = self._observer.observe()
-            wrong = [
-                each
-                for pair in seen.sites[move.source]
-                if (here := seen.view(move.source, pair)) and (there := seen.view(move.target, pair))
-                for each in parity.unexplained(here, there, self._observer.queues, seen.moved.get(pair, {}))
-            ]
-            if not wrong or hand.monotonic() - since > UNCHANGED_S:
-                break
-            hand.wait(self._recipe.poll_s)
-        told = [each.told(move.source, move.target) for each in wrong]
-        findings: list[Finding] = []
-        if told:
-            text = f"left over at one side: {checks.some(told)}"
-            findings.append(checks.warning("DR-RECONCILE-001", text, "Compare these queues before moving back."))
-        text = self._told()
-        if self._unapplied:
-            text += f"; {self._unapplied} acknowledgement(s) found no message: it was gone before, or it has come twice"
-        left_over: list[Json] = [*told]
-        evidence: dict[str, Json] = {
-            "recovered": self._count_of_recovered(),
-            "acknowledgements_without_message": self._unapplied,
-            "left_over": left_over,
-            "ids": self._ids(),
-        }
-        return Done(text, evidence, tuple(findings))
 
 
 class _Residue(PairWait):

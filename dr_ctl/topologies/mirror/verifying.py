@@ -16,7 +16,7 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.mirror import checks, gate, parity
 from dr_ctl.topologies.mirror.access import Access, Observer
-from dr_ctl.topologies.mirror.look import Origin, origin_ids
+from dr_ctl.topologies.mirror.browsing import Origin, origin_ids
 from dr_ctl.topologies.mirror.parity import Difference
 from dr_ctl.topologies.mirror.view import BrokerView
 from dr_ctl.topologies.mirror.waiting import Way, ways

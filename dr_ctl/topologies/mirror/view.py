@@ -16,7 +16,13 @@ from dr_ctl.topologies.mirror.debts import debts_of
 OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
 CLUSTER_PREFIX: Final = "$.artemis.internal.sf."
 OWN_PREFIX: Final = "dr-ctl."
+QUARANTINE_PREFIX: Final = f"{OWN_PREFIX}quarantine."
 _OTHERS: Final = ("activemq.management", "activemq.notifications", "$.artemis.", "$sys.", OUTFLOW_PREFIX, OWN_PREFIX)
+
+
+def quarantine_queue(site: str, queue: str) -> str:
+    """The name of dr-ctl's own queue for what nothing explains: it contains the site that holds it."""
+    return f"{QUARANTINE_PREFIX}{site}.{queue}"
 
 
 @dataclass(frozen=True, slots=True)
