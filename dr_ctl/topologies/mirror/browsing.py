@@ -18,7 +18,8 @@ Origin = tuple[str, int]
 RESIDUE_UP_TO: Final = 5000
 _PAGE: Final = 1000
 _KIND: Final = "x-opt-amq-mr-ev-type"
-_ACKED: Final = f"messageAnnotations.{_KIND}=postAck"
+# Every event says of which address it is; which event it is, the broker cuts off where names are long.
+_OF_ADDRESS: Final = "messageAnnotations.x-opt-amq-mr-adr"
 _OF_QUEUE: Final = "messageAnnotations.x-opt-amq-mr-qu"
 _BORN: Final = "x-opt-amq-bkr-id"
 
@@ -87,11 +88,12 @@ def _acked(rows: Iterable[Mapping[str, Any]], node: str) -> dict[str, frozenset[
     unshipped: set[Origin] = set()
     for row in rows:
         texts = row.get("StringProperties") or {}
-        if _OF_QUEUE in texts and _ACKED in str(row.get("PropertiesText")):
-            born = str(texts.get(f"messageAnnotations.{_BORN}", node))
-            found.setdefault(texts[_OF_QUEUE], set()).add((born, int(str(row["text"]))))
-        elif _KIND not in str(row.get("PropertiesText")):
+        if _OF_ADDRESS not in texts:
             unshipped.add(_origin(row, node))
+        elif _OF_QUEUE in texts and str(row["text"]).isdecimal():
+            # Of all events only an acknowledgement has a number for its body: that of the message.
+            born = str(texts.get(f"messageAnnotations.{_BORN}", node))
+            found.setdefault(texts[_OF_QUEUE], set()).add((born, int(row["text"])))
     return {queue: frozenset(origins - unshipped) for queue, origins in found.items()}
 
 
