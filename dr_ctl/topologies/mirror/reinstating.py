@@ -12,7 +12,7 @@ from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Act, Hand, Move
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.mirror import checks, parity
+from dr_ctl.topologies.mirror import checks, parity, returning
 from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.browsing import Origin, Residue, origin_ids, residue
 from dr_ctl.topologies.mirror.effects import holds, left_of
@@ -86,6 +86,11 @@ class Reinstating:
     # reinstate
 
     def _reinstate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        if returning.nothing_owed(self._observer.observe(), move):
+            # Its process may have died right after it had struck out the debts: delivery is not paused once more.
+            if all(not each.messages and not each.acks for each in self._residue.values()):
+                self.result.begin()
+            return NotNeeded(f"{move.target} is taken in already")
         pauses = [call for call in step.calls if call.operation == PAUSE_LASTING]
         resumes = [call for call in step.calls if call.operation == RESUME]
         strikes = [call for call in step.calls if call.operation == DESTROY_QUEUE]
