@@ -267,7 +267,7 @@ def _queue_operations(broker: Broker, queue: Queue) -> Operations:
                 number=number,
                 address=queue.address,
                 body=body.encode(),
-                text=int(kind) == 3,  # noqa: PLR2004 - the number of a text message
+                text=kind == 3,  # noqa: PLR2004 - the number of a text message
                 headers={name: str(value) for name, value in headers.items()},
                 durable=bool(durable),
                 priority=0,
@@ -280,12 +280,13 @@ def _queue_operations(broker: Broker, queue: Queue) -> Operations:
 
     return {
         **_pausing(queue, broker),
-        "browse(int,int)": lambda page, size: listings.browse(broker, queue, int(page), int(size)),
+        "browse(int,int)": lambda page, size: listings.browse(queue, broker.node, page, size),
         "countMessages()": count,
         f"countMessages({TEXT})": count,
         "listConsumersAsJSON()": lambda: listings.consumers_of(broker, queue.name),
         "removeAllMessages()": remove,
         f"removeMessages({TEXT})": remove,
+        f"moveMessage(long,{TEXT})": lambda number, to: broker.move(queue, number, to),
         f"sendMessage({_SEND})": send,
     }
 
@@ -312,7 +313,7 @@ def _outflow_operations(out: Outflow, broker: Broker) -> Operations:
 
     return {
         **_pausing(out, broker),
-        "browse(int,int)": lambda page, size: listings.browse(broker, out, int(page), int(size)),
+        "browse(int,int)": lambda page, size: listings.browse(out, broker.node, page, size),
         "countMessages()": count,
         f"countMessages({TEXT})": count,
     }

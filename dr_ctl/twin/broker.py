@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dr_ctl.twin.messages import (
-    ORIGIN_NODE,
-    ORIGIN_NUMBER,
     Event,
     Message,
     Origin,
@@ -273,17 +271,31 @@ class Broker:
 
     def _bury(self, queue: Queue, message: Message) -> None:
         self.remove(queue, message, Reason.KILLED)
-        born = {name: text for name, text in message.headers.items() if name not in (ORIGIN_NODE, ORIGIN_NUMBER)}
+        self._put_copy(queue, message, DEAD_LETTERS, self.now_ms())
+
+    def move(self, queue: Queue, number: int, to: str) -> bool:
+        """Move one message to another queue; False where it is not there, or in somebody's hands."""
+        if to not in self.queues:
+            raise BrokerSaysNo("java.lang.IllegalArgumentException", f"AMQ229049: No queue found for {to}", 400)
+        message = queue.messages.get(number)
+        if message is None or number in queue.delivering:
+            return False
+        self.remove(queue, message)
+        self._put_copy(queue, message, self.queues[to].address, message.timestamp_ms)
+        return True
+
+    def _put_copy(self, queue: Queue, message: Message, address: str, timestamp_ms: int) -> None:
+        """The same content as a new message, born here."""
         self.route(
             Message(
                 number=self.next_number(),
-                address=DEAD_LETTERS,
+                address=address,
                 body=message.body,
                 text=message.text,
-                headers={**born, "_AMQ_ORIG_QUEUE": queue.name, "_AMQ_ORIG_ADDRESS": queue.address},
+                headers={**message.headers, "_AMQ_ORIG_QUEUE": queue.name, "_AMQ_ORIG_ADDRESS": queue.address},
                 durable=message.durable,
                 priority=message.priority,
-                timestamp_ms=self.now_ms(),
+                timestamp_ms=timestamp_ms,
                 longs={"_AMQ_ORIG_MESSAGE_ID": message.number},
             )
         )

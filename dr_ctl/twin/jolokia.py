@@ -181,7 +181,7 @@ def _typed(operation: str, arguments: Sequence[Any]) -> list[Any]:
 
 
 def _as(kind: str, argument: Any) -> Any:
-    if kind == "int":
+    if kind in ("int", "long"):
         try:
             return int(argument)
         except ValueError as error:

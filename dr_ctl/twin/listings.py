@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from dr_ctl.twin.broker import Broker
-from dr_ctl.twin.messages import ORIGIN_NODE, ORIGIN_NUMBER, Event, Message, Outflow, Queue
+from dr_ctl.twin.messages import ORIGIN_NODE, ORIGIN_NUMBER, Event, Message, Outflow, Queue, Reason
 
 MOST_OF_A_TEXT: Final = 256
 ROUTED_ANYCAST: Final = 1
@@ -163,12 +163,12 @@ def consumers_of(broker: Broker, queue: str) -> str:
     return json.dumps(rows)
 
 
-def browse(broker: Broker, queue: Queue | Outflow, page: int, size: int) -> list[dict[str, Any]]:
-    """One page; what is in delivery is not seen."""
+def browse(queue: Queue | Outflow, node: str, page: int, size: int) -> list[dict[str, Any]]:
+    """One page of a queue of the broker `node`; what is in delivery is not seen."""
     if isinstance(queue, Queue):
         rows = [browsed(each, number=each.number) for each in queue.live()]
     else:
-        rows = [_event(each, queue.name, broker.node) for each in list(queue.events)[queue.under_way :]]
+        rows = [_event(each, queue, node) for each in list(queue.events)[queue.under_way :]]
     return rows[(page - 1) * size : page * size] if page > 0 and size > 0 else rows
 
 
@@ -205,17 +205,32 @@ def browsed(message: Message, *, number: int) -> dict[str, Any]:
     return {**row, "BodyPreview": list(message.body[:MOST_OF_A_TEXT])}
 
 
-def _event(event: Event, outflow: str, node: str) -> dict[str, Any]:
+def _event(event: Event, outflow: Outflow, node: str) -> dict[str, Any]:
+    """What is no message is one of the link's own; its kind stands in the text of its properties only."""
     if event.message is not None:
         return browsed(event.message, number=event.number)
-    texts = {"messageAnnotations.x-opt-amq-mr-adr": event.address, "extraProperties._AMQ_AD": outflow}
-    if event.queue:
-        texts["messageAnnotations.x-opt-amq-mr-qu"] = event.queue
+    annotated = "messageAnnotations.x-opt-amq-mr-"
+    texts = {f"{annotated}adr": event.address}
     if event.origin is not None and event.origin[0] != node:
         texts[f"messageAnnotations.{ORIGIN_NODE}"] = event.origin[0]
-    body = str(event.origin[1]) if event.origin is not None else ""
-    plain = Message(event.number, outflow, body.encode(), text=True, headers=texts, anycast=False)
-    return {**browsed(plain, number=event.number), "type": 4, "protocol": "AMQP", "timestamp": 0}
+    reason = {f"{annotated}ack-reason": event.reason.value} if event.reason is not Reason.NORMAL else {}
+    shown = [f"{name}={text}" for name, text in texts.items()]
+    shown.insert(1, f"messageAnnotations.{EVENT_KIND}={event.kind}")
+    shown += [f"{name}={value}" for name, value in reason.items()]
+    texts["extraProperties._AMQ_AD"] = outflow.name
+    if event.queue:
+        texts[f"{annotated}qu"] = event.queue
+    shown += [f"{name}={text}" for name, text in list(texts.items())[len(shown) - 1 - len(reason) :]]
+    body = str(event.origin[1]) if event.origin is not None else json.dumps({"name": event.queue or event.address})
+    plain = Message(event.number, outflow.name, body.encode(), text=True, headers=texts, anycast=False)
+    return {
+        **browsed(plain, number=event.number),
+        "type": 4 if event.origin is not None else 3,
+        "protocol": "AMQP",
+        "timestamp": 0,
+        "ByteProperties": reason or None,
+        "PropertiesText": _short("{" + ", ".join(shown) + "}"),
+    }
 
 
 def _short(text: str) -> str:

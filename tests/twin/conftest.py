@@ -12,7 +12,7 @@ import pytest
 from dr_ctl.cli.app import run
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.lab.lab import Lab
-from tests.broker.driving import Ended, reset
+from tests.broker.driving import Ended, on_queue, reset
 from tests.twin.subject import Subject
 
 Command = Callable[..., Ended]
@@ -37,7 +37,9 @@ def subject(request: pytest.FixtureRequest) -> Subject:
     lab: Lab = request.getfixturevalue("real_pair")
     for site in ("london", "paris"):
         lab.start(site)
-        lab.admin(site).open_clients("mirror")  # what a failed test closed would fail all that follow
+        # What a failed test left closed or paused would fail all that follow.
+        lab.admin(site).open_clients("mirror")
+        on_queue(lab, site, f"$ACTIVEMQ_ARTEMIS_MIRROR_{lab.state.other(site).name}", "resume()")
     reset(lab)
     return Subject(lab)
 

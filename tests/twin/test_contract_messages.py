@@ -237,6 +237,58 @@ def test_what_a_consumer_at_the_peer_holds_cannot_be_acknowledged_there(subject:
     until(lambda: subject.counts("paris", "orders.in")[:2] == (1, 0))  # for ever
 
 
+def test_a_message_is_moved_out_of_the_mirror_into_a_queue_of_its_own(subject: Subject) -> None:
+    move, kept = "moveMessage(long,java.lang.String)", "dr-ctl.kept.paris"
+    subject.put("london", "orders.in", 2)
+    subject.settled()
+    until(lambda: subject.depth("paris", "orders.in") == 2)
+    subject.create("paris", kept, internal=True)
+    queue = subject.queue("paris", "orders.in")
+    number = int(subject.execute("paris", queue, "browse(int,int)", 1, 10)["value"][0]["messageID"])
+
+    told = [subject.execute("paris", queue, move, number, kept)["value"] for _ in range(2)]
+    nowhere = subject.execute("paris", queue, move, number, "nowhere")
+
+    assert told == [True, False]
+    kind = "java.lang.IllegalArgumentException"
+    text = f"{kind} : AMQ229049: No queue found for nowhere"
+    assert nowhere == {"error_type": kind, "error": text, "status": 400}
+    until(lambda: subject.depth("london", "orders.in") == 1)
+    assert [subject.counters(site, "orders.in") for site in SITES] == [(2, 1, 0), (2, 1, 0)]
+    row = subject.execute("paris", subject.queue("paris", kept), "browse(int,int)", 1, 10)["value"][0]
+    assert row["StringProperties"]["_AMQ_ORIG_QUEUE"] == "orders.in"
+    assert row["LongProperties"] == {"_AMQ_ORIG_MESSAGE_ID": number}
+    assert "x-opt-amq-bkr-id" not in row["StringProperties"]
+    subject.execute("paris", subject.server("paris"), "destroyQueue(java.lang.String)", kept)
+
+
+def test_an_acknowledgement_under_way_names_whose_message_it_was(subject: Subject) -> None:
+    subject.put("london", "orders.in")
+    subject.settled()
+    until(lambda: subject.depth("paris", "orders.in") == 1)
+    link = "stopBrokerConnection(java.lang.String)"
+    subject.execute("paris", subject.server("paris"), link, "london")
+    try:
+        subject.execute("paris", subject.queue("paris", "orders.in"), "removeAllMessages()")
+        until(lambda: subject.shipping("paris")["MessageCount"] == 1)
+        row = subject.execute("paris", subject.outflow("paris"), "browse(int,int)", 1, 10)["value"][0]
+    finally:
+        subject.execute("paris", subject.server("paris"), link.replace("stop", "start"), "london")
+
+    node = subject.view("london").node
+    annotated = "messageAnnotations.x-opt-amq-mr-"
+    assert row["StringProperties"] == {
+        f"{annotated}adr": "orders.in",
+        "messageAnnotations.x-opt-amq-bkr-id": node,
+        "extraProperties._AMQ_AD": "$ACTIVEMQ_ARTEMIS_MIRROR_london",
+        f"{annotated}qu": "orders.in",
+    }
+    assert row["ByteProperties"] == {f"{annotated}ack-reason": 1}
+    assert row["PropertiesText"].startswith(f"{{{annotated}adr=orders.in, {annotated}ev-type=postAck, ")
+    assert row["text"].isdecimal()
+    assert (row["type"], row["protocol"], row["timestamp"]) == (4, "AMQP", 0)
+
+
 def test_a_closed_door_refuses_and_an_open_one_greets(subject: Subject) -> None:
     doors = {site: subject.place(site) for site in SITES}
 
