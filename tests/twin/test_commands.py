@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +207,30 @@ def test_several_pairs_move_together(tmp_path: Path, dr_ctl: Command, monkeypatc
     assert ok(moved)
     assert [pair["serving"] for pair in moved.document["data"]["pairs"]] == ["paris", "paris"]
     assert all(verdict.clean for verdict in verdicts)
+
+
+def test_a_site_in_a_black_hole_adds_no_more_than_it_is_given(
+    tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five seconds over all looks, beside what the same command takes where the site is seen to be down."""
+    words = ("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+    took_s = {}
+    for how in ("down", "swallowed"):
+        with PlayedTwin.up(tmp_path / how) as twin:
+            monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
+            monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / f"state of {how}"))
+            if how == "down":
+                twin.kill("london")
+            else:
+                twin.swallow("london")
+                refused = dr_ctl(*words)
+            began = time.monotonic()
+            ended = dr_ctl(*words, "--presume-down", "london", "--reason", "its rack is dark")
+            took_s[how] = time.monotonic() - began
+
+            assert ended.code == 0, ended.document
+            assert [debt["kind"] for debt in ended.document["debts"]] == ["fence", "quarantine"]
+            assert doors(twin)["paris/orders-1"]
+
+    assert (refused.code, refused.document["findings"][0]["id"]) == (10, "DR-ALIVE-002")
+    assert took_s["swallowed"] - took_s["down"] < 5 + 1, took_s
