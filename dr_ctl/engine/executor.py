@@ -168,7 +168,14 @@ class _Run(Generic[O]):
         may_stop = step.undoable or (step.verb == NO_RETURN and self._revertible)
         if may_stop and self._stop.asked():
             return self._interrupted()
-        match self._manner.stepper(step, may_stop):
+        try:
+            with self._stop.question():
+                answer = self._manner.stepper(step, may_stop)
+        except Stopped:
+            if may_stop:
+                return self._interrupted()
+            answer = Answer.STOP
+        match answer:
             case Answer.UNDO:
                 return self.back(Refused("a person said no", code=ExitCode.DECLINED))
             case Answer.STOP:
@@ -250,7 +257,9 @@ class _Run(Generic[O]):
 
     def _asked(self, step: PlannedStep) -> Outcome:
         """A no is the end, and undoes nothing: what stands before the question was wanted for itself."""
-        if self._manner.asker(step.about):
+        with self._stop.question():
+            agreed = self._manner.asker(step.about)
+        if agreed:
             return Done("yes")
         return Refused("a person said no, or nobody could be asked", code=ExitCode.DECLINED)
 
