@@ -169,8 +169,9 @@ def test_a_death_takes_what_is_volatile_and_leaves_what_is_durable(subject: Subj
 
 
 def test_new_messages_after_a_death_have_new_numbers(subject: Subject) -> None:
-    subject.put("london", "orders.in")
-    subject.settled()
+    with subject.client("london") as client:
+        client.send("orders.in")
+    until(lambda: subject.depth("paris", "orders.in") == 1)
     subject.stage.kill("london")
     subject.stage.start("london")
     until(lambda: attached(subject, "london"))
