@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +15,8 @@ from dr_ctl.agents.monitor import recording
 from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.traffic import Load
 from dr_ctl.settings.loader import load
-from tests.broker.driving import Operator, changed_settings, on_queue, send, state_of, until
+from tests.broker.driving import Operator, changed_settings, on_queue, recorded, send, state_of, until
+from tests.broker.recorder import Recorder, Seen
 
 pytestmark = pytest.mark.broker
 
@@ -177,3 +181,53 @@ def test_what_nothing_explains_is_taken_out_and_kept(lab: Lab, operator: Operato
     assert name not in lab.admin("paris").depths()
     assert "DR-RECONCILE-002" in ended.told
     assert "DR-RECONCILE-003" in status.told
+
+
+def killed_at(operator: Operator, recorders: dict[str, Recorder], site: str, nth: int, *words: str) -> None:
+    """Kill the command right before its nth request that changes something at a site reaches the broker."""
+    started: list[subprocess.Popen[str]] = []
+    changing: list[list[Seen]] = []
+
+    def before(changes: list[Seen]) -> tuple[int, str] | None:
+        changing.append(changes)
+        if len(changing) != nth:
+            return None
+        os.kill(started[0].pid, signal.SIGKILL)
+        return 500, "never forwarded"
+
+    recorders[site].before = before
+    started.append(operator.start(*words))
+    started[0].communicate()
+    recorders[site].before = None
+    assert len(changing) == nth
+
+
+@pytest.mark.parametrize("nth", [1, 3])
+def test_a_failover_and_a_failback_that_are_killed_go_on_where_they_were(
+    lab: Lab, operator: Operator, tmp_path: Path, nth: int
+) -> None:
+    send(lab, "london", "orders.in", 3)
+    lab.wait_mirrored()
+    until(lambda: lab.admin("paris").depth("orders.in") == 3)
+    before = state_of(lab)
+    lab.cut("london")
+    send(lab, "london", "orders.in", 2)
+    lab.kill("london")
+
+    with recorded(lab, tmp_path / "recorded") as (settings, recorders):
+        cut = Operator(lab, operator.state, settings)
+        # What stands before London's console goes on accepting connections: nothing shows that it is down.
+        presumed = ("--accept-loss", "unknown", "--presume-down", "london", "--reason", "it was killed")
+        killed_at(cut, recorders, "paris", nth, "failover", "--to", "paris", "--yes", *presumed)
+        failed_over = cut.run("resume", "--yes")
+        lab.heal()
+        lab.start("london")
+        killed_at(cut, recorders, "paris", nth, "failback", "--to", "london", "--yes")
+        failed_back = cut.run("resume", "--yes")
+
+    assert failed_over.code == 0, failed_over.document
+    assert failed_back.code == 0, failed_back.document
+    assert failed_back.document["debts"] == []
+    assert [lab.admin(site).depth("orders.in") for site in ("london", "paris")] == [5, 5]
+    assert state_of(lab) == before
+    assert operator.run("runs", "verify").code == 0
