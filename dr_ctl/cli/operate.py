@@ -81,6 +81,9 @@ def run(session: Session, asked: Ask, how: How) -> Result:
         if not how.dry_run:
             locking.refuse_if_held(seen, runs, how.theft)
         decided = plans.same(saved, world.decide(asked, seen, price=price))
+        if isinstance(decided, AlreadyThere) and (why := world.why_not_so(asked)) is not None:
+            finding = error("DR-ROLE-013", f"{decided.text}, by its flags; but {why}", "`dr-ctl status` looks again.")
+            return _with_pairs(Result(ExitCode.UNKNOWN, finding.text, (finding,)), seen, session)
         if (ended := _undecided(decided)) is not None:
             return _priced(_with_pairs(ended, seen, session), price)
         if how.dry_run:

@@ -15,7 +15,7 @@ from dr_ctl.engine import runbook
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import History
 from dr_ctl.engine.onlooker import Onlooker
-from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, FAILOVER, FENCE, REINSTATE, VERIFY, alone
+from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, FAILOVER, FENCE, QUIESCE, REINSTATE, VERIFY, alone
 from dr_ctl.engine.outcome import Outcome, Unknown
 from dr_ctl.engine.plan import Ask, Decision, Plan, PlannedStep
 from dr_ctl.engine.planner import HOOK, plan
@@ -24,6 +24,7 @@ from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
 from dr_ctl.settings.model import Installation
 from dr_ctl.telemetry.events import Listener
 from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl.topologies.mirror.doors import Doors
 from dr_ctl.topologies.mirror.driver import MirrorDriver
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
 from dr_ctl.topologies.mirror.sending import Sender
@@ -68,6 +69,17 @@ class World:
             return Verifying(self.observer, settings.poll).verify(step, move, Onlooker(self.clock, listener))
         except BrokerError as error:
             return Unknown(str(error))
+
+    def why_not_so(self, ask: Ask) -> str | None:
+        """What a look says that holds already is attempted before anybody is told: flags lie."""
+        if ask.operation == REINSTATE:
+            return None  # there all brokers have answered what they hold and owe
+        site = self.named(ask)
+        try:
+            why = Doors(self.observer).why_not(site, serving=ask.operation not in (QUIESCE, FENCE))
+        except BrokerError as error:
+            why = f"it does not answer any more: {error}"
+        return f"{why}: look at {site} first" if why is not None else None
 
     def runbook(self, operation: str) -> Runbook:
         """The lines of an operation; raises `UsageError` where they name a hook that the settings do not have."""

@@ -97,6 +97,15 @@ class Doors:
         """Say whether a client is let in anywhere, whatever the flags say."""
         return any(isinstance(told, Connected) for told in self.greetings(accesses).values())
 
+    def why_not(self, site: str, *, serving: bool) -> str | None:
+        """Attempt what one look says of a site: that it serves with every pair, or that it lets nobody in."""
+        accesses = self._observer.at(site)
+        told = self.why_not_serving(accesses)
+        if serving:
+            return next((why.text for why in told.values() if why is not None), None)
+        shut = all(why is not None and why.by_flag for why in told.values())
+        return None if shut and not self.let_in(accesses) else "a client may be let in"
+
     def why_not_open_again(self, site: str, opens: Sequence[Call]) -> str | None:
         """Say why the doors that these calls open are not shown to be open."""
         if left := left_of(opens, self._observer.look_at(site)):
