@@ -77,11 +77,16 @@ def settle(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
 
 def _debt(seen: MirrorSeen, move: Move, kind: DebtKind) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
     views = seen.views(move.target)
-    written = tuple(call for view in views for call in owe(view, kind, move.source))
+    written = tuple(call for view in views for call in owe(view, kind, move.source, lasting=_outlasts(view)))
     struck = tuple(
         call for view in views if _new(view, kind, move) for call in pay(view, kind, move.source, "it stands there")
     )
     return written, struck
+
+
+def _outlasts(view: BrokerView) -> bool:
+    """Say whether the closed door of the link stays closed when the broker is restarted."""
+    return bool(view.mirror_doors) and not any(door.opens_at_boot for door in view.mirror_doors)
 
 
 def _new(view: BrokerView, kind: DebtKind, move: Move) -> bool:
