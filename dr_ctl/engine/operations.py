@@ -23,6 +23,8 @@ ACTIVATE: Final = "activate"
 RELEASE: Final = "release"
 # Those that are done at the site they name; every other names the site that shall serve.
 AT_SOURCE: Final = (QUIESCE, FENCE, RELEASE)
+# Those that send the clients to another site.
+MOVING: Final = (SWAPOVER, FAILOVER, FAILBACK, ACTIVATE)
 # Those that end with nobody served.
 CLOSING: Final = (FENCE, DRAIN)
 

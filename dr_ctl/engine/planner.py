@@ -69,7 +69,7 @@ def plan(
         findings=tuple(findings),
         baseline=move.baseline,
         not_replicated=tuple(recipe.not_replicated(seen, move)),
-        cannot_know=tuple(recipe.cannot_know()),
+        cannot_know=tuple(recipe.cannot_know(move)),
         serving=past.serving if past is not None else serving(seen),
         basis=_basis(runbook, recipe, seen),
     )

@@ -99,8 +99,8 @@ class Recipe(Protocol[O_contra]):
     def not_replicated(self, seen: O_contra, move: Move) -> Sequence[str]:
         """Sentences on what will not be at the target."""
 
-    def cannot_know(self) -> Sequence[str]:
-        """Sentences on what no plan of this topology can know."""
+    def cannot_know(self, move: Move) -> Sequence[str]:
+        """Sentences on what no plan of this operation can know."""
 
 
 class Hand(Protocol):

@@ -214,7 +214,7 @@ class Recipe:
     def not_replicated(self, seen: Seen, move: Move) -> Sequence[str]:
         return (f"what is in memory at {move.source}",)
 
-    def cannot_know(self) -> Sequence[str]:
+    def cannot_know(self, move: Move) -> Sequence[str]:
         return ("what clients do",)
 
     def draft(self, step: RunbookStep, seen: Seen, move: Move) -> Draft:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from dr_ctl.core.model import Finding, Json, Role
-from dr_ctl.engine.operations import ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, REINSTATE, RETURNS
+from dr_ctl.engine.operations import ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, MOVING, REINSTATE, RETURNS
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
@@ -104,6 +104,8 @@ class MirrorRecipe:
         return alone.holds_already(seen, move)
 
     def not_replicated(self, seen: MirrorSeen, move: Move) -> Sequence[str]:
+        if move.ask.operation not in MOVING:
+            return ()
         told = [
             "pauses, address settings, security settings, diverts and bridges: each site has its own",
             "temporary queues and what lies in them",
@@ -119,7 +121,9 @@ class MirrorRecipe:
             told += [f"{kind}: {checks.some(sorted(names))}" for kind, names in kinds.items() if names]
         return told
 
-    def cannot_know(self) -> Sequence[str]:
+    def cannot_know(self, move: Move) -> Sequence[str]:
+        if move.ask.operation not in MOVING:
+            return ()
         return (
             "whether clients reconnect to the target: they need its address",
             "how long the clients need to finish what they hold",
@@ -152,9 +156,10 @@ class MirrorRecipe:
     # One method a verb; the comments say why where the order matters.
 
     def _look(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
-        del seen, move
-        about = {"observe": "look at both sites", "check": "all checks, and a client's greeting at the serving site"}
-        return Draft("", about[step.verb])
+        if step.verb == "observe":
+            return Draft("", "look at both sites")
+        fences = move.ask.operation not in (FAILOVER, REINSTATE) and seen.roles[move.source] is Role.SERVING
+        return Draft("", f"all checks{', and a greeting by the serving site as a client gets it' if fences else ''}")
 
     def _catch_up(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
         views = [*seen.views(move.source), *seen.views(move.target)]
