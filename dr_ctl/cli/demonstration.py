@@ -125,6 +125,8 @@ def _lost_and_back(lab: Stage, tell: _Teller, codes: dict[str, int]) -> _Lost:
         accepted = "unknown" if at_most is None else str(at_most)
         tell.chapter("The failover, with that loss accepted.")
         codes["failover"] = tell.run("failover", "--to", "london", "--yes", "--accept-loss", accepted)
+        if codes["failover"] != ExitCode.OK:
+            raise EnvironmentFault(f"nobody serves: the failover ended with {codes['failover']}")
         traffic.wait_for(traffic.counts().sent + AFTER)
         before = traffic.ledger.verdict(drained=False)
         tell.chapter(
@@ -139,9 +141,11 @@ def _lost_and_back(lab: Stage, tell: _Teller, codes: dict[str, int]) -> _Lost:
 
 
 def _until_recorded(tell: _Teller) -> None:
-    """Wait until the monitor has seen the death: from then on the bounds do not grow."""
+    """Wait until the monitor has seen the death: from then on the bounds do not grow, and two answers are the same."""
     until = time.monotonic() + SEEN_WITHIN_S
-    while tell.bounds("failover", "--to", "london", "--dry-run")["lost"]["at_most"] is None:
+    before = None
+    while (now := tell.bounds("failover", "--to", "london", "--dry-run")["lost"]["at_most"]) is None or now != before:
+        before = now
         if time.monotonic() > until:
             raise EnvironmentFault(f"the monitor has not written what it saw within {SEEN_WITHIN_S:.0f} s")
 

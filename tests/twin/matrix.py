@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,17 +148,19 @@ class Judge:
         return opened
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no wait last: a time-out is told after a moment, an undo gives up after a few."""
+@contextmanager
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let no wait of the block last: a time-out is told after a moment, an undo gives up after a few."""
     post = Wire.post
 
     def soon(self: Wire, bodies: Sequence[Any], timeout_s: float) -> list[Answer]:
         return post(self, bodies, min(timeout_s, QUICK_S))
 
-    monkeypatch.setattr(Wire, "post", soon)
-    monkeypatch.setattr(driver, "FENCE_S", 0.5)
-    monkeypatch.setattr(releasing, "FENCE_S", 0.5)
-    monkeypatch.setattr(driver, "UNDO_S", 2.0)
-    monkeypatch.setattr(activating, "ACTIVATE_S", 0.5)
-    monkeypatch.setattr(reconciling, "UNCHANGED_S", 0.3)
+    with monkeypatch.context() as patch:
+        patch.setattr(Wire, "post", soon)
+        patch.setattr(driver, "FENCE_S", 0.5)
+        patch.setattr(releasing, "FENCE_S", 0.5)
+        patch.setattr(driver, "UNDO_S", 2.0)
+        patch.setattr(activating, "ACTIVATE_S", 0.5)
+        patch.setattr(reconciling, "UNCHANGED_S", 0.3)
+        yield

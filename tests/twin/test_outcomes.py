@@ -13,8 +13,6 @@ from dr_ctl.twin.faults import Fault, FaultKind, When
 from tests.twin.conftest import Command
 from tests.twin.matrix import NOTHING_CHANGED, OPERATIONS, Judge, quick, scene
 
-__all__ = ["quick"]  # a fixture
-
 KINDS = (
     FaultKind.SILENT,
     FaultKind.ERROR,
@@ -26,7 +24,7 @@ KINDS = (
 )
 LIES = (("Started", True), ("Started", False), ("MessageCount", 0), ("PendingMirrorAcks", 0), ("Paused", False))
 AFTER = {True: (0, 1, 2, 3, 5), False: (0, 3, 8, 16, 30)}
-IN_CI = 48
+IN_CI = 40
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,6 @@ SAMPLE = set(random.Random(20261121).sample(range(len(CELLS)), IN_CI))
 assert len(CELLS) >= 500
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     "cell",
     [
@@ -79,7 +76,8 @@ def test_an_end_that_is_told_is_true(
     before, judge = scene(twin), Judge(twin, monkeypatch)
     twin.host(cell.site).faults.add(cell.fault)
 
-    ended = dr_ctl(*operation.words, "--yes")
+    with quick(monkeypatch):
+        ended = dr_ctl(*operation.words, "--yes")
 
     for site in twin.sites:
         twin.host(site).faults.clear()

@@ -14,7 +14,7 @@ from tests.broker.driving import Operator, end_all
 from tests.twin.matrix import Judge, paused, serving
 
 OTHER = {"london": "paris", "paris": "london"}
-ROUNDS_IN_CI, ROUNDS = 4, 100
+ROUNDS_IN_CI, ROUNDS = 3, 100
 
 
 def changed(operator: Operator) -> int:

@@ -14,8 +14,6 @@ from tests.twin.conftest import Command
 from tests.twin.matrix import OPERATIONS, Judge, done, quick, scene, serving
 from tests.twin.test_crashes import Death, Died
 
-__all__ = ["quick"]  # a fixture
-
 
 def before_no_return(operation: str, twin: PlayedTwin, dr_ctl: Command) -> list[Change]:
     """The requests of an undisturbed run up to its activation, without those of dr-ctl's own documents."""
@@ -31,7 +29,6 @@ def before_no_return(operation: str, twin: PlayedTwin, dr_ctl: Command) -> list[
     raise AssertionError("it never opened a door")
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("operation", ["swapover", "failover"])
 def test_whichever_call_fails_both_sites_are_as_they_were(
     tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, operation: str
@@ -57,7 +54,8 @@ def test_whichever_call_fails_both_sites_are_as_they_were(
             fault = Fault(FaultKind.ERROR, When(operation=verb, after=nth), times=None)
             twin.host(call.site).faults.add(fault)
 
-            ended = dr_ctl(*OPERATIONS[operation].words, "--yes")
+            with quick(monkeypatch):
+                ended = dr_ctl(*OPERATIONS[operation].words, "--yes")
 
             twin.host(call.site).faults.clear()
             if ended.code == 23:
