@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 import typer
 
 from dr_ctl.cli.lab_app import lab_app
+from dr_ctl.cli.operations_app import operations_app
 from dr_ctl.cli.result import Result, of_error
 from dr_ctl.cli.session import Session, command, common, group
 from dr_ctl.core.errors import DrCtlError, Stopped
@@ -24,39 +25,12 @@ app.callback()(common)
 runs_app = group("Past runs: list, show, report, verify.")
 runbook_app = group("The runbooks in force: list, show, lint.")
 rpo_app = group("The estimate of what a failure would lose, from recorded history.")
+app.add_typer(operations_app)
 app.add_typer(runs_app, name="runs")
 app.add_typer(runbook_app, name="runbook")
 app.add_typer(rpo_app, name="rpo")
 app.add_typer(lab_app, name="lab")
 
-TO = Annotated[str, typer.Option("--to", metavar="SITE", help="The site that shall serve.")]
-YES = Annotated[bool, typer.Option("--yes", help="Ask nothing.")]
-DRY_RUN = Annotated[
-    bool, typer.Option("--dry-run", help="Show the very plan that a run would execute; change nothing.")
-]
-TIMEOUT = Annotated[str | None, typer.Option("--timeout", metavar="T", help="Of the drain, as in 30s or 5m.")]
-EXPECT = Annotated[str | None, typer.Option("--expect-serving", metavar="SITE", help="Refuse unless SITE serves.")]
-CUT = Annotated[bool, typer.Option("--cut-in-flight", help="Move although clients hold messages: they come again.")]
-ACCEPT = Annotated[
-    list[str] | None, typer.Option("--accept-difference", metavar="QUEUE=N", help="Move with exactly this difference.")
-]
-STEAL = Annotated[bool, typer.Option("--steal", help="Take over the live lock of another run; needs --reason.")]
-WHY = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; the journal keeps it.")]
-LOSS = Annotated[
-    str | None, typer.Option("--accept-loss", metavar="N|unknown", help="Messages that a failover may lose.")
-]
-PRESUME = Annotated[
-    str | None, typer.Option("--presume-down", metavar="SITE", help="Take this site for down; needs --reason.")
-]
-STEP = Annotated[bool, typer.Option("--step", help="Ask before each step; a no offers undo, or stopping here.")]
-OUTAGE = Annotated[
-    str | None,
-    typer.Option("--max-outage", metavar="T", help="Undo when clients would be out longer; default: objectives."),
-]
-PLAN = Annotated[
-    Path | None, typer.Option("--plan", metavar="FILE", help="Carry out this saved plan, or refuse: what changed?")
-]
-SITE = Annotated[str, typer.Argument(metavar="SITE")]
 RUN = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run's name or its beginning; default: the last.")]
 
 
@@ -80,304 +54,6 @@ def status(
     from dr_ctl.cli import show  # noqa: PLC0415
 
     return show.watch(session) if watch else show.status(session)
-
-
-@command(app, "plan")
-def plan(
-    session: Session,
-    *,
-    operation: Annotated[str, typer.Argument(metavar="OPERATION", help="swapover, failover, failback, reinstate")],
-    to: TO,
-    timeout: TIMEOUT = None,
-    max_outage: OUTAGE = None,
-    cut_in_flight: CUT = False,
-    accept_difference: ACCEPT = None,
-    expect_serving: EXPECT = None,
-    accept_loss: LOSS = None,
-    presume_down: PRESUME = None,
-    reason: WHY = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan as JSON.")] = None,
-) -> Result:
-    """Show the plan of an operation: steps, exact calls, what is undone if it fails."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.ask(
-        operation,
-        to,
-        timeout=timeout,
-        cut_in_flight=cut_in_flight,
-        accept_difference=accept_difference,
-        expect_serving=expect_serving,
-        max_outage=asking.outage_s(session, max_outage) if operation in ("swapover", "failback") else None,
-    )
-    return operate.plan(session, asking.with_price(asked, accept_loss, presume_down, reason), out)
-
-
-@command(app, "swapover")
-def swapover(
-    session: Session,
-    *,
-    to: TO,
-    yes: YES = False,
-    dry_run: DRY_RUN = False,
-    step: STEP = False,
-    timeout: TIMEOUT = None,
-    max_outage: OUTAGE = None,
-    cut_in_flight: CUT = False,
-    accept_difference: ACCEPT = None,
-    expect_serving: EXPECT = None,
-    saved: PLAN = None,
-    steal: STEAL = False,
-    reason: WHY = None,
-) -> Result:
-    """Move the service to the other site: nothing lost, nothing twice."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.ask(
-        "swapover",
-        to,
-        timeout=timeout,
-        cut_in_flight=cut_in_flight,
-        accept_difference=accept_difference,
-        expect_serving=expect_serving,
-        max_outage=asking.outage_s(session, max_outage),
-    )
-    how = asking.how(yes=yes, dry_run=dry_run, step=step, saved=saved, steal=steal, reason=reason)
-    return operate.run(session, asked, how)
-
-
-@command(app, "failover")
-def failover(
-    session: Session,
-    *,
-    to: TO,
-    yes: YES = False,
-    dry_run: DRY_RUN = False,
-    step: STEP = False,
-    timeout: TIMEOUT = None,
-    accept_loss: LOSS = None,
-    presume_down: PRESUME = None,
-    saved: PLAN = None,
-    steal: STEAL = False,
-    reason: WHY = None,
-    expect_serving: EXPECT = None,
-) -> Result:
-    """The serving site is lost: serve at the other now, and say what is lost."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.ask("failover", to, timeout=timeout, expect_serving=expect_serving)
-    asked = asking.with_price(asked, accept_loss, presume_down, reason)
-    how = asking.how(yes=yes, dry_run=dry_run, step=step, saved=saved, steal=steal, reason=reason)
-    return operate.run(session, asked, how)
-
-
-@command(app, "reinstate")
-def reinstate(
-    session: Session,
-    *,
-    site: Annotated[str, typer.Argument(metavar="SITE", help="The lost site that is back.")],
-    yes: YES = False,
-    dry_run: DRY_RUN = False,
-    step: STEP = False,
-    timeout: TIMEOUT = None,
-    expect_serving: EXPECT = None,
-    saved: PLAN = None,
-    steal: STEAL = False,
-    reason: WHY = None,
-) -> Result:
-    """Take a lost site in again, without the move back."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.ask("reinstate", site, timeout=timeout, expect_serving=expect_serving)
-    how = asking.how(yes=yes, dry_run=dry_run, step=step, saved=saved, steal=steal, reason=reason)
-    return operate.run(session, asked, how)
-
-
-@command(app, "failback")
-def failback(
-    session: Session,
-    *,
-    to: TO,
-    yes: YES = False,
-    dry_run: DRY_RUN = False,
-    step: STEP = False,
-    timeout: TIMEOUT = None,
-    max_outage: OUTAGE = None,
-    cut_in_flight: CUT = False,
-    accept_difference: ACCEPT = None,
-    expect_serving: EXPECT = None,
-    saved: PLAN = None,
-    steal: STEAL = False,
-    reason: WHY = None,
-) -> Result:
-    """The lost site is back: take it in, then move the service back to it."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.ask(
-        "failback",
-        to,
-        timeout=timeout,
-        cut_in_flight=cut_in_flight,
-        accept_difference=accept_difference,
-        expect_serving=expect_serving,
-        max_outage=asking.outage_s(session, max_outage),
-    )
-    how = asking.how(yes=yes, dry_run=dry_run, step=step, saved=saved, steal=steal, reason=reason)
-    return operate.run(session, asked, how)
-
-
-@command(app, "quiesce")
-def quiesce(
-    session: Session,
-    *,
-    site: SITE,
-    yes: YES = False,
-    dry_run: DRY_RUN = False,
-    timeout: TIMEOUT = None,
-    cut_in_flight: CUT = False,
-    expect_serving: EXPECT = None,
-    steal: STEAL = False,
-    reason: WHY = None,
-) -> Result:
-    """One step: let the clients of a site finish what they hold. `release` undoes it."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.at_source(
-        session, "quiesce", site, timeout=timeout, cut_in_flight=cut_in_flight, expect_serving=expect_serving
-    )
-    return operate.run(session, asked, asking.how(yes=yes, dry_run=dry_run, steal=steal, reason=reason))
-
-
-@command(app, "fence")
-def fence(
-    session: Session,
-    *,
-    site: SITE,
-    yes: YES = False,
-    dry_run: DRY_RUN = False,
-    timeout: TIMEOUT = None,
-    expect_serving: EXPECT = None,
-    steal: STEAL = False,
-    reason: WHY = None,
-) -> Result:
-    """One step: keep clients out of a site, proven; a silent one is cut off by a hook. `release` undoes it."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.at_source(session, "fence", site, timeout=timeout, expect_serving=expect_serving)
-    return operate.run(session, asked, asking.how(yes=yes, dry_run=dry_run, steal=steal, reason=reason))
-
-
-@command(app, "drain")
-def drain(
-    session: Session,
-    *,
-    to: TO,
-    yes: YES = False,
-    dry_run: DRY_RUN = False,
-    timeout: TIMEOUT = None,
-    accept_difference: ACCEPT = None,
-    expect_serving: EXPECT = None,
-    steal: STEAL = False,
-    reason: WHY = None,
-) -> Result:
-    """One step: wait until both sites hold the same, and write the receipt. The other site must be fenced."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.ask("drain", to, timeout=timeout, accept_difference=accept_difference, expect_serving=expect_serving)
-    return operate.run(session, asked, asking.how(yes=yes, dry_run=dry_run, steal=steal, reason=reason))
-
-
-@command(app, "verify")
-def verify(session: Session, *, to: TO, timeout: TIMEOUT = None, accept_difference: ACCEPT = None) -> Result:
-    """Whether the gate holds now: 0, 10 with what keeps it shut, 22 where a site does not answer. Only looks."""
-    from dr_ctl.cli import asking, show  # noqa: PLC0415
-
-    return show.verify(session, asking.ask("verify", to, timeout=timeout, accept_difference=accept_difference))
-
-
-@command(app, "activate")
-def activate(
-    session: Session,
-    *,
-    site: SITE,
-    yes: YES = False,
-    dry_run: DRY_RUN = False,
-    timeout: TIMEOUT = None,
-    expect_serving: EXPECT = None,
-    steal: STEAL = False,
-    reason: WHY = None,
-) -> Result:
-    """One step: make a site serve, proven. Needs the receipt of a drain, or outflows that are read as empty."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.ask("activate", site, timeout=timeout, expect_serving=expect_serving)
-    return operate.run(session, asked, asking.how(yes=yes, dry_run=dry_run, steal=steal, reason=reason))
-
-
-@command(app, "release")
-def release(
-    session: Session,
-    *,
-    site: SITE,
-    yes: YES = False,
-    dry_run: DRY_RUN = False,
-    timeout: TIMEOUT = None,
-    expect_serving: EXPECT = None,
-    steal: STEAL = False,
-    reason: WHY = None,
-) -> Result:
-    """One step: undo a fence where nothing has moved since, and lift what runs have paused."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.at_source(session, "release", site, timeout=timeout, expect_serving=expect_serving)
-    return operate.run(session, asked, asking.how(yes=yes, dry_run=dry_run, steal=steal, reason=reason))
-
-
-@command(app, "resume")
-def resume(
-    session: Session,
-    *,
-    yes: YES = False,
-    dry_run: DRY_RUN = False,
-    step: STEP = False,
-    timeout: TIMEOUT = None,
-    steal: STEAL = False,
-    reason: WHY = None,
-) -> Result:
-    """Go on with the run that was interrupted."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    how = asking.how(yes=yes, dry_run=dry_run, step=step, steal=steal, reason=reason)
-    return operate.resume(session, timeout, how)
-
-
-@command(app, "abort")
-def abort(
-    session: Session, *, yes: YES = False, dry_run: DRY_RUN = False, steal: STEAL = False, reason: WHY = None
-) -> Result:
-    """Undo the run that was interrupted, where it has not passed the point of no return."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    return operate.abort(session, asking.how(yes=yes, dry_run=dry_run, steal=steal, reason=reason))
-
-
-@command(app, "escalate")
-def escalate(
-    session: Session,
-    *,
-    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The open run, or its beginning.")] = None,
-    yes: YES = False,
-    dry_run: DRY_RUN = False,
-    step: STEP = False,
-    accept_loss: LOSS = None,
-    steal: STEAL = False,
-    reason: WHY = None,
-) -> Result:
-    """Turn an interrupted swapover that cannot finish into a failover; its price is shown first."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    how = asking.how(yes=yes, dry_run=dry_run, step=step, steal=steal, reason=reason)
-    return operate.escalate(session, run, accept_loss, how)
 
 
 @command(runs_app, "list", full="runs list")
@@ -537,11 +213,11 @@ def _stop(signum: int, frame: FrameType | None) -> None:
 def _command(arguments: list[str]) -> list[str]:
     """The words of the command, as far as they can be told without parsing."""
     words = [word for word in arguments if not word.startswith("-")]
-    groups = {each.name: _names(each.typer_instance) for each in app.registered_groups}
+    groups = {each.name: _names(each.typer_instance) for each in app.registered_groups if each.name}
     for word, then in itertools.pairwise([*words, ""]):
         if word in groups:
             return [word, then] if then in groups[word] else [word]
-        if word in _names(app):
+        if word in _names(app) | _names(operations_app):
             return [word]
     return []
 

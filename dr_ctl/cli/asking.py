@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from dr_ctl.cli.locking import Theft
-from dr_ctl.cli.running import How
+from dr_ctl.cli.how import How, Theft
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
 from dr_ctl.engine.operations import ALONE, VERIFY, WHOLE
@@ -73,8 +72,8 @@ def with_price(asked: Ask, accept_loss: str | None, presume_down: str | None, re
 
 def how(
     *,
-    yes: bool,
-    dry_run: bool,
+    yes: bool = False,
+    dry_run: bool = False,
     step: bool = False,
     saved: Path | None = None,
     steal: bool = False,

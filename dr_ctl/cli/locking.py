@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
+from dr_ctl.cli.how import Theft
 from dr_ctl.cli.wiring import World
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding, Json, Severity
@@ -18,17 +18,6 @@ from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.mirror.documents import Documents
 from dr_ctl.topologies.mirror.lease import answered, leased, looks
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
-
-
-@dataclass(frozen=True, slots=True)
-class Theft:
-    """Whether a live lock of another may be taken over, and why: the journal keeps the reason."""
-
-    steal: bool = False
-    reason: str | None = None
-
-
-NO_THEFT = Theft()
 
 
 def refuse_if_held(seen: MirrorSeen, runs: Runs, theft: Theft) -> None:

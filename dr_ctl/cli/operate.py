@@ -11,9 +11,9 @@ import typer
 
 from dr_ctl.cli import locking, people, plans, running
 from dr_ctl.cli.asking import timeout_s, with_price
+from dr_ctl.cli.how import How
 from dr_ctl.cli.owed import owed
 from dr_ctl.cli.result import Result
-from dr_ctl.cli.running import How
 from dr_ctl.cli.session import Session
 from dr_ctl.cli.wiring import World
 from dr_ctl.core.errors import UsageError

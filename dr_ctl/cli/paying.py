@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.cli import operate
+from dr_ctl.cli.how import How
 from dr_ctl.cli.result import Result, of_error
-from dr_ctl.cli.running import How
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Json

@@ -7,13 +7,12 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dr_ctl import __version__
 from dr_ctl.cli import locking, people
-from dr_ctl.cli.locking import NO_THEFT, Theft
+from dr_ctl.cli.how import How, Theft
 from dr_ctl.cli.owed import owed
 from dr_ctl.cli.preflight import NoEstimate, Preflight
 from dr_ctl.cli.result import Result
@@ -32,17 +31,6 @@ from dr_ctl.topologies.mirror.view import MirrorSeen
 
 if TYPE_CHECKING:
     from dr_ctl.cli.price import FailoverPrice
-
-
-@dataclass(frozen=True, slots=True)
-class How:
-    """How a command that may change a broker is run: what is asked of whom, and what it rests on."""
-
-    yes: bool = False
-    dry_run: bool = False
-    step: bool = False
-    theft: Theft = NO_THEFT
-    saved: Path | None = None
 
 
 def by() -> dict[str, Json]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dr_ctl.telemetry.events import Listener
 
 Output = Literal["text", "json"]
+Option = tuple[str, Any, Any]  # its parameter's name, its type with what typer needs, its default
 
 CONFIG = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The settings file.")]
 STATE = Annotated[Path | None, typer.Option("--state-dir", metavar="DIR", help="Where runs are kept.")]
@@ -110,17 +111,18 @@ _EVERYWHERE = (
 
 
 def command(
-    app: typer.Typer, name: str, *, full: str | None = None
+    app: typer.Typer, name: str, *, full: str | None = None, how: Sequence[Option] = ()
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Register a function as a command: gives it the session, adds the options that every command takes, and ends with
-    its result's exit code. `full` is the command's whole name where `app` is a group."""
+    its result's exit code. `full` is the command's whole name where `app` is a group. `how` are options that become the
+    function's one argument of that name."""
 
     def register(function: Callable[..., Result]) -> Callable[..., Result]:
         own = inspect.signature(function, eval_str=True)
-        parameters = [each for each in own.parameters.values() if each.name != "session"]
+        parameters = [each for each in own.parameters.values() if each.name not in ("session", "how")]
         parameters += [
             inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for key, kind, default in _EVERYWHERE
+            for key, kind, default in (*how, *_EVERYWHERE)
         ]
         context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
@@ -134,6 +136,10 @@ def command(
                 quiet=told.pop("quiet") or before.quiet,
                 warn_exit=told.pop("warn_exit"),
             )
+            if how:
+                from dr_ctl.cli import asking  # noqa: PLC0415
+
+                told["how"] = asking.how(**{key: told.pop(key) for key, _, _ in how})
             from dr_ctl.cli.render import end  # noqa: PLC0415
 
             raise typer.Exit(end(function(session, **told), session))
