@@ -96,6 +96,8 @@ class Monitor:
 def payable(seen: MirrorSeen) -> tuple[str, ...]:
     """The sites that a debt is owed for, that answer, and that may be paid for without a person: the debt stands where
     the highest epoch is, and the site that took over is seen serving in the same look."""
+    if len({debt.kept_at for debt in seen.debts}) > 1:
+        return ()  # lost in turn: which of them really serves is for a person to say
     epochs = {
         site: max((epoch for view in seen.views(site) for epoch, _ in numbered(view.documents, LOCK)), default=0)
         for site in seen.sites

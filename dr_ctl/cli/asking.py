@@ -45,7 +45,6 @@ def at_source(
     site: str,
     *,
     timeout: str | None = None,
-    cut_in_flight: bool = False,
     expect_serving: str | None = None,
 ) -> Ask:
     """The same for a step that is done at the site it names: the other one is its target."""
@@ -53,7 +52,7 @@ def at_source(
     if site not in sites:
         raise UsageError(f"no site {site} in the settings", remedy=f"The sites are {' and '.join(sites)}.")
     other = next(name for name in sites if name != site)
-    return ask(operation, other, timeout=timeout, cut_in_flight=cut_in_flight, expect_serving=expect_serving)
+    return ask(operation, other, timeout=timeout, expect_serving=expect_serving)
 
 
 def with_price(asked: Ask, accept_loss: str | None, presume_down: str | None, reason: str | None) -> Ask:

@@ -102,11 +102,9 @@ def run(session: Session, asked: Ask, how: How) -> Result:
             if (ended := _undecided(decided)) is not None:
                 return _priced(_with_pairs(ended, seen, session), price)
             assert isinstance(decided, Plan)
-            if unfinished is not None:
-                running.end_for(unfinished, name, asked.reason, world)
             files = runs.create(asked.operation, world.named(asked), name)
             files.begin(decided.as_json())
-            return running.execute(session, world, files, decided, lease, how, price)
+            return running.execute(session, world, files, decided, lease, how, price, superseded=unfinished)
 
 
 def _observed(world: World, price: FailoverPrice | None) -> MirrorSeen:

@@ -180,15 +180,12 @@ def quiesce(
     *,
     site: SITE,
     timeout: TIMEOUT = None,
-    cut_in_flight: CUT = False,
     expect_serving: EXPECT = None,
 ) -> Result:
     """One step: let the clients of a site finish what they hold. `release` undoes it."""
     from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
-    asked = asking.at_source(
-        session, "quiesce", site, timeout=timeout, cut_in_flight=cut_in_flight, expect_serving=expect_serving
-    )
+    asked = asking.at_source(session, "quiesce", site, timeout=timeout, expect_serving=expect_serving)
     return operate.run(session, asked, how)
 
 

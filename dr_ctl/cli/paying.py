@@ -42,12 +42,16 @@ class Payer:
             self._tell(result)
 
     def _reinstate(self, site: str) -> Result:
+        """A signal during the run ends the monitor too, once the run has ended."""
         try:
-            return operate.run(self._session, Ask(REINSTATE, site), How(yes=True))
+            result = operate.run(self._session, Ask(REINSTATE, site), How(yes=True))
         except Stopped:
             raise
         except DrCtlError as error:
             return of_error(error)
+        if result.code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+            raise Stopped(int(result.code) - 128)
+        return result
 
     def _tell(self, result: Result) -> None:
         if self._session.json:

@@ -43,9 +43,18 @@ def by() -> dict[str, Json]:
 
 
 def execute(
-    session: Session, world: World, files: RunFiles, decided: Plan, lease: Lease, how: How, price: FailoverPrice | None
+    session: Session,
+    world: World,
+    files: RunFiles,
+    decided: Plan,
+    lease: Lease,
+    how: How,
+    price: FailoverPrice | None,
+    *,
+    superseded: RunFiles | None = None,
 ) -> Result:
-    """Execute a plan under the lock, and give the command's result."""
+    """Execute a plan under the lock, and give the command's result. A run whose place it takes is closed once it has
+    begun itself."""
     listener = session.listener()
     locking.note_pauses(lease, decided.baseline)
     decided = replace(decided, findings=(*decided.findings, *lease.findings()))
@@ -57,6 +66,9 @@ def execute(
     )
     if how.step:
         manner = replace(manner, stepper=people.stepwise)
+    if superseded is not None:
+        reason = decided.ask.reason
+        manner = replace(manner, begun=lambda: _end_for(superseded, files.name, reason, world))
 
     def act(journal: Journal, stop: StopRequest) -> RunResult[MirrorSeen]:
         return executor.execute(
@@ -88,7 +100,7 @@ def undo(session: Session, world: World, files: RunFiles, past: History, lease: 
     return _journaled(session, world, files, act)
 
 
-def end_for(unfinished: RunFiles, successor: str, reason: str | None, world: World) -> None:
+def _end_for(unfinished: RunFiles, successor: str, reason: str | None, world: World) -> None:
     """Close an interrupted run whose place another takes. What it had changed is seen, not undone."""
     text = f"superseded by {successor}: {reason}"
     with closing(Journal(unfinished.journal, world.clock)) as journal:
@@ -105,6 +117,7 @@ def _journaled(
             world.lease.facts = lambda: (journal.last_hash, journal.count)
         try:
             ended = act(journal, stop)
+            stop.over()
             if world.lease is not None:
                 locking.note_left(world.lease, ended.seen)
             roles = ended.seen.roles
@@ -116,7 +129,7 @@ def _journaled(
             return _stopped_at_once(stopped, files)
         finally:
             journal.close()
-        return _reported(result, files)
+    return _reported(result, files)
 
 
 def _reported(result: Result, files: RunFiles) -> Result:

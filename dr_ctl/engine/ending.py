@@ -107,29 +107,29 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
     operation = facts.ask.operation
     if operation in CLOSING:
         return _closed(facts)
-    lost = operation == FAILOVER  # it is owed a fence, and not shown to be closed
-    alone = operation in AT_SOURCE  # of the other site nothing is asked but that it is not open
-    if facts.serving != [facts.wanted] or not (lost or alone or facts.roles[facts.other] in CLOSED):
+    if operation == RELEASE and facts.before == (facts.ask.target,) and facts.serving == [facts.ask.target]:
+        return ExitCode.OK, f"{facts.source} stays closed while {facts.ask.target} serves; its pauses are lifted"
+    # A lost site is owed a fence and not shown to be closed; of a step at one site the other must only not be open.
+    apart = operation == FAILOVER or operation in AT_SOURCE
+    if facts.serving != [facts.wanted] or not (apart or facts.roles[facts.other] in CLOSED):
         first = facts.other if facts.serving == [facts.wanted] else facts.wanted
         return ExitCode.UNKNOWN, f"every step succeeded, but {facts.told}: look at {first} first"
     if facts.missing:
         return ExitCode.INCOMPLETE, f"{facts.wanted} serves, but not {', '.join(facts.missing)}"
-    if lost:
-        return ExitCode.OK, f"{facts.wanted} serves; {price_text(facts.bounds or {})}"
-    if operation == REINSTATE:
-        return ExitCode.OK, f"{facts.other} is taken in; {facts.wanted} serves"
-    if operation == QUIESCE:
-        return ExitCode.OK, f"{facts.wanted} delivers nothing, and its clients hold nothing"
-    if operation == RELEASE:
-        return ExitCode.OK, f"{facts.wanted} serves again"
     out = f"; clients were out for {facts.outage_s:.2f} s" if facts.outage_s is not None else ""
-    return ExitCode.OK, f"{facts.wanted} serves; nothing is under way{out}"
+    told = {
+        FAILOVER: f"{facts.wanted} serves; {price_text(facts.bounds or {})}",
+        REINSTATE: f"{facts.other} is taken in; {facts.wanted} serves",
+        QUIESCE: f"{facts.wanted} delivers nothing, and its clients hold nothing",
+        RELEASE: f"{facts.wanted} serves again",
+    }
+    return ExitCode.OK, told.get(operation, f"{facts.wanted} serves; nothing is under way{out}")
 
 
 def _closed(facts: Facts) -> tuple[ExitCode, str]:
     """A fence speaks of its own site, a drain of both."""
     site = facts.source
-    out = facts.roles[site] in CLOSED or facts.cut_off
+    out = facts.roles[site] in CLOSED or (facts.cut_off and facts.roles[site] is not Role.SERVING)
     if facts.ask.operation == FENCE:
         if out:
             return ExitCode.OK, f"clients are kept out of {site}"

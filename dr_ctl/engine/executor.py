@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
@@ -68,6 +69,10 @@ def _on(step: PlannedStep, may_undo: bool) -> Answer:
     return Answer.YES
 
 
+def _nothing() -> None:
+    """There is nothing to do once a run has begun."""
+
+
 class NoHooks:
     """Implements `Hooks` where the installation has none."""
 
@@ -78,10 +83,12 @@ class NoHooks:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """What the world adds to a run: who is asked, and which commands of the installation's own there are."""
+    """What the world adds to a run: who is asked, and which commands of the installation's own there are. `begun` is
+    called once the run is written down, before its first step."""
 
     asker: Callable[[str], bool] = _nobody
     stepper: Callable[[PlannedStep, bool], Answer] = _on
+    begun: Callable[[], None] = _nothing
     hooks: Hooks = field(default_factory=NoHooks)
 
 
@@ -100,9 +107,12 @@ def execute(
 ) -> RunResult[O]:
     """Carry out every step in order; on the first that fails, undo all that was started if that is still safe."""
     journal.run(plan, by)
-    move = Move(plan.ask, plan.source, plan.baseline)
+    manner = manner or Manner()
+    manner.begun()
+    move = Move(plan.ask, plan.source, plan.baseline, plan.moved, journal.history().activation)
     run = _Run(move, plan.serving, driver, journal, stop, clock, listener, price=price, manner=manner)
-    estimator.begin()
+    if any(step.verb == "estimate" for step in plan.steps):
+        estimator.begin()
     try:
         return run.forward(plan, estimator)
     finally:
@@ -111,7 +121,7 @@ def execute(
 
 def undo(past: History, driver: Driver[O], journal: Journal, *, clock: Clock, listener: Listener) -> RunResult[O]:
     """Put back everything an interrupted run changed: the same way back as after a failure."""
-    move = Move(past.ask, past.source, past.baseline)
+    move = Move(past.ask, past.source, past.baseline, past.moved, past.activation)
     run = _Run(move, past.serving, driver, journal, StopRequest(), clock, listener)
     return run.back(Refused("aborted", code=ExitCode.OK))
 
@@ -186,13 +196,21 @@ class _Run(Generic[O]):
     def _failed(self, step: PlannedStep, outcome: Refused | Unknown) -> RunResult[O]:
         code = outcome.code if isinstance(outcome, Refused) else ExitCode.REVERTED
         if step.verb == QUESTION:
-            return self._ended(code, outcome.text)
+            return self._answered_no(step, outcome.text)
         if self._ask.operation == DRAIN and code is ExitCode.DRAIN_TIMEOUT:
             return self._ended(code, f"{outcome.text}; nothing was undone")
         if self._may_go_back(step, outcome):
             return self.back(Refused(outcome.text, findings=outcome.findings, code=code))
         unknown = isinstance(outcome, Unknown) and step.verb == ACTIVATING
         return self._ended(ExitCode.UNKNOWN if unknown else ExitCode.INCOMPLETE, outcome.text)
+
+    def _answered_no(self, step: PlannedStep, text: str) -> RunResult[O]:
+        """What stands before the question undoes what is still to be undone; what was wanted for itself stays."""
+        if not step.undoable:
+            return self._ended(ExitCode.INCOMPLETE, text)
+        if not to_undo(self._journal.history()):
+            return self._ended(ExitCode.DECLINED, text)
+        return self.back(Refused(text, code=ExitCode.DECLINED))
 
     def _may_go_back(self, step: PlannedStep, outcome: Refused | Unknown) -> bool:
         """Say whether undoing is still safe: no activating call went out, or it is proven to have had no effect."""
@@ -256,8 +274,8 @@ class _Run(Generic[O]):
         return Done("passed")
 
     def _asked(self, step: PlannedStep) -> Outcome:
-        """A no is the end, and undoes nothing: what stands before the question was wanted for itself."""
-        with self._stop.question():
+        """A signal is an answer while all can be undone; past that it waits for one."""
+        with self._stop.question() if step.undoable else nullcontext():
             agreed = self._manner.asker(step.about)
         if agreed:
             return Done("yes")

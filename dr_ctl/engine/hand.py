@@ -25,17 +25,20 @@ class OutTooLong(Exception):
 
 
 class Outage:
-    """How long a run has kept clients out, and how long it may: from the first call of its fence, also by the process
-    that a resumed run goes on from."""
+    """How long a run has kept clients out, and how long it may: from the first call of its fence. A resumed run tells
+    what its predecessor's death took too, and has its own time anew: it would only ever undo otherwise."""
 
     def __init__(self, clock: Clock, journal: Journal, limit_s: float | None) -> None:
         self._clock, self.limit_s = clock, limit_s
         self._since: float | None = None
+        self._counted_from: float | None = None
         if (fenced := fenced_at(list(journal.entries()))) is not None:
-            self._since = clock.monotonic() - (clock.now() - fenced).total_seconds()
+            self._counted_from = clock.monotonic()
+            self._since = self._counted_from - (clock.now() - fenced).total_seconds()
 
     def begins(self) -> None:
-        self._since = self._since if self._since is not None else self._clock.monotonic()
+        if self._since is None:
+            self._since = self._counted_from = self._clock.monotonic()
 
     def ends(self) -> None:
         self._since = None
@@ -46,8 +49,9 @@ class Outage:
 
     def left_s(self) -> float | None:
         """None where nothing limits it, or it has not begun."""
-        so_far = self.so_far_s()
-        return self.limit_s - so_far if self.limit_s is not None and so_far is not None else None
+        if self.limit_s is None or self._since is None or self._counted_from is None:
+            return None
+        return self.limit_s - (self._clock.monotonic() - self._counted_from)
 
 
 class JournalHand:

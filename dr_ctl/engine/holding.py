@@ -72,6 +72,7 @@ class Lease:
         self._who, self._clock = who, clock
         self.facts: Callable[[], tuple[str, int]] = lambda: ("", 0)  # the journal's last hash and count
         self._lost: tuple[str, LockDocument] | None = None
+        self._robbed: LockDocument | None = None  # by whom, of what it held
         self.stolen: list[LockDocument] = []
 
     @property
@@ -256,9 +257,12 @@ class Lease:
                 slot.before = tuple(sorted(names))
 
     def regain(self) -> str | None:
-        """Take it again where it was lost: an undo needs it too. Says who has it where it cannot be had."""
+        """Take it again where it ran out: an undo needs it too. Says who has it where it cannot be had. Once another
+        run has had it, what is left to do is that run's: it began from what it saw."""
         if self._lost is None:
             return None
+        if self._robbed is not None:
+            return f"the lock at {self._lost[0]} was taken over by {self._robbed.told}"
         try:
             self.take()
         except Locked as locked:
@@ -327,6 +331,7 @@ class Lease:
         look = look_at(slot.store)
         if (other := lost_to(look, me)) is not None:
             self._lost = self._lost or (slot.name, other)
+            self._robbed = self._robbed or (other if other.holder else None)
             return None
         self._saw(slot, me, look, at)
         return look

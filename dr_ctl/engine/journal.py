@@ -141,6 +141,7 @@ class History:
     activation: bool
     ended: bool
     serving: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
 
     @property
     def last_number(self) -> int:
@@ -183,6 +184,7 @@ def history(entries: Sequence[Entry]) -> History:
         activation=activation,
         ended=ended,
         serving=tuple(first["serving"]),
+        moved=tuple(first["moved"]),
     )
 
 

@@ -61,6 +61,7 @@ class PlannedStep:
 
     `limits` are the step's numbers in seconds or counts, by the names of the runbook. `inverse` is complete: it puts
     back what was observed at the start, and each of its calls is made only where the state still differs from that.
+    `cut_off`: a hook before it keeps clients out of a site that does not answer.
     """
 
     number: int
@@ -71,6 +72,7 @@ class PlannedStep:
     inverse: tuple[Call, ...] = ()
     limits: Mapping[str, float] = field(default_factory=dict)
     undoable: bool = True
+    cut_off: bool = False
 
     @property
     def id(self) -> str:
@@ -86,6 +88,7 @@ class PlannedStep:
             "inverse": [call.as_json() for call in self.inverse],
             "limits": dict(self.limits),
             "undoable": self.undoable,
+            "cut_off": self.cut_off,
         }
 
     @classmethod
@@ -99,6 +102,7 @@ class PlannedStep:
             inverse=tuple(Call.from_json(call) for call in told["inverse"]),
             limits=dict(told["limits"]),
             undoable=told["undoable"],
+            cut_off=told["cut_off"],
         )
 
 
@@ -140,7 +144,8 @@ class Ask:
 class Plan:
     """Every step in order. `baseline` is what dr-ctl may set, as it was before the run; undo restores exactly that.
 
-    `serving` are the sites that served before the run. `basis` is what the plan was decided from: no counters.
+    `serving` are the sites that served before the run, `moved` the pairs that the target serves already. `basis` is
+    what the plan was decided from: no counters.
     """
 
     ask: Ask
@@ -151,6 +156,7 @@ class Plan:
     not_replicated: tuple[str, ...]
     cannot_know: tuple[str, ...]
     serving: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
     basis: Mapping[str, Json] = field(default_factory=dict)
 
     @property
@@ -164,6 +170,7 @@ class Plan:
             "source": self.source,
             "target": self.target,
             "serving": list(self.serving),
+            "moved": list(self.moved),
             "steps": [step.as_json() for step in self.steps],
             "point_of_no_return": next((step.number for step in self.steps if step.verb == "point-of-no-return"), None),
             "findings": [finding.as_json() for finding in self.findings],

@@ -12,10 +12,10 @@ from typing import TypeVar
 
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine.journal import History
-from dr_ctl.engine.operations import ACTIVATE, ALONE, DRAIN, FAILOVER, FENCE, REINSTATE
+from dr_ctl.engine.operations import ACTIVATE, ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, MOVING, REINSTATE
 from dr_ctl.engine.plan import AlreadyThere, Ask, Call, Decision, Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import Move, Observation, Price, Recipe
-from dr_ctl.engine.roles import alive, error, other, other_sites, source_of
+from dr_ctl.engine.roles import alive, error, other, other_sites, source_of, whole_at
 from dr_ctl.engine.runbook import CUT_OFF, Runbook, RunbookStep, cutting_off
 
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
@@ -47,7 +47,13 @@ def plan(
         # The topology's own findings say why a role is not known; the operator hates finding them one by one.
         others = recipe.why_not(seen, Move(ask, other(seen, ask.target), recipe.baseline(seen)))
         return Refusal((source, *(finding for finding in others if finding.severity is Severity.ERROR)))
-    move = Move(ask, source, past.baseline if past is not None else recipe.baseline(seen))
+    move = Move(
+        ask,
+        source,
+        past.baseline if past is not None else recipe.baseline(seen),
+        _moved_pairs(seen, ask.target, past),
+        sent=past is not None and past.activation,
+    )
     if past is None and (there := _already_there(recipe, seen, move)) is not None:
         return there
     findings = recipe.why_not(seen, move)
@@ -57,10 +63,10 @@ def plan(
         findings = [error("DR-BOOK-004", text, "Take them out, or use the runbook that came with dr-ctl."), *findings]
     if any(finding.severity is Severity.ERROR for finding in findings):
         return Refusal(tuple(findings))
-    dear = price.too_high(ask) if price is not None and seen.roles[ask.target] is not Role.SERVING else None
+    dear = price.too_high(ask) if price is not None and not whole_at(seen, ask.target) else None
     if dear is not None:
         return Refusal((dear, *findings), ExitCode.LOSS_REFUSED)
-    finishing = past is not None and _moved(seen, move)
+    finishing = past is not None and ask.operation in MOVING and _moved(seen, move)
     steps = _steps(_lines(runbook, seen, move, past), recipe, seen, move, past, finishing=finishing)
     return Plan(
         ask=ask,
@@ -71,6 +77,7 @@ def plan(
         not_replicated=tuple(recipe.not_replicated(seen, move)),
         cannot_know=tuple(recipe.cannot_know(move)),
         serving=past.serving if past is not None else serving(seen),
+        moved=move.moved,
         basis=_basis(runbook, recipe, seen),
     )
 
@@ -87,16 +94,23 @@ def _already_there(recipe: Recipe[O], seen: O, move: Move) -> AlreadyThere | Non
     if operation == REINSTATE or (operation in ALONE and operation not in (ACTIVATE, DRAIN)):
         text = recipe.holds_already(seen, move)
         return AlreadyThere(f"{text}; nothing was changed", ()) if text is not None else None
-    whole = all(pair.serving == target for pair in seen.pairs)
-    if operation == DRAIN or not (whole and _moved(seen, move)):
+    if operation == DRAIN or not _moved(seen, move):
         return None
     findings = [each for each in recipe.why_not(seen, move) if each.severity is not Severity.ERROR]
     return AlreadyThere(f"{target} serves already; nothing was changed", tuple(findings))
 
 
 def _moved(seen: Observation, move: Move) -> bool:
-    """A returning site may be open although it must not be: only where the other is closed did the service move."""
-    return seen.roles[move.target] is Role.SERVING and seen.roles[move.source] is not Role.SERVING
+    """A returning site may be open although it must not be: only where the other is closed, and every pair is served,
+    did the service move."""
+    return whole_at(seen, move.target) and seen.roles[move.source] is not Role.SERVING
+
+
+def _moved_pairs(seen: Observation, target: str, past: History | None) -> tuple[str, ...]:
+    """The pairs that need no drain any more. A run that has opened nothing yet leaves out what was open before it."""
+    if past is not None and not past.activation and not whole_at(seen, target):
+        return past.moved
+    return tuple(pair.name for pair in seen.pairs if pair.serving == target)
 
 
 def _lines(runbook: Runbook, seen: Observation, move: Move, past: History | None) -> Sequence[RunbookStep]:
@@ -114,7 +128,11 @@ def _lines(runbook: Runbook, seen: Observation, move: Move, past: History | None
     if move.ask.operation == REINSTATE:
         ends = [number for number, line in enumerate(lines, start=1) if line.verb == KEEPS]
         lines = lines[: ends[0]] if ends else lines
-    if past is not None and any(each.step.verb == KEEPS and each.succeeded for each in past.steps):
+    taken_in = past is not None and any(each.step.verb == KEEPS and each.succeeded for each in past.steps)
+    # One that a failback has opened in part already is no returned site that came back open.
+    owed = any(move.target == debt.about for debt in seen.debts)
+    half_way = move.ask.operation == FAILBACK and seen.roles[move.source] is not Role.SERVING and not owed
+    if taken_in or half_way:
         return [line for line in lines if line.verb not in TAKING_IN]
     return lines
 
@@ -144,6 +162,7 @@ def _steps(
                 inverse=draft.inverse,
                 limits=draft.limits if draft.limits is not None else line.limits,
                 undoable=undoable,
+                cut_off=draft.cut_off,
             )
         )
     return tuple(steps)

@@ -49,11 +49,17 @@ class Observation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """From where to where, and what was there before the run: what a recipe needs beside the observation."""
+    """From where to where, and what was there before the run: what a recipe needs beside the observation.
+
+    `moved` are the pairs that the target serves already; `sent` says whether the run, also by an earlier process, has
+    sent a call that opens the target.
+    """
 
     ask: Ask
     source: str
     baseline: Mapping[str, Json]
+    moved: tuple[str, ...] = ()
+    sent: bool = False
 
     @property
     def target(self) -> str:
@@ -73,6 +79,7 @@ class Draft:
     calls: tuple[Call, ...] = ()
     inverse: tuple[Call, ...] = ()
     limits: Mapping[str, float] | None = None
+    cut_off: bool = False
 
 
 class Recipe(Protocol[O_contra]):

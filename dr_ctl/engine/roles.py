@@ -25,6 +25,11 @@ def other(seen: Observation, site: str) -> str:
     return next(name for name in seen.roles if name != site)
 
 
+def whole_at(seen: Observation, site: str) -> bool:
+    """Say whether a site serves every pair, and alone."""
+    return all(pair.serving == site for pair in seen.pairs)
+
+
 def source_of(seen: Observation, ask: Ask, past: History | None, *, cut_off: bool = False) -> str | Finding:
     """Say which site is left: the one that the service leaves, that was lost, or that serves beside a returned one.
 
@@ -82,6 +87,8 @@ def _of_both(seen: Observation, ask: Ask) -> Finding | None:
     opened, shut = (source, target) if ask.operation == RELEASE else (target, source)
     if ask.operation == DRAIN and here is Role.SERVING:
         return error("DR-ROLE-010", f"{source} is not fenced: {told}", f"`dr-ctl fence {source}` first.")
+    if ask.operation == RELEASE and there is Role.SERVING and here is Role.STANDBY:
+        return None  # nothing is opened, but what runs have paused there may be lifted
     if seen.roles[shut] is Role.SERVING:
         text = f"{opened} must not be opened while {shut} is: {told}"
         return error("DR-ROLE-011", text, f"`dr-ctl swapover --to {opened}` moves the service.")
@@ -100,9 +107,13 @@ def _source(seen: Observation, ask: Ask) -> str | Finding:
     roles = seen.roles
     serving = [name for name, role in roles.items() if role is Role.SERVING]
     told = _told(seen)
-    twice = any(len(pair.open_at) > 1 for pair in seen.pairs)
-    if len(serving) > 1 and not twice:
-        return source  # some pairs have moved, the others are to follow; no pair is open at both sites
+    if len(serving) > 1 and not any(len(pair.open_at) > 1 for pair in seen.pairs):
+        where = ", ".join(f"{pair.name} at {pair.serving or 'neither'}" for pair in seen.pairs)
+        return error(
+            "DR-ROLE-014",
+            f"the pairs are served at different sites: {where}",
+            f"`dr-ctl fence {source}` keeps clients out of {source}; then the same command brings all to {ask.target}.",
+        )
     if len(serving) > 1:
         return error(
             "DR-ROLE-001",
@@ -195,7 +206,7 @@ def _lost(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
         return error(
             "DR-ROLE-004", f"{ask.target} cannot take over: {told}", f"A failover needs {ask.target}. Mend it first."
         )
-    if roles[lost] in CLOSED or roles[ask.target] is Role.SERVING:
+    if roles[lost] in CLOSED or whole_at(seen, ask.target):
         return lost
     if (ask.presume_down == lost and ask.reason) or (cut_off and roles[lost] is Role.UNKNOWN):
         return lost

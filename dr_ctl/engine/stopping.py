@@ -26,17 +26,24 @@ class StopRequest:
     def __init__(self) -> None:
         self._asked = threading.Event()
         self._question_open = False
+        self._over = False
         self.signum: int | None = None
 
     def ask(self, signum: int) -> None:
         """Note the first signal; raise `StopAtOnce` on the second. Raises `Stopped` where a person is being asked: a
         signal is their answer."""
+        if self._over:
+            return
         if self.signum is not None:
             raise StopAtOnce(signum)
         self.signum = signum
         self._asked.set()
         if self._question_open:
             raise Stopped(signum)
+
+    def over(self) -> None:
+        """The run has ended, and how is being written down: from here on signals change nothing."""
+        self._over = True
 
     @contextmanager
     def question(self) -> Iterator[None]:

@@ -19,7 +19,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "failover": ("--to", "--accept-loss", "--presume-down", *RUN),
     "reinstate": ("SITE", *RUN),
     "failback": ("--max-outage", *RUN, *OPERATION),
-    "quiesce": ("SITE", "--cut-in-flight", *ALONE),
+    "quiesce": ("SITE", *ALONE),
     "fence": ("SITE", *ALONE),
     "drain": ("--to", "--accept-difference", *ALONE),
     "verify": ("--to", "--timeout", "--accept-difference"),

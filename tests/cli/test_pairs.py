@@ -163,13 +163,16 @@ class TestPartlyActivated:
         assert (pairs.dump(), pairs.twice) == (before, [])
 
 
-def test_a_service_that_is_split_between_the_sites_is_brought_together(dr_ctl: Shell, pairs: Pairs) -> None:
+def test_a_service_that_is_split_between_the_sites_is_brought_together_by_a_fence(dr_ctl: Shell, pairs: Pairs) -> None:
     pairs.sites["london"]["orders-1"].acceptors["clients"]["Started"] = False
     pairs.sites["paris"]["orders-1"].acceptors["clients"]["Started"] = True
 
     status = dr_ctl("status", "--json")
+    refused = swapover(dr_ctl)
+    fenced = dr_ctl("fence", "london", "--yes", "--json")
     ended = swapover(dr_ctl)
 
+    assert (refused.code, refused.ids[0], fenced.code) == (10, "DR-ROLE-014", 0)
     assert serving(status) == {**dict.fromkeys(NAMES, "london"), "orders-1": "paris"}
     assert (ended.code, serving(ended)) == (0, dict.fromkeys(NAMES, "paris")), ended.document
     assert pairs.twice == []

@@ -160,7 +160,7 @@ class TestHolding:
         assert [finding.id for finding in run.findings()] == ["DR-LOCK-001", "DR-LOCK-001"]
         assert may_call(run, "london")
 
-    def test_an_undo_takes_it_again_once_the_thief_has_ended(self) -> None:
+    def test_what_a_thief_took_over_is_not_undone_behind_its_back(self) -> None:
         time = Time()
         shelves = pair(time)
         run, thief = lease("run", shelves), lease("thief", shelves)
@@ -173,10 +173,10 @@ class TestHolding:
         thief.release()
         afterwards = run.regain()
 
-        assert while_held is not None
-        assert "thief" in while_held
-        assert afterwards is None
-        assert may_call(run, "london")
+        for why in (while_held, afterwards):
+            assert why is not None
+            assert "was taken over by thief" in why
+        assert not may_call(run, "london")
         assert [document.run for document in thief.stolen] == ["run"]
 
 

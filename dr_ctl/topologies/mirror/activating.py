@@ -16,7 +16,7 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.mirror import checks, receipts
 from dr_ctl.topologies.mirror.access import Access, Observer
-from dr_ctl.topologies.mirror.doors import FLAG_S, POLL_S, Doors
+from dr_ctl.topologies.mirror.doors import POLL_S, Doors
 from dr_ctl.topologies.mirror.effects import holds
 from dr_ctl.topologies.mirror.operations import DESTROY_QUEUE, START
 from dr_ctl.topologies.mirror.receipts import Mark
@@ -29,7 +29,7 @@ AGAIN_S: Final = 0.5
 
 
 class Activating:
-    """The verb that lets clients in at the target, and its inverse. `sent` once an opening call has gone out."""
+    """The verb that lets clients in at the target, and its inverse. `sent` once an opening call of it has gone out."""
 
     def __init__(self, observer: Observer, sender: Sender, doors: Doors, verifying: Verifying) -> None:
         self._observer, self._sender, self._doors, self._verifying = observer, sender, doors, verifying
@@ -54,6 +54,8 @@ class Activating:
         if refused := [each for each in outcomes.values() if isinstance(each, Refused)]:
             text = f"{move.target} serves, but not through every door: {refused[0].text}"
             return Refused(text, code=ExitCode.INCOMPLETE)
+        if (left := self._not_drained(move)) is not None:
+            return Refused(f"{move.target} serves, but {left}", code=ExitCode.INCOMPLETE)
         if not starts and not rest:
             return NotNeeded(f"{move.target} serves already")
         by_flag = all(access.settings.stomp is None for access in self._observer.at(move.target))
@@ -97,6 +99,14 @@ class Activating:
         moved = [why for view in shut for why in self._moved(by_pair[view.pair], view, move)]
         return there, checks.some(moved) if moved else None
 
+    def _not_drained(self, move: Move) -> str | None:
+        """Say what a site that somebody else opened lacks: no gate was seen to hold for it."""
+        if move.ask.operation == FAILOVER or move.sent or self._verifying.seen:
+            return None
+        views = self._observer.look_once().views(move.source)
+        left = [f"{view.outflow.depth} to ship at {view.site}" for view in views if view.outflow and view.outflow.depth]
+        return f"it was not this run that opened it: {checks.some(left)}" if left else None
+
     def _moved(self, here: BrokerView, there: BrokerView, move: Move) -> list[str]:
         """What is not any more as the run's own gate saw it; of a step by itself, as the receipt says."""
         if (sample := self._verifying.seen.get(there.pair)) is not None:
@@ -129,10 +139,15 @@ class Activating:
 
     def _try_again(self, pairs: set[str], outcomes: dict[Call, Outcome], move: Move, hand: Hand) -> None:
         """Open what was refused once more, where the other broker of the pair is seen closed."""
-        if move.ask.operation != FAILOVER:
-            flows = self._observer.flows_at(move.source, timeout_s=FLAG_S)
-            pairs = pairs - {access.pair for access, flow in flows.items() if flow.doors_open}
-        calls = [call for call in outcomes if call.pair in pairs]
+        seen = self._observer.look_once()
+        views = {pair: seen.view(move.source, pair) for pair in pairs}
+        # Of a lost site silence is all there is; of any other it says nothing, and nothing is opened beside it.
+        may = {
+            pair
+            for pair, view in views.items()
+            if (view is None and move.ask.operation == FAILOVER) or (view is not None and not view.open)
+        }
+        calls = [call for call in outcomes if call.pair in may]
         outcomes.update(zip(calls, self._change(calls, hand), strict=True))
 
     def _left_over(self, left: Mapping[str, str], of: int, outcomes: Mapping[Call, Outcome], move: Move) -> Outcome:

@@ -15,6 +15,7 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RELEASE
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.mirror import checks, receipts
 from dr_ctl.topologies.mirror.baseline import before, paused_by_runs
@@ -39,7 +40,12 @@ def findings(seen: MirrorSeen, move: Move, queues: Queues) -> Iterator[Finding]:
                 yield each if grave else replace(each, severity=Severity.WARNING)
     if move.ask.operation == ACTIVATE:
         yield from _unproven(seen, move)
-    if move.ask.operation == RELEASE and seen.roles[move.source] is Role.STANDBY:
+    if move.ask.operation == RELEASE and seen.roles[move.target] is Role.SERVING:
+        if not _paused(seen, move):
+            text = f"{move.source} must not be opened while {move.target} is"
+            remedy = f"`dr-ctl swapover --to {move.source}` moves the service."
+            yield checks.error("DR-ROLE-011", text, remedy)
+    elif move.ask.operation == RELEASE and seen.roles[move.source] is Role.STANDBY:
         yield from _moved_on(seen, move)
 
 
@@ -54,25 +60,31 @@ def _unproven(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
         if receipt is not None:
             for text in receipts.moved(receipt, (here, there)):
                 yield checks.error("DR-RECEIPT-001", text, f"Drain again: {drained}")
-        elif left := [text for view in (here, there) for text in _under_way(view)]:
+        elif left := [text for view in (here, there) for text in (*_to_ship(view), *_unapplied(view))]:
             text = f"nothing shows that a drain to {move.target} has finished: {checks.some(left)}"
             yield checks.error("DR-RECEIPT-002", text, drained)
 
 
 def _moved_on(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
-    """A site may be opened again only while the other holds nothing that it lacks."""
-    for view in seen.views(move.target):
-        if left := list(_under_way(view)):
+    """A site may be opened again only while the other holds nothing that it lacks, and it has applied all that came."""
+    for pair in seen.sites[move.target]:
+        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+        if here is None or there is None:
+            continue  # both answered when the roles were looked at
+        if left := [*_to_ship(there), *_unapplied(here)]:
             text = f"{move.target} holds what {move.source} lacks: {checks.some(left)}"
             remedy = f"`dr-ctl drain --to {move.source}`, then `dr-ctl activate {move.source}`."
             yield checks.error("DR-RELEASE-001", text, remedy)
 
 
-def _under_way(view: BrokerView) -> Iterator[str]:
+def _to_ship(view: BrokerView) -> Iterator[str]:
     if view.outflow is None:
         yield f"the outflow of {view.site} was not read"
     elif view.outflow.depth or view.outflow.delivering:
         yield f"{view.outflow.depth} to ship at {view.site}"
+
+
+def _unapplied(view: BrokerView) -> Iterator[str]:
     if view.pending_acks:
         yield f"{view.pending_acks} acknowledgements not applied at {view.site}"
 
@@ -89,7 +101,7 @@ def holds_already(seen: MirrorSeen, move: Move) -> str | None:
     return None
 
 
-def fence(seen: MirrorSeen, move: Move) -> Draft:
+def fence(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
     """Close the doors; strike out that the fence is owed, once it is proven."""
     owed = [
         (view, kind)
@@ -106,15 +118,18 @@ def fence(seen: MirrorSeen, move: Move) -> Draft:
     ]
     struck = [call for view, kind in owed for call in pay(view, kind, move.source)]
     again = [owe_again(view, kind, move.source) for view, kind in owed]
-    return Draft(move.source, "clients out, proven", (*closes, *struck), (*opens, *again))
+    cut_off = bool(step.words.get(CUT_OFF))
+    return Draft(move.source, "clients out, proven", (*closes, *struck), (*opens, *again), cut_off=cut_off)
 
 
 def release(seen: MirrorSeen, move: Move) -> Draft:
-    """Open the doors again, then lift what runs have paused. What is undone is closed and paused as it was."""
+    """Open the doors again, unless the other site serves, then lift what runs have paused. What is undone is closed and
+    paused as it was."""
     views = seen.views(move.source)
-    shut = [(view, door) for view in views for door in view.doors if not door.started]
+    opens = seen.roles[move.target] is not Role.SERVING
+    shut = [(view, door) for view in views for door in view.doors if opens and not door.started]
     paused = _paused(seen, move)
-    calls: list[Call] = [*(open_door(view, door) for view, door in shut), *strikes(seen)]
+    calls: list[Call] = [*(open_door(view, door) for view, door in shut), *(strikes(seen) if opens else ())]
     inverse = [close_door(view, door, "it is open") for view, door in shut]
     return Draft(
         move.source,

@@ -19,9 +19,9 @@ def baseline(seen: MirrorSeen) -> Mapping[str, Json]:
 
 
 def before(move: Move, view: BrokerView) -> dict[str, Any]:
-    """One broker's part of the baseline of a run."""
-    site: Any = move.baseline[view.site]
-    told: dict[str, Any] = site[view.pair]
+    """One broker's part of the baseline of a run; of one that did not answer when the run began, as it is now."""
+    site: Any = move.baseline.get(view.site, {})
+    told: dict[str, Any] = site[view.pair] if view.pair in site else _of(view)
     return told
 
 

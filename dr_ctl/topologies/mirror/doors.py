@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call
@@ -18,6 +19,7 @@ from dr_ctl.stomp_io.client import Refused as LoginDenied
 from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror.access import Access, Observer
 from dr_ctl.topologies.mirror.effects import left_of
+from dr_ctl.topologies.mirror.look import Flow
 
 FLAG_S: Final = 5.0
 POLL_S: Final = 0.02
@@ -77,13 +79,21 @@ class Doors:
 
     def why_not_serving(self, accesses: Sequence[Access]) -> dict[str, WhyNot | None]:
         """Say of each pair why it is not shown to serve; None where it is."""
-        asked = self._observer.pool.submit(
-            self._observer.together, lambda access: access.flow(timeout_s=FLAG_S), accesses
-        )
+
+        def flags(access: Access) -> Flow | BrokerError:
+            try:
+                return access.flow(timeout_s=FLAG_S)
+            except BrokerError as error:
+                return error
+
+        asked = self._observer.pool.submit(self._observer.together, flags, accesses)
         greetings = self.greetings(accesses)
         told: dict[str, WhyNot | None] = {}
         for access, flow in zip(accesses, asked.result(), strict=True):
             greeting = greetings[access.site, access.pair]
+            if isinstance(flow, BrokerError):
+                told[access.pair] = WhyNot(f"it does not answer: {flow}", by_flag=False)
+                continue
             shut = [name for name in access.config.clients if name not in flow.doors_open]
             told[access.pair] = None
             if shut:

@@ -11,7 +11,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
-from dr_ctl.engine.operations import FAILBACK, FAILOVER, FENCE, REINSTATE, RELEASE
+from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILBACK, FAILOVER, FENCE, REINSTATE, RELEASE, SWAPOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Act, Hand, Move
@@ -119,6 +119,12 @@ class MirrorDriver:
         errors = tuple(each for each in self._recipe.why_not(seen, move) if each.severity is Severity.ERROR)
         if errors:
             return Refused(errors[0].text, findings=errors, code=ExitCode.PRECHECK_FAILED)
+        if move.ask.operation in (SWAPOVER, DRAIN, ACTIVATE):
+            opened = [view for view in seen.views(move.target) if view.open and view.pair not in move.moved]
+            if opened:
+                text = f"{move.target} was opened to clients meanwhile: {checks.some([each.pair for each in opened])}"
+                finding = checks.error("DR-ROLE-001", text, "`dr-ctl status` says who serves.")
+                return Refused(text, findings=(finding,), code=ExitCode.PRECHECK_FAILED)
         fences = move.ask.operation not in (FAILOVER, REINSTATE) and seen.roles[move.source] is Role.SERVING
         findings = self._doors.greet(move.source) if fences else []
         greeted: list[Json] = [site for site, _ in self._doors.greeted]
@@ -291,4 +297,4 @@ class MirrorDriver:
         return Refused(f"still paused: {checks.some([call.about for call in left])}") if left else Done("pauses lifted")
 
     def _open_again(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        return self._releasing.open_again(step, move, hand, sent=self._activating.sent)
+        return self._releasing.open_again(step, move, hand, sent=self._activating.sent or move.sent)

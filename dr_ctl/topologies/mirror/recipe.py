@@ -15,7 +15,7 @@ from dr_ctl.jolokia import beans
 from dr_ctl.rpo.result import matches
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.mirror import alone, checks, losing, parity, receipts, returning
-from dr_ctl.topologies.mirror.baseline import baseline, basis, before
+from dr_ctl.topologies.mirror.baseline import baseline, basis, before, paused_by_runs
 from dr_ctl.topologies.mirror.operations import (
     CREATE_QUEUE,
     DESTROY_QUEUE,
@@ -200,7 +200,7 @@ class MirrorRecipe:
         if step.site == "lost":
             return losing.fence(step, seen, move)
         if move.ask.operation == FENCE:
-            return alone.fence(seen, move)
+            return alone.fence(step, seen, move)
         calls = [close_door(view, door) for view in seen.views(move.source) for door in view.doors if door.started]
         return Draft(move.source, "clients out, proven", tuple(calls), self._open_again(seen, move))
 
@@ -257,6 +257,13 @@ class MirrorRecipe:
 
     def _activate(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
         del step
+        # What runs have left paused there would reach nobody.
+        lifted = [
+            resume(view, queue)
+            for view in seen.views(move.target)
+            for queue in view.business.values()
+            if queue.paused and queue.name in paused_by_runs(view)
+        ]
         # One that came back open is closed before anything else, and stays closed where the move back is undone.
         returns = move.ask.operation == FAILBACK
         closed_first = returns and seen.roles[move.source] is Role.SERVING
@@ -275,7 +282,7 @@ class MirrorRecipe:
         if seen.roles[move.target] is Role.SERVING and move.ask.operation != FAILOVER:
             # A resumed run that had passed the gate: nothing is left but what quiesce paused.
             calls += [each for view in seen.views(move.source) for each in self.lifts(view, move)]
-        calls += alone.strikes(seen)
+        calls += [*lifted, *alone.strikes(seen)]
         return Draft(move.target, "the doors open, proven by a client's greeting", tuple(calls), tuple(inverse))
 
     def _probe(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:

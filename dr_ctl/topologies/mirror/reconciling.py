@@ -158,7 +158,9 @@ class Reconciling:
         for pair, name in wrong:
             views = [view for site in (move.source, move.target) if (view := seen.view(site, pair)) is not None]
             queues = [view.business.get(name) for view in views]
-            if len(views) == len(queues) and all(q is None or q.depth <= parity.ORIGINS_UP_TO for q in queues):
+            # What a client holds is not browsed: it would look as if it lay only at the other side.
+            held = any(queue is not None and queue.delivering for queue in queues)
+            if len(views) == 2 and not held and all(q is None or q.depth <= parity.ORIGINS_UP_TO for q in queues):  # noqa: PLR2004
                 here, there = (
                     self._messages(view, name) if queue is not None else {}
                     for view, queue in zip(views, queues, strict=True)
@@ -195,6 +197,8 @@ class Reconciling:
             if stayed := [origin for origin in each.only_there if origin in after]:
                 refused = [outcome.text for outcome in outcomes if not isinstance(outcome, Done)]
                 text = f"{len(stayed)} message(s) of {each.queue} could not be moved to {name}"
+                done = len(each.only_there) - len(stayed) + sum(moved.values())
+                text += f" ({done} were moved and stay there)"
                 return Refused(f"{text}: {next(iter(refused), 'they are still there')}")
             moved[name] = moved.get(name, 0) + len(each.only_there)
         return moved

@@ -36,12 +36,12 @@ class Releasing:
         closes = [call for call in step.calls if call.operation == STOP]
         strikes = [call for call in step.calls if call.operation != STOP]
         proof: Outcome = Done(f"a hook keeps clients out of {move.source}", {"proof": "hook"})
-        if self._answers(move.source):
+        if not step.cut_off:
             told = self._change(closes, hand)
             within_s = 0.0 if any(isinstance(each, Refused) for each in told) else FENCE_S
             proof = self._doors.closed(move.source, hand, within_s)
-        elif closes:
-            return Refused(f"{move.source} does not answer any more")
+        elif self._answers(move.source):
+            return Refused(f"{move.source} answers again: a hook was to keep clients out of a site that does not")
         if not isinstance(proof, Done) or not strikes:
             return proof
         self._change(strikes, hand)
@@ -79,9 +79,9 @@ class Releasing:
         return Refused(f"{move.source}: {why}") if why is not None else Done(f"{move.source} lets clients in again")
 
     def _release(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        if any(view.open for view in self._observer.look_at(move.target)):
-            return Refused(f"{move.target} is open: a second site is never opened")
         opens = [call for call in step.calls if call.operation == START]
+        if opens and any(view.open for view in self._observer.look_at(move.target)):
+            return Refused(f"{move.target} is open: a second site is never opened")
         rest = [call for call in step.calls if call.operation != START]
         self._change(opens, hand)
         if opens:
@@ -93,7 +93,7 @@ class Releasing:
         left = left_of(rest, views)
         if left:
             return Refused(f"has not come true: {checks.some(left)}")
-        return Done(f"{move.source} lets clients in, and delivers")
+        return Done(f"{move.source} lets clients in, and delivers" if opens else "pauses lifted")
 
     def _close_again(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         views = self._observer.look_at(move.source)

@@ -62,7 +62,9 @@ def _both(seen: MirrorSeen, move: Move) -> list[BrokerView]:
 def residue(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
     """Count what the returned site still holds for the other; an open one is closed first."""
     del step
-    calls = tuple(close_door(view, door) for view in seen.views(move.target) for door in view.doors if door.started)
+    came_back_open = seen.roles[move.source] is Role.SERVING
+    views = seen.views(move.target) if came_back_open else []
+    calls = tuple(close_door(view, door) for view in views for door in view.doors if door.started)
     return Draft(move.target, "what it still holds is counted; if it is open, it is closed first", calls)
 
 

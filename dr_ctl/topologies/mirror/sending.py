@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.outcome import Done, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call
@@ -59,7 +60,7 @@ class Sender:
     def barred(self) -> Refused | None:
         """An undo needs the lock too: taken again where it was lost, before anything is looked at."""
         why = self._lease.regain() if self._lease is not None else None
-        return Refused(why) if why is not None else None
+        return Refused(why, code=ExitCode.STRANDED) if why is not None else None
 
     def _why_locked(self, calls: Sequence[Call]) -> str | None:
         """Say why the lock lets no call go out now. What is to be paused is written into it before."""

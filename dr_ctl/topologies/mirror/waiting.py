@@ -23,10 +23,9 @@ _IDLE_S: Final = 1.0  # said to a person; the link is restarted later
 
 
 def ways(observer: Observer, move: Move) -> list[Way]:
-    """Both brokers of each pair that is still to move, the source's first: one whose target was seen open has moved."""
+    """Both brokers of each pair that is still to move, the source's first."""
     sites = observer.brokers
-    both = [(source, sites[move.target][pair]) for pair, source in sites[move.source].items()]
-    return [way for way in both if not way[1].names().open]
+    return [(source, sites[move.target][pair]) for pair, source in sites[move.source].items() if pair not in move.moved]
 
 
 class PairWait(ABC):
