@@ -285,6 +285,23 @@ def rpo_estimate(
     return forecast.estimate(session, site, since, until, horizon)
 
 
+@command(rpo_app, "reconcile", full="rpo reconcile")
+def rpo_reconcile(
+    session: Session,
+    *,
+    ledgers: Annotated[list[str], typer.Argument(metavar="[SITE=]LEDGER...")],
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where the files of ids go.")] = None,
+    property_name: Annotated[
+        str | None, typer.Option("--id", metavar="PROPERTY", help="What identifies a message in exports and snapshots.")
+    ] = None,
+) -> Result:
+    """What was lost, came twice, was recovered, is unexpected or unknown: from ledgers of message ids (Parquet, JSON
+    lines), exports of `artemis data exp` and browse snapshots (SITE=FILE). Contacts no broker."""
+    from dr_ctl.cli import reconciling  # noqa: PLC0415
+
+    return reconciling.reconcile(session, ledgers, out, property_name)
+
+
 @command(app, "monitor")
 def monitor(
     session: Session,
