@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia import beans
-from dr_ctl.topologies.mirror.debts import CREATE_DOCUMENT, DESTROY_DOCUMENT, debts_of, document, is_debt, owe, pay
+from dr_ctl.topologies.mirror.debts import debts_of, document, is_debt, owe, pay
+from dr_ctl.topologies.mirror.operations import CREATE_QUEUE, DESTROY_QUEUE
 from tests.mirror.pair import mirrored_pair
 from tests.mirror.test_recipe import observed
 from tests.mirror.views import PAIR, broker
@@ -66,7 +67,7 @@ def test_a_debt_is_one_call_that_writes_it_down_by_the_brokers_clock() -> None:
     [call] = owe(PARIS, DebtKind.QUARANTINE, "london", lasting=True)
 
     assert (call.site, call.pair, call.bean) == ("paris", PAIR, beans.server("broker-paris"))
-    assert (call.operation, call.arguments[1], call.when, call.at_most) == (CREATE_DOCUMENT, True, None, 1)
+    assert (call.operation, call.arguments[1], call.when, call.at_most) == (CREATE_QUEUE, True, None, 1)
     told = json.loads(str(call.arguments[0]))
     # Internal: it never reaches the peer. Durable, and never removed by itself: it outlives a restart.
     assert told == {
@@ -93,7 +94,7 @@ def test_paying_takes_its_document_away_on_condition_where_asked() -> None:
     sure, due = pay(PARIS, DebtKind.FENCE, "london"), pay(PARIS, DebtKind.FENCE, "london", "it stands there")
 
     for [call], when in ((sure, None), (due, "it stands there")):
-        assert (call.operation, call.arguments) == (DESTROY_DOCUMENT, ("dr-ctl.debt.paris.fence.london", True))
+        assert (call.operation, call.arguments) == (DESTROY_QUEUE, ("dr-ctl.debt.paris.fence.london", True))
         assert (call.site, call.when) == ("paris", when)
 
 

@@ -19,7 +19,7 @@ from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.errors import TimedOut, Unreachable
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.mirror import losing
-from dr_ctl.topologies.mirror.debts import CREATE_DOCUMENT, DESTROY_DOCUMENT
+from dr_ctl.topologies.mirror.operations import CREATE_QUEUE, DESTROY_QUEUE
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
 from dr_ctl.topologies.mirror.view import Config, MirrorSeen, Silent
 from tests.mirror.pair import Management, mirrored_pair
@@ -50,7 +50,7 @@ def short(calls: tuple[Call, ...]) -> list[tuple[str, Any, str | None]]:
     """Each call by its operation and by what it concerns: the bean of a door, the name of a document."""
 
     def concerns(call: Call) -> Any:
-        if call.operation == CREATE_DOCUMENT:
+        if call.operation == CREATE_QUEUE:
             return json.loads(str(call.arguments[0]))["name"]
         return call.arguments[0] if call.arguments else call.bean
 
@@ -120,8 +120,8 @@ class TestDrafts:
         told = draft("fence", seen(london, PARIS))
 
         assert (told.site, told.about) == ("london", "clients cannot be shown to be kept out: the fence is owed")
-        assert short(told.calls) == [(CREATE_DOCUMENT, OWED[0], None)]
-        assert short(told.inverse) == [(DESTROY_DOCUMENT, OWED[0], "it stands there")]
+        assert short(told.calls) == [(CREATE_QUEUE, OWED[0], None)]
+        assert short(told.inverse) == [(DESTROY_QUEUE, OWED[0], "it stands there")]
 
     def test_one_that_is_seen_closed_owes_none(self) -> None:
         assert draft("fence", seen(WAITING, PARIS)) == Draft("london", "its doors are closed already")
@@ -129,10 +129,10 @@ class TestDrafts:
     def test_residue_is_kept_out_by_the_door_of_the_link_and_written_down_before(self) -> None:
         told = draft("quarantine", seen(GONE, PARIS))
 
-        assert short(told.calls) == [(CREATE_DOCUMENT, OWED[1], None), ("stop()", MIRROR, None)]
+        assert short(told.calls) == [(CREATE_QUEUE, OWED[1], None), ("stop()", MIRROR, None)]
         assert short(told.inverse) == [
             ("start()", MIRROR, "it is closed"),
-            (DESTROY_DOCUMENT, OWED[1], "it stands there"),
+            (DESTROY_QUEUE, OWED[1], "it stands there"),
         ]
 
     def test_a_door_that_was_closed_before_is_neither_closed_nor_opened_again(self) -> None:
@@ -140,8 +140,8 @@ class TestDrafts:
 
         told = draft("quarantine", seen(GONE, shut))
 
-        assert short(told.calls) == [(CREATE_DOCUMENT, OWED[1], None)]
-        assert short(told.inverse) == [(DESTROY_DOCUMENT, OWED[1], "it stands there")]
+        assert short(told.calls) == [(CREATE_QUEUE, OWED[1], None)]
+        assert short(told.inverse) == [(DESTROY_QUEUE, OWED[1], "it stands there")]
 
     @pytest.mark.parametrize(("verb", "name"), [("fence", OWED[0]), ("quarantine", OWED[1])])
     def test_a_debt_of_an_earlier_run_is_neither_written_nor_struck(self, verb: str, name: str) -> None:

@@ -17,9 +17,8 @@ from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.errors import Unreachable
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.mirror.debts import CREATE_DOCUMENT, DESTROY_DOCUMENT
+from dr_ctl.topologies.mirror.operations import CREATE_QUEUE, DESTROY_QUEUE, PAUSE_LASTING, RESUME, START_LINK
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
-from dr_ctl.topologies.mirror.returning import PAUSE_LASTING, RESUME, START_LINK
 from dr_ctl.topologies.mirror.view import MirrorSeen, Silent
 from tests.mirror.pair import mirrored_pair
 from tests.mirror.test_recipe import observed
@@ -103,14 +102,14 @@ def test_it_is_taken_in_with_exactly_these_calls() -> None:
         ("paris", "start()", LINK, (), None),
         ("paris", RESUME, QUEUES["orders.in"], (), None),
         ("paris", RESUME, QUEUES["orders.audit"], (), None),
-        ("paris", DESTROY_DOCUMENT, server, (OWED[0], True), None),
-        ("paris", DESTROY_DOCUMENT, server, (OWED[1], True), None),
+        ("paris", DESTROY_QUEUE, server, (OWED[0], True), None),
+        ("paris", DESTROY_QUEUE, server, (OWED[1], True), None),
     ]
     assert exact(told.inverse) == [
         ("paris", RESUME, QUEUES["orders.in"], (), "it is paused"),
         ("paris", RESUME, QUEUES["orders.audit"], (), "it is paused"),
         ("paris", "stop()", LINK, (), "it is open"),
-        *(("paris", CREATE_DOCUMENT, server, told.inverse[-n].arguments, "it does not stand there") for n in (2, 1)),
+        *(("paris", CREATE_QUEUE, server, told.inverse[-n].arguments, "it does not stand there") for n in (2, 1)),
     ]
     assert [json.loads(str(call.arguments[0]))["name"] for call in told.inverse[-2:]] == list(OWED)
     assert told.limits == {"within": 60.0}

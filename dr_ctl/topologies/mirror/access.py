@@ -166,6 +166,20 @@ class Observer:
     def all(self) -> list[Access]:
         return [access for brokers in self.brokers.values() for access in brokers.values()]
 
+    def at(self, site: str) -> list[Access]:
+        """The brokers of one site."""
+        return list(self.brokers[site].values())
+
+    def look_at(self, site: str) -> list[BrokerView]:
+        """Look at every broker of one site; raises `BrokerError` where one does not answer."""
+        return self.together(lambda access: access.look(), self.at(site))
+
+    def flows_at(self, site: str, *, timeout_s: float) -> dict[Access, Flow]:
+        """The gate's numbers of every broker of one site; raises `BrokerError` where one does not answer."""
+        accesses = self.at(site)
+        told = self.together(lambda access: access.flow(timeout_s=timeout_s), accesses)
+        return dict(zip(accesses, told, strict=True))
+
     def close(self) -> None:
         self.pool.shutdown(wait=True)
         for access in self.all():

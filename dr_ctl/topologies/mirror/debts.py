@@ -12,12 +12,11 @@ from dr_ctl.core.clock import stamp
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia import beans
+from dr_ctl.topologies.mirror.operations import CREATE_QUEUE, DESTROY_QUEUE
 
 if TYPE_CHECKING:
     from dr_ctl.topologies.mirror.view import BrokerView
 
-CREATE_DOCUMENT: Final = "createQueue(java.lang.String,boolean)"
-DESTROY_DOCUMENT: Final = "destroyQueue(java.lang.String,boolean)"
 _NAME: Final = re.compile(rf"dr-ctl\.debt\.([^.]+)\.({'|'.join(kind.value for kind in DebtKind)})\.([^.]+)")
 
 
@@ -76,7 +75,7 @@ def _write(view: BrokerView, kind: DebtKind, about: str, user: str, when: str | 
     }
     text = f"write down at {view.site} that a {kind.value} of {about} is owed"
     server = beans.server(view.broker)
-    return Call(view.site, view.pair, server, CREATE_DOCUMENT, (json.dumps(queue), True), text, when)
+    return Call(view.site, view.pair, server, CREATE_QUEUE, (json.dumps(queue), True), text, when)
 
 
 def pay(view: BrokerView, kind: DebtKind, about: str, when: str | None = None) -> tuple[Call, ...]:
@@ -84,4 +83,4 @@ def pay(view: BrokerView, kind: DebtKind, about: str, when: str | None = None) -
     name = document(kind, about, view.site)
     text = f"strike out at {view.site} the {kind.value} of {about}"
     server = beans.server(view.broker)
-    return (Call(view.site, view.pair, server, DESTROY_DOCUMENT, (name, True), text, when),)
+    return (Call(view.site, view.pair, server, DESTROY_QUEUE, (name, True), text, when),)

@@ -20,8 +20,8 @@ from dr_ctl.stomp_io.client import Refused as LoginDenied
 from dr_ctl.topologies.mirror import checks, look, parity
 from dr_ctl.topologies.mirror.access import Access, Observer
 from dr_ctl.topologies.mirror.draining import Draining
-from dr_ctl.topologies.mirror.look import Flow
-from dr_ctl.topologies.mirror.recipe import CREATE_QUEUE, DESTROY_QUEUE, MirrorRecipe, probe_queue
+from dr_ctl.topologies.mirror.operations import CREATE_QUEUE, DESTROY_QUEUE, pause
+from dr_ctl.topologies.mirror.recipe import MirrorRecipe, probe_queue
 from dr_ctl.topologies.mirror.reinstating import Reinstating
 from dr_ctl.topologies.mirror.sending import Sender
 from dr_ctl.topologies.mirror.surviving import Surviving
@@ -95,17 +95,11 @@ class MirrorDriver:
         except BrokerError as error:
             return Unknown(str(error))
 
-    def _accesses(self, site: str) -> list[Access]:
-        return list(self._observer.brokers[site].values())
-
-    def _look(self, site: str) -> list[BrokerView]:
-        return self._observer.together(lambda access: access.look(), self._accesses(site))
-
     def _change(self, calls: Sequence[Call], hand: Hand) -> list[Outcome]:
         return hand.change(calls, self._sender.send)
 
     def _greetings(self, site: str) -> dict[tuple[str, str], Greeting | None]:
-        accesses = self._accesses(site)
+        accesses = self._observer.at(site)
         told = self._observer.together(lambda access: access.greet(), accesses)
         return {(access.site, access.pair): greeting for access, greeting in zip(accesses, told, strict=True)}
 
@@ -137,14 +131,14 @@ class MirrorDriver:
     # quiesce
 
     def _quiesce(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        views = self._look(move.source)
+        views = self._observer.look_at(move.source)
         if not any(view.open for view in views):
             return NotNeeded(f"{move.source} is closed to clients already")
         planned = {call.bean: call for call in step.calls if call.when is None}
         calls = []
         for view in views:
             for queue in self._recipe.to_pause(view):
-                new = self._recipe.pause(view, queue, "a queue was created since the look")
+                new = pause(view, queue, "a queue was created since the look")
                 calls.append(planned.get(queue.bean, new))
         self._change(calls, hand)
         until = hand.monotonic() + step.limits["within"]
@@ -178,7 +172,9 @@ class MirrorDriver:
         return held, unpaused
 
     def _not_quiet(self, busy: Mapping[str, int], move: Move, step: PlannedStep) -> Outcome:
-        consumers = [each for view in self._look(move.source) for each in view.consumers if each.queue in busy]
+        consumers = [
+            each for view in self._observer.look_at(move.source) for each in view.consumers if each.queue in busy
+        ]
         told = []
         for queue, count in busy.items():
             who = [each.told for each in consumers if each.queue == queue and each.holds]
@@ -203,7 +199,7 @@ class MirrorDriver:
 
     def _fence(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         # The end of the quiesce was a look; every moment from here on keeps clients waiting.
-        before = [access.names() for access in self._accesses(move.source)]
+        before = [access.names() for access in self._observer.at(move.source)]
         if not any(view.open for view in before):
             return NotNeeded(f"{move.source} is closed to clients already", {"proof": "flag"})
         shut = {door.bean for view in before for door in view.doors if not door.started}
@@ -215,7 +211,7 @@ class MirrorDriver:
         """Show that no client gets in: every door's flag, and no greeting where there was one before."""
         until = hand.monotonic() + within_s
         while True:
-            open_doors = [door.name for view in self._look(site) for door in view.doors if door.started]
+            open_doors = [door.name for view in self._observer.look_at(site) for door in view.doors if door.started]
             greeted = [key for key in self._greeted if key[0] == site]
             let_in = (
                 [key for key, told in self._greetings(site).items() if isinstance(told, Connected)] if greeted else []
@@ -233,11 +229,9 @@ class MirrorDriver:
 
     def _doors(self, site: str, *, started: bool) -> list[str]:
         """The client doors of a site whose flag says that they are open, or closed."""
-        accesses = self._accesses(site)
-        told = self._observer.together(lambda access: access.flow(timeout_s=FLAG_S), accesses)
         return [
             door
-            for access, flow in zip(accesses, told, strict=True)
+            for access, flow in self._observer.flows_at(site, timeout_s=FLAG_S).items()
             for door in access.config.clients
             if (door in flow.doors_open) is started
         ]
@@ -245,7 +239,7 @@ class MirrorDriver:
     # activate
 
     def _activate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        there = self._flows(move.target)
+        there = self._observer.flows_at(move.target, timeout_s=FLAG_S)
         if self._is_open(move):
             return Refused(f"{move.source} is open: a second site is never opened")
         if stopped := [access.site for access, flow in there.items() if not flow.link_started]:
@@ -274,7 +268,7 @@ class MirrorDriver:
             )
         if not starts and not rest:
             return NotNeeded(f"{move.target} serves already")
-        by_flag = all(access.settings.stomp is None for access in self._accesses(move.target))
+        by_flag = all(access.settings.stomp is None for access in self._observer.at(move.target))
         findings = (
             (checks.warning("DR-ACTIVATE-001", f"{move.target}: shown to serve by flag only", checks.NAME_STOMP),)
             if by_flag
@@ -282,17 +276,12 @@ class MirrorDriver:
         )
         return Done(f"{move.target} lets clients in", {"proof": "flag" if by_flag else "attempt"}, findings)
 
-    def _flows(self, site: str) -> dict[Access, Flow]:
-        accesses = self._accesses(site)
-        told = self._observer.together(lambda access: access.flow(timeout_s=FLAG_S), accesses)
-        return dict(zip(accesses, told, strict=True))
-
     def _is_open(self, move: Move) -> bool:
         """Say whether the source lets clients in. Of a lost site that does not answer nothing is known: it is not seen
         open; of any other, silence is an error."""
         if move.ask.operation == FAILOVER:
             return any(view.open for view in self._observer.look_once().views(move.source))
-        return any(flow.doors_open for flow in self._flows(move.source).values())
+        return any(flow.doors_open for flow in self._observer.flows_at(move.source, timeout_s=FLAG_S).values())
 
     def _why_not_serving(self, site: str) -> str | None:
         asked = self._observer.pool.submit(self._doors, site, started=False)
@@ -315,7 +304,7 @@ class MirrorDriver:
 
     def _probe(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         name = probe_queue(move.target)
-        pairs = {access.pair: access for access in self._accesses(move.target) if access.settings.stomp is not None}
+        pairs = {access.pair: access for access in self._observer.at(move.target) if access.settings.stomp is not None}
         if not pairs:
             text = f"{move.target}: the settings name no `stomp:` address, so no message was sent through it"
             return NotNeeded(text, findings=(checks.warning("DR-PROBE-001", text, "Set `stomp:`."),))
@@ -373,21 +362,21 @@ class MirrorDriver:
 
     def _lift(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         del step
-        calls = [call for view in self._look(move.source) for call in self._recipe.lifts(view, move)]
+        calls = [call for view in self._observer.look_at(move.source) for call in self._recipe.lifts(view, move)]
         if not calls:
             return NotNeeded("nothing is paused that was not before")
         self._change(calls, hand)
-        left = [call for view in self._look(move.source) for call in self._recipe.lifts(view, move)]
+        left = [call for view in self._observer.look_at(move.source) for call in self._recipe.lifts(view, move)]
         return Refused(f"still paused: {checks.some([call.about for call in left])}") if left else Done("pauses lifted")
 
     def _open_again(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        shut = {door.bean for view in self._look(move.source) for door in view.doors if not door.started}
+        shut = {door.bean for view in self._observer.look_at(move.source) for door in view.doors if not door.started}
         calls = [call for call in step.inverse if call.bean in shut]
         if not calls:
             return NotNeeded(f"{move.source} is open")
         # Every call that lets clients in looks at the other site first.
         try:
-            if any(view.open for view in self._look(move.target)):
+            if any(view.open for view in self._observer.look_at(move.target)):
                 return Refused(f"{move.target} is open: {move.source} stays closed", code=ExitCode.STRANDED)
         except BrokerError as error:
             if self._activated:
@@ -398,7 +387,10 @@ class MirrorDriver:
 
     def _why_not_open_again(self, site: str, doors: set[str]) -> str | None:
         shut = [
-            door.name for view in self._look(site) for door in view.doors if door.bean in doors and not door.started
+            door.name
+            for view in self._observer.look_at(site)
+            for door in view.doors
+            if door.bean in doors and not door.started
         ]
         if shut:
             return f"acceptor {', '.join(shut)} is closed"
@@ -409,10 +401,10 @@ class MirrorDriver:
         return None
 
     def _close_again(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        open_doors = {door.bean for view in self._look(move.target) for door in view.doors if door.started}
+        open_doors = {door.bean for view in self._observer.look_at(move.target) for door in view.doors if door.started}
         calls = [call for call in step.inverse if call.bean in open_doors]
         if not calls:
             return NotNeeded(f"{move.target} is closed")
         self._change(calls, hand)
-        left = [door.name for view in self._look(move.target) for door in view.doors if door.started]
+        left = [door.name for view in self._observer.look_at(move.target) for door in view.doors if door.started]
         return Refused(f"{move.target}: acceptor {', '.join(left)} is open") if left else Done(f"{move.target} closed")

@@ -14,6 +14,7 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror.baseline import before
 from dr_ctl.topologies.mirror.debts import document, owe, pay
+from dr_ctl.topologies.mirror.operations import close_door, open_door
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Silent
 
 SETTLE_S: Final = 5.0
@@ -57,11 +58,10 @@ def quarantine(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
     for view in seen.views(move.target):
         was = before(move, view)
         for door in view.mirror_doors:
-            text = f"acceptor {door.name} of the link at {view.site}"
             if door.started:
-                calls.append(Call(view.site, view.pair, door.bean, "stop()", (), f"close {text}"))
+                calls.append(close_door(view, door))
             if was["mirror"].get(door.name):
-                inverse.append(Call(view.site, view.pair, door.bean, "start()", (), f"open {text}", "it is closed"))
+                inverse.append(open_door(view, door, "it is closed"))
     written, struck = _debt(seen, move, DebtKind.QUARANTINE)
     about = f"what {move.source} still holds is kept out until it is asked for"
     return Draft(move.source, about, (*written, *calls), (*inverse, *struck))

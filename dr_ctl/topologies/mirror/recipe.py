@@ -16,16 +16,20 @@ from dr_ctl.rpo.result import matches
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.mirror import checks, losing, parity, returning
 from dr_ctl.topologies.mirror.baseline import baseline, before
+from dr_ctl.topologies.mirror.operations import (
+    CREATE_QUEUE,
+    DESTROY_QUEUE,
+    PAUSE,
+    RESUME,
+    call,
+    close_door,
+    open_door,
+    pause,
+    resume,
+    start_link,
+    stop_link,
+)
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Queue
-
-START: Final = "start()"
-STOP: Final = "stop()"
-PAUSE: Final = "pause()"
-RESUME: Final = "resume()"
-STOP_LINK: Final = "stopBrokerConnection(java.lang.String)"
-START_LINK: Final = "startBrokerConnection(java.lang.String)"
-CREATE_QUEUE: Final = "createQueue(java.lang.String,boolean)"
-DESTROY_QUEUE: Final = "destroyQueue(java.lang.String,boolean)"
 
 NOT_ATTACHED: Final = "the link is not attached, or ships nothing, although the peer answers"
 LINK_RESTARTS: Final = 3
@@ -121,14 +125,11 @@ class MirrorRecipe:
         """Queues that a quiesce pauses: those the settings speak of that deliver now."""
         return [queue for queue in parity.selected(view, self._queues).values() if not queue.paused]
 
-    def pause(self, view: BrokerView, queue: Queue, when: str | None = None, at_most: int = 1) -> Call:
-        return _call(view, queue.bean, PAUSE, (), f"pause {queue.name}", when, at_most)
-
     def lifts(self, view: BrokerView, move: Move) -> list[Call]:
         """Resume what is paused now and was not before the run."""
         was = before(move, view)
         return [
-            _call(view, queue.bean, RESUME, (), f"resume {queue.name}")
+            resume(view, queue)
             for queue in view.business.values()
             if queue.paused and queue.name not in was["paused"] and self.selects(queue.name)
         ]
@@ -138,11 +139,7 @@ class MirrorRecipe:
         link = view.link
         if link is None:
             return ()
-        server = beans.server(view.broker)
-        return tuple(
-            _call(view, server, operation, (link.name,), f"{word} link {link.name}", NOT_ATTACHED, LINK_RESTARTS)
-            for operation, word in ((STOP_LINK, "stop"), (START_LINK, "start"))
-        )
+        return tuple(make(view, link, NOT_ATTACHED, LINK_RESTARTS) for make in (stop_link, start_link))
 
     # One method a verb; the comments say why where the order matters.
 
@@ -167,14 +164,14 @@ class MirrorRecipe:
         for view in seen.views(move.source):
             if view.open:
                 queues = self.to_pause(view)
-                calls += [self.pause(view, queue) for queue in queues]
+                calls += [pause(view, queue) for queue in queues]
                 if queues:
                     text = "pause a queue that was created meanwhile"
                     when = "a queue was created since the look"
-                    calls.append(_call(view, beans.all_queues(view.broker), PAUSE, (), text, when, NEW_QUEUES))
+                    calls.append(call(view, beans.all_queues(view.broker), PAUSE, (), text, when, NEW_QUEUES))
             was = before(move, view)
             inverse += [
-                _call(view, queue.bean, RESUME, (), f"resume {queue.name}", "it is paused")
+                resume(view, queue, "it is paused")
                 for queue in view.business.values()
                 if queue.name not in was["paused"] and self.selects(queue.name)
             ]
@@ -189,17 +186,12 @@ class MirrorRecipe:
     def _fence(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
         if step.site == "lost":
             return losing.fence(seen, move)
-        calls = [
-            _call(view, door.bean, STOP, (), f"close acceptor {door.name}")
-            for view in seen.views(move.source)
-            for door in view.doors
-            if door.started
-        ]
+        calls = [close_door(view, door) for view in seen.views(move.source) for door in view.doors if door.started]
         return Draft(move.source, "clients out, proven", tuple(calls), self._open_again(seen, move))
 
     def _open_again(self, seen: MirrorSeen, move: Move) -> tuple[Call, ...]:
         return tuple(
-            _call(view, door.bean, START, (), f"open acceptor {door.name}", "it is closed")
+            open_door(view, door, "it is closed")
             for view in seen.views(move.source)
             for door in view.doors
             if before(move, view)["doors"].get(door.name)
@@ -224,11 +216,11 @@ class MirrorRecipe:
         for view in seen.views(move.source):
             if view.open:
                 queues = self.to_pause(view)
-                calls += [_call(view, queue.bean, RESUME, (), f"resume {queue.name}") for queue in queues]
+                calls += [resume(view, queue) for queue in queues]
                 if queues:
                     text = "resume a queue that was created meanwhile"
                     when = "a queue was created since the look"
-                    calls.append(_call(view, beans.all_queues(view.broker), RESUME, (), text, when, NEW_QUEUES))
+                    calls.append(call(view, beans.all_queues(view.broker), RESUME, (), text, when, NEW_QUEUES))
             calls += self.lifts(view, move)
         return tuple(calls)
 
@@ -246,20 +238,20 @@ class MirrorRecipe:
         returns = move.ask.operation == FAILBACK
         closed_first = returns and seen.roles[move.source] is Role.SERVING
         calls = [
-            _call(view, door.bean, START, (), f"open acceptor {door.name}")
+            open_door(view, door)
             for view in seen.views(move.target)
             for door in view.doors
             if closed_first or not door.started
         ]
         inverse = [
-            _call(view, door.bean, STOP, (), f"close acceptor {door.name}", "it is open")
+            close_door(view, door, "it is open")
             for view in seen.views(move.target)
             for door in view.doors
             if returns or not before(move, view)["doors"].get(door.name)
         ]
         if seen.roles[move.target] is Role.SERVING and move.ask.operation != FAILOVER:
             # A resumed run that had passed the gate: nothing is left but what quiesce paused.
-            calls += [call for view in seen.views(move.source) for call in self.lifts(view, move)]
+            calls += [each for view in seen.views(move.source) for each in self.lifts(view, move)]
         return Draft(move.target, "the doors open, proven by a client's greeting", tuple(calls), tuple(inverse))
 
     def _probe(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
@@ -270,9 +262,9 @@ class MirrorRecipe:
         told = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": False, "internal": True}
         for view in seen.views(move.target):
             server = beans.server(view.broker)
-            calls.append(_call(view, server, CREATE_QUEUE, (json.dumps(told), True), f"create {name}"))
+            calls.append(call(view, server, CREATE_QUEUE, (json.dumps(told), True), f"create {name}"))
             # With its consumers: the probe's own may not have been taken off yet when it has hung up.
-            calls.append(_call(view, server, DESTROY_QUEUE, (name, True), f"remove {name}"))
+            calls.append(call(view, server, DESTROY_QUEUE, (name, True), f"remove {name}"))
         return Draft(move.target, "one message goes in and comes out as a client's would", tuple(calls))
 
     def _within(self, move: Move) -> float:
@@ -282,21 +274,8 @@ class MirrorRecipe:
         link = view.link
         if link is None or not link.started:
             return ()
-        server = beans.server(view.broker)
-        return (_call(view, server, START_LINK, (link.name,), f"start link {link.name}", "it is stopped"),)
-
-
-def _call(
-    view: BrokerView,
-    bean: str,
-    operation: str,
-    arguments: tuple[Json, ...],
-    about: str,
-    when: str | None = None,
-    at_most: int = 1,
-) -> Call:
-    return Call(view.site, view.pair, bean, operation, arguments, f"{about} at {view.site}", when, at_most)
+        return (start_link(view, link, "it is stopped"),)
 
 
 def _flat(groups: Iterable[tuple[Call, ...]]) -> tuple[Call, ...]:
-    return tuple(call for group in groups for call in group)
+    return tuple(each for group in groups for each in group)

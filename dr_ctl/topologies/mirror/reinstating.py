@@ -15,11 +15,10 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.mirror import checks, parity
 from dr_ctl.topologies.mirror.access import Access, Observer
-from dr_ctl.topologies.mirror.debts import CREATE_DOCUMENT
 from dr_ctl.topologies.mirror.links import Flows, Mender, flows, why_not_moving
 from dr_ctl.topologies.mirror.look import Origin, count_residue, origin_ids
+from dr_ctl.topologies.mirror.operations import CREATE_QUEUE, DESTROY_QUEUE, PAUSE_LASTING, RESUME
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
-from dr_ctl.topologies.mirror.returning import PAUSE_LASTING, RESUME
 from dr_ctl.topologies.mirror.sending import Sender
 from dr_ctl.topologies.mirror.view import BrokerView
 
@@ -56,20 +55,14 @@ class Reinstating:
         }
         self.inverses: Mapping[str, Act] = {"reinstate": self._put_back}
 
-    def _at(self, site: str) -> list[Access]:
-        return list(self._observer.brokers[site].values())
-
-    def _look(self, site: str) -> list[BrokerView]:
-        return self._observer.together(lambda access: access.look(), self._at(site))
-
     # residue
 
     def _count(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         findings: list[Finding] = []
-        views = self._look(move.target)
+        views = self._observer.look_at(move.target)
         if shut := [call for call in step.calls if _open(call, views)]:
             hand.change(shut, self._sender.send)
-            views = self._look(move.target)
+            views = self._observer.look_at(move.target)
             if left := [call.about for call in shut if _open(call, views)]:
                 return Refused(f"{move.target} could not be fenced: {checks.some(left)}")
             done = [
@@ -82,7 +75,7 @@ class Reinstating:
             text = f"{move.target} came back open; since its start, by its clients and by the mirror: {told}"
             remedy = "Its clients may have worked beside those of the other site: compare what they did."
             findings.append(checks.warning("DR-RETURN-002", text, remedy))
-        for access in self._at(move.target):
+        for access in self._observer.at(move.target):
             self._residue[access.pair] = count_residue(access.reader(), access.look())
         messages = sum(count for count, _ in self._residue.values())
         others = sum(count for _, count in self._residue.values())
@@ -97,12 +90,12 @@ class Reinstating:
     def _reinstate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         pauses = [call for call in step.calls if call.operation == PAUSE_LASTING]
         resumes = [call for call in step.calls if call.operation == RESUME]
-        strikes = [call for call in step.calls if call.operation.startswith("destroyQueue(")]
+        strikes = [call for call in step.calls if call.operation == DESTROY_QUEUE]
         opens = [call for call in step.calls if call not in (*pauses, *resumes, *strikes)]
-        views = self._look(move.source)
+        views = self._observer.look_at(move.source)
         paused = {queue.bean for view in views for queue in view.queues if queue.paused}
         hand.change([call for call in pauses if call.bean not in paused], self._sender.send)
-        views = self._look(move.source)
+        views = self._observer.look_at(move.source)
         if left := [queue.name for view in views for queue in view.business.values() if not queue.paused]:
             return Refused(f"could not pause {checks.some(left)}")
         taken = {view.pair: self._before(view) for view in views}
@@ -112,15 +105,15 @@ class Reinstating:
             if (outcome := self._drain(brokers, step, move, hand)) is not None:
                 return outcome
         self._recovered, self._unapplied = {}, 0
-        for view in self._look(move.source):
+        for view in self._observer.look_at(move.source):
             self._compare(view, taken[view.pair], self._recovered)
         hand.change([*resumes, *strikes], self._sender.send)
-        views = self._look(move.source)
+        views = self._observer.look_at(move.source)
         left = [queue.name for view in views for queue in view.queues for call in resumes
                 if call.bean == queue.bean and queue.paused]  # fmt: skip
         if left:
             return Refused(f"still paused: {checks.some(left)}")
-        views += self._look(move.target)
+        views += self._observer.look_at(move.target)
         if owed := [call.about for call in strikes if any(call.arguments[0] in view.documents for view in views)]:
             return Refused(f"has not come true: {checks.some(owed)}")
         return Done(self._told(), {"recovered": self._count_of_recovered(), "ids": self._ids()})
@@ -190,12 +183,12 @@ class Reinstating:
             hand.wait(self._recipe.poll_s)
 
     def _put_back(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        views = self._look(move.source)
+        views = self._observer.look_at(move.source)
         calls = [call for call in step.inverse if not _as_before(call, views)]
         if not calls:
             return NotNeeded("as it was")
         hand.change(calls, self._sender.send)
-        views = self._look(move.source)
+        views = self._observer.look_at(move.source)
         left = [call.about for call in calls if not _as_before(call, views)]
         return Refused(f"has not come true: {checks.some(left)}") if left else Done("as it was")
 
@@ -250,6 +243,6 @@ def _open(call: Call, views: Iterable[BrokerView]) -> bool:
 def _as_before(call: Call, views: Iterable[BrokerView]) -> bool:
     if call.operation == RESUME:
         return not any(queue.bean == call.bean and queue.paused for view in views for queue in view.queues)
-    if call.operation == CREATE_DOCUMENT:
+    if call.operation == CREATE_QUEUE:
         return any(json.loads(str(call.arguments[0]))["name"] in view.documents for view in views)
     return not _open(call, views)

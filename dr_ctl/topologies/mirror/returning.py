@@ -10,15 +10,12 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.jolokia import beans
 from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror.baseline import before
 from dr_ctl.topologies.mirror.debts import document, owe_again, pay
+from dr_ctl.topologies.mirror.operations import close_door, open_door, pause_lasting, resume, start_link
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
-PAUSE_LASTING: Final = "pause(boolean)"
-RESUME: Final = "resume()"
-START_LINK: Final = "startBrokerConnection(java.lang.String)"
 # What the return itself puts right.
 _MENDED: Final = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
 
@@ -56,12 +53,7 @@ def _both(seen: MirrorSeen, move: Move) -> list[BrokerView]:
 def residue(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
     """Count what the returned site still holds for the other; an open one is closed first."""
     del step
-    calls = tuple(
-        Call(view.site, view.pair, door.bean, "stop()", (), f"close acceptor {door.name} at {view.site}")
-        for view in seen.views(move.target)
-        for door in view.doors
-        if door.started
-    )
+    calls = tuple(close_door(view, door) for view in seen.views(move.target) for door in view.doors if door.started)
     return Draft(move.target, "what it still holds is counted; if it is open, it is closed first", calls)
 
 
@@ -77,17 +69,14 @@ def reinstate(step: RunbookStep, seen: MirrorSeen, move: Move, timeout_s: float)
         was = before(move, view)
         # All of them, whatever the settings narrow: one that goes on delivering would meet the residue.
         for queue in view.business.values():
-            at = view.site, view.pair, queue.bean
             if not queue.paused:
-                calls.append(Call(*at, PAUSE_LASTING, (True,), f"pause {queue.name} at {view.site}"))
+                calls.append(pause_lasting(view, queue))
             if queue.name not in was["paused"]:
-                resumed.append(Call(*at, RESUME, (), f"resume {queue.name} at {view.site}"))
-                inverse.append(Call(*at, RESUME, (), f"resume {queue.name} at {view.site}", "it is paused"))
+                resumed.append(resume(view, queue))
+                inverse.append(resume(view, queue, "it is paused"))
         calls += _doors(view)
-        for door in view.mirror_doors:
-            if not was["mirror"].get(door.name):
-                text = f"close acceptor {door.name} of the link at {view.site}"
-                inverse.append(Call(view.site, view.pair, door.bean, "stop()", (), text, "it is open"))
+        kept_out = [door for door in view.mirror_doors if not was["mirror"].get(door.name)]
+        inverse += [close_door(view, door, "it is open") for door in kept_out]
         struck += _struck(view, move.target)
         inverse += [
             owe_again(view, kind, move.target)
@@ -99,8 +88,7 @@ def reinstate(step: RunbookStep, seen: MirrorSeen, move: Move, timeout_s: float)
         calls += _doors(view)
         struck += _struck(view, move.source)
         if view.link is not None and not view.link.started:
-            server, name = beans.server(view.broker), view.link.name
-            calls.append(Call(view.site, view.pair, server, START_LINK, (name,), f"start link {name} at {view.site}"))
+            calls.append(start_link(view, view.link))
     return Draft(
         move.target,
         "its residue is let in while nothing is delivered; both directions drain",
@@ -112,11 +100,7 @@ def reinstate(step: RunbookStep, seen: MirrorSeen, move: Move, timeout_s: float)
 
 def _doors(view: BrokerView) -> list[Call]:
     """Open the door of the link where it is closed."""
-    return [
-        Call(view.site, view.pair, door.bean, "start()", (), f"open acceptor {door.name} of the link at {view.site}")
-        for door in view.mirror_doors
-        if not door.started
-    ]
+    return [open_door(view, door) for door in view.mirror_doors if not door.started]
 
 
 def _struck(view: BrokerView, about: str) -> list[Call]:

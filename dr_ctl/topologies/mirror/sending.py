@@ -13,8 +13,7 @@ from dr_ctl.jolokia.client import CHANGE_S, Answer, Change, Changer, Wire
 from dr_ctl.jolokia.errors import LoginRefused, Throttled, Unreachable
 from dr_ctl.processes.secrets import SecretMissing
 from dr_ctl.topologies.mirror.access import Observer, changer
-from dr_ctl.topologies.mirror.recipe import PAUSE
-from dr_ctl.topologies.mirror.returning import PAUSE_LASTING
+from dr_ctl.topologies.mirror.operations import PAUSE, PAUSE_LASTING
 
 
 class Sender:

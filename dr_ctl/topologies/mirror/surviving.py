@@ -12,6 +12,7 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl.topologies.mirror.operations import DESTROY_QUEUE, START, STOP
 from dr_ctl.topologies.mirror.sending import Sender
 from dr_ctl.topologies.mirror.view import BrokerView
 
@@ -30,10 +31,6 @@ class Surviving:
         self.verbs: Mapping[str, Act] = {"fence": self._owe, "quarantine": self._quarantine, "settle": self._settle}
         self.inverses: Mapping[str, Act] = {"fence": self._put_back, "quarantine": self._put_back}
 
-    def _target(self, move: Move) -> list[BrokerView]:
-        accesses = list(self._observer.brokers[move.target].values())
-        return self._observer.together(lambda access: access.look(), accesses)
-
     def _owe(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         if not step.calls:
             return NotNeeded(step.about)
@@ -46,14 +43,14 @@ class Surviving:
 
     def _made(self, calls: Sequence[Call], move: Move, hand: Hand) -> Refused | None:
         """Make those calls whose effect does not hold, and look whether it does; None when all of it holds."""
-        views = self._target(move)
+        views = self._observer.look_at(move.target)
         hand.change([call for call in calls if not _holds(call, views)], self._sender.send)
-        views = self._target(move)
+        views = self._observer.look_at(move.target)
         left = [call.about for call in calls if not _holds(call, views)]
         return Refused(f"has not come true: {checks.some(left)}") if left else None
 
     def _put_back(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        views = self._target(move)
+        views = self._observer.look_at(move.target)
         if all(_holds(call, views) for call in step.inverse):
             return NotNeeded("as it was")
         return self._made(step.inverse, move, hand) or Done("as it was")
@@ -64,9 +61,8 @@ class Surviving:
         calm = 0
         while True:
             try:
-                accesses = list(self._observer.brokers[move.target].values())
-                flows = self._observer.together(lambda access: access.flow(timeout_s=FLAG_S), accesses)
-                pending = sum(flow.pending_acks for flow in flows)
+                flows = self._observer.flows_at(move.target, timeout_s=FLAG_S)
+                pending = sum(flow.pending_acks for flow in flows.values())
             except BrokerError as error:
                 return Refused(f"{move.target} does not answer: {error}")
             hand.sample({move.target: {"pending": pending}})
@@ -84,11 +80,10 @@ class Surviving:
 def _holds(call: Call, views: Iterable[BrokerView]) -> bool:
     """Say whether a call's effect was seen: an acceptor open or closed, a document there or gone."""
     view = next(each for each in views if (each.site, each.pair) == (call.site, call.pair))
-    word = call.operation.partition("(")[0]
-    if word in ("start", "stop"):
+    if call.operation in (START, STOP):
         door = next((each for each in view.acceptors if each.bean == call.bean), None)
-        return door is not None and door.started is (word == "start")
+        return door is not None and door.started is (call.operation == START)
     named = str(call.arguments[0])
-    if word == "destroyQueue":
+    if call.operation == DESTROY_QUEUE:
         return named not in view.documents
     return json.loads(named)["name"] in view.documents
