@@ -67,6 +67,11 @@ class Monitor:
         self._writer.close()
         self._observer.close()
 
+    @property
+    def is_on_disk(self) -> bool:
+        """Say whether a file of this history has been written: before, there is nothing to estimate from."""
+        return self._writer.files > 0
+
     def sample(self) -> Look:
         """Look at both sites once and add the rows of what answered."""
         seen = self._observer.look_once()

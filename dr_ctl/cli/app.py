@@ -67,7 +67,7 @@ def validate(
 def status(
     session: Session, *, watch: Annotated[bool, typer.Option("--watch", help="Again and again, until Ctrl-C.")] = False
 ) -> Result:
-    """Who serves, links, outflows with rates, open runs, pauses."""
+    """Who serves, links, outflows with rates, the last estimate, open runs, pauses."""
     from dr_ctl.cli import show  # noqa: PLC0415
 
     return show.watch(session) if watch else show.status(session)
@@ -89,10 +89,11 @@ def plan(
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan as JSON.")] = None,
 ) -> Result:
     """Show the plan of an operation: steps, exact calls, what is undone if it fails."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
+    from dr_ctl.cli import asking, estimates, operate  # noqa: PLC0415
 
     asked = asking.ask(operation, to, timeout, cut_in_flight, accept_difference, expect_serving)
-    return operate.plan(session, asking.with_price(asked, accept_loss, presume_down, reason), out)
+    planned = operate.plan(session, asking.with_price(asked, accept_loss, presume_down, reason), out)
+    return estimates.beside_plan(session, planned)
 
 
 @command(app, "swapover")
@@ -308,7 +309,7 @@ def monitor(
     *,
     lasting: Annotated[str | None, typer.Option("--for", metavar="T", help="End after this time.")] = None,
 ) -> Result:
-    """Sample both sites into the history, until Ctrl-C. Changes nothing."""
+    """Sample both sites into the history and refresh the stored estimate, until Ctrl-C. Changes nothing."""
     from dr_ctl.cli import forecast  # noqa: PLC0415
 
     return forecast.monitor(session, lasting)

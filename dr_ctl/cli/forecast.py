@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from dr_ctl.core.errors import Stopped, UsageError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.rpo.estimate import estimate as make_estimate
 from dr_ctl.rpo.result import EstimateAnswer, Verdict
+from dr_ctl.rpo.stored import store
 from dr_ctl.rpo.worker import Request
 from dr_ctl.settings.durations import duration, seconds
 from dr_ctl.settings.model import Installation
@@ -30,6 +32,7 @@ def request(installation: Installation) -> Request:
         exclude=settings.queues.exclude,
         master=settings.spark.master,
         conf=settings.spark.conf,
+        store=True,
     )
 
 
@@ -50,6 +53,8 @@ def estimate(session: Session, site: str | None, since: str | None, until: str |
         master=settings.spark.master,
         conf=settings.spark.conf,
     )
+    if since is None and until is None:  # an estimate of part of the history is not what a failover asks for
+        store(installation.path(settings.history.path), answer, datetime.now(UTC))
     data: Any = answer.as_json()
     verdict = answer.verdict
     code = _CODES[verdict] if verdict is not None else ExitCode.OK
@@ -117,13 +122,16 @@ def _duration(option: str, told: str) -> float:
 def monitor(session: Session, lasting: str | None) -> Result:
     """Sample until Ctrl-C or the end of the time; both are a good end."""
     from dr_ctl.agents.monitor import Monitor  # noqa: PLC0415
+    from dr_ctl.agents.refreshing import Refresher  # noqa: PLC0415
 
     installation = session.installation()
     until = time.monotonic() + _duration("--for", lasting) if lasting is not None else None
-    with Monitor(installation) as watching:
+    with Monitor(installation) as watching, closing(Refresher(request(installation))) as refreshing:
         try:
             while until is None or time.monotonic() < until:
                 look = watching.sample()
+                if watching.is_on_disk and (why := refreshing.look()) is not None:
+                    session.say(why)
                 if session.json:
                     print(look.line(), flush=True)  # noqa: T201 - one JSON line a look is this command's output
                 else:

@@ -18,10 +18,11 @@ import typer
 from dr_ctl import __version__
 from dr_ctl.cli import locking
 from dr_ctl.cli.asking import timeout_s
+from dr_ctl.cli.estimates import StoredEstimate
 from dr_ctl.cli.locking import NO_THEFT, Theft
 from dr_ctl.cli.owed import owed
 from dr_ctl.cli.plans import plan_text
-from dr_ctl.cli.preflight import NoEstimate, Preflight
+from dr_ctl.cli.preflight import Preflight
 from dr_ctl.cli.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.cli.wiring import World
@@ -154,7 +155,9 @@ def _execute(
             decided,
             world.driver(),
             journal,
-            estimator=Preflight(world.installation, files.folder) if price is None else NoEstimate(),
+            estimator=Preflight(world.installation, files.folder)
+            if price is None
+            else StoredEstimate(world.installation, price.lost),
             stop=stop,
             clock=world.clock,
             listener=listener,

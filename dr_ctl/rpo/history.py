@@ -128,6 +128,7 @@ class Writer:
         self._every_s = every_s
         self._clock = clock or SystemClock()
         self._waiting: list[Row] = []
+        self.files = 0
         self._written_at = self._clock.monotonic()
 
     def add(self, rows: Iterable[Row]) -> list[Path]:
@@ -141,6 +142,7 @@ class Writer:
         written = []
         for part in _parts(self._waiting):
             written.append(_write_part(part, self._root))
+            self.files += 1
             done = {id(row) for row in part}
             self._waiting = [row for row in self._waiting if id(row) not in done]
         self._written_at = self._clock.monotonic()

@@ -38,6 +38,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "runbook show": ("NAME",),
     "runbook lint": ("[FILE]...",),
     "rpo estimate": ("--site", "--since", "--until", "--horizon"),
+    "rpo reconcile": ("--out", "--id"),
     "lab up": ("--dir", "--queue", "--delay", "--sites"),
     "lab down": ("--dir",),
     "lab status": ("--dir",),
