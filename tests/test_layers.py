@@ -19,7 +19,7 @@ LAYERS = (
     {"cli"},
 )
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
-HOMES = {"pyspark": ("rpo/transforms.py", "rpo/spark.py", "rpo/sql.py"), "rich": ("cli/progress.py",), "click": ()}
+HOMES = {"pyspark": ("rpo/spark.py",), "rich": ("cli/progress.py",), "click": ()}
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
 
 

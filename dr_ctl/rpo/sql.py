@@ -28,4 +28,4 @@ def text(value: str | None) -> str:
 def rows(columns: str, given: Sequence[tuple[str, ...]], empty: str) -> str:
     """A small table written out: `given` are literals; `empty` the literals of one row that gives the types."""
     values = ", ".join(f"({', '.join(row)})" for row in given or [(empty,)])
-    return f"(SELECT * FROM VALUES {values} AS t({columns}) WHERE {'true' if given else 'false'})"  # noqa: S608
+    return f"(SELECT * FROM VALUES {values} AS t({columns}) WHERE {'true' if given else 'false'})"

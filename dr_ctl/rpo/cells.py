@@ -1,0 +1,26 @@
+"""One row of the histograms that Spark gives back. No Spark here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+HELD, BOTH, HERE, STEP, PUT, TOLD = "held", "both", "here", "step", "put", "told"
+"""Time by value; steps by the smaller of their ends; the last look; changes within a horizon; what a mixed outflow was
+given, and what of it queues account for."""
+COVERED: Final = "covered"
+AGE_FLOOR: Final = "age_floor"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    kind: str
+    scope: str
+    metric: str
+    block: int
+    level: int
+    stalled: bool
+    bucket: int
+    weight_us: int
+    value: int
+    states: int
