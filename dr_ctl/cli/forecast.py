@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -52,6 +53,7 @@ def estimate(session: Session, site: str | None, since: str | None, until: str |
         exclude=settings.queues.exclude,
         master=settings.spark.master,
         conf=settings.spark.conf,
+        may_take_time=True,
     )
     if since is None and until is None:  # an estimate of part of the history is not what a failover asks for
         store(installation.path(settings.history.path), answer, datetime.now(UTC))
@@ -126,7 +128,10 @@ def monitor(session: Session, lasting: str | None) -> Result:
 
     installation = session.installation()
     until = time.monotonic() + _duration("--for", lasting) if lasting is not None else None
-    with Monitor(installation) as watching, closing(Refresher(request(installation))) as refreshing:
+    with (
+        Monitor(installation) as watching,
+        closing(Refresher(replace(request(installation), may_take_time=True))) as refreshing,
+    ):
         try:
             while until is None or time.monotonic() < until:
                 look = watching.sample()

@@ -60,6 +60,7 @@ def estimate(
     master: str = "local[*]",
     conf: Mapping[str, str] | None = None,
     clock: Clock | None = None,
+    may_take_time: bool = False,
 ) -> EstimateAnswer:
     """Say what would be lost if `site` died: at the last look, and at a random moment of the history.
 
@@ -73,7 +74,9 @@ def estimate(
 
     size = sum(file.stat().st_size for file in files)
     conf = {**(starting.TINY_WORK_CONF if size < TINY_WORK_BYTES else {}), **(conf or {})}
-    with starting.session(master=master, conf=conf, is_short=size < SHORT_WORK_BYTES) as session:
+    with starting.session(
+        master=master, conf=conf, is_short=size < SHORT_WORK_BYTES, may_take_time=may_take_time
+    ) as session:
         return estimate_in(
             session,
             [str(file) for file in files],

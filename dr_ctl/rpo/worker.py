@@ -44,6 +44,7 @@ class Request:
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
     store: bool = False
+    may_take_time: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -83,6 +84,7 @@ def answer(request: Request) -> dict[str, Any]:
         exclude=request.exclude,
         master=request.master,
         conf=request.conf,
+        may_take_time=request.may_take_time,
     )
     if request.store:
         store(Path(request.history), given, datetime.now(UTC))
