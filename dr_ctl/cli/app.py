@@ -48,6 +48,10 @@ LOSS = Annotated[
 PRESUME = Annotated[
     str | None, typer.Option("--presume-down", metavar="SITE", help="Take this site for down; needs --reason.")
 ]
+SITE = Annotated[str | None, typer.Option("--site", metavar="SITE", help="Default: the one serving at the end.")]
+SINCE = Annotated[str | None, typer.Option("--since", metavar="T", help="A moment, or a duration back: 2h.")]
+UNTIL = Annotated[str | None, typer.Option("--until", metavar="T", help="The same; default: the end.")]
+PAGE = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write a page with charts too.")]
 RUN = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run's name or its beginning; default: the last.")]
 
 
@@ -273,17 +277,35 @@ def runbook_lint(
 def rpo_estimate(
     session: Session,
     *,
-    site: Annotated[
-        str | None, typer.Option("--site", metavar="SITE", help="Default: the one serving at the end.")
-    ] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="T", help="A moment, or a duration back: 2h.")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="T", help="The same; default: the end.")] = None,
+    site: SITE = None,
+    since: SINCE = None,
+    until: UNTIL = None,
     horizon: Annotated[str, typer.Option("--horizon", metavar="T", help="The next minutes to speak of.")] = "5m",
+    report: PAGE = None,
 ) -> Result:
     """How many messages, and how many seconds of them, a failure would lose. Contacts no broker."""
     from dr_ctl.cli import forecast  # noqa: PLC0415
 
-    return forecast.estimate(session, site, since, until, horizon)
+    return forecast.estimate(session, site, since, until, horizon, report)
+
+
+@command(rpo_app, "backtest", full="rpo backtest")
+def rpo_backtest(
+    session: Session,
+    *,
+    site: SITE = None,
+    since: SINCE = None,
+    until: UNTIL = None,
+    horizon: Annotated[
+        list[str] | None,
+        typer.Option("--horizon", metavar="T", help="Ahead by this; again for more. Default 1m 5m 15m."),
+    ] = None,
+    report: PAGE = None,
+) -> Result:
+    """What the estimate would have said at each moment of the past, against what then was true. Contacts no broker."""
+    from dr_ctl.cli import forecast  # noqa: PLC0415
+
+    return forecast.backtest(session, site, since, until, horizon, report)
 
 
 @command(rpo_app, "reconcile", full="rpo reconcile")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-HELD, BOTH, HERE, STEP, PUT, TOLD = "held", "both", "here", "step", "put", "told"
+HELD, BOTH, HERE, STEP, PUT, TOLD, TIME = "held", "both", "here", "step", "put", "told", "time"
 """Time by value; steps by the smaller of their ends; the last look; changes within a horizon; what a mixed outflow was
-given, and what of it queues account for."""
+given, and what of it queues account for; the most by time, for a chart."""
 COVERED: Final = "covered"
 AGE_FLOOR: Final = "age_floor"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl.rpo import sql
-from dr_ctl.rpo.cells import AGE_FLOOR, BOTH, COVERED, HELD, HERE, PUT, STEP, TOLD, Cell
+from dr_ctl.rpo.cells import AGE_FLOOR, BOTH, COVERED, HELD, HERE, PUT, STEP, TIME, TOLD, Cell
 from dr_ctl.rpo.scope_names import METRICS
 from dr_ctl.rpo.scopes import last_states
 
@@ -119,6 +119,23 @@ def moves(states: DataFrame, blocks: Blocks, *, horizon_us: int, since_us: int) 
 
 
 LEVEL: Final = "CASE WHEN loss = 0 THEN 0 ELSE 1 + CAST(floor(log2(loss)) AS INT) END"
+
+
+def timeline(states: DataFrame, bins: Blocks) -> DataFrame:
+    """The most of each metric in total by bin of time, for a chart; time that is not covered has none."""
+    each = ", ".join(f"named_struct('metric', '{m}', 'value', CAST({m} AS BIGINT))" for m in METRICS)
+    return sql.over(
+        """
+        SELECT '{time}' AS kind, 'total' AS scope, metric, block, 0 AS level, false AS stalled, 0 AS bucket,
+          0L AS weight_us, max(value) AS value, count(*) AS states
+        FROM (SELECT {block} AS block, inline(array({each})) FROM {states} WHERE covered AND scope = 'total')
+        WHERE value IS NOT NULL GROUP BY metric, block
+        """,
+        states=states,
+        each=each,
+        block=bins.number("from_us"),
+        time=TIME,
+    )
 
 
 def here(by_flow: DataFrame) -> DataFrame:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.rpo import horizon, notes
 from dr_ctl.rpo.cells import COVERED, Cell
+from dr_ctl.rpo.curves import BINS, curves
 from dr_ctl.rpo.facts import Flow, facts
 from dr_ctl.rpo.figures import Table
 from dr_ctl.rpo.history import usable_files
@@ -61,8 +62,11 @@ def estimate(
     conf: Mapping[str, str] | None = None,
     clock: Clock | None = None,
     may_take_time: bool = False,
+    charted: bool = False,
 ) -> EstimateAnswer:
     """Say what would be lost if `site` died: at the last look, and at a random moment of the history.
+
+    `charted` adds the curves of a page.
 
     `site` defaults to the one serving at the end. Raises EnvironmentFault where Spark cannot start or finish.
     """
@@ -90,6 +94,7 @@ def estimate(
             exclude=exclude,
             findings=findings,
             clock=clock or SystemClock(),
+            charted=charted,
         )
 
 
@@ -107,6 +112,7 @@ def estimate_in(
     exclude: Sequence[str],
     findings: Iterable[Finding],
     clock: Clock,
+    charted: bool = False,
 ) -> EstimateAnswer:
     """Do the same in a session that is already there."""
     from dr_ctl.rpo import looks  # noqa: PLC0415
@@ -123,13 +129,14 @@ def estimate_in(
 
     classes = [each.queues for each in objectives.classes] if objectives else []
     work = Work(rows, outflows, site, flows, masks=_masks(include, exclude, classes), classes=len(classes))
-    cells = work.cells(horizon_us=int(horizon_s * 1e6))
+    cells = work.cells(horizon_us=int(horizon_s * 1e6), bins=BINS if charted else 0)
     table = Table.of(cells)
     window = _window(flows, table)
     stale_s = round(max(0.0, (clock.now() - window.last).total_seconds()), 3)
     found += [*notes.stale(flows, window, stale_s), *notes.uncertain(table)]
     estimated = _Assembly(site, flows, table, cells, horizon_s).estimate(window, stale_s, objectives)
-    return EstimateAnswer(estimated, tuple(found))
+    drawn = curves(cells, table, work.span_us, BINS) if charted else None
+    return EstimateAnswer(estimated, tuple(found), drawn)
 
 
 def _masks(include: Sequence[str], exclude: Sequence[str], classes: Sequence[Sequence[str]]) -> str:
@@ -177,7 +184,8 @@ class Work:
         first, last = self.span_us
         return Blocks(first, last, BLOCKS_OF_A_WEEK if last - first >= 7 * DAY_US else BLOCKS)
 
-    def cells(self, *, horizon_us: int) -> list[Cell]:
+    def cells(self, *, horizon_us: int, bins: int = 0) -> list[Cell]:
+        """All that the figures are made of; with `bins`, a time line for a chart too."""
         from dr_ctl.rpo import distribution as d  # noqa: PLC0415
 
         by_flow = self.by_flow().localCheckpoint()
@@ -185,7 +193,10 @@ class Work:
         blocks = self.blocks()
         # A day of the past says what may come; older days were other days.
         past = d.moves(states, blocks, horizon_us=horizon_us, since_us=self.span_us[1] - DAY_US - horizon_us)
-        return d.collected(d.union([d.histograms(states, blocks), d.here(by_flow), d.accounted(by_flow), past]))
+        parts = [d.histograms(states, blocks), d.here(by_flow), d.accounted(by_flow), past]
+        if bins:
+            parts.append(d.timeline(states, d.Blocks(*self.span_us, bins)))
+        return d.collected(d.union(parts))
 
 
 class _Assembly:

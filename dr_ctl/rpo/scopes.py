@@ -100,25 +100,11 @@ def states(by_flow_: DataFrame, outflows: DataFrame, flows: Sequence[Flow], site
     Pairs are not looked at in the same instant; where there are several, the total is added up anew wherever one of
     them changes. Of one flow alone the total is all there is to say: it has no scope of its own.
     """
-    timed = sql.over(
-        """
-        WITH times AS (
-          SELECT pair, n, us AS from_us, lead(us) OVER (PARTITION BY pair ORDER BY n) AS to_us
-          FROM (SELECT DISTINCT pair, n, us FROM {outflows} WHERE site = {site}))
-        SELECT f.*, t.from_us, t.to_us FROM {flows} f JOIN times t ON t.pair = f.pair AND t.n = f.n
-        WHERE f.n != {now} AND t.to_us IS NOT NULL
-        """,
-        flows=by_flow_,
-        outflows=outflows,
-        site=sql.text(site),
-        now=NOW,
-    )
+    timed = _timed(by_flow_, outflows, site)
     figures = ", ".join(_FIGURES)
     if len(flows) == 1:
         return timed.selectExpr("scope", "from_us", "to_us - from_us AS weight_us", *_FIGURES)
-    single = """
-        SELECT concat('flow:', pair, '\\n', flow) AS scope, from_us, to_us - from_us AS weight_us, {figures}
-        FROM {timed} WHERE scope = 'total' UNION ALL """
+    single = f"{_SINGLE} UNION ALL "
     per_pair = f"""SELECT scope, pair, from_us, to_us, {_summed("NOT acks_only")} FROM {{timed}}
         GROUP BY scope, pair, from_us, to_us"""
     if len({flow.pair for flow in flows}) == 1:
@@ -149,6 +135,32 @@ def states(by_flow_: DataFrame, outflows: DataFrame, flows: Sequence[Flow], site
         """,
         timed=timed,
         figures=figures,
+    )
+
+
+def flow_states(by_flow_: DataFrame, outflows: DataFrame, site: str) -> DataFrame:
+    """The series of the flows alone, without a total."""
+    return sql.over(_SINGLE, timed=_timed(by_flow_, outflows, site), figures=", ".join(_FIGURES))
+
+
+_SINGLE: Final = """
+        SELECT concat('flow:', pair, '\\n', flow) AS scope, from_us, to_us - from_us AS weight_us, {figures}
+        FROM {timed} WHERE scope = 'total'"""
+
+
+def _timed(by_flow_: DataFrame, outflows: DataFrame, site: str) -> DataFrame:
+    return sql.over(
+        """
+        WITH times AS (
+          SELECT pair, n, us AS from_us, lead(us) OVER (PARTITION BY pair ORDER BY n) AS to_us
+          FROM (SELECT DISTINCT pair, n, us FROM {outflows} WHERE site = {site}))
+        SELECT f.*, t.from_us, t.to_us FROM {flows} f JOIN times t ON t.pair = f.pair AND t.n = f.n
+        WHERE f.n != {now} AND t.to_us IS NOT NULL
+        """,
+        flows=by_flow_,
+        outflows=outflows,
+        site=sql.text(site),
+        now=NOW,
     )
 
 
