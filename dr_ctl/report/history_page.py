@@ -18,7 +18,7 @@ from dr_ctl.rpo.curves import Curves
 
 _TITLES: Final = {"loss": "Loss", "age_ms": "Age of the oldest lost", "drain_ms": "Time to drain"}
 _UNITS: Final = {"loss": "messages", "age_ms": "seconds", "drain_ms": "seconds"}
-_SHARES: Final = (0.0, 0.5, 0.9, 0.95, 0.99, 1.0)
+_SHARES: Final = (0.0, 0.5, 0.9, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ def _distribution(curves: Curves, metric: str) -> Chart:
     for share, value in shares:
         steps += [(round(100 * before, 3), y.at(value)), (round(100 * share, 3), y.at(value))]
         before = share
-    x = tuple(Tick(100 * share, f"{100 * share:g} %") for share in _SHARES if share not in (0.95, 0.9))
+    x = tuple(Tick(100 * share, f"{100 * share:g} %") for share in _SHARES)
     line = _line(_TITLES[metric].lower(), 0, [steps], "")
     return Chart(title, unit, "", "", "share of the covered time", (line,), x, y.ticks())
 

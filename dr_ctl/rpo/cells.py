@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-HELD, BOTH, HERE, STEP, PUT, TOLD, TIME = "held", "both", "here", "step", "put", "told", "time"
-"""Time by value; steps by the smaller of their ends; the last look; changes within a horizon; what a mixed outflow was
+HELD, BOTH, HERE, LAST, STEP = "held", "both", "here", "last", "step"
+PUT, TOLD, TIME = "put", "told", "time"
+"""Time by value; steps by the smaller of their ends; the last look; the last interval
+between looks; changes within a horizon; what a mixed outflow was
 given, and what of it queues account for; the most by time, for a chart."""
 COVERED: Final = "covered"
 AGE_FLOOR: Final = "age_floor"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl.rpo import sql
-from dr_ctl.rpo.cells import AGE_FLOOR, BOTH, COVERED, HELD, HERE, PUT, STEP, TIME, TOLD, Cell
+from dr_ctl.rpo.cells import AGE_FLOOR, BOTH, COVERED, HELD, HERE, LAST, PUT, STEP, TIME, TOLD, Cell
 from dr_ctl.rpo.scope_names import METRICS
 from dr_ctl.rpo.scopes import last_states
 
@@ -115,6 +115,24 @@ def moves(states: DataFrame, blocks: Blocks, *, horizon_us: int, since_us: int) 
         level=LEVEL,
         bucket=bucket("value"),
         step=STEP,
+    )
+
+
+def last(states: DataFrame) -> DataFrame:
+    """The state of the last covered interval of each scope: what changes are counted from."""
+    return sql.over(
+        """
+        SELECT '{last}' AS kind, scope, metric, 0 AS block, 0 AS level, state.stalled AS stalled, 0 AS bucket,
+          0L AS weight_us, value, 1L AS states
+        FROM (
+          SELECT scope, state, inline(array(
+            named_struct('metric', 'loss', 'value', state.loss),
+            named_struct('metric', 'age_ms', 'value', state.age_ms)))
+          FROM (SELECT scope, max_by(struct(loss, age_ms, stalled), from_us) AS state
+                FROM {states} WHERE covered GROUP BY scope))
+        """,
+        states=states,
+        last=LAST,
     )
 
 

@@ -193,7 +193,7 @@ class Work:
         blocks = self.blocks()
         # A day of the past says what may come; older days were other days.
         past = d.moves(states, blocks, horizon_us=horizon_us, since_us=self.span_us[1] - DAY_US - horizon_us)
-        parts = [d.histograms(states, blocks), d.here(by_flow), d.accounted(by_flow), past]
+        parts = [d.histograms(states, blocks), d.here(by_flow), d.accounted(by_flow), d.last(states), past]
         if bins:
             parts.append(d.timeline(states, d.Blocks(*self.span_us, bins)))
         return d.collected(d.union(parts))
@@ -244,7 +244,7 @@ class _Assembly:
         )
 
     def _ahead(self, scope: str, flows: Sequence[Flow]) -> Horizon:
-        loss, age_ms = self._table.here.get((scope, "loss")), self._table.here.get((scope, "age_ms"))
+        loss, age_ms = self._table.last.get((scope, "loss")), self._table.last.get((scope, "age_ms"))
         stalled = self._table.stalled.get(scope, False)
         at = horizon.level(loss) if loss is not None else 0
         more: list[int] | None = None
@@ -254,7 +254,8 @@ class _Assembly:
 
         def quantity(metric: str, now: int | None, fallback: list[int] | None, per: float) -> Quantity:
             similar = self._changes[scope, metric].similar(at, stalled=stalled)
-            return horizon.ahead(now, similar, fallback=fallback, per=per)
+            # From the bound of the last interval on: the changes are those of such bounds.
+            return horizon.ahead(self._table.here.get((scope, metric)), now, similar, fallback=fallback, per=per)
 
         later_ms = [int(self._horizon_s * 1000)] * 4 if stalled else None
         return Horizon(

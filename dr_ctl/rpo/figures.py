@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.rpo.cells import BOTH, HELD, HERE, PUT, TOLD, Cell
+from dr_ctl.rpo.cells import BOTH, HELD, HERE, LAST, PUT, TOLD, Cell
 from dr_ctl.rpo.result import PROBABILITIES, Number, Quantity
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ class Table:
 
     histograms: dict[tuple[str, str], Histogram] = field(default_factory=lambda: defaultdict(Histogram))
     here: dict[tuple[str, str], int | None] = field(default_factory=dict)
+    last: dict[tuple[str, str], int | None] = field(default_factory=dict)
     stalled: dict[str, bool] = field(default_factory=dict)
     put: dict[str, int] = field(default_factory=dict)
     told: dict[str, int] = field(default_factory=dict)
@@ -126,6 +127,8 @@ class Table:
                 case _ if cell.kind == HERE:
                     table.here[cell.scope, cell.metric] = cell.value
                     table.stalled[cell.scope] = cell.stalled
+                case _ if cell.kind == LAST:
+                    table.last[cell.scope, cell.metric] = cell.value
                 case _ if cell.kind == PUT:
                     table.put[cell.scope] = cell.value
                 case _ if cell.kind == TOLD:

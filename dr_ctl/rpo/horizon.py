@@ -57,21 +57,25 @@ def changes(cells: Iterable[Cell]) -> dict[tuple[str, str], Changes]:
     return found
 
 
-def ahead(now: int | None, moves: Moves, *, fallback: Sequence[int] | None = None, per: float = 1.0) -> Quantity:
-    """The figure one horizon ahead. `fallback`: the changes at p50, p95, p99 and at most, where nothing similar is.
+def ahead(
+    here: int | None, since: int | None, moves: Moves, *, fallback: Sequence[int] | None = None, per: float = 1.0
+) -> Quantity:
+    """The figure one horizon ahead of the interval in which it was at most `since`; `here` is the last look itself.
+
+    `fallback`: the changes at p50, p95, p99 and at most, where nothing similar is on record.
 
     There is no interval: the moments are too few and too much alike for one.
     """
-    if now is None:
-        return Quantity()
+    if since is None:
+        return Quantity(now=scaled(here, per))
     by: dict[str, Number | None] = dict.fromkeys(("p50", "p95", "p99", "max"))
     if moves:
-        by = {name: _sum(now, weighted_quantile(moves, p)) for name, p in (*PROBABILITIES.items(), ("max", 1.0))}
+        by = {name: _sum(since, weighted_quantile(moves, p)) for name, p in (*PROBABILITIES.items(), ("max", 1.0))}
     elif fallback is not None:
-        by = {name: _sum(now, change) for name, change in zip(by, fallback, strict=True)}
+        by = {name: _sum(since, change) for name, change in zip(by, fallback, strict=True)}
     p50, p95, p99, most = (scaled(value, per) for value in by.values())
-    return Quantity(now=scaled(now, per), p50=p50, p95=p95, p99=p99, max=most)
+    return Quantity(now=scaled(here, per), p50=p50, p95=p95, p99=p99, max=most)
 
 
-def _sum(now: int, change: int | None) -> Number | None:
-    return None if change is None else max(0, now + change)
+def _sum(since: int, change: int | None) -> Number | None:
+    return None if change is None else max(0, since + change)
