@@ -15,7 +15,7 @@ from dr_ctl.rpo.cells import COVERED, Cell
 from dr_ctl.rpo.curves import BINS, curves
 from dr_ctl.rpo.facts import Flow, facts
 from dr_ctl.rpo.figures import Table
-from dr_ctl.rpo.history import usable_files
+from dr_ctl.rpo.history import count_rows, usable_files
 from dr_ctl.rpo.result import (
     ClassEstimate,
     Estimate,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from dr_ctl.core.model import Finding
     from dr_ctl.rpo.distribution import Blocks
 
-SHORT_WORK_BYTES: Final = 256 * 1024 * 1024
-TINY_WORK_BYTES: Final = 4 * 1024 * 1024
+SHORT_WORK_ROWS: Final = 20_000_000
+TINY_WORK_ROWS: Final = 100_000
 BLOCKS: Final = 24
 BLOCKS_OF_A_WEEK: Final = 28
 DAY_US: Final = 86_400 * 1_000_000
@@ -76,10 +76,10 @@ def estimate(
 
     from dr_ctl.rpo import spark as starting  # noqa: PLC0415 - Spark is imported by those who need it only
 
-    size = sum(file.stat().st_size for file in files)
-    conf = {**(starting.TINY_WORK_CONF if size < TINY_WORK_BYTES else {}), **(conf or {})}
+    rows = count_rows(files)
+    conf = {**(starting.TINY_WORK_CONF if rows < TINY_WORK_ROWS else {}), **(conf or {})}
     with starting.session(
-        master=master, conf=conf, is_short=size < SHORT_WORK_BYTES, may_take_time=may_take_time
+        master=master, conf=conf, is_short=rows < SHORT_WORK_ROWS, may_take_time=may_take_time
     ) as session:
         return estimate_in(
             session,

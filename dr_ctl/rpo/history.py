@@ -75,6 +75,8 @@ class Row:
         return self.ts.astimezone(UTC).date()
 
 
+MOST_WAITING: Final = 100_000
+"""Rows that wait at most, whatever the time: below ten thousand queues a minute's looks are fewer."""
 Part = tuple[date, str]
 """A day and a site: what a file is of."""
 
@@ -142,7 +144,8 @@ class Writer:
         """Take the rows of a look; returns the files written because it was time."""
         for part, table in _parts(rows):
             self._waiting.setdefault(part, []).append(table)
-        is_due = self._clock.monotonic() - self._written_at >= self._every_s
+        waiting = sum(table.num_rows for tables in self._waiting.values() for table in tables)
+        is_due = waiting >= MOST_WAITING or self._clock.monotonic() - self._written_at >= self._every_s
         return self.flush() if is_due else []
 
     def flush(self) -> list[Path]:
@@ -183,6 +186,11 @@ def usable_files(
         else:
             findings.append(finding)
     return files, findings
+
+
+def count_rows(files: Iterable[Path]) -> int:
+    """How many rows files hold, by their footers. Bytes do not tell: a quiet history is small whatever its length."""
+    return sum(pq.read_metadata(file).num_rows for file in files)
 
 
 def newest_first(root: Path, site: str) -> Iterator[Path]:
