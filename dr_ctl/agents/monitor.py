@@ -14,10 +14,12 @@ from typing import Self
 
 from dr_ctl.core.clock import SystemClock, stamp
 from dr_ctl.core.model import Role
+from dr_ctl.engine.lease import LOCK
 from dr_ctl.rpo.history import Row, Writer
 from dr_ctl.rpo.upkeep import Upkeep
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl.topologies.mirror.names import numbered
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Queue
 
 FLUSH_EVERY_S = 60.0
@@ -25,11 +27,13 @@ FLUSH_EVERY_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One sample: when, what role each site had, how much each outflow held (None: not read)."""
+    """One sample: when, what role each site had, how much each outflow held (None: not read), and which sites that were
+    lost may be taken in again now."""
 
     at: datetime
     roles: Mapping[str, Role]
     outflows: Mapping[str, int | None]
+    payable: tuple[str, ...] = ()
 
     def line(self) -> str:
         roles = {site: role.value for site, role in self.roles.items()}
@@ -89,13 +93,31 @@ class Monitor:
         self.looks += 1
         self.rows += len(rows)
         outflows = {site: _outflow(seen, site) for site in seen.sites}
-        return Look(at, seen.roles, outflows)
+        return Look(at, seen.roles, outflows, payable(seen))
 
     def wait(self, until: float | None) -> None:
         """Wait for the next look; one that took too long is not made up for."""
         self._next = max(self._next + self._every_s, time.monotonic())
         moment = self._next if until is None else min(self._next, until)
         time.sleep(max(0.0, moment - time.monotonic()))
+
+
+def payable(seen: MirrorSeen) -> tuple[str, ...]:
+    """The sites that a debt is owed for, that answer, and that may be paid for without a person: the debt stands where
+    the highest epoch is, and the site that took over is seen serving in the same look."""
+    epochs = {
+        site: max((epoch for view in seen.views(site) for epoch, _ in numbered(view.documents, LOCK)), default=0)
+        for site in seen.sites
+    }
+    highest = max(epochs.values())
+    found = {
+        debt.about
+        for debt in seen.debts
+        if epochs[debt.kept_at] == highest
+        and seen.roles[debt.kept_at] is Role.SERVING
+        and seen.roles.get(debt.about) in (Role.STANDBY, Role.SERVING)
+    }
+    return tuple(sorted(found))
 
 
 def _state(seen: MirrorSeen) -> object:

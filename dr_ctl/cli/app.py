@@ -9,7 +9,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -48,10 +48,19 @@ LOSS = Annotated[
 PRESUME = Annotated[
     str | None, typer.Option("--presume-down", metavar="SITE", help="Take this site for down; needs --reason.")
 ]
-SITE = Annotated[str | None, typer.Option("--site", metavar="SITE", help="Default: the one serving at the end.")]
+OF_SITE = Annotated[str | None, typer.Option("--site", metavar="SITE", help="Default: the one serving at the end.")]
 SINCE = Annotated[str | None, typer.Option("--since", metavar="T", help="A moment, or a duration back: 2h.")]
 UNTIL = Annotated[str | None, typer.Option("--until", metavar="T", help="The same; default: the end.")]
 PAGE = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write a page with charts too.")]
+STEP = Annotated[bool, typer.Option("--step", help="Ask before each step; a no offers undo, or stopping here.")]
+OUTAGE = Annotated[
+    str | None,
+    typer.Option("--max-outage", metavar="T", help="Undo when clients would be out longer; default: objectives."),
+]
+PLAN = Annotated[
+    Path | None, typer.Option("--plan", metavar="FILE", help="Carry out this saved plan, or refuse: what changed?")
+]
+SITE = Annotated[str, typer.Argument(metavar="SITE")]
 RUN = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run's name or its beginning; default: the last.")]
 
 
@@ -84,6 +93,7 @@ def plan(
     operation: Annotated[str, typer.Argument(metavar="OPERATION", help="swapover, failover, failback, reinstate")],
     to: TO,
     timeout: TIMEOUT = None,
+    max_outage: OUTAGE = None,
     cut_in_flight: CUT = False,
     accept_difference: ACCEPT = None,
     expect_serving: EXPECT = None,
@@ -95,7 +105,15 @@ def plan(
     """Show the plan of an operation: steps, exact calls, what is undone if it fails."""
     from dr_ctl.cli import asking, estimates, operate  # noqa: PLC0415
 
-    asked = asking.ask(operation, to, timeout, cut_in_flight, accept_difference, expect_serving)
+    asked = asking.ask(
+        operation,
+        to,
+        timeout=timeout,
+        cut_in_flight=cut_in_flight,
+        accept_difference=accept_difference,
+        expect_serving=expect_serving,
+        max_outage=asking.outage_s(session, max_outage) if operation in ("swapover", "failback") else None,
+    )
     planned = operate.plan(session, asking.with_price(asked, accept_loss, presume_down, reason), out)
     return estimates.beside_plan(session, planned)
 
@@ -107,18 +125,30 @@ def swapover(
     to: TO,
     yes: YES = False,
     dry_run: DRY_RUN = False,
+    step: STEP = False,
     timeout: TIMEOUT = None,
+    max_outage: OUTAGE = None,
     cut_in_flight: CUT = False,
     accept_difference: ACCEPT = None,
     expect_serving: EXPECT = None,
+    saved: PLAN = None,
     steal: STEAL = False,
     reason: WHY = None,
 ) -> Result:
     """Move the service to the other site: nothing lost, nothing twice."""
-    from dr_ctl.cli import asking, locking, operate  # noqa: PLC0415
+    from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
-    asked = asking.ask("swapover", to, timeout, cut_in_flight, accept_difference, expect_serving)
-    return operate.run(session, asked, yes=yes, dry_run=dry_run, theft=locking.theft(reason, steal=steal))
+    asked = asking.ask(
+        "swapover",
+        to,
+        timeout=timeout,
+        cut_in_flight=cut_in_flight,
+        accept_difference=accept_difference,
+        expect_serving=expect_serving,
+        max_outage=asking.outage_s(session, max_outage),
+    )
+    how = asking.how(yes=yes, dry_run=dry_run, step=step, saved=saved, steal=steal, reason=reason)
+    return operate.run(session, asked, how)
 
 
 @command(app, "failover")
@@ -128,19 +158,22 @@ def failover(
     to: TO,
     yes: YES = False,
     dry_run: DRY_RUN = False,
+    step: STEP = False,
+    timeout: TIMEOUT = None,
     accept_loss: LOSS = None,
     presume_down: PRESUME = None,
+    saved: PLAN = None,
     steal: STEAL = False,
     reason: WHY = None,
     expect_serving: EXPECT = None,
 ) -> Result:
     """The serving site is lost: serve at the other now, and say what is lost."""
-    from dr_ctl.cli import asking, locking, operate  # noqa: PLC0415
+    from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
-    asked = asking.ask("failover", to, None, cut_in_flight=False, accept_difference=None, expect_serving=expect_serving)
+    asked = asking.ask("failover", to, timeout=timeout, expect_serving=expect_serving)
     asked = asking.with_price(asked, accept_loss, presume_down, reason)
-    theft = locking.theft(reason, steal=steal)
-    return operate.run(session, asked, yes=yes, dry_run=dry_run, theft=theft)
+    how = asking.how(yes=yes, dry_run=dry_run, step=step, saved=saved, steal=steal, reason=reason)
+    return operate.run(session, asked, how)
 
 
 @command(app, "reinstate")
@@ -150,14 +183,19 @@ def reinstate(
     site: Annotated[str, typer.Argument(metavar="SITE", help="The lost site that is back.")],
     yes: YES = False,
     dry_run: DRY_RUN = False,
+    step: STEP = False,
     timeout: TIMEOUT = None,
     expect_serving: EXPECT = None,
+    saved: PLAN = None,
+    steal: STEAL = False,
+    reason: WHY = None,
 ) -> Result:
     """Take a lost site in again, without the move back."""
     from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
-    asked = asking.ask("reinstate", site, timeout, False, None, expect_serving)
-    return operate.run(session, asked, yes=yes, dry_run=dry_run)
+    asked = asking.ask("reinstate", site, timeout=timeout, expect_serving=expect_serving)
+    how = asking.how(yes=yes, dry_run=dry_run, step=step, saved=saved, steal=steal, reason=reason)
+    return operate.run(session, asked, how)
 
 
 @command(app, "failback")
@@ -167,16 +205,137 @@ def failback(
     to: TO,
     yes: YES = False,
     dry_run: DRY_RUN = False,
+    step: STEP = False,
     timeout: TIMEOUT = None,
+    max_outage: OUTAGE = None,
     cut_in_flight: CUT = False,
     accept_difference: ACCEPT = None,
     expect_serving: EXPECT = None,
+    saved: PLAN = None,
+    steal: STEAL = False,
+    reason: WHY = None,
 ) -> Result:
     """The lost site is back: take it in, then move the service back to it."""
     from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
-    asked = asking.ask("failback", to, timeout, cut_in_flight, accept_difference, expect_serving)
-    return operate.run(session, asked, yes=yes, dry_run=dry_run)
+    asked = asking.ask(
+        "failback",
+        to,
+        timeout=timeout,
+        cut_in_flight=cut_in_flight,
+        accept_difference=accept_difference,
+        expect_serving=expect_serving,
+        max_outage=asking.outage_s(session, max_outage),
+    )
+    how = asking.how(yes=yes, dry_run=dry_run, step=step, saved=saved, steal=steal, reason=reason)
+    return operate.run(session, asked, how)
+
+
+@command(app, "quiesce")
+def quiesce(
+    session: Session,
+    *,
+    site: SITE,
+    yes: YES = False,
+    dry_run: DRY_RUN = False,
+    timeout: TIMEOUT = None,
+    cut_in_flight: CUT = False,
+    expect_serving: EXPECT = None,
+    steal: STEAL = False,
+    reason: WHY = None,
+) -> Result:
+    """One step: let the clients of a site finish what they hold. `release` undoes it."""
+    from dr_ctl.cli import asking, operate  # noqa: PLC0415
+
+    asked = asking.at_source(
+        session, "quiesce", site, timeout=timeout, cut_in_flight=cut_in_flight, expect_serving=expect_serving
+    )
+    return operate.run(session, asked, asking.how(yes=yes, dry_run=dry_run, steal=steal, reason=reason))
+
+
+@command(app, "fence")
+def fence(
+    session: Session,
+    *,
+    site: SITE,
+    yes: YES = False,
+    dry_run: DRY_RUN = False,
+    timeout: TIMEOUT = None,
+    expect_serving: EXPECT = None,
+    steal: STEAL = False,
+    reason: WHY = None,
+) -> Result:
+    """One step: keep clients out of a site, proven; a silent one is cut off by a hook. `release` undoes it."""
+    from dr_ctl.cli import asking, operate  # noqa: PLC0415
+
+    asked = asking.at_source(session, "fence", site, timeout=timeout, expect_serving=expect_serving)
+    return operate.run(session, asked, asking.how(yes=yes, dry_run=dry_run, steal=steal, reason=reason))
+
+
+@command(app, "drain")
+def drain(
+    session: Session,
+    *,
+    to: TO,
+    yes: YES = False,
+    dry_run: DRY_RUN = False,
+    timeout: TIMEOUT = None,
+    accept_difference: ACCEPT = None,
+    expect_serving: EXPECT = None,
+    steal: STEAL = False,
+    reason: WHY = None,
+) -> Result:
+    """One step: wait until both sites hold the same, and write the receipt. The other site must be fenced."""
+    from dr_ctl.cli import asking, operate  # noqa: PLC0415
+
+    asked = asking.ask("drain", to, timeout=timeout, accept_difference=accept_difference, expect_serving=expect_serving)
+    return operate.run(session, asked, asking.how(yes=yes, dry_run=dry_run, steal=steal, reason=reason))
+
+
+@command(app, "verify")
+def verify(session: Session, *, to: TO, timeout: TIMEOUT = None, accept_difference: ACCEPT = None) -> Result:
+    """Whether the gate holds now: 0, 10 with what keeps it shut, 22 where a site does not answer. Only looks."""
+    from dr_ctl.cli import asking, show  # noqa: PLC0415
+
+    return show.verify(session, asking.ask("verify", to, timeout=timeout, accept_difference=accept_difference))
+
+
+@command(app, "activate")
+def activate(
+    session: Session,
+    *,
+    site: SITE,
+    yes: YES = False,
+    dry_run: DRY_RUN = False,
+    timeout: TIMEOUT = None,
+    expect_serving: EXPECT = None,
+    steal: STEAL = False,
+    reason: WHY = None,
+) -> Result:
+    """One step: make a site serve, proven. Needs the receipt of a drain, or outflows that are read as empty."""
+    from dr_ctl.cli import asking, operate  # noqa: PLC0415
+
+    asked = asking.ask("activate", site, timeout=timeout, expect_serving=expect_serving)
+    return operate.run(session, asked, asking.how(yes=yes, dry_run=dry_run, steal=steal, reason=reason))
+
+
+@command(app, "release")
+def release(
+    session: Session,
+    *,
+    site: SITE,
+    yes: YES = False,
+    dry_run: DRY_RUN = False,
+    timeout: TIMEOUT = None,
+    expect_serving: EXPECT = None,
+    steal: STEAL = False,
+    reason: WHY = None,
+) -> Result:
+    """One step: undo a fence where nothing has moved since, and lift what runs have paused."""
+    from dr_ctl.cli import asking, operate  # noqa: PLC0415
+
+    asked = asking.at_source(session, "release", site, timeout=timeout, expect_serving=expect_serving)
+    return operate.run(session, asked, asking.how(yes=yes, dry_run=dry_run, steal=steal, reason=reason))
 
 
 @command(app, "resume")
@@ -185,15 +344,16 @@ def resume(
     *,
     yes: YES = False,
     dry_run: DRY_RUN = False,
+    step: STEP = False,
     timeout: TIMEOUT = None,
     steal: STEAL = False,
     reason: WHY = None,
 ) -> Result:
     """Go on with the run that was interrupted."""
-    from dr_ctl.cli import locking, operate  # noqa: PLC0415
+    from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
-    theft = locking.theft(reason, steal=steal)
-    return operate.resume(session, timeout, yes=yes, dry_run=dry_run, theft=theft)
+    how = asking.how(yes=yes, dry_run=dry_run, step=step, steal=steal, reason=reason)
+    return operate.resume(session, timeout, how)
 
 
 @command(app, "abort")
@@ -201,9 +361,28 @@ def abort(
     session: Session, *, yes: YES = False, dry_run: DRY_RUN = False, steal: STEAL = False, reason: WHY = None
 ) -> Result:
     """Undo the run that was interrupted, where it has not passed the point of no return."""
-    from dr_ctl.cli import locking, operate  # noqa: PLC0415
+    from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
-    return operate.abort(session, yes=yes, dry_run=dry_run, theft=locking.theft(reason, steal=steal))
+    return operate.abort(session, asking.how(yes=yes, dry_run=dry_run, steal=steal, reason=reason))
+
+
+@command(app, "escalate")
+def escalate(
+    session: Session,
+    *,
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The open run, or its beginning.")] = None,
+    yes: YES = False,
+    dry_run: DRY_RUN = False,
+    step: STEP = False,
+    accept_loss: LOSS = None,
+    steal: STEAL = False,
+    reason: WHY = None,
+) -> Result:
+    """Turn an interrupted swapover that cannot finish into a failover; its price is shown first."""
+    from dr_ctl.cli import asking, operate  # noqa: PLC0415
+
+    how = asking.how(yes=yes, dry_run=dry_run, step=step, steal=steal, reason=reason)
+    return operate.escalate(session, run, accept_loss, how)
 
 
 @command(runs_app, "list", full="runs list")
@@ -277,7 +456,7 @@ def runbook_lint(
 def rpo_estimate(
     session: Session,
     *,
-    site: SITE = None,
+    site: OF_SITE = None,
     since: SINCE = None,
     until: UNTIL = None,
     horizon: Annotated[str, typer.Option("--horizon", metavar="T", help="The next minutes to speak of.")] = "5m",
@@ -293,7 +472,7 @@ def rpo_estimate(
 def rpo_backtest(
     session: Session,
     *,
-    site: SITE = None,
+    site: OF_SITE = None,
     since: SINCE = None,
     until: UNTIL = None,
     horizon: Annotated[
@@ -330,11 +509,14 @@ def monitor(
     session: Session,
     *,
     lasting: Annotated[str | None, typer.Option("--for", metavar="T", help="End after this time.")] = None,
+    pay_debts: Annotated[
+        bool, typer.Option("--pay-debts", help="Take a lost site in again once it is back, under the lock.")
+    ] = False,
 ) -> Result:
-    """Sample both sites into the history and refresh the stored estimate, until Ctrl-C. Changes nothing."""
+    """Sample both sites into the history, refresh the stored estimate. Changes nothing, unless debts are to be paid."""
     from dr_ctl.cli import forecast  # noqa: PLC0415
 
-    return forecast.monitor(session, lasting)
+    return forecast.monitor(session, lasting, pay_debts=pay_debts)
 
 
 @command(app, "demo")
@@ -344,11 +526,15 @@ def demo(
     directory: Annotated[
         Path, typer.Option("--dir", metavar="DIR", help="Where it works and leaves its report.")
     ] = Path("dr-ctl-demo"),
+    on: Annotated[
+        Literal["brokers", "twin"],
+        typer.Option("--on", help="Two real brokers, or a twin: simulated ones, without Java."),
+    ] = "brokers",
 ) -> Result:
-    """The main job on two real brokers: a swapover, a failover and a failback under load; the ledger judges each."""
+    """The main job on two brokers: a swapover, a failover and a failback under load; the ledger judges each."""
     from dr_ctl.cli import demonstration  # noqa: PLC0415
 
-    return demonstration.demo(session, directory)
+    return demonstration.demo(session, directory, demonstration.On(on))
 
 
 def main() -> None:

@@ -205,13 +205,15 @@ def _duration(option: str, told: str) -> float:
         raise UsageError(f"{option}: {error}") from error
 
 
-def monitor(session: Session, lasting: str | None) -> Result:
-    """Sample until Ctrl-C or the end of the time; both are a good end."""
+def monitor(session: Session, lasting: str | None, *, pay_debts: bool) -> Result:
+    """Sample until Ctrl-C or the end of the time; both are a good end. Debts are paid by runs of their own."""
     from dr_ctl.agents.monitor import Monitor  # noqa: PLC0415
     from dr_ctl.agents.refreshing import Refresher  # noqa: PLC0415
+    from dr_ctl.cli.paying import Payer  # noqa: PLC0415
 
     installation = session.installation()
     until = time.monotonic() + _duration("--for", lasting) if lasting is not None else None
+    payer = Payer(session) if pay_debts else None
     with (
         Monitor(installation) as watching,
         closing(Refresher(replace(request(installation), may_take_time=True))) as refreshing,
@@ -225,9 +227,15 @@ def monitor(session: Session, lasting: str | None) -> Result:
                     print(look.line(), flush=True)  # noqa: T201 - one JSON line a look is this command's output
                 else:
                     session.say(look.told())
+                if payer is not None:
+                    payer.pay(look.payable)
                 watching.wait(until)
         except Stopped:
             pass
     place = installation.path(installation.settings.history.path)
     text = f"{watching.looks} looks, {watching.rows} rows written to {place}"
-    return Result(ExitCode.OK, text, data={"looks": watching.looks, "rows": watching.rows})
+    data: dict[str, Json] = {"looks": watching.looks, "rows": watching.rows}
+    if payer is not None:
+        text += f"; {len(payer.runs)} run(s) to pay debts"
+        data["paid"] = [*payer.runs]
+    return Result(ExitCode.OK, text, data=data)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dr_ctl.cli.wiring import World
-from dr_ctl.core.errors import BrokerError, UsageError
+from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import LockDocument, Look, against, held_by, per_machine
-from dr_ctl.engine.planner import error
+from dr_ctl.engine.roles import error
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.mirror.documents import Documents
 from dr_ctl.topologies.mirror.lease import answered, leased, looks
@@ -29,13 +29,6 @@ class Theft:
 
 
 NO_THEFT = Theft()
-
-
-def theft(reason: str | None, *, steal: bool) -> Theft:
-    """Make it out of the options; raises `UsageError` where a reason is missing."""
-    if steal and not reason:
-        raise UsageError("--steal needs --reason", remedy="Say why the other run is certain to be gone: --reason TEXT.")
-    return Theft(steal, reason)
 
 
 def refuse_if_held(seen: MirrorSeen, runs: Runs, theft: Theft) -> None:
@@ -80,6 +73,13 @@ def note_pauses(lease: Lease, baseline: Mapping[str, Any]) -> None:
             lease.before(site, pair, told.get("paused", ()))
 
 
+def note_left(lease: Lease, seen: MirrorSeen) -> None:
+    """What is still paused at the end stays in the lock, so that any host can see and lift it."""
+    for site in seen.sites:
+        for view in seen.views(site):
+            lease.still_paused(site, view.pair, {queue.name for queue in view.business.values() if queue.paused})
+
+
 def told(lease: Lease, theft: Theft) -> dict[str, Json]:
     """The lock as the journal keeps it."""
     stolen: list[Json] = [document.told for document in lease.stolen]
@@ -99,9 +99,9 @@ def changed(before: MirrorSeen, now: MirrorSeen) -> Finding | None:
 
 
 def standing(seen: MirrorSeen) -> list[tuple[Look, LockDocument]]:
-    """The newest lock of each broker that has not been released."""
+    """The newest lock of each broker that has not been released, or still names what its run has left paused."""
     newest = [(look, look.highest) for look in looks(seen)]
-    return [(look, each) for look, each in newest if each is not None and not each.released]
+    return [(look, each) for look, each in newest if each is not None and (each.paused or not each.released)]
 
 
 def shown(seen: MirrorSeen) -> list[Json]:
@@ -117,6 +117,7 @@ def shown(seen: MirrorSeen) -> list[Json]:
             "host": each.host,
             "pid": each.pid,
             "live": each.live(look.now_ms),
+            "released": each.released,
             "left_s": round(max(each.expires_ms - look.now_ms, 0) / 1000, 1) if each.holder else None,
             "paused_before": list(each.paused_before),
             "paused": {run: list(names) for run, names in each.paused.items()},
@@ -129,6 +130,8 @@ def holders(seen: MirrorSeen) -> list[Finding]:
     """Name each run that holds a lock, or held one and never released it; once, wherever it holds it."""
     found: dict[str, Finding] = {}
     for look, each in standing(seen):
+        if each.released:
+            continue
         if each.live(look.now_ms):
             text, remedy = f"a run holds the lock: {each.told}", "Other runs wait until it has ended."
             severity = Severity.INFO

@@ -61,7 +61,10 @@ class Preflight:
 
     def abandon(self) -> None:
         process = self._process
-        if process is None or process.poll() is not None:
+        if process is None:
+            return
+        self._out.close()
+        if process.poll() is not None:
             return
         # The worker leads a group of its own, so that its JVM ends with it.
         for signum in (signal.SIGTERM, signal.SIGKILL):

@@ -1,4 +1,6 @@
-"""What a failover may cost, from the last samples of the history: contacts no broker, needs neither Java nor Spark."""
+"""What a failover may cost: of a site that answers and is closed, what was read of it; of any other, from the last
+samples of the history. Contacts no broker, needs neither Java nor Spark.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,11 @@ from dr_ctl.cli.objectives import objectives
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.planner import error
-from dr_ctl.rpo.bounds import Bounds, bounds
+from dr_ctl.engine.roles import error
+from dr_ctl.rpo.bounds import Bound, Bounds, ClassBound, QueueBound, bounds
+from dr_ctl.rpo.result import matches
 from dr_ctl.settings.model import Installation
+from dr_ctl.topologies.mirror.view import MirrorSeen
 
 
 class FailoverPrice:
@@ -21,11 +25,16 @@ class FailoverPrice:
         self.lost = lost
         self._installation, self._clock = installation, clock
         self._down_since: datetime | None = None
+        self._read: tuple[MirrorSeen, datetime] | None = None
 
-    def saw(self, role: Role) -> None:
-        """Note what a look told: a site that is down sends nothing any more, so its price grows no further."""
+    def saw(self, seen: MirrorSeen) -> None:
+        """Note what a look told: a site that is down sends nothing any more, so its price grows no further; one that
+        is closed and answers says itself what it still has to ship."""
+        role = seen.roles[self.lost]
         if role is Role.DOWN and self._down_since is None:
             self._down_since = self._clock.now()
+        whole = role is Role.STANDBY and len(seen.views(self.lost)) == len(seen.sites[self.lost])
+        self._read = (seen, self._clock.now()) if whole else None
 
     def bounds(self) -> Mapping[str, Json]:
         return self._now().as_json()
@@ -44,6 +53,8 @@ class FailoverPrice:
 
     def _now(self) -> Bounds:
         settings = self._installation.settings
+        if self._read is not None:
+            return self._of_read(*self._read)
         return bounds(
             self._installation.path(settings.history.path),
             site=self.lost,
@@ -53,3 +64,32 @@ class FailoverPrice:
             exclude=settings.queues.exclude,
             pairs=[broker.name for broker in settings.sites[self.lost].brokers],
         )
+
+    def _of_read(self, seen: MirrorSeen, at: datetime) -> Bounds:
+        """What lies in the outflows is all that may be lost or come twice: a closed site adds nothing to them. Of one
+        queue no more than lies in it can be lost."""
+        settings, told = self._installation.settings, objectives(self._installation)
+        here, pairs = seen.views(self.lost), seen.sites[self.lost]
+        target = next(site for site in seen.sites if site != self.lost)
+        shipping = [view.outflow.depth if view.outflow is not None else None for view in here]
+        pending = [peer.pending_acks if (peer := seen.view(target, pair)) is not None else None for pair in pairs]
+        lost = None if None in shipping else sum(each or 0 for each in shipping)
+        twice = None if lost is None or None in pending else lost + sum(each or 0 for each in pending)
+        depths: dict[str, int] = {}
+        for view in here:
+            for name, queue in view.business.items():
+                if matches(settings.queues.include, name) and not matches(settings.queues.exclude, name):
+                    depths[name] = depths.get(name, 0) + queue.depth
+        queues = tuple(
+            QueueBound(name, None if lost is None else min(lost, depth), twice)
+            for name, depth in sorted(depths.items())
+        )
+        classes = tuple(
+            ClassBound(
+                each.queues,
+                None if lost is None else min(lost, sum(n for name, n in depths.items() if matches(each.queues, name))),
+                each.loss.messages,
+            )
+            for each in (told.classes if told is not None else ())
+        )
+        return Bounds(self.lost, Bound(lost, at), Bound(twice, at), queues, classes)

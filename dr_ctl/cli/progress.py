@@ -51,11 +51,15 @@ class Screen:
                 self._console.print(f"    {event.text}", style="yellow")
 
     def _wait(self, event: WaitProgress) -> None:
-        text = f"    {event.about}: {event.depth}"
+        text = f"    {event.about}"
+        if event.depth is not None or event.left_s is None:
+            text += f": {'not known' if event.depth is None else event.depth}"
         if event.rate is not None and round(event.rate):
             text += f", {event.rate:.0f}/s" if event.rate > 0 else f", growing by {-event.rate:.0f}/s"
         if event.left_s is not None:
             text += f", {duration(event.left_s)} to go"
+        if event.outage_s is not None:
+            text += f"; clients out for {event.outage_s:.1f} s"
         if event.why_not_moving:
             text += f"; {event.why_not_moving}"
         if self._console.is_terminal:

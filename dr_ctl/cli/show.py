@@ -15,15 +15,17 @@ from dr_ctl.cli.wiring import World
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.outcome import Done, Unknown
 from dr_ctl.engine.plan import Ask, Plan, Refusal
-from dr_ctl.engine.planner import plan as decide
 from dr_ctl.engine.ports import Move
+from dr_ctl.engine.roles import error
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.mirror import checks
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Silent
+from dr_ctl.topologies.mirror.view import QUARANTINE_PREFIX, BrokerView, MirrorSeen, Silent
 
 WATCH_EVERY_S = 2.0
+VERIFY_S = 5.0
 OPERATIONS = ("swapover", "failover")
 _UNANSWERED = (Role.UNKNOWN, Role.SICK, Role.DOWN)
 
@@ -36,7 +38,8 @@ def status(session: Session) -> Result:
     answered = any(isinstance(view, BrokerView) for brokers in seen.sites.values() for view in brokers.values())
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     rates = _rates(before, seen, took_s)
-    findings = [*_broken(seen), *_silent(seen), *_open_run(unfinished), *locking.holders(seen), *_pauses(seen)]
+    findings = [*_broken(seen), *_quarantined(seen), *_silent(seen), *_open_run(unfinished)]
+    findings += [*locking.holders(seen), *_pauses(seen)]
     estimated, line, stale = with_age(installation, serving[0]) if len(serving) == 1 else (None, "", [])
     findings += stale
     data: dict[str, Json] = {
@@ -136,6 +139,17 @@ def _broken(seen: MirrorSeen) -> Iterator[Finding]:
             yield Finding("DR-RETURN-004", Severity.WARNING, text, remedy)
 
 
+def _quarantined(seen: MirrorSeen) -> Iterator[Finding]:
+    """What a return took out because nothing explained it, until a person has looked at it."""
+    for site in seen.sites:
+        for view in seen.views(site):
+            for queue in view.queues:
+                if queue.name.startswith(QUARANTINE_PREFIX) and queue.depth:
+                    text = f"{site}/{view.pair}: {queue.depth} message(s) in {queue.name} that nothing explained"
+                    remedy = "Move back by hand what was never done; then remove that queue."
+                    yield Finding("DR-RECONCILE-003", Severity.WARNING, text, remedy)
+
+
 def _silent(seen: MirrorSeen) -> list[Finding]:
     return [
         Finding(
@@ -174,7 +188,7 @@ def validate(session: Session, operation: str | None) -> Result:
     with World.of(session.installation(), time.sleep) as world:
         seen = world.observer.observe()
         target = _target(seen)
-        decided = decide(world.runbook("swapover"), world.recipe, seen, Ask("swapover", target))
+        decided = world.decide(Ask("swapover", target), seen)
         findings = [*decided.findings, *locking.forbidden(world, seen)]
         lost = Move(Ask("failover", target), next(site for site in seen.roles if site != target), {})
         against = [each for each in world.recipe.why_not(seen, lost) if each.id != "DR-ALIVE-001"]
@@ -192,9 +206,34 @@ def validate(session: Session, operation: str | None) -> Result:
     data: dict[str, Json] = {
         "operations": {name: {"to": target, "verdict": told} for name, (told, _) in verdicts.items()},
         "pairs": [pair.as_json() for pair in seen.pairs],
+        "fence": {site: _strength(seen, site) for site in seen.sites},
     }
     text = ", ".join(f"{name} to {target}: {told}" for name, (told, _) in verdicts.items())
     return Result(next(iter(verdicts.values()))[1], text, findings, data)
+
+
+def verify(session: Session, asked: Ask) -> Result:
+    """The whole gate over its window, without a run. What lets clients in is said at once, not waited for."""
+    with World.of(session.installation(), time.sleep) as world:
+        world.must_know(asked)
+        seen = world.observer.observe()
+        source = next(site for site in seen.roles if site != asked.target)
+        told = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
+        data: dict[str, Json] = {"pairs": [pair.as_json() for pair in seen.pairs]}
+        if any(role in _UNANSWERED for role in seen.roles.values()):
+            return Result(ExitCode.UNKNOWN, f"the gate cannot be looked at: {told}", _silent(seen), data)
+        if open_at := [site for site, role in seen.roles.items() if role is Role.SERVING]:
+            text = f"the gate is shut: {told}"
+            finding = error(
+                "DR-VERIFY-001", text, f"`dr-ctl fence {open_at[0]}`, then `dr-ctl drain --to {asked.target}`."
+            )
+            return Result(ExitCode.PRECHECK_FAILED, text, (finding,), data)
+        outcome = world.verify(Move(asked, source, {}), session.listener(), asked.timeout_s or VERIFY_S)
+    data["gate"] = {"text": outcome.text, **outcome.evidence}
+    if isinstance(outcome, Unknown):
+        return Result(ExitCode.UNKNOWN, outcome.text, outcome.findings, data)
+    code = ExitCode.OK if isinstance(outcome, Done) else ExitCode.PRECHECK_FAILED
+    return Result(code, outcome.text, outcome.findings, data)
 
 
 def _target(seen: MirrorSeen) -> str:
@@ -202,6 +241,14 @@ def _target(seen: MirrorSeen) -> str:
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     others = [site for site in seen.roles if site not in serving[:1]]
     return next((site for site in others if seen.roles[site] is Role.STANDBY), others[0])
+
+
+def _strength(seen: MirrorSeen, site: str) -> str | None:
+    """What a fence of a site can be: closed now, or also after a restart of its brokers. None where it is not known."""
+    views = seen.views(site)
+    if len(views) < len(seen.sites[site]):
+        return None
+    return "now" if any(door.opens_at_boot for view in views for door in view.doors) else "lasting"
 
 
 def _without_the_other(seen: MirrorSeen, target: str, against: Sequence[Finding]) -> tuple[str, ExitCode]:

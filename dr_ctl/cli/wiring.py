@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from dr_ctl.core.clock import Clock, SystemClock
-from dr_ctl.core.errors import UsageError
+from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.engine import runbook
 from dr_ctl.engine.holding import Lease
-from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.planner import FAILBACK, FAILOVER, REINSTATE
-from dr_ctl.engine.runbook import Runbook
+from dr_ctl.engine.journal import History
+from dr_ctl.engine.onlooker import Onlooker
+from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, FAILOVER, FENCE, QUIESCE, REINSTATE, VERIFY, alone
+from dr_ctl.engine.outcome import Outcome, Unknown
+from dr_ctl.engine.plan import Ask, Decision, Plan, PlannedStep
+from dr_ctl.engine.planner import HOOK, plan
+from dr_ctl.engine.ports import Move
+from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
 from dr_ctl.settings.model import Installation
+from dr_ctl.telemetry.events import Listener
 from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl.topologies.mirror.doors import Doors
 from dr_ctl.topologies.mirror.driver import MirrorDriver
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
 from dr_ctl.topologies.mirror.sending import Sender
+from dr_ctl.topologies.mirror.verifying import Verifying
+from dr_ctl.topologies.mirror.view import MirrorSeen
 
 if TYPE_CHECKING:
     from dr_ctl.cli.price import FailoverPrice
 
 LOST_S = 5.0
+_PASSWORDS = {"__all__": {"password"}}
 
 
 @dataclass
@@ -49,16 +60,65 @@ class World:
         self._sender = self._sender or Sender(self.observer, self.lease)
         return MirrorDriver(self.observer, self.recipe, self._sender)
 
-    def runbook(self, operation: str) -> Runbook:
-        book = FAILBACK if operation == REINSTATE else operation
-        return runbook.load(book, folder(self.installation))
+    def verify(self, move: Move, listener: Listener, within_s: float) -> Outcome:
+        """Look at the gate, without a run: nothing is written down, and nothing could be changed."""
+        settings = self.installation.settings.drain
+        limits = {"within": within_s, "stable": float(settings.stable)}
+        step = PlannedStep(1, VERIFY, move.target, "the whole gate", limits=limits)
+        try:
+            return Verifying(self.observer, settings.poll).verify(step, move, Onlooker(self.clock, listener))
+        except BrokerError as error:
+            return Unknown(str(error))
 
-    def price(self, ask: Ask, book: Runbook) -> FailoverPrice | None:
+    def why_not_so(self, ask: Ask) -> str | None:
+        """What a look says that holds already is attempted before anybody is told: flags lie."""
+        if ask.operation == REINSTATE:
+            return None  # there all brokers have answered what they hold and owe
+        site = self.named(ask)
+        try:
+            why = Doors(self.observer).why_not(site, serving=ask.operation not in (QUIESCE, FENCE))
+        except BrokerError as error:
+            why = f"it does not answer any more: {error}"
+        return f"{why}: look at {site} first" if why is not None else None
+
+    def runbook(self, operation: str) -> Runbook:
+        """The lines of an operation; raises `UsageError` where they name a hook that the settings do not have."""
+        hooks = self.installation.settings.hooks
+        if operation in ALONE:
+            book = alone(operation)
+            if operation == FENCE:
+                book = replace(book, steps=with_hooks(book.steps, [name for name in hooks if name.startswith(FENCING)]))
+            return book
+        book = runbook.load(FAILBACK if operation == REINSTATE else operation, folder(self.installation))
+        for step in book.steps:
+            if step.verb == HOOK and (name := str(step.words["name"])) not in hooks:
+                text = f"{book.path.name}:{step.line}: the settings have no hook {name}"
+                raise UsageError(text, remedy=f"Name it under `hooks:` in {self.installation.file.name}.")
+        return book
+
+    def decide(
+        self, ask: Ask, seen: MirrorSeen, past: History | None = None, price: FailoverPrice | None = None
+    ) -> Decision:
+        """Plan; what the plan rests on includes the settings."""
+        decided = plan(self.runbook(ask.operation), self.recipe, seen, ask, past, price)
+        if not isinstance(decided, Plan):
+            return decided
+        told = self.installation.settings.model_dump_json(exclude={"sites": {"__all__": {"brokers": _PASSWORDS}}})
+        return replace(decided, basis={**decided.basis, "settings": hashlib.sha256(told.encode()).hexdigest()})
+
+    def named(self, ask: Ask) -> str:
+        """The site that the command names: some steps are done at the one that is left."""
+        if ask.operation not in AT_SOURCE:
+            return ask.target
+        return next(site for site in self.installation.settings.sites if site != ask.target)
+
+    def price(self, ask: Ask) -> FailoverPrice | None:
         """What a failover may cost; None for a planned move. From here on the lost site is waited for within bounds."""
         if ask.operation != FAILOVER:
             return None
         lost = next(site for site in self.installation.settings.sites if site != ask.target)
-        observe = next((step.limits for step in book.steps if step.verb == "observe"), {})
+        steps = self.runbook(ask.operation).steps
+        observe = next((step.limits for step in steps if step.verb == "observe"), {})
         self.observer.spend_at_most(observe.get("lost", LOST_S), lost)
         from dr_ctl.cli.price import FailoverPrice  # noqa: PLC0415 - a planned move does not pay for reading Parquet
 

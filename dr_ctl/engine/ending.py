@@ -10,19 +10,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.engine.operations import AT_SOURCE, CLOSING, FAILOVER, FENCE, QUIESCE, REINSTATE, RELEASE, RETURNS
 from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.planner import CLOSED, FAILOVER, REINSTATE
+from dr_ctl.engine.ports import PairSeen
+from dr_ctl.engine.roles import CLOSED
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known at the end. `undone` is None where nothing was to be undone; `changed` if any call went out."""
+    """What is known at the end. `before` are the sites that served before the run; `undone` is None where nothing was
+    to be undone; `changed` if any call went out; `cut_off` if a hook kept clients out of a site that does not answer.
+    """
 
     ask: Ask
     source: str
     roles: Mapping[str, Role]
+    pairs: tuple[PairSeen, ...]
+    before: tuple[str, ...]
     undone: bool | None
     changed: bool
+    cut_off: bool
     outage_s: float | None
     bounds: Mapping[str, Json] | None
 
@@ -33,17 +40,26 @@ class Facts:
     @property
     def wanted(self) -> str:
         """The site that serves if all went well: the way back of a lost site ends where it began."""
-        return self.source if self.ask.operation == REINSTATE else self.ask.target
+        return self.source if self.ask.operation in (REINSTATE, QUIESCE, RELEASE) else self.ask.target
 
     @property
     def other(self) -> str:
-        return self.ask.target if self.ask.operation == REINSTATE else self.source
+        return self.ask.target if self.wanted == self.source else self.source
 
     @property
     def as_before(self) -> bool:
-        """Say whether the site serves that served before the run. Of a failover none did: its target is closed."""
-        closed_again = not self.serving and self.roles[self.ask.target] is Role.STANDBY
-        return self.serving == [self.source] or (self.ask.operation == FAILOVER and closed_again)
+        """Say whether those serve that served before the run. Where none did, the target is seen to be closed; of a
+        returned site that was open it is not wanted back that it serves beside the other."""
+        if self.ask.operation in RETURNS:
+            return self.serving == [self.source]
+        if self.before:
+            return sorted(self.serving) == sorted(self.before)
+        return not self.serving and self.roles[self.ask.target] is Role.STANDBY
+
+    @property
+    def missing(self) -> list[str]:
+        """The pairs that the wanted site does not serve alone."""
+        return [pair.name for pair in self.pairs if pair.serving != self.wanted]
 
     @property
     def told(self) -> str:
@@ -66,10 +82,9 @@ def of(facts: Facts, code: ExitCode, text: str) -> End:
     if code is ExitCode.OK and undone is None:
         code, text = _success(facts)
     elif undone and facts.changed:
-        if facts.serving == [facts.source]:
-            text = f"{text}: {facts.source} serves again"
-        elif facts.as_before:
-            text = f"{text}: no site serves, as before"
+        if facts.as_before:
+            again = f"{facts.serving[0]} serves again" if len(facts.serving) == 1 else "no site serves, as before"
+            text = f"{text}: {'as before' if len(facts.serving) > 1 else again}"
         else:
             code, undone, text = ExitCode.STRANDED, False, f"{text}, but {facts.told}"
     elif code is ExitCode.OK and not facts.as_before:
@@ -89,16 +104,38 @@ def of(facts: Facts, code: ExitCode, text: str) -> End:
 
 
 def _success(facts: Facts) -> tuple[ExitCode, str]:
-    lost = facts.ask.operation == FAILOVER  # it is owed a fence, and not shown to be closed
-    if facts.serving != [facts.wanted] or not (lost or facts.roles[facts.other] in CLOSED):
+    operation = facts.ask.operation
+    if operation in CLOSING:
+        return _closed(facts)
+    lost = operation == FAILOVER  # it is owed a fence, and not shown to be closed
+    alone = operation in AT_SOURCE  # of the other site nothing is asked but that it is not open
+    if facts.serving != [facts.wanted] or not (lost or alone or facts.roles[facts.other] in CLOSED):
         first = facts.other if facts.serving == [facts.wanted] else facts.wanted
         return ExitCode.UNKNOWN, f"every step succeeded, but {facts.told}: look at {first} first"
+    if facts.missing:
+        return ExitCode.INCOMPLETE, f"{facts.wanted} serves, but not {', '.join(facts.missing)}"
     if lost:
         return ExitCode.OK, f"{facts.wanted} serves; {price_text(facts.bounds or {})}"
-    if facts.ask.operation == REINSTATE:
+    if operation == REINSTATE:
         return ExitCode.OK, f"{facts.other} is taken in; {facts.wanted} serves"
+    if operation == QUIESCE:
+        return ExitCode.OK, f"{facts.wanted} delivers nothing, and its clients hold nothing"
+    if operation == RELEASE:
+        return ExitCode.OK, f"{facts.wanted} serves again"
     out = f"; clients were out for {facts.outage_s:.2f} s" if facts.outage_s is not None else ""
     return ExitCode.OK, f"{facts.wanted} serves; nothing is under way{out}"
+
+
+def _closed(facts: Facts) -> tuple[ExitCode, str]:
+    """A fence speaks of its own site, a drain of both."""
+    site = facts.source
+    out = facts.roles[site] in CLOSED or facts.cut_off
+    if facts.ask.operation == FENCE:
+        if out:
+            return ExitCode.OK, f"clients are kept out of {site}"
+    elif out and not facts.serving:
+        return ExitCode.OK, f"nothing is under way to {facts.ask.target}; `dr-ctl activate {facts.ask.target}` is next"
+    return ExitCode.UNKNOWN, f"every step succeeded, but {facts.told}: look at {site} first"
 
 
 def price_text(bounds: Mapping[str, Any]) -> str:

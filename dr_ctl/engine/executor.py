@@ -6,55 +6,83 @@ whether what was changed was undone and the undo verified.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+import signal
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, assert_never
+from enum import Enum
+from typing import Any, Generic, TypeVar
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import Stopped
-from dr_ctl.core.model import ExitCode, Finding, Json, Role
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine import ending
-from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.ending import Facts, price_text
+from dr_ctl.engine.hand import JournalHand, Outage, OutTooLong
 from dr_ctl.engine.journal import History, Journal, outage_s
+from dr_ctl.engine.operations import DRAIN, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown, word
-from dr_ctl.engine.plan import Ask, Call, Plan, PlannedStep
-from dr_ctl.engine.planner import FAILOVER, KEEPS
-from dr_ctl.engine.ports import Driver, Estimator, Move, Observation, PairSeen, Price
+from dr_ctl.engine.plan import Plan, PlannedStep
+from dr_ctl.engine.planner import HOOK, KEEPS, NO_RETURN
+from dr_ctl.engine.ports import Driver, Estimator, Hooks, Move, Observation, Price
 from dr_ctl.engine.states import StepEvent
-from dr_ctl.engine.stopping import StopRequest
-from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted, WaitProgress
+from dr_ctl.engine.stopping import StopAtOnce, StopRequest
+from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted
 
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
 
 ESTIMATE_WITHIN_S = 60.0
 ACTIVATING = "activate"
-NO_RETURN = "point-of-no-return"
 QUESTION = "ask"
-_RATE_OVER_S = 2.0
-_SHOW_EVERY_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class RunResult:
-    """How a run ended. `text` is the summary line for people and the envelope."""
+class RunResult(Generic[O]):
+    """How a run ended, and what was seen then. `text` is the summary line for people and the envelope."""
 
     code: ExitCode
     text: str
     findings: tuple[Finding, ...]
-    pairs: tuple[PairSeen, ...]
+    seen: O
     undone: bool | None = None
     outage_s: float | None = None
-    roles: Mapping[str, Role] = field(default_factory=dict)
-    debts: tuple[Debt, ...] = ()
     bounds: Mapping[str, Json] | None = None
+
+
+class Answer(Enum):
+    """What a person says before a step."""
+
+    YES = "yes"
+    UNDO = "undo"
+    STOP = "stop here"
 
 
 def _nobody(sentence: str) -> bool:
     """Answer for a person who is not there."""
     del sentence
     return False
+
+
+def _on(step: PlannedStep, may_undo: bool) -> Answer:
+    """Answer where nobody wants to be asked before each step."""
+    del step, may_undo
+    return Answer.YES
+
+
+class NoHooks:
+    """Implements `Hooks` where the installation has none."""
+
+    def run(self, name: str, facts: Mapping[str, Json]) -> Outcome:
+        del facts
+        return Refused(f"the settings have no hook {name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """What the world adds to a run: who is asked, and which commands of the installation's own there are."""
+
+    asker: Callable[[str], bool] = _nobody
+    stepper: Callable[[PlannedStep, bool], Answer] = _on
+    hooks: Hooks = field(default_factory=NoHooks)
 
 
 def execute(
@@ -68,11 +96,12 @@ def execute(
     listener: Listener,
     by: Mapping[str, Json],
     price: Price | None = None,
-    asker: Callable[[str], bool] = _nobody,
-) -> RunResult:
+    manner: Manner = Manner(),
+) -> RunResult[O]:
     """Carry out every step in order; on the first that fails, undo all that was started if that is still safe."""
-    run = _Run(plan.ask, plan.source, driver, journal, stop, clock, listener, plan.findings, price=price, asker=asker)
     journal.run(plan, by)
+    move = Move(plan.ask, plan.source, plan.baseline)
+    run = _Run(move, plan.serving, driver, journal, stop, clock, listener, price=price, manner=manner)
     estimator.begin()
     try:
         return run.forward(plan, estimator)
@@ -80,11 +109,11 @@ def execute(
         estimator.abandon()
 
 
-def undo(past: History, driver: Driver[O], journal: Journal, *, clock: Clock, listener: Listener) -> RunResult:
+def undo(past: History, driver: Driver[O], journal: Journal, *, clock: Clock, listener: Listener) -> RunResult[O]:
     """Put back everything an interrupted run changed: the same way back as after a failure."""
-    run = _Run(past.ask, past.source, driver, journal, StopRequest(), clock, listener, ())
     move = Move(past.ask, past.source, past.baseline)
-    return run.back(move, Refused("aborted", code=ExitCode.OK))
+    run = _Run(move, past.serving, driver, journal, StopRequest(), clock, listener)
+    return run.back(Refused("aborted", code=ExitCode.OK))
 
 
 def to_undo(past: History) -> list[PlannedStep]:
@@ -93,60 +122,77 @@ def to_undo(past: History) -> list[PlannedStep]:
     return [step for step in past.started() if step.inverse and step.number > kept]
 
 
-class _Run:
+class _Run(Generic[O]):
     def __init__(
         self,
-        ask: Ask,
-        source: str,
-        driver: Driver[Any],
+        move: Move,
+        serving: tuple[str, ...],
+        driver: Driver[O],
         journal: Journal,
         stop: StopRequest,
         clock: Clock,
         listener: Listener,
-        findings: Sequence[Finding],
         *,
         price: Price | None = None,
-        asker: Callable[[str], bool] = _nobody,
+        manner: Manner | None = None,
     ) -> None:
-        self._asker = asker
-        self._ask, self._source, self._price = ask, source, price
+        self._move, self._ask, self._serving = move, move.ask, serving
+        self._price, self._manner = price, manner or Manner()
         self._driver, self._journal, self._stop = driver, journal, stop
         self._clock, self._listener = clock, listener
-        self._findings = list(findings)
+        self._outage = Outage(clock, journal, move.ask.max_outage_s)
+        self._findings: list[Finding] = []
         self._revertible = True
 
-    def forward(self, plan: Plan, estimator: Estimator) -> RunResult:
-        move = Move(plan.ask, plan.source, plan.baseline)
-        last = plan.steps[-1].number
+    def forward(self, plan: Plan, estimator: Estimator) -> RunResult[O]:
+        self._findings += plan.findings
         # A plan that only finishes a move has no way back at all: the target serves already.
         self._revertible = any(step.undoable for step in plan.steps)
         for step in plan.steps:
-            # Asked once more right before the point of no return: a step that does not wait has not heard the signal.
-            may_stop = step.undoable or (step.verb == NO_RETURN and self._revertible)
-            if may_stop and self._stop.asked():
-                return self._interrupted(move)
+            if (ended := self._asked_to_end(step)) is not None:
+                return ended
             try:
-                outcome = self._apply(step, move, estimator, last)
+                outcome = self._apply(step, estimator, plan.steps[-1].number)
             except Stopped:
-                return self._interrupted(move)
+                return self._interrupted()
+            except OutTooLong:
+                return self.back(Refused(f"clients would be out for longer than {self._outage.limit_s:g} s"))
             self._findings += outcome.findings
-            match outcome:
-                case Done() | NotNeeded():
-                    continue
-                case Refused() if step.verb == QUESTION:
-                    return self._ended(outcome.code, outcome.text)
-                case Refused():
-                    if self._may_go_back(step, outcome):
-                        return self.back(move, outcome)
-                    return self._ended(ExitCode.INCOMPLETE, outcome.text)
-                case Unknown():
-                    if self._may_go_back(step, outcome):
-                        return self.back(move, Refused(outcome.text, findings=outcome.findings))
-                    code = ExitCode.UNKNOWN if step.verb == ACTIVATING else ExitCode.INCOMPLETE
-                    return self._ended(code, outcome.text)
-                case _:
-                    assert_never(outcome)
+            if isinstance(outcome, Refused | Unknown):
+                return self._failed(step, outcome)
         return self._ended(ExitCode.OK, None)
+
+    def _asked_to_end(self, step: PlannedStep) -> RunResult[O] | None:
+        """Hear signals, and the person who is asked before each step."""
+        # Asked once more right before the point of no return: a step that does not wait has not heard the signal.
+        may_stop = step.undoable or (step.verb == NO_RETURN and self._revertible)
+        if may_stop and self._stop.asked():
+            return self._interrupted()
+        try:
+            with self._stop.question():
+                answer = self._manner.stepper(step, may_stop)
+        except Stopped:
+            if may_stop:
+                return self._interrupted()
+            answer = Answer.STOP
+        match answer:
+            case Answer.UNDO:
+                return self.back(Refused("a person said no", code=ExitCode.DECLINED))
+            case Answer.STOP:
+                raise StopAtOnce(signal.SIGINT, f"before {step.verb}, as asked")
+            case Answer.YES:
+                return None
+
+    def _failed(self, step: PlannedStep, outcome: Refused | Unknown) -> RunResult[O]:
+        code = outcome.code if isinstance(outcome, Refused) else ExitCode.REVERTED
+        if step.verb == QUESTION:
+            return self._ended(code, outcome.text)
+        if self._ask.operation == DRAIN and code is ExitCode.DRAIN_TIMEOUT:
+            return self._ended(code, f"{outcome.text}; nothing was undone")
+        if self._may_go_back(step, outcome):
+            return self.back(Refused(outcome.text, findings=outcome.findings, code=code))
+        unknown = isinstance(outcome, Unknown) and step.verb == ACTIVATING
+        return self._ended(ExitCode.UNKNOWN if unknown else ExitCode.INCOMPLETE, outcome.text)
 
     def _may_go_back(self, step: PlannedStep, outcome: Refused | Unknown) -> bool:
         """Say whether undoing is still safe: no activating call went out, or it is proven to have had no effect."""
@@ -158,11 +204,12 @@ class _Run:
             return self._revertible and outcome.code is not ExitCode.INCOMPLETE
         return self._revertible and not self._journal.history().activation
 
-    def _apply(self, step: PlannedStep, move: Move, estimator: Estimator, last: int) -> Outcome:
+    def _apply(self, step: PlannedStep, estimator: Estimator, last: int) -> Outcome:
         self._listener(StepStarted(step.number, last, step.verb, step.about, step.undoable))
         self._journal.step(step, StepEvent.STARTED, {"about": step.about})
         began = self._clock.monotonic()
-        hand = _Hand(self._journal, step, self._stop if step.undoable else None, self._clock, self._listener)
+        stop = self._stop if step.undoable else None
+        hand = JournalHand(self._journal, step, stop, self._clock, self._listener, self._outage)
         try:
             if step.verb == "estimate":
                 within = step.limits.get("within", ESTIMATE_WITHIN_S)
@@ -173,11 +220,21 @@ class _Run:
                 outcome = self._asked(step)
             elif step.verb == "snapshot":
                 outcome = self._snapshot()
+            elif step.verb == HOOK:
+                outcome = self._hooked(step, hand)
+            elif step.verb == "hold":
+                hand.hold(step.limits["for"], step.about)
+                outcome = Done(f"waited {step.limits['for']:g} s")
             else:
-                outcome = self._driver.apply(step, move, hand)
+                outcome = self._driver.apply(step, self._move, hand)
         except Stopped:
             self._journal.step(step, StepEvent.FAILED, {"text": "stopped by a signal"})
             raise
+        except OutTooLong:
+            self._journal.step(step, StepEvent.FAILED, {"text": "clients were out for too long"})
+            raise
+        if step.verb == ACTIVATING and isinstance(outcome, Done | NotNeeded):
+            self._outage.ends()
         took = self._clock.monotonic() - began
         event = {
             "done": StepEvent.SUCCEEDED,
@@ -200,7 +257,9 @@ class _Run:
 
     def _asked(self, step: PlannedStep) -> Outcome:
         """A no is the end, and undoes nothing: what stands before the question was wanted for itself."""
-        if self._asker(step.about):
+        with self._stop.question():
+            agreed = self._manner.asker(step.about)
+        if agreed:
             return Done("yes")
         return Refused("a person said no, or nobody could be asked", code=ExitCode.DECLINED)
 
@@ -210,14 +269,31 @@ class _Run:
         bounds = dict(self._price.bounds())
         return Done(price_text(bounds), {"bounds": bounds}, tuple(self._price.findings()))
 
-    def _interrupted(self, move: Move) -> RunResult:
+    def _hooked(self, step: PlannedStep, hand: JournalHand) -> Outcome:
+        """A command of the installation's own: one that fails stops what can be undone, and is a warning after that."""
+        [call] = step.calls
+        name = call.bean.removeprefix(f"{HOOK}:")
+        facts: dict[str, Json] = {
+            "operation": self._ask.operation,
+            "source": self._move.source,
+            "target": self._move.target,
+            "step": step.id,
+            "undoable": step.undoable,
+        }
+        [outcome] = hand.change([call], lambda calls: [self._manner.hooks.run(name, facts) for _ in calls])
+        if step.undoable or isinstance(outcome, Done | NotNeeded):
+            return outcome
+        remedy = "Do by hand what it is for."
+        return Done(outcome.text, outcome.evidence, (Finding("DR-HOOK-001", Severity.WARNING, outcome.text, remedy),))
+
+    def _interrupted(self) -> RunResult[O]:
         signum = self._stop.signum
         assert signum is not None
         code = ExitCode(128 + signum)
         self._journal.signal(code.name.lower())
-        return self.back(move, Refused("stopped by a signal", code=code))
+        return self.back(Refused("stopped by a signal", code=code))
 
-    def back(self, move: Move, cause: Refused) -> RunResult:
+    def back(self, cause: Refused) -> RunResult[O]:
         """Undo all that was started, the last first; one that fails does not stop the others."""
         if not self._changed():
             code = cause.code
@@ -228,15 +304,15 @@ class _Run:
         failed: list[str] = []
         for step in to_undo(self._journal.history()):
             self._journal.step(step, StepEvent.UNDO_STARTED, {})
-            hand = _Hand(self._journal, step, None, self._clock, self._listener)
-            outcome = self._driver.undo(step, move, hand)
+            hand = JournalHand(self._journal, step, None, self._clock, self._listener, self._outage)
+            outcome = self._driver.undo(step, self._move, hand)
             undone = isinstance(outcome, Done | NotNeeded)
             self._journal.step(step, StepEvent.UNDONE if undone else StepEvent.UNDO_FAILED, {"text": outcome.text})
             self._listener(StepEnded(step.number, f"undo {step.verb}", word(outcome), outcome.text, 0.0))
             self._findings += outcome.findings
             if not undone:
                 failed.append(f"{step.verb}: {outcome.text}")
-        before_anything = cause.code in (ExitCode.PRECHECK_FAILED, ExitCode.LOSS_REFUSED)
+        before_anything = cause.code in (ExitCode.PRECHECK_FAILED, ExitCode.LOSS_REFUSED, ExitCode.DECLINED)
         code = ExitCode.REVERTED if before_anything else cause.code
         code = ExitCode.STRANDED if failed else code
         text = (
@@ -247,23 +323,33 @@ class _Run:
     def _changed(self) -> bool:
         return any(entry.kind == "intent" for entry in self._journal.entries())
 
-    def _ended(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult:
+    def _ended(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult[O]:
         """Look once more: what is said of the end is what was seen after it, not what was intended."""
         seen = self._driver.observe()
         # After a failover clients were out since the site was lost, which nobody wrote down.
-        outage = None if self._ask.operation == FAILOVER else outage_s(list(self._journal.entries()))
+        entries = list(self._journal.entries())
+        outage = None if self._ask.operation == FAILOVER else outage_s(entries)
         bounds = self._bounds()
-        facts = Facts(self._ask, self._source, seen.roles, undone, self._changed(), outage, bounds)
+        facts = Facts(
+            ask=self._ask,
+            source=self._move.source,
+            roles=seen.roles,
+            pairs=tuple(seen.pairs),
+            before=self._serving,
+            undone=undone,
+            changed=self._changed(),
+            cut_off=any(entry.evidence.get("proof") == HOOK for entry in entries),
+            outage_s=outage,
+            bounds=bounds,
+        )
         told = ending.of(facts, code, text or "")
         return RunResult(
             told.code,
             told.text,
             (*self._findings, *told.findings),
-            tuple(seen.pairs),
+            seen,
             told.undone,
             outage,
-            seen.roles,
-            tuple(seen.debts),
             bounds,
         )
 
@@ -271,56 +357,3 @@ class _Run:
         """What was said of the loss, also by the process that a resumed run goes on from."""
         told: list[Any] = [entry.evidence["bounds"] for entry in self._journal.entries() if "bounds" in entry.evidence]
         return told[-1] if told else None
-
-
-class _Hand:
-    """The executor's side of what a driver may do: everything is written down first."""
-
-    def __init__(
-        self, journal: Journal, step: PlannedStep, stop: StopRequest | None, clock: Clock, listener: Listener
-    ) -> None:
-        """`stop` is None where a signal must wait: past the point of no return, and while undoing."""
-        self._journal, self._step, self._stop = journal, step, stop
-        self._clock, self._listener = clock, listener
-        self._trail: list[tuple[float, int]] = []
-        self._shown = float("-inf")
-
-    def change(self, calls: Sequence[Call], send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
-        if not calls:
-            return []
-        if self._stop is not None and self._stop.asked():
-            raise Stopped(self._stop.signum or 0)
-        intents = self._journal.intents(self._step, calls)
-        outcomes = list(send(calls))
-        told = [
-            (seq, word(outcome), {"text": outcome.text, **outcome.evidence})
-            for seq, outcome in zip(intents, outcomes, strict=True)
-        ]
-        self._journal.results(self._step, told)
-        return outcomes
-
-    def sample(self, evidence: Mapping[str, Json]) -> None:
-        self._journal.sample(self._step, evidence)
-
-    def waiting(self, about: str, depth: int, why_not_moving: str | None) -> None:
-        now = self.monotonic()
-        self._trail = [(at, was) for at, was in self._trail if now - at <= _RATE_OVER_S] + [(now, depth)]
-        if now - self._shown < _SHOW_EVERY_S:
-            return
-        self._shown = now
-        since, was = self._trail[0]
-        rate = (was - depth) / (now - since) if now > since else None
-        left = depth / rate if rate is not None and rate > 0 else None
-        self._listener(WaitProgress(about, depth, rate, left, why_not_moving))
-
-    def notice(self, text: str) -> None:
-        self._listener(Notice(text))
-
-    def wait(self, seconds: float) -> None:
-        if self._stop is None:
-            time.sleep(seconds)
-        elif self._stop.wait(seconds):
-            raise Stopped(self._stop.signum or 0)
-
-    def monotonic(self) -> float:
-        return self._clock.monotonic()

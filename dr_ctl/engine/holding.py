@@ -238,6 +238,17 @@ class Lease:
                 return f"what is to be paused could not be written into the lock at {slot.name}: {error}"
         return None
 
+    def still_paused(self, site: str, pair: str, names: Collection[str]) -> None:
+        """Note which queues of a broker were seen paused at the end: the lock forgets what runs have lifted."""
+        slot = next(each for each in self._slots if each.key == (site, pair))
+        with slot.mutex:
+            slot.own = tuple(name for name in slot.own if name in names)
+            if slot.held is not None:
+                left = {
+                    run: tuple(each for each in queues if each in names) for run, queues in slot.held.paused.items()
+                }
+                slot.held = replace(slot.held, paused={run: queues for run, queues in left.items() if queues})
+
     def before(self, site: str, pair: str, names: Iterable[str]) -> None:
         """Note which queues were paused before the run; written with the next change of the lock."""
         for slot in self._slots:
@@ -290,14 +301,16 @@ class Lease:
         """The document to be at one broker: what dead runs paused there is in it, from before they are removed."""
         paused = inherited(look)
         slot.own = tuple(sorted({*slot.own, *paused.get(self._who.run, ())}))
-        mine = {self._who.run: slot.own} if slot.own else {}
         return replace(
             self._who,
             start_ms=look.now_ms,
             expires_ms=look.now_ms + int(LEASE_S * 1000),
             paused_before=slot.before,
-            paused=paused | mine,
+            paused=paused | self._own(slot),
         )
+
+    def _own(self, slot: Slot) -> dict[str, tuple[str, ...]]:
+        return {self._who.run: slot.own} if slot.own else {}
 
     def _tend(self, slot: Slot) -> None:
         assert slot.held is not None
@@ -325,8 +338,8 @@ class Lease:
 
     def _write(self, slot: Slot, me: LockDocument) -> None:
         last_hash, count = self.facts()
-        mine = {me.run: slot.own} if slot.own else {}
-        told = replace(me, paused_before=slot.before, paused={**me.paused, **mine}, last_hash=last_hash, count=count)
+        paused = {run: queues for run, queues in me.paused.items() if run != me.run} | self._own(slot)
+        told = replace(me, paused_before=slot.before, paused=paused, last_hash=last_hash, count=count)
         slot.store.update(LOCK, me.epoch, told.to_text())
         slot.held = told if not told.released else None
 

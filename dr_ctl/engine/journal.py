@@ -140,6 +140,7 @@ class History:
     steps: tuple[StepPast, ...]
     activation: bool
     ended: bool
+    serving: tuple[str, ...] = ()
 
     @property
     def last_number(self) -> int:
@@ -181,6 +182,7 @@ def history(entries: Sequence[Entry]) -> History:
         steps=tuple(StepPast(step, states[id_]) for id_, step in steps.items()),
         activation=activation,
         ended=ended,
+        serving=tuple(first["serving"]),
     )
 
 
@@ -190,16 +192,22 @@ def outage_s(entries: Sequence[Entry]) -> float | None:
     By the journal's times, so that a resumed run counts what its predecessor's death took too. None where no fence's
     call went out, or nobody was let in since.
     """
-    fenced: datetime | None = None
+    fenced = fenced_at(entries)
     for entry in entries:
         step = entry.step or ""
-        if fenced is None and entry.kind == "intent" and step.endswith("-fence"):
-            fenced = datetime.fromisoformat(entry.time)
         let_in = (step.endswith("-activate") and entry.outcome in (_SUCCEEDED, _UNNEEDED)) or (
             step.endswith("-fence") and entry.outcome == StepEvent.UNDONE.value
         )
         if fenced is not None and entry.kind == "step" and let_in:
             return (datetime.fromisoformat(entry.time) - fenced).total_seconds()
+    return None
+
+
+def fenced_at(entries: Sequence[Entry]) -> datetime | None:
+    """When the first call of the fence went out; None where none did."""
+    for entry in entries:
+        if entry.kind == "intent" and (entry.step or "").endswith("-fence"):
+            return datetime.fromisoformat(entry.time)
     return None
 
 

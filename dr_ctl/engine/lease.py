@@ -184,12 +184,12 @@ def conflict(look: Look, me: LockDocument, stolen: Collection[LockDocument] = ()
 
 
 def inherited(look: Look) -> dict[str, tuple[str, ...]]:
-    """What runs paused that never released their lock, by run: whoever takes over answers for it."""
+    """What earlier runs paused and nobody lifted, by run: whoever comes after them answers for it. A run that has
+    ended left in its lock what it left paused."""
     paused: dict[str, tuple[str, ...]] = {}
     for each in look.documents:
-        if not each.released:
-            for run, names in each.paused.items():
-                paused[run] = tuple(sorted({*paused.get(run, ()), *names}))
+        for run, names in each.paused.items():
+            paused[run] = tuple(sorted({*paused.get(run, ()), *names}))
     return paused
 
 

@@ -115,6 +115,7 @@ class Ask:
     accept_loss: int | Literal["unknown"] | None = None
     presume_down: str | None = None
     reason: str | None = None
+    max_outage_s: float | None = None
 
     def as_json(self) -> dict[str, Json]:
         return {
@@ -127,6 +128,7 @@ class Ask:
             "accept_loss": self.accept_loss,
             "presume_down": self.presume_down,
             "reason": self.reason,
+            "max_outage_s": self.max_outage_s,
         }
 
     @classmethod
@@ -136,7 +138,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Every step in order. `baseline` is what dr-ctl may set, as it was before the run; undo restores exactly that."""
+    """Every step in order. `baseline` is what dr-ctl may set, as it was before the run; undo restores exactly that.
+
+    `serving` are the sites that served before the run. `basis` is what the plan was decided from: no counters.
+    """
 
     ask: Ask
     source: str
@@ -145,6 +150,8 @@ class Plan:
     baseline: Mapping[str, Json]
     not_replicated: tuple[str, ...]
     cannot_know: tuple[str, ...]
+    serving: tuple[str, ...] = ()
+    basis: Mapping[str, Json] = field(default_factory=dict)
 
     @property
     def target(self) -> str:
@@ -156,12 +163,14 @@ class Plan:
             "ask": self.ask.as_json(),
             "source": self.source,
             "target": self.target,
+            "serving": list(self.serving),
             "steps": [step.as_json() for step in self.steps],
             "point_of_no_return": next((step.number for step in self.steps if step.verb == "point-of-no-return"), None),
             "findings": [finding.as_json() for finding in self.findings],
             "baseline": dict(self.baseline),
             "not_replicated": list(self.not_replicated),
             "cannot_know": list(self.cannot_know),
+            "basis": dict(self.basis),
         }
 
 

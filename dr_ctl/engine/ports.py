@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PairSeen:
-    """Who serves one pair; None where no site does, or it cannot be told."""
+    """Who serves one pair; None where no site does, or it cannot be told. `open_at`: the sites that let clients in."""
 
     name: str
     serving: str | None
+    open_at: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Json]:
         return {"name": self.name, "serving": self.serving}
@@ -89,14 +90,17 @@ class Recipe(Protocol[O_contra]):
     def draft(self, step: RunbookStep, seen: O_contra, move: Move) -> Draft:
         """Decide one step: its exact calls now, and the complete inverse from the baseline."""
 
-    def nothing_owed(self, seen: O_contra, move: Move) -> bool:
-        """Say whether the target, once lost, is taken in already: nothing of it is owed or kept out."""
+    def basis(self, seen: O_contra) -> Mapping[str, Json]:
+        """What a plan rests on beside the roles: doors, links, queues and their pauses, versions; no counters."""
+
+    def holds_already(self, seen: O_contra, move: Move) -> str | None:
+        """Say what holds already, where a return or a single step is asked for and there is nothing to do."""
 
     def not_replicated(self, seen: O_contra, move: Move) -> Sequence[str]:
         """Sentences on what will not be at the target."""
 
-    def cannot_know(self) -> Sequence[str]:
-        """Sentences on what no plan of this topology can know."""
+    def cannot_know(self, move: Move) -> Sequence[str]:
+        """Sentences on what no plan of this operation can know."""
 
 
 class Hand(Protocol):
@@ -108,7 +112,7 @@ class Hand(Protocol):
     def sample(self, evidence: Mapping[str, Json]) -> None:
         """Note a figure on the way, for the report's charts."""
 
-    def waiting(self, about: str, depth: int, why_not_moving: str | None) -> None:
+    def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
         """Tell the operator how a wait stands; the rate and the time to go are worked out from the calls."""
 
     def notice(self, text: str) -> None:
@@ -119,6 +123,10 @@ class Hand(Protocol):
 
     def monotonic(self) -> float:
         """Seconds, for deadlines."""
+
+
+# One verb as a driver does it, or undoes it.
+Act = Callable[["PlannedStep", Move, Hand], "Outcome"]
 
 
 class Driver(Protocol[O_co]):
@@ -146,6 +154,13 @@ class Estimator(Protocol):
 
     def abandon(self) -> None:
         """Kill it if it runs: the run ended early."""
+
+
+class Hooks(Protocol):
+    """Commands of the installation's own, by the names that its settings give them."""
+
+    def run(self, name: str, facts: Mapping[str, Json]) -> Outcome:
+        """Run one to its end, within its own time limit: done, or refused with what it said."""
 
 
 class Price(Protocol):

@@ -79,6 +79,9 @@ ORDER: Final = {
     ),
 }
 OPERATIONS: Final = ("swapover", "failover", "failback")
+# A hook of such a name, before the fence, cuts a site off that does not answer; the fence's line is then told so.
+FENCING: Final = "fence"
+CUT_OFF: Final = "cut-off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,27 @@ def shipped() -> Path:
 def files(folder: Path) -> list[Path]:
     """List the runbook files of a folder, by name."""
     return sorted(folder.glob("*.yaml"))
+
+
+def cutting_off(steps: Sequence[RunbookStep]) -> list[RunbookStep]:
+    """The hooks that cut off a site which does not answer: those named for it, before the fence."""
+    found: list[RunbookStep] = []
+    for step in steps:
+        if step.verb == "fence":
+            return found
+        if step.verb == "hook" and str(step.words["name"]).startswith(FENCING):
+            found.append(step)
+    return []
+
+
+def with_hooks(steps: Sequence[RunbookStep], names: Sequence[str]) -> tuple[RunbookStep, ...]:
+    """The same lines with hooks right before the fence."""
+    found: list[RunbookStep] = []
+    for step in steps:
+        if step.verb == "fence":
+            found += [RunbookStep("hook", "both", step.line, words={"name": name}) for name in names]
+        found.append(step)
+    return tuple(found)
 
 
 def load(operation: str, folder: Path) -> Runbook:

@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from dr_ctl.core.errors import Stopped
+
 
 class StopAtOnce(BaseException):
-    """The second signal. Not an Exception: nothing on the way may catch it."""
+    """The second signal, or a person who said so. Not an Exception: nothing on the way may catch it."""
 
-    def __init__(self, signum: int) -> None:
+    def __init__(self, signum: int, why: str = "by a second signal") -> None:
         super().__init__(signum)
         self.signum = signum
+        self.why = why
 
 
 class StopRequest:
@@ -22,14 +25,27 @@ class StopRequest:
 
     def __init__(self) -> None:
         self._asked = threading.Event()
+        self._question_open = False
         self.signum: int | None = None
 
     def ask(self, signum: int) -> None:
-        """Note the first signal; raise `StopAtOnce` on the second."""
+        """Note the first signal; raise `StopAtOnce` on the second. Raises `Stopped` where a person is being asked: a
+        signal is their answer."""
         if self.signum is not None:
             raise StopAtOnce(signum)
         self.signum = signum
         self._asked.set()
+        if self._question_open:
+            raise Stopped(signum)
+
+    @contextmanager
+    def question(self) -> Iterator[None]:
+        """Let a signal end the question that is asked in this block, instead of waiting for its answer."""
+        self._question_open = True
+        try:
+            yield
+        finally:
+            self._question_open = False
 
     def asked(self) -> bool:
         return self._asked.is_set()

@@ -13,6 +13,8 @@ A `mixed` outflow carries both, and its whole depth bounds both. What is lost of
 own depth and its own rate bound it as well, and the smaller figure holds. Pairs add up; what was not read of one of
 them is not known of the total, and never zero.
 
+    age     time since the last look at which nothing of what lay in the outflow at t0 had been put in yet
+
 All of it rests on one assumption, told as finding DR-RPO-010: that clients were not faster in the end than before.
 """
 
@@ -27,6 +29,7 @@ from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.rpo.recent import US, WINDOW_US, Count, Recent, recent
 from dr_ctl.rpo.result import LossLimit, Objectives, matches
+from dr_ctl.settings.durations import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,6 +73,7 @@ class ClassBound:
     queues: tuple[str, ...]
     lost: int | None
     limit: int | None
+    age_limit_s: float | None = None
 
     @property
     def exceeded(self) -> bool | None:
@@ -88,6 +92,7 @@ class Bounds:
     queues: tuple[QueueBound, ...] = ()
     classes: tuple[ClassBound, ...] = ()
     findings: tuple[Finding, ...] = ()
+    age_s: float | None = None  # since the oldest that may be lost was sent, at most; None: not known
 
     def as_json(self) -> dict[str, Json]:
         """Make `data.bounds` of the envelope; the findings belong to the envelope's own."""
@@ -98,7 +103,7 @@ class Bounds:
         """Say why this may not go on; nothing where it may.
 
         `accept` replaces all limits: a number is one for the total, "unknown" sets none. Without objectives nothing may
-        be lost. Only the count is judged, not an objective's age.
+        be lost.
         """
         if accept == "unknown":
             return ()
@@ -114,7 +119,19 @@ class Bounds:
             if each.exceeded:
                 name = ", ".join(each.queues)
                 reasons.append(f"up to {each.lost} messages of {name} may be lost, their limit is {each.limit}")
+            if each.lost != 0:
+                reasons += self._too_old(each.age_limit_s, f" of {', '.join(each.queues)}")
+        if self.lost.at_most > 0 and objectives is not None:
+            reasons += self._too_old(objectives.loss.age_s, "")
         return tuple(reasons)
+
+    def _too_old(self, limit_s: float | None, of: str) -> list[str]:
+        if limit_s is None or (self.age_s is not None and self.age_s <= limit_s):
+            return []
+        age = (
+            "how old they are is not known" if self.age_s is None else f"the oldest is up to {duration(self.age_s)} old"
+        )
+        return [f"messages{of} may be lost and {age}, the limit is {duration(limit_s)}"]
 
 
 def bounds(
@@ -145,6 +162,7 @@ def bounds(
         queues=tuple(_queue(name, told) for name in names),
         classes=tuple(_class(each.queues, each.loss, names, told) for each in classes),
         findings=(*seen.findings, *_findings(site, told, death)),
+        age_s=_oldest(pair.age_us for pair in told),
     )
 
 
@@ -186,6 +204,23 @@ class _Pair:
         delivering = _sum(_most_delivering(looks) for looks in self.queues.values())
         self.twice = None if acks is None or delivering is None else acks + delivering
         self.twice_read_us = self._read_us(_ACKS)
+
+    @property
+    def age_us(self) -> int | None:
+        """Since when the oldest that its outflows may take with them was sent, at most. What lay there at the last look
+        came in order: it was put in after the last look at which the counter had not come as far as what was shipped
+        by then. None where no look of the last minutes goes back so far."""
+        ages = []
+        for looks in self._of(_SENDS):
+            last = looks[-1]
+            if last.depth is None or last.added is None:
+                return None
+            shipped = last.added - last.depth
+            earlier = [each.us for each in looks if each.start == last.start and _at_most(each.added, shipped)]
+            if not earlier:
+                return None
+            ages.append(self._death_us - max(earlier))
+        return max(ages, default=None)
 
     @property
     def rate(self) -> float:
@@ -263,6 +298,17 @@ def _most_delivering(looks: Sequence[Count]) -> int | None:
     return max(each.delivering or 0 for each in looks if each.us > looks[-1].us - WINDOW_US)
 
 
+def _at_most(count: int | None, limit: int) -> bool:
+    return count is not None and count <= limit
+
+
+def _oldest(ages: Iterable[int | None]) -> float | None:
+    """The greatest of all pairs, in seconds; one that is not known makes it unknown."""
+    found = list(ages)
+    known = [each for each in found if each is not None]
+    return max(known) / US if known and len(known) == len(found) else None
+
+
 def _sum(parts: Iterable[int | None]) -> int | None:
     """Add up; one that is not known makes the sum unknown."""
     total = 0
@@ -297,7 +343,7 @@ def _queue(name: str, pairs: Sequence[_Pair]) -> QueueBound:
 def _class(patterns: tuple[str, ...], limit: LossLimit, names: Sequence[str], pairs: Sequence[_Pair]) -> ClassBound:
     mine = [name for name in names if matches(patterns, name)]
     lost = [pair.class_lost(mine) if mine else pair.grown() for pair in pairs]
-    return ClassBound(patterns, _sum(lost) if lost else None, limit.messages)
+    return ClassBound(patterns, _sum(lost) if lost else None, limit.messages, limit.age_s)
 
 
 def _findings(site: str, pairs: Sequence[_Pair], death: _Death) -> Iterable[Finding]:

@@ -30,13 +30,15 @@ class StepEnded:
 
 @dataclass(frozen=True, slots=True)
 class WaitProgress:
-    """How a wait stands. `rate` is per second, `left_s` the time to go; None where it cannot be told."""
+    """How a wait stands. `rate` is per second, `left_s` the time to go, `outage_s` how long clients have been out; None
+    where it cannot be told, or they are not out."""
 
     about: str
-    depth: int
+    depth: int | None
     rate: float | None
     left_s: float | None
     why_not_moving: str | None
+    outage_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,35 +2,82 @@
 
 from __future__ import annotations
 
+import os
+import random
+import signal
+import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from dr_ctl.agents.monitor import recording
 from dr_ctl.lab.lab import Lab
+from dr_ctl.lab.traffic import Load
 from dr_ctl.settings.loader import load
-from tests.broker.driving import Operator, changed_settings, send, state_of, until
+from tests.broker.driving import Operator, changed_settings, on_queue, recorded, send, state_of, until
+from tests.broker.recorder import Recorder, Seen
 
 pytestmark = pytest.mark.broker
 
 RATE = 200
+OUTFLOW = "$ACTIVEMQ_ARTEMIS_MIRROR_paris"
 EVERY_S = 0.2
 
 
-@pytest.mark.parametrize("scene", ["in step", "link cut before", "survivor restarted"])
-def test_a_lost_site_is_replaced_and_taken_in_again(tmp_path: Path, scene: str) -> None:
+@dataclass(frozen=True)
+class Scene:
+    """How a site is lost. `link` is how far it is behind at that moment: in step, 3 s behind, or cut before."""
+
+    link: str = "in step"
+    survivor_restarted: bool = False
+    rate: int = RATE
+    after: int = 3 * RATE
+    work_ms: float = 1.0
+
+    @classmethod
+    def of_seed(cls, seed: int) -> Scene:
+        chance = random.Random(seed)
+        return cls(
+            link=chance.choice(["in step", "3 s behind", "cut before"]),
+            survivor_restarted=chance.random() < 0.3,
+            rate=chance.choice([50, 200, 400]),
+            after=chance.randrange(100, 1500),
+            work_ms=chance.choice([0.0, 1.0, 4.0]),
+        )
+
+    def lose(self, lab: Lab, traffic: Load) -> None:
+        """Let clients work for a while, then kill London under them."""
+        traffic.wait_for(self.after)
+        if self.link != "in step":
+            lab.cut("london")
+            traffic.wait_for(traffic.counts().sent + 3 * self.rate)
+        if self.link == "3 s behind":
+            behind = lab.admin("london").depth(OUTFLOW)
+            lab.heal()
+            until(lambda: lab.admin("london").depth(OUTFLOW) < behind, why="it ships again")
+        lab.kill("london")
+
+
+SCENES = [
+    Scene(),
+    Scene("3 s behind"),
+    Scene("cut before"),
+    Scene(survivor_restarted=True),
+    *(pytest.param(Scene.of_seed(seed), marks=pytest.mark.chaos, id=f"seed {seed}") for seed in range(10)),
+]
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=str)
+def test_a_lost_site_is_replaced_and_taken_in_again(tmp_path: Path, scene: Scene) -> None:
     with Lab.up(tmp_path / "lab") as lab:
         settings = changed_settings(
             lab, tmp_path, lambda told: told.update(history={"path": str(tmp_path / "history")})
         )
         operator = Operator(lab, tmp_path / "state", settings)
-        with lab.load(RATE, work_ms=1) as traffic:
+        with lab.load(scene.rate, work_ms=scene.work_ms) as traffic:
             with recording(load(settings), every_s=EVERY_S):
-                traffic.wait_for(3 * RATE)
-                if scene == "link cut before":
-                    lab.cut("london")
-                    traffic.wait_for(traffic.counts().sent + 2 * RATE)
-                lab.kill("london")
+                scene.lose(lab, traffic)
                 until(lambda: operator.run("failover", "--to", "paris", "--dry-run").document["exit_code"] == 11)
             refused = operator.run("failover", "--to", "paris", "--yes")
             bounds = refused.document["data"]["bounds"]
@@ -38,19 +85,20 @@ def test_a_lost_site_is_replaced_and_taken_in_again(tmp_path: Path, scene: str) 
             failed_over = operator.run(
                 "failover", "--to", "paris", "--yes", "--accept-loss", str(bounds["lost"]["at_most"])
             )
-            traffic.wait_for(traffic.counts().sent + 2 * RATE)
-            if scene == "survivor restarted":
+            traffic.wait_for(traffic.counts().sent + 2 * scene.rate)
+            lost = traffic.ledger.verdict(drained=False)
+            if scene.survivor_restarted:
                 lab.kill("paris")
                 lab.start("paris")
                 again = operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
                 assert again.code == 0, again.document
-                traffic.wait_for(traffic.counts().sent + RATE)
+                traffic.wait_for(traffic.counts().sent + scene.rate)
             before = traffic.ledger.verdict(drained=False)
             owed = operator.run("status").document["debts"]
             lab.heal()
             lab.start("london")
             failed_back = operator.run("failback", "--to", "london", "--yes")
-            traffic.wait_for(traffic.counts().sent + RATE)
+            traffic.wait_for(traffic.counts().sent + scene.rate)
             verdict = traffic.stop()
         debts = operator.run("status").document["debts"]
 
@@ -63,9 +111,10 @@ def test_a_lost_site_is_replaced_and_taken_in_again(tmp_path: Path, scene: str) 
     assert verdict.lost == ()
     assert verdict.drained
     assert set(verdict.consumed_twice) == set(before.consumed_twice), "doubled by the return"
-    assert len(before.consumed_twice) <= bounds["twice"]["at_most"]
-    recovered = [entry for entry in operator.journal() if (entry["step"] or "").endswith("-reconcile")][-1]
-    assert recovered["evidence"]["recovered"] <= bounds["lost"]["at_most"]
+    assert len(lost.consumed_twice) <= bounds["twice"]["at_most"]
+    reconciled = [entry for entry in operator.journal() if (entry["step"] or "").endswith("-reconcile")][-1]["evidence"]
+    assert reconciled["recovered"] <= bounds["lost"]["at_most"]
+    assert reconciled["quarantined"] == {}
     assert debts == []
 
 
@@ -107,3 +156,78 @@ def test_a_lost_site_that_comes_back_open_is_closed_before_anything_else(lab: La
     assert ended.document["debts"] == []
     assert operator.run("reinstate", "london", "--yes").document["summary"].startswith("london is taken in already")
     assert [lab.admin(site).depth("orders.in") for site in ("london", "paris")] == [3, 3]
+
+
+def test_what_nothing_explains_is_taken_out_and_kept(lab: Lab, operator: Operator) -> None:
+    send(lab, "london", "orders.in", 3)
+    lab.wait_mirrored()
+    until(lambda: lab.admin("paris").depth("orders.in") == 3)
+    lab.kill("london")
+    assert operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "unknown").code == 0
+    lab.start("london")
+    send(lab, "london", "orders.in", 2)
+    on_queue(lab, "london", "$ACTIVEMQ_ARTEMIS_MIRROR_paris", "removeAllMessages()")  # they will never be shipped
+
+    ended = operator.run("reinstate", "london", "--yes")
+    status = operator.run("status")
+
+    name = "dr-ctl.quarantine.london.orders.in"
+    assert ended.code == 0, ended.document
+    reconciled = [entry for entry in operator.journal() if (entry["step"] or "").endswith("-reconcile")][-1]["evidence"]
+    assert reconciled["quarantined"] == {name: 2}
+    assert len(reconciled["left_over_ids"]["orders.in"]["london"]) == 2
+    assert [lab.admin(site).depth("orders.in") for site in ("london", "paris")] == [3, 3]
+    assert lab.admin("london").depth(name) == 2
+    assert name not in lab.admin("paris").depths()
+    assert "DR-RECONCILE-002" in ended.told
+    assert "DR-RECONCILE-003" in status.told
+
+
+def killed_at(operator: Operator, recorders: dict[str, Recorder], site: str, nth: int, *words: str) -> None:
+    """Kill the command right before its nth request that changes something at a site reaches the broker."""
+    started: list[subprocess.Popen[str]] = []
+    changing: list[list[Seen]] = []
+
+    def before(changes: list[Seen]) -> tuple[int, str] | None:
+        changing.append(changes)
+        if len(changing) != nth:
+            return None
+        os.kill(started[0].pid, signal.SIGKILL)
+        return 500, "never forwarded"
+
+    recorders[site].before = before
+    started.append(operator.start(*words))
+    started[0].communicate()
+    recorders[site].before = None
+    assert len(changing) == nth
+
+
+@pytest.mark.parametrize("nth", [1, 3])
+def test_a_failover_and_a_failback_that_are_killed_go_on_where_they_were(
+    lab: Lab, operator: Operator, tmp_path: Path, nth: int
+) -> None:
+    send(lab, "london", "orders.in", 3)
+    lab.wait_mirrored()
+    until(lambda: lab.admin("paris").depth("orders.in") == 3)
+    before = state_of(lab)
+    lab.cut("london")
+    send(lab, "london", "orders.in", 2)
+    lab.kill("london")
+
+    with recorded(lab, tmp_path / "recorded") as (settings, recorders):
+        cut = Operator(lab, operator.state, settings)
+        # What stands before London's console goes on accepting connections: nothing shows that it is down.
+        presumed = ("--accept-loss", "unknown", "--presume-down", "london", "--reason", "it was killed")
+        killed_at(cut, recorders, "paris", nth, "failover", "--to", "paris", "--yes", *presumed)
+        failed_over = cut.run("resume", "--yes")
+        lab.heal()
+        lab.start("london")
+        killed_at(cut, recorders, "paris", nth, "failback", "--to", "london", "--yes")
+        failed_back = cut.run("resume", "--yes")
+
+    assert failed_over.code == 0, failed_over.document
+    assert failed_back.code == 0, failed_back.document
+    assert failed_back.document["debts"] == []
+    assert [lab.admin(site).depth("orders.in") for site in ("london", "paris")] == [5, 5]
+    assert state_of(lab) == before
+    assert operator.run("runs", "verify").code == 0

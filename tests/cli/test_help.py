@@ -9,26 +9,26 @@ from tests.cli.conftest import Shell
 
 COMMON = ("--output", "--json", "--quiet", "--warn-exit", "--help")
 OPERATION = ("--to", "--timeout", "--cut-in-flight", "--accept-difference", "--expect-serving")
+ALONE = ("--yes", "--dry-run", "--timeout", "--expect-serving", "--steal", "--reason")
+RUN = ("--yes", "--dry-run", "--step", "--plan", "--timeout", "--expect-serving", "--steal", "--reason")
 OPTIONS: dict[str, tuple[str, ...]] = {
     "validate": ("--for",),
     "status": ("--watch",),
     "plan": ("OPERATION", "--out", "--accept-loss", "--presume-down", "--reason", *OPERATION),
-    "swapover": ("--yes", "--dry-run", "--steal", "--reason", *OPERATION),
-    "failover": (
-        "--to",
-        "--yes",
-        "--dry-run",
-        "--accept-loss",
-        "--presume-down",
-        "--steal",
-        "--reason",
-        "--expect-serving",
-    ),
-    "reinstate": ("SITE", "--yes", "--dry-run", "--timeout", "--expect-serving"),
-    "failback": ("--yes", "--dry-run", *OPERATION),
-    "resume": ("--yes", "--dry-run", "--timeout", "--steal", "--reason"),
+    "swapover": ("--max-outage", *RUN, *OPERATION),
+    "failover": ("--to", "--accept-loss", "--presume-down", *RUN),
+    "reinstate": ("SITE", *RUN),
+    "failback": ("--max-outage", *RUN, *OPERATION),
+    "quiesce": ("SITE", "--cut-in-flight", *ALONE),
+    "fence": ("SITE", *ALONE),
+    "drain": ("--to", "--accept-difference", *ALONE),
+    "verify": ("--to", "--timeout", "--accept-difference"),
+    "activate": ("SITE", *ALONE),
+    "release": ("SITE", *ALONE),
+    "resume": ("--yes", "--dry-run", "--step", "--timeout", "--steal", "--reason"),
     "abort": ("--yes", "--dry-run", "--steal", "--reason"),
-    "monitor": ("--for",),
+    "escalate": ("[RUN]", "--yes", "--dry-run", "--step", "--accept-loss", "--steal", "--reason"),
+    "monitor": ("--for", "--pay-debts"),
     "demo": ("--dir",),
     "runs list": (),
     "runs show": ("[RUN]", "--follow"),

@@ -65,7 +65,8 @@ def begun(dr_ctl: Shell, installation: Installation, *verbs: str) -> None:
     steps = tuple(PlannedStep.from_json(step) for step in told["steps"])
     folder = dr_ctl.state / "runs" / NAME
     folder.mkdir(parents=True)
-    scribe = Scribe(folder, plan=Plan(Ask.from_json(told["ask"]), "london", steps, (), told["baseline"], (), ()))
+    asked = Ask.from_json(told["ask"])
+    scribe = Scribe(folder, plan=Plan(asked, "london", steps, (), told["baseline"], (), (), ("london",)))
     scribe.begin()
     for verb in verbs:
         calls = [call for call in scribe.step(verb).calls if call.when is None]
@@ -193,7 +194,7 @@ class TestAsked:
 
         assert (ended.code, installation.changes) == (code, [] if code else MOVE), ended.document
         assert "close acceptor clients at london" in ended.err
-        assert "Type the target's name" in ended.err
+        assert "Type the site's name" in ended.err
 
     def test_a_person_who_interrupts_the_question_changes_nothing(
         self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal]

@@ -10,16 +10,16 @@ from functools import cache
 from pathlib import Path
 
 from dr_ctl.core.model import Role
-from dr_ctl.engine.executor import RunResult, execute, undo
+from dr_ctl.engine.executor import Answer, Manner, NoHooks, RunResult, execute, undo
 from dr_ctl.engine.journal import Entry, History, Journal, history, read
 from dr_ctl.engine.outcome import NotNeeded, Outcome
-from dr_ctl.engine.plan import Ask, Decision, Plan
+from dr_ctl.engine.plan import Ask, Decision, Plan, PlannedStep
 from dr_ctl.engine.planner import plan
-from dr_ctl.engine.ports import Price
+from dr_ctl.engine.ports import Hooks, Price
 from dr_ctl.engine.runbook import Runbook, load, shipped
 from dr_ctl.engine.stopping import StopRequest
 from dr_ctl.telemetry.events import Event, Listener, StepEnded, StepStarted, nobody
-from tests.engine.machine import Driver, Killed, Machine, Recipe
+from tests.engine.machine import Driver, Killed, Machine, Recipe, Seen
 
 BOOK = load("swapover", shipped())
 ASK = Ask("swapover", "paris")
@@ -107,6 +107,9 @@ class Desk:
     ask: Ask = ASK
     price: Price | None = None
     asker: Callable[[str], bool] = lambda sentence: True
+    stepper: Callable[[PlannedStep, bool], Answer] = lambda step, may_undo: Answer.YES
+    hooks: Hooks = field(default_factory=NoHooks)
+    book: Runbook | None = None
 
     @property
     def path(self) -> Path:
@@ -126,7 +129,9 @@ class Desk:
         return history(entries) if entries else None
 
     def decide(self) -> Decision:
-        return plan(book_of(self.ask.operation), Recipe(), self.machine.look(), self.ask, self.past(), self.price)
+        return plan(
+            self.book or book_of(self.ask.operation), Recipe(), self.machine.look(), self.ask, self.past(), self.price
+        )
 
     def go(
         self,
@@ -135,7 +140,7 @@ class Desk:
         stop: StopRequest | None = None,
         listener: Listener = nobody,
         answers: Mapping[str, Outcome] | None = None,
-    ) -> RunResult:
+    ) -> RunResult[Seen]:
         """Plan with what the journal says so far and carry it out: a first run, or a resumed one."""
         decided = self.decide()
         assert isinstance(decided, Plan), decided
@@ -151,7 +156,7 @@ class Desk:
                 listener=listener,
                 by=BY,
                 price=self.price,
-                asker=self.asker,
+                manner=Manner(asker=self.asker, stepper=self.stepper, hooks=self.hooks),
             )
 
     def killed(self, clock: Clock | None = None, listener: Listener = nobody) -> bool:
@@ -167,7 +172,7 @@ class Desk:
         past = self.past()
         return past is not None and not past.activation and self.machine.look().roles["paris"] is Role.STANDBY
 
-    def abort(self) -> RunResult:
+    def abort(self) -> RunResult[Seen]:
         past = self.past()
         assert past is not None
         clock = Clock()

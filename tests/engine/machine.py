@@ -13,9 +13,10 @@ from typing import Any
 
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
 from dr_ctl.engine.debts import Debt
+from dr_ctl.engine.operations import FAILBACK, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.planner import FAILBACK, FAILOVER
+from dr_ctl.engine.planner import GENERAL
 from dr_ctl.engine.ports import Draft, Hand, Move, PairSeen
 from dr_ctl.engine.runbook import VERBS, RunbookStep
 
@@ -101,7 +102,7 @@ class Seen:
     @property
     def pairs(self) -> Sequence[PairSeen]:
         serving = [site for site, role in self.roles.items() if role is Role.SERVING]
-        return [PairSeen("orders-1", serving[0] if len(serving) == 1 else None)]
+        return [PairSeen("orders-1", serving[0] if len(serving) == 1 else None, tuple(serving))]
 
 
 @dataclass
@@ -194,7 +195,7 @@ class Recipe:
     lacks: frozenset[str] = frozenset()
 
     def verbs(self) -> frozenset[str]:
-        return frozenset(VERBS) - {"estimate", "point-of-no-return", "ask", "snapshot"} - self.lacks
+        return frozenset(VERBS) - GENERAL - self.lacks
 
     def baseline(self, seen: Seen) -> Mapping[str, Json]:
         return {
@@ -204,13 +205,16 @@ class Recipe:
     def why_not(self, seen: Seen, move: Move) -> Sequence[Finding]:
         return self.findings
 
-    def nothing_owed(self, seen: Seen, move: Move) -> bool:
-        return not seen.debts and seen.roles[move.target] is Role.STANDBY
+    def basis(self, seen: Seen) -> Mapping[str, Json]:
+        return dict(self.baseline(seen))
+
+    def holds_already(self, seen: Seen, move: Move) -> str | None:
+        return "taken in already" if not seen.debts and seen.roles[move.target] is Role.STANDBY else None
 
     def not_replicated(self, seen: Seen, move: Move) -> Sequence[str]:
         return (f"what is in memory at {move.source}",)
 
-    def cannot_know(self) -> Sequence[str]:
+    def cannot_know(self, move: Move) -> Sequence[str]:
         return ("what clients do",)
 
     def draft(self, step: RunbookStep, seen: Seen, move: Move) -> Draft:

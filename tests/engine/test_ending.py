@@ -12,6 +12,7 @@ from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine import ending
 from dr_ctl.engine.ending import End, Facts, price_text
 from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.ports import PairSeen
 
 SERVING, STANDBY, DOWN, SICK, UNKNOWN = Role.SERVING, Role.STANDBY, Role.DOWN, Role.SICK, Role.UNKNOWN
 OK, REVERTED, STRANDED, INCOMPLETE = ExitCode.OK, ExitCode.REVERTED, ExitCode.STRANDED, ExitCode.INCOMPLETE
@@ -28,8 +29,13 @@ OTHER = {"london": "paris", "paris": "london"}
 
 def ended(operation: str, source: Role, target: Role, code: ExitCode, **more: Any) -> End:
     here, there, _ = MOVES[operation]
-    usual: dict[str, Any] = {"undone": None, "changed": True, "outage_s": None, "bounds": None}
-    facts = Facts(Ask(operation, there), here, {here: source, there: target}, **{**usual, **more})
+    roles = {here: source, there: target}
+    usual: dict[str, Any] = {"undone": None, "changed": True, "outage_s": None, "bounds": None, "cut_off": False}
+    serving = tuple(site for site, role in roles.items() if role is SERVING)
+    usual["pairs"] = (PairSeen("orders-1", serving[0] if len(serving) == 1 else None),)
+    # A failover begins where nobody is served; unless the lost site is seen to serve again when it is undone.
+    usual["before"] = () if operation == "failover" and source is not SERVING else (here,)
+    facts = Facts(Ask(operation, there), here, roles, **{**usual, **more})
     return ending.of(facts, code, "it ended")
 
 
@@ -165,6 +171,69 @@ class TestUndone:
         assert text in finding.text
         assert remedy in finding.remedy
         assert told.undone is False
+
+
+class TestStepsByThemselves:
+    """London is the source, Paris the target; what is asked for is nobody's service, or that of one of them."""
+
+    def ended(self, operation: str, before: tuple[str, ...], london: Role, paris: Role, **more: Any) -> End:
+        roles = {"london": london, "paris": paris}
+        serving = tuple(site for site, role in roles.items() if role is SERVING)
+        pairs = (PairSeen("orders-1", serving[0] if len(serving) == 1 else None),)
+        usual: dict[str, Any] = {"undone": None, "changed": True, "cut_off": False, "outage_s": None, "bounds": None}
+        usual |= {"pairs": pairs, **more}
+        facts = Facts(ask=Ask(operation, "paris"), source="london", roles=roles, before=before, **usual)
+        return ending.of(facts, OK, "it ended")
+
+    @pytest.mark.parametrize(
+        ("operation", "london", "paris", "text"),
+        [
+            ("quiesce", SERVING, STANDBY, "london delivers nothing, and its clients hold nothing"),
+            ("quiesce", SERVING, UNKNOWN, "london delivers nothing, and its clients hold nothing"),
+            ("fence", STANDBY, SERVING, "clients are kept out of london"),
+            ("fence", DOWN, STANDBY, "clients are kept out of london"),
+            ("drain", STANDBY, STANDBY, "nothing is under way to paris; `dr-ctl activate paris` is next"),
+            ("activate", STANDBY, SERVING, "paris serves; nothing is under way"),
+            ("release", SERVING, STANDBY, "london serves again"),
+        ],
+    )
+    def test_each_is_believed_where_it_is_seen(self, operation: str, london: Role, paris: Role, text: str) -> None:
+        assert self.ended(operation, ("london",), london, paris) == End(OK, text, None)
+
+    @pytest.mark.parametrize(
+        ("operation", "london", "paris"),
+        [
+            ("quiesce", STANDBY, STANDBY),
+            ("quiesce", SERVING, SERVING),
+            ("fence", SERVING, STANDBY),
+            ("fence", UNKNOWN, SERVING),
+            ("drain", STANDBY, SERVING),
+            ("drain", UNKNOWN, STANDBY),
+            ("activate", UNKNOWN, SERVING),
+            ("activate", STANDBY, STANDBY),
+            ("release", STANDBY, STANDBY),
+            ("release", SERVING, SERVING),
+        ],
+    )
+    def test_none_is_believed_where_it_is_not(self, operation: str, london: Role, paris: Role) -> None:
+        assert self.ended(operation, ("london",), london, paris).code is NOT_KNOWN
+
+    def test_a_site_that_a_hook_cut_off_need_not_answer(self) -> None:
+        assert self.ended("fence", (), UNKNOWN, SERVING, cut_off=True).code is OK
+
+    @pytest.mark.parametrize("before", [(), ("london",)])
+    def test_undone_is_what_served_before(self, before: tuple[str, ...]) -> None:
+        roles = (SERVING, STANDBY) if before else (STANDBY, STANDBY)
+
+        assert self.ended("release", before, *roles, undone=True).undone is True
+        assert self.ended("release", before, *reversed(roles), undone=True).undone is not bool(before)
+
+    def test_a_pair_that_does_not_serve_leaves_it_incomplete(self) -> None:
+        pairs = (PairSeen("orders-1", "paris"), PairSeen("orders-2", None))
+
+        told = self.ended("swapover", ("london",), STANDBY, SERVING, pairs=pairs)
+
+        assert (told.code, told.text) == (INCOMPLETE, "paris serves, but not orders-2")
 
 
 class TestPastTheBorder:

@@ -34,7 +34,7 @@ def test_an_undisturbed_run_moves_the_service_with_each_call_once(tmp_path: Path
     ended = at.go()
 
     assert (ended.code, ended.undone) == (ExitCode.OK, None)
-    assert ended.text == "paris serves; nothing is under way; clients were out for 0.30 s"
+    assert ended.text == "paris serves; nothing is under way; clients were out for 0.34 s"
     assert at.machine.dump() == MOVED
     assert at.machine.effects == EFFECTS
     assert at.machine.calls == len(REVERTIBLE) + len(OPENING), "the tests of this file go through every call"
@@ -102,7 +102,7 @@ def test_where_nobody_serves_at_the_end_the_operator_reads_what_to_do_by_hand(tm
 
     ended = at.go()
 
-    assert (ended.code, ended.undone, ended.pairs[0].serving) == (ExitCode.STRANDED, False, None)
+    assert (ended.code, ended.undone, ended.seen.pairs[0].serving) == (ExitCode.STRANDED, False, None)
     assert ended.findings[-1].text == "no site could be shown to serve: london is standby, paris is standby"
     assert ended.findings[-1].remedy.startswith("By hand: look at paris; if its client acceptors are closed")
 
@@ -142,7 +142,7 @@ def test_a_target_that_opens_only_some_of_its_doors_is_incomplete(tmp_path: Path
 
     ended = at.go()
 
-    assert (ended.code, ended.undone, ended.pairs[0].serving) == (ExitCode.INCOMPLETE, None, "paris")
+    assert (ended.code, ended.undone, ended.seen.pairs[0].serving) == (ExitCode.INCOMPLETE, None, "paris")
     assert not at.machine.sites["london"].open
 
 

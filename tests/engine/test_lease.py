@@ -71,12 +71,12 @@ class TestDecisions:
         assert next_epoch([]) == 1
         assert next_epoch([seen(MINE), seen(OTHER)]) == 8
 
-    def test_pauses_are_taken_over_from_those_who_never_released(self) -> None:
+    def test_pauses_are_taken_over_from_all_who_left_some(self) -> None:
         dead = replace(OTHER, paused={"other": ("a", "b")})
         older = replace(dead, epoch=5, paused={"other": ("c",)})
         ended = replace(dead, epoch=4, released=True, paused={"ended": ("d",)})
 
-        assert inherited(seen(dead, older, ended)) == {"other": ("a", "b", "c")}
+        assert inherited(seen(dead, older, ended)) == {"other": ("a", "b", "c"), "ended": ("d",)}
 
     @given(
         st.builds(

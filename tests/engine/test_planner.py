@@ -67,7 +67,9 @@ def past(state: StepState = StepState.DONE, ask: Ask = ASK) -> History:
 
 
 def book(*verbs: str) -> Runbook:
-    return replace(BOOK, steps=tuple(RunbookStep(verb, "both", line) for line, verb in enumerate(verbs, start=4)))
+    words = {"hook": {"name": "tell"}, "ask": {"sentence": "go on?"}}
+    lines = [RunbookStep(verb, "both", line, {}, words.get(verb, {})) for line, verb in enumerate(verbs, start=4)]
+    return replace(BOOK, steps=tuple(lines))
 
 
 def decided_plan(decided: Decision) -> Plan:

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.core.model import ExitCode
+from dr_ctl.core.model import ExitCode, Role
+from dr_ctl.engine.executor import Answer
+from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
 from dr_ctl.telemetry.events import Event, StepEnded, StepStarted, WaitProgress
 from tests.engine.desk import AFTER, BEFORE, EFFECTS, MOVED, OPEN_PARIS, OPENING, REVERTIBLE, START, Desk, at_the
-from tests.engine.machine import Fault, Machine
+from tests.engine.lost import DEBTS, FAILBACK
+from tests.engine.machine import Fault, Machine, back
 
 SIGNALS = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
 
@@ -74,6 +77,54 @@ def test_a_signal_during_the_activation_does_not_keep_it_from_finishing(tmp_path
     ended = at.go(stop=stop)
 
     assert (ended.code, at.machine.dump()) == (ExitCode.OK, MOVED)
+
+
+def test_a_signal_is_an_answer_to_the_question_before_a_step(tmp_path: Path) -> None:
+    stop = StopRequest()
+
+    def stepper(step: PlannedStep, may_undo: bool) -> Answer:
+        if step.verb == "drain":
+            stop.ask(signal.SIGINT)
+        return Answer.YES
+
+    at = Desk(tmp_path, stepper=stepper)
+
+    ended = at.go(stop=stop)
+
+    assert (ended.code, ended.undone) == (ExitCode.INTERRUPTED, True)
+    assert "drain" not in {line[3:8] for line in at.lines("step")}
+    assert at.machine.dump() == START
+
+
+def test_past_the_point_of_no_return_it_stops_there(tmp_path: Path) -> None:
+    stop = StopRequest()
+
+    def stepper(step: PlannedStep, may_undo: bool) -> Answer:
+        if step.verb == "activate":
+            stop.ask(signal.SIGINT)
+        return Answer.YES
+
+    at = Desk(tmp_path, stepper=stepper)
+
+    with pytest.raises(StopAtOnce, match="2"):
+        at.go(stop=stop)
+    assert Desk(tmp_path, machine=at.machine).go().code is ExitCode.OK
+
+
+def test_a_signal_is_an_answer_to_the_question_of_a_runbook(tmp_path: Path) -> None:
+    stop = StopRequest()
+
+    def asker(sentence: str) -> bool:
+        stop.ask(signal.SIGTERM)
+        return True
+
+    at = Desk(tmp_path, ask=FAILBACK, machine=Machine(sites=back(), debts=DEBTS), asker=asker)
+
+    ended = at.go(stop=stop)
+
+    assert ended.code is ExitCode.TERMINATED
+    assert ended.seen.roles["paris"] is Role.SERVING
+    assert ended.seen.debts == (), "what stands before the question was wanted for itself"
 
 
 def test_a_run_that_only_finishes_does_so_whatever_signal_comes(tmp_path: Path) -> None:

@@ -226,10 +226,11 @@ def test_a_silent_broker_is_an_error_with_what_it_said(error: Any, refuse: bool,
     assert found.text == f"paris/orders-1 is {role.value}: {error}"
 
 
-def test_two_pairs_are_one_too_many() -> None:
-    look = MirrorSeen({"london": {"a": LONDON, "b": LONDON}, "paris": {"a": PARIS, "b": PARIS}})
+def test_of_several_pairs_each_is_checked() -> None:
+    broken = replace(LONDON, prepared=("xid-1",))
+    look = MirrorSeen({"london": {"a": LONDON, "b": broken}, "paris": {"a": PARIS, "b": PARIS}})
 
-    assert [found.id for found in findings(look)] == ["DR-PAIR-001"]
+    assert [found.id for found in findings(look)] == ["DR-TX-001"]
 
 
 def test_a_pause_at_the_target_is_a_warning_beside_the_note() -> None:

@@ -11,7 +11,8 @@ from dr_ctl.engine.lease import Forbidden
 from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.errors import OperationFailed
 from dr_ctl.topologies.mirror.access import Access
-from dr_ctl.topologies.mirror.documents import Documents, numbered
+from dr_ctl.topologies.mirror.documents import Documents
+from dr_ctl.topologies.mirror.names import numbered
 from tests.mirror.pair import Management, _Direct, failed
 
 

@@ -143,6 +143,15 @@ class TestDrafts:
         assert short(told.calls) == [(CREATE_QUEUE, OWED[1], None)]
         assert short(told.inverse) == [(DESTROY_QUEUE, OWED[1], "it stands there")]
 
+    @pytest.mark.parametrize("boots_open", [True, False])
+    def test_whether_a_quarantine_outlasts_a_restart_is_written_down(self, boots_open: bool) -> None:
+        doors = (PARIS.acceptors[0], replace(PARIS.acceptors[1], opens_at_boot=boots_open))
+
+        told = draft("quarantine", seen(GONE, replace(PARIS, acceptors=doors)))
+
+        written = json.loads(str(told.calls[0].arguments[0]))
+        assert json.loads(written["user"])["lasting"] is not boots_open
+
     @pytest.mark.parametrize(("verb", "name"), [("fence", OWED[0]), ("quarantine", OWED[1])])
     def test_a_debt_of_an_earlier_run_is_neither_written_nor_struck(self, verb: str, name: str) -> None:
         owing = replace(PARIS, documents={name: ""})

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.topologies.mirror.links import IDLE_S, PATIENCE_S, Mender
+from dr_ctl.topologies.mirror.links import IDLE_S, PATIENCE_S, Mender, Movement
 from dr_ctl.topologies.mirror.look import Flow
 from dr_ctl.topologies.mirror.recipe import LINK_RESTARTS
-from tests.mirror.test_trail import flow
+from tests.mirror.test_waiting import flow
 
 
 class Restarted:
@@ -57,11 +57,14 @@ class Restarted:
 )
 def test_what_hangs_is_restarted_and_nothing_else(at: Callable[[int], Flow], restarts: int) -> None:
     world: Any = Restarted()
-    mender = Mender(world, world, [world])
+    movement = Movement()
+    mender = Mender(world, world, [world], movement)
 
     for second in range(60):
         world.now_s = float(second)
-        mender.tend({"london": at(second), "paris": flow()}, world)
+        told = {"london": at(second), "paris": flow()}
+        movement.note(told, world.now_s)
+        mender.tend(told, world)
 
     assert (world.restarts, mender.restarts) == (restarts, restarts)
 
@@ -71,13 +74,18 @@ def test_what_hangs_is_restarted_and_nothing_else(at: Callable[[int], Flow], res
 )
 def test_it_is_given_its_time(now: Flow, limit_s: float) -> None:
     world: Any = Restarted()
-    mender = Mender(world, world, [world])
+    movement = Movement()
+    mender = Mender(world, world, [world], movement)
 
     for moment in (0.0, limit_s - 0.1):
         world.now_s = moment
-        mender.tend({"london": now, "paris": flow()}, world)
+        told = {"london": now, "paris": flow()}
+        movement.note(told, world.now_s)
+        mender.tend(told, world)
     before = world.restarts
     world.now_s = limit_s + 0.1
-    mender.tend({"london": now, "paris": flow()}, world)
+    told = {"london": now, "paris": flow()}
+    movement.note(told, world.now_s)
+    mender.tend(told, world)
 
     assert (before, world.restarts) == (0, 1)

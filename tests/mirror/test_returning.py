@@ -173,7 +173,7 @@ def test_a_link_of_the_returned_site_that_is_stopped_is_started() -> None:
     ],
 )
 def test_it_is_taken_in_where_nothing_is_owed_kept_out_or_under_way(look: MirrorSeen, taken_in: bool) -> None:
-    assert RECIPE.nothing_owed(look, move(look, "reinstate")) is taken_in
+    assert (RECIPE.holds_already(look, move(look, "reinstate")) is not None) is taken_in
 
 
 @pytest.mark.parametrize("london", [LONDON, OPEN], ids=["came_back_closed", "came_back_open"])

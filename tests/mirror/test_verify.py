@@ -16,9 +16,7 @@ from dr_ctl.jolokia.client import Reader
 from dr_ctl.jolokia.errors import TimedOut
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.mirror.access import Observer
-from dr_ctl.topologies.mirror.draining import Draining
-from dr_ctl.topologies.mirror.recipe import MirrorRecipe
-from dr_ctl.topologies.mirror.sending import Sender
+from dr_ctl.topologies.mirror.verifying import Verifying
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.mirror.pair import mirrored_pair
 from tests.mirror.views import PAIR, broker, outflow, queue, with_queue
@@ -55,6 +53,9 @@ class Scripted:
     browsed: Sequence[int] = (1, 2, 3)
     pair: str = PAIR
     taken: int = 0
+
+    def names(self) -> BrokerView:
+        return closed(self.site)
 
     def look(self) -> BrokerView:
         told = self.looks[min(self.taken, len(self.looks) - 1)]
@@ -104,11 +105,10 @@ class Gate:
         self.paris = Scripted("paris", paris, more.get("browsed", (1, 2, 3)))
         self.hand = Hand()
         observer = Pair({"london": {PAIR: self.london}, "paris": {PAIR: self.paris}}, queues)
-        recipe = MirrorRecipe(queues, drain)
-        draining = Draining(cast("Observer", observer), recipe, cast("Sender", None))
+        verifying = Verifying(cast("Observer", observer), drain.poll)
         step = PlannedStep(8, "verify", "paris", "", limits={"within": 10.0, "stable": more.get("stable", 3)})
         ask = Ask("swapover", "paris", accept_difference=more.get("accepted", {}))
-        self.outcome: Outcome = draining.verify(step, Move(ask, "london", {}), cast("Any", self.hand))
+        self.outcome: Outcome = verifying.verify(step, Move(ask, "london", {}), cast("Any", self.hand))
 
 
 @pytest.mark.parametrize("stable", [1, 2, 3, 7])

@@ -69,7 +69,7 @@ def test_silence_is_down_only_where_every_port_refuses(error: BrokerError, ports
         (SILENT, broker("paris", serving=True), Role.SERVING),
         (SILENT, broker("paris"), Role.UNKNOWN),
         (Silent(PAIR, "paris", TimedOut("no answer")), broker("paris"), Role.SICK),
-        (Silent(PAIR, "paris", REFUSED, ports_refuse=True), broker("paris"), Role.UNKNOWN),
+        (Silent(PAIR, "paris", REFUSED, ports_refuse=True), broker("paris", serving=False), Role.DOWN),
     ],
 )
 def test_a_sites_brokers_must_agree_or_its_role_is_unknown(
@@ -87,7 +87,8 @@ def test_a_sites_brokers_must_agree_or_its_role_is_unknown(
 def test_a_pair_is_served_by_one_site_or_by_none(london: bool, paris: bool, serving: str | None) -> None:
     look = seen(broker("london", serving=london), broker("paris", serving=paris))
 
-    assert list(look.pairs) == [PairSeen(PAIR, serving)]
+    open_at = tuple(site for site, is_open in (("london", london), ("paris", paris)) if is_open)
+    assert list(look.pairs) == [PairSeen(PAIR, serving, open_at)]
 
 
 def test_a_silent_broker_has_no_view() -> None:

@@ -351,3 +351,69 @@ def test_a_long_history_is_not_read_to_its_beginning(tmp_path: Path) -> None:
     assert time.process_time() - began < 1
     assert found.lost.at_most == 10
     assert ids(found) == ["DR-RPO-010"]  # none of the empty files of the days before was opened
+
+
+AGED = Objectives(LossLimit(None, 12.0))
+"""Any number may be lost, none older than twelve seconds."""
+
+
+@pytest.mark.parametrize(
+    ("rows", "age_s"),
+    [
+        (STEADY, 9.0),  # seven of a hundred are left: the first of them came after the look that counted fifty
+        ([*look(0, 0, 0), *look(5, 0, 50), *look(10, 0, 100)], 4.0),
+        ([*look(0, 0, 0), *look(5, 50, 50), *look(10, 100, 100)], 14.0),
+        ([*look(0, 3, 40), *look(5, 53, 90), *look(10, 103, 140)], None),
+        ([role("serving", 0), outflow(0, 0, 0), outflow(10, 7, 7, start="2")], None),
+    ],
+    ids=["some left", "empty", "all left", "longer than the looks", "restarted"],
+)
+def test_the_oldest_that_may_be_lost_was_put_in_after_a_look(
+    tmp_path: Path, rows: list[Row], age_s: float | None
+) -> None:
+    write(rows, tmp_path)
+
+    assert asked(tmp_path, 14).age_s == age_s
+
+
+@pytest.mark.parametrize(
+    ("rows", "reasons"),
+    [
+        (STEADY, ()),
+        (
+            [*look(0, 0, 0), *look(5, 50, 50), *look(10, 100, 100)],
+            ("messages may be lost and the oldest is up to 14 s old, the limit is 12 s",),
+        ),
+        (
+            [*look(0, 3, 40), *look(5, 53, 90), *look(10, 103, 140)],
+            ("messages may be lost and how old they are is not known, the limit is 12 s",),
+        ),
+        ([*look(0, 0, 0), *look(5, 0, 0), *look(10, 0, 0)], ()),
+    ],
+    ids=["young enough", "too old", "not known", "nothing is lost"],
+)
+def test_an_objective_of_age_is_judged_unless_a_loss_is_accepted(
+    tmp_path: Path, rows: list[Row], reasons: tuple[str, ...]
+) -> None:
+    write(rows, tmp_path)
+
+    found = asked(tmp_path, 14, objectives=AGED)
+
+    assert found.exceeds(AGED) == reasons
+    assert found.exceeds(AGED, accept=1000) == ()
+
+
+def test_a_class_has_an_age_of_its_own(tmp_path: Path) -> None:
+    rows = [
+        *look(0, 0, 0),
+        *look(5, 0, 50),
+        queue(5, "audit.x", 0, 50),
+        *look(10, 50, 100),
+        queue(10, "audit.x", 50, 100),
+    ]
+    write(rows, tmp_path)
+    limits = Objectives(LossLimit(None), (LossClass(("audit.#",), LossLimit(None, 3.0)),))
+
+    [reason] = asked(tmp_path, 14, objectives=limits).exceeds(limits)
+
+    assert reason == "messages of audit.# may be lost and the oldest is up to 9.00 s old, the limit is 3.00 s"

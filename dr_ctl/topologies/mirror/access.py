@@ -224,6 +224,10 @@ class Observer:
         left_s = self._left_s.get(access.site)
         if left_s is None:
             return self._asked(access, READ_S)
+        text = f"{access.site}/{access.pair}: no answer in the time that a site which may be lost is given"
+        given_up = Silent(access.pair, access.site, Unreachable(text, refused=False))
+        if left_s <= 0:
+            return given_up
         answer: Queue[BrokerView | Silent] = Queue()
         # Half of it for an answer: a broker that takes the connection and says nothing is sick, and must be told so.
         ask = partial(self._asked, access, min(READ_S, left_s / 2))
@@ -231,14 +235,13 @@ class Observer:
         Thread(target=lambda: answer.put(ask()), daemon=True, name=f"look at {access.site}").start()
         began = self.clock.monotonic()
         try:
-            view = answer.get(timeout=max(left_s, 0.0)) if left_s > 0 else None
+            view = answer.get(timeout=left_s)
         except Empty:
-            view = None
+            view = given_up
         if isinstance(view, BrokerView):
             return view
         self._left_s[access.site] = left_s - (self.clock.monotonic() - began)
-        text = f"{access.site}/{access.pair}: no answer in the time that a site which may be lost is given"
-        return view or Silent(access.pair, access.site, Unreachable(text, refused=False))
+        return view
 
     def _asked(self, access: Access, timeout_s: float) -> BrokerView | Silent:
         try:
@@ -273,8 +276,10 @@ class Observer:
         for pair in seen.sites[first]:
             here, there = seen.view(first, pair), seen.view(second, pair)
             if here is None or there is None:
-                # Its peer's link is connected, and nobody answers: only a second look tells whether anything moves.
-                if any(view is not None and view.attached for view in (here, there)):
+                # Its ports refuse, and its peer's link is connected: only a second look tells whether anything moves.
+                silent = [seen.sites[site][pair] for site in (first, second) if seen.view(site, pair) is None]
+                refuses = any(_refuses(each) for each in silent)
+                if refuses and any(view is not None and view.attached for view in (here, there)):
                     return True
                 continue
             if parity.unexplained(here, there, self.queues, seen.moved.get(pair, {})):
@@ -290,6 +295,10 @@ class Observer:
             both = [(w, n) for w, n in zip(was, now, strict=True) if w is not None and n is not None]
             moved[pair] = parity.moved([w for w, _ in both], [n for _, n in both])
         return MirrorSeen(after.sites, moved)
+
+
+def _refuses(view: BrokerView | Silent) -> bool:
+    return isinstance(view, Silent) and isinstance(view.error, Unreachable) and view.error.refused
 
 
 def changer(access: Access) -> tuple[Wire, Changer]:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from dr_ctl.core.model import Json
+from dr_ctl.engine.lease import LOCK, LockDocument
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.mirror.debts import is_debt
+from dr_ctl.topologies.mirror.names import numbered
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
 
@@ -23,12 +25,31 @@ def before(move: Move, view: BrokerView) -> dict[str, Any]:
     return told
 
 
+def paused_by_runs(view: BrokerView) -> frozenset[str]:
+    """The queues that runs paused, by their locks: whoever comes after them answers for these pauses."""
+    locks = [LockDocument.of_text(*each) for each in numbered(view.documents, LOCK)]
+    return frozenset(queue for lock in locks for queues in lock.paused.values() for queue in queues)
+
+
+def basis(seen: MirrorSeen) -> Mapping[str, Json]:
+    """What a plan rests on, of every broker by site and pair: nothing in it moves while messages do."""
+    return {
+        "brokers": {
+            site: {view.pair: {**_of(view), "version": view.version} for view in seen.views(site)}
+            for site in seen.sites
+        }
+    }
+
+
 def _of(view: BrokerView) -> dict[str, Json]:
     return {
         "doors": {door.name: door.started for door in view.doors},
         "mirror": {door.name: door.started for door in view.mirror_doors},
         "link": {view.link.name: view.link.started} if view.link is not None else {},
-        "paused": [queue.name for queue in view.business.values() if queue.paused],
+        "paused": [
+            queue.name for queue in view.business.values() if queue.paused and queue.name not in paused_by_runs(view)
+        ],
+        "acceptors": {door.name: door.started for door in view.acceptors},
         "queues": [queue.name for queue in view.business.values()],
         "debts": [name for name in sorted(view.documents) if is_debt(name)],
     }

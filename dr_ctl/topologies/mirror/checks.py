@@ -40,7 +40,6 @@ def all_findings(
     for brokers in seen.sites.values():
         for view in brokers.values():
             found += list(_silent(view) if isinstance(view, Silent) else of_broker(view))
-    found += one_pair(seen)
     for pair in seen.sites[source]:
         here, there = seen.view(source, pair), seen.view(target, pair)
         if there is not None and there.role is not Role.SERVING:
@@ -48,14 +47,6 @@ def all_findings(
         if here is not None and there is not None:
             found += list(_pair(here, there, seen, queues, accepted))
     return errors_first(found)
-
-
-def one_pair(seen: MirrorSeen) -> Iterator[Finding]:
-    """Whatever the operation, its partial failure is only told for one pair."""
-    if any(len(brokers) > 1 for brokers in seen.sites.values()):
-        yield error(
-            "DR-PAIR-001", "the installation has several pairs", "This version moves installations of one pair."
-        )
 
 
 def errors_first(found: Iterable[Finding]) -> list[Finding]:

@@ -63,8 +63,15 @@ def _text(view: BrokerView, *, lasting: bool) -> str:
 
 
 def _write(view: BrokerView, kind: DebtKind, about: str, user: str, when: str | None = None) -> Call:
-    name = document(kind, about, view.site)
-    queue = {
+    queue = internal_queue(document(kind, about, view.site), user)
+    text = f"write down at {view.site} that a {kind.value} of {about} is owed"
+    server = beans.server(view.broker)
+    return Call(view.site, view.pair, server, CREATE_QUEUE, (json.dumps(queue), True), text, when)
+
+
+def internal_queue(name: str, user: str) -> dict[str, str | bool]:
+    """What a document's queue is made of: durable, and never mirrored."""
+    return {
         "name": name,
         "address": name,
         "routing-type": "ANYCAST",
@@ -73,9 +80,6 @@ def _write(view: BrokerView, kind: DebtKind, about: str, user: str, when: str | 
         "auto-delete": False,
         "user": user,
     }
-    text = f"write down at {view.site} that a {kind.value} of {about} is owed"
-    server = beans.server(view.broker)
-    return Call(view.site, view.pair, server, CREATE_QUEUE, (json.dumps(queue), True), text, when)
 
 
 def pay(view: BrokerView, kind: DebtKind, about: str, when: str | None = None) -> tuple[Call, ...]:

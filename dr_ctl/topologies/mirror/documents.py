@@ -7,8 +7,7 @@ one read gives them all beside the broker's clock. The name says the kind, the s
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from dr_ctl.engine.lease import Forbidden
@@ -17,6 +16,7 @@ from dr_ctl.jolokia.client import Answer, Ask, Change, Changer, Listing, Read, R
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.mirror.access import Access
+from dr_ctl.topologies.mirror.names import numbered
 
 CREATE: Final = "createQueue(java.lang.String)"
 UPDATE: Final = "updateQueue(java.lang.String)"
@@ -24,13 +24,6 @@ DELETE: Final = "destroyQueue(java.lang.String)"
 READ_S: Final = 2.0
 WRITE_S: Final = 5.0
 _EXISTS: Final = "AMQ229019"
-
-
-def numbered(documents: Mapping[str, str], kind: str) -> list[tuple[int, str]]:
-    """Documents of one kind, by number. The site in the name is what other settings may call this one."""
-    name = re.compile(rf"dr-ctl\.{re.escape(kind)}\.[^.]+\.(\d+)")
-    found = [(name.fullmatch(each), text) for each, text in documents.items()]
-    return sorted((int(match[1]), text) for match, text in found if match is not None)
 
 
 class Documents:

@@ -16,7 +16,8 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.engine.holding import Lease, Slot
 from dr_ctl.engine.lease import LOCK, LockDocument, Look
 from dr_ctl.topologies.mirror.access import Observer
-from dr_ctl.topologies.mirror.documents import Documents, numbered
+from dr_ctl.topologies.mirror.documents import Documents
+from dr_ctl.topologies.mirror.names import numbered
 from dr_ctl.topologies.mirror.view import MirrorSeen
 
 # Within the second that a look may be old when a call goes out, so that no call has to wait for one.

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.engine.outcome import Outcome
-from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Hand
 from dr_ctl.topologies.mirror.access import Access, Observer
 from dr_ctl.topologies.mirror.look import Flow
@@ -24,8 +22,8 @@ LOOK_S: Final = 2.0
 Flows = Mapping[str, Flow | BrokerError]
 
 
-def flows(observer: Observer, brokers: Sequence[Access]) -> dict[str, Flow | BrokerError]:
-    """The gate's numbers of both brokers of a pair, by site, asked at the same time."""
+def flows(observer: Observer, brokers: Sequence[Access]) -> dict[tuple[str, str], Flow | BrokerError]:
+    """The gate's numbers of several brokers, by site and pair, asked at the same time."""
 
     def ask(access: Access) -> Flow | BrokerError:
         try:
@@ -33,25 +31,48 @@ def flows(observer: Observer, brokers: Sequence[Access]) -> dict[str, Flow | Bro
         except BrokerError as error:
             return error
 
-    return {access.site: told for access, told in zip(brokers, observer.together(ask, brokers), strict=True)}
+    told = observer.together(ask, brokers)
+    return {(access.site, access.pair): each for access, each in zip(brokers, told, strict=True)}
+
+
+class Movement:
+    """Since when each link that is attached has shipped nothing of what it has."""
+
+    def __init__(self) -> None:
+        self._shipped: dict[str, tuple[int, float]] = {}
+
+    def note(self, now: Flows, at_s: float) -> None:
+        for site, told in now.items():
+            if isinstance(told, BrokerError):
+                continue
+            shipped = told.outflow_added - told.outflow
+            was, _ = self._shipped.get(site, (None, at_s))
+            if shipped != was or not told.outflow or not told.attached:
+                self._shipped[site] = shipped, at_s
+
+    def idle_s(self, site: str, at_s: float) -> float:
+        """Zero where it ships, has nothing to ship, or was never seen."""
+        return at_s - self._shipped.get(site, (0, at_s))[1]
+
+    def begin_anew(self, site: str) -> None:
+        self._shipped.pop(site, None)
 
 
 class Mender:
     """Restarts a link that stays unattached, or ships nothing, although its peer answers and lets links in."""
 
-    def __init__(self, recipe: MirrorRecipe, sender: Sender, brokers: Sequence[Access]) -> None:
-        self._recipe, self._sender = recipe, sender
+    def __init__(self, recipe: MirrorRecipe, sender: Sender, brokers: Sequence[Access], movement: Movement) -> None:
+        self._recipe, self._sender, self._movement = recipe, sender, movement
         self._brokers = {access.site: access for access in brokers}
         self._since: dict[str, float] = {}
-        self._shipped: dict[str, tuple[int, float]] = {}
         self._restarted: dict[str, int] = dict.fromkeys(self._brokers, 0)
 
     def tend(self, now: Flows, hand: Hand) -> None:
-        """Look at one poll; restart what hangs, a bounded number of times."""
+        """Look at one poll, whose movement is noted; restart what hangs, a bounded number of times."""
         for site, access in self._brokers.items():
             mine = now[site]
             peer = next(told for other, told in now.items() if other != site)
-            idle = isinstance(mine, Flow) and self._idle(site, mine, hand.monotonic())
+            idle = self._movement.idle_s(site, hand.monotonic()) > IDLE_S
             hangs = isinstance(mine, Flow) and mine.link_started and (idle or not mine.attached)
             if not (hangs and isinstance(peer, Flow) and peer.mirror_open):
                 self._since.pop(site, None)
@@ -62,23 +83,11 @@ class Mender:
                 continue
             self._restarted[site] += 1
             self._since[site] = hand.monotonic() + BETWEEN_S - PATIENCE_S
-            self._shipped.pop(site, None)
+            self._movement.begin_anew(site)
             what = "ships nothing" if idle else "is not attached"
             hand.notice(f"{site}: the link {what} although the peer answers: restarting it")
-            self._restart(self._recipe.restart_link(access.names()), hand)
-
-    def _idle(self, site: str, now: Flow, at_s: float) -> bool:
-        """Say whether a link that is attached has shipped nothing of what it has for too long."""
-        shipped = now.outflow_added - now.outflow
-        was, since = self._shipped.get(site, (None, at_s))
-        if shipped != was or not now.outflow or not now.attached:
-            self._shipped[site] = shipped, at_s
-            return False
-        return at_s - since > IDLE_S
-
-    def _restart(self, calls: Sequence[Call], hand: Hand) -> list[Outcome]:
-        # Stop and start travel in one POST: nothing can come between them and leave the link stopped.
-        return hand.change(calls, self._sender.send)
+            # Stop and start travel in one POST: nothing can come between them and leave the link stopped.
+            hand.change(self._recipe.restart_link(access.names()), self._sender.send)
 
     @property
     def restarts(self) -> int:

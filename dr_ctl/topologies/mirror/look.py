@@ -36,8 +36,6 @@ _QUEUE: Final = (
 )  # fmt: skip
 _EVERYTHING: Final = ("", -1, -1)
 
-Origin = tuple[str, int]
-
 
 def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:
     """Find the broker's own name; raises `NoSuchBean` where there is none or several."""
@@ -161,38 +159,6 @@ def dispatch(reader: Reader, view: BrokerView) -> dict[str, tuple[int, bool]]:
         beans.parts(bean)["queue"]: (fields.number("DeliveringCount"), fields.flag("Paused"))
         for bean, fields in _beans(told[0])
     }
-
-
-def origin_ids(reader: Reader, view: BrokerView, queues: Sequence[Queue], *, limit: int) -> list[frozenset[Origin]]:
-    """The identity of each message of each queue: the node where it was born and its id there.
-
-    The same at both sites. One POST for all queues; at most `limit` messages of each.
-    """
-    answers = reader.look([Ask(queue.bean, Listing.BROWSE, (1, limit)) for queue in queues]) if queues else []
-    try:
-        return [frozenset(_origin(row, view.node) for row in answer.value()) for answer in answers]
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise BadValue(f"{reader.url}: a browsed message is not as expected: {error}") from error
-
-
-def count_residue(reader: Reader, view: BrokerView) -> tuple[int, int]:
-    """Of what a broker still has to ship: how many messages, and how many acknowledgements (and other events)."""
-    if view.outflow is None:
-        raise NoSuchBean(f"{reader.url}: no link to the peer, so no outflow to count")
-    kind = '"m.x-opt-amq-mr-ev-type"'
-    told = reader.look([Ask(view.outflow.bean, Listing.COUNT, (f"{kind} IS {what}",)) for what in ("NULL", "NOT NULL")])
-    counts = [answer.value() for answer in told]
-    if not all(isinstance(count, int) for count in counts):
-        raise BadValue(f"{reader.url}: a count of messages is no number: {counts}")
-    return counts[0], counts[1]
-
-
-def _origin(row: dict[str, Any], node: str) -> Origin:
-    texts, longs = row.get("StringProperties") or {}, row.get("LongProperties") or {}
-    born, number = texts.get("x-opt-amq-bkr-id"), longs.get("x-opt-amq-mr-id")
-    if born is not None and number is not None:
-        return str(born), int(number)
-    return node, int(str(row["messageID"]))
 
 
 def _beans(answer: Answer) -> list[tuple[str, Fields]]:

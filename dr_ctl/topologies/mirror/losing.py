@@ -10,7 +10,7 @@ from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
-from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror.baseline import before
 from dr_ctl.topologies.mirror.debts import document, owe, pay
@@ -26,7 +26,6 @@ _EXPECTED: Final = frozenset({"DR-LINK-004"})
 
 def findings(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
     """What speaks against opening the target without the lost site; only what is grave refuses it."""
-    yield from checks.one_pair(seen)
     role = seen.roles[move.source]
     if role in (Role.SERVING, Role.SICK):
         yield checks.error("DR-ALIVE-001", f"{move.source} is {role.value}: it may serve clients", "Fence it first.")
@@ -42,10 +41,13 @@ def findings(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
                                  broker.error.remedy)  # fmt: skip
 
 
-def fence(seen: MirrorSeen, move: Move) -> Draft:
-    """A site that is away cannot be fenced: it is owed, on the brokers that go on."""
+def fence(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+    """A site that is away cannot be fenced at its doors: it is owed, on the brokers that go on, unless a hook before it
+    has cut the site off."""
     if seen.roles[move.source] is Role.STANDBY:
         return Draft(move.source, "its doors are closed already")
+    if step.words.get(CUT_OFF):
+        return Draft(move.source, "clients kept out by the hook before it")
     calls, inverse = _debt(seen, move, DebtKind.FENCE)
     return Draft(move.source, "clients cannot be shown to be kept out: the fence is owed", calls, inverse)
 
@@ -75,11 +77,16 @@ def settle(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
 
 def _debt(seen: MirrorSeen, move: Move, kind: DebtKind) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
     views = seen.views(move.target)
-    written = tuple(call for view in views for call in owe(view, kind, move.source))
+    written = tuple(call for view in views for call in owe(view, kind, move.source, lasting=_outlasts(view)))
     struck = tuple(
         call for view in views if _new(view, kind, move) for call in pay(view, kind, move.source, "it stands there")
     )
     return written, struck
+
+
+def _outlasts(view: BrokerView) -> bool:
+    """Say whether the closed door of the link stays closed when the broker is restarted."""
+    return bool(view.mirror_doors) and not any(door.opens_at_boot for door in view.mirror_doors)
 
 
 def _new(view: BrokerView, kind: DebtKind, move: Move) -> bool:

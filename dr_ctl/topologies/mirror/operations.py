@@ -23,6 +23,9 @@ CREATE_QUEUE: Final = "createQueue(java.lang.String,boolean)"
 DESTROY_QUEUE: Final = "destroyQueue(java.lang.String,boolean)"
 
 
+MOVE: Final = "moveMessage(long,java.lang.String)"
+
+
 def call(
     view: BrokerView,
     bean: str,

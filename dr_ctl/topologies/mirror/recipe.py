@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from dr_ctl.core.model import Finding, Json, Role
+from dr_ctl.engine.operations import ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, MOVING, REINSTATE, RETURNS
 from dr_ctl.engine.plan import Call
-from dr_ctl.engine.planner import FAILBACK, FAILOVER, RETURNS
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import beans
 from dr_ctl.rpo.result import matches
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.mirror import checks, losing, parity, returning
-from dr_ctl.topologies.mirror.baseline import baseline, before
+from dr_ctl.topologies.mirror import alone, checks, losing, parity, receipts, returning
+from dr_ctl.topologies.mirror.baseline import baseline, basis, before
 from dr_ctl.topologies.mirror.operations import (
     CREATE_QUEUE,
     DESTROY_QUEUE,
@@ -64,6 +64,7 @@ class MirrorRecipe:
             "verify": self._verify,
             "activate": self._activate,
             "probe": self._probe,
+            "release": self._release,
         }
 
     @property
@@ -81,6 +82,8 @@ class MirrorRecipe:
             return checks.errors_first(losing.findings(seen, move))
         if move.ask.operation in RETURNS:
             return checks.errors_first(returning.findings(seen, move))
+        if move.ask.operation in ALONE:
+            return checks.errors_first(alone.findings(seen, move, self._queues))
         return checks.all_findings(
             seen,
             source=move.source,
@@ -92,10 +95,17 @@ class MirrorRecipe:
     def draft(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
         return self._drafts[step.verb](step, seen, move)
 
-    def nothing_owed(self, seen: MirrorSeen, move: Move) -> bool:
-        return returning.nothing_owed(seen, move)
+    def basis(self, seen: MirrorSeen) -> Mapping[str, Json]:
+        return basis(seen)
+
+    def holds_already(self, seen: MirrorSeen, move: Move) -> str | None:
+        if move.ask.operation == REINSTATE:
+            return f"{move.target} is taken in already" if returning.nothing_owed(seen, move) else None
+        return alone.holds_already(seen, move)
 
     def not_replicated(self, seen: MirrorSeen, move: Move) -> Sequence[str]:
+        if move.ask.operation not in MOVING:
+            return ()
         told = [
             "pauses, address settings, security settings, diverts and bridges: each site has its own",
             "temporary queues and what lies in them",
@@ -111,7 +121,9 @@ class MirrorRecipe:
             told += [f"{kind}: {checks.some(sorted(names))}" for kind, names in kinds.items() if names]
         return told
 
-    def cannot_know(self) -> Sequence[str]:
+    def cannot_know(self, move: Move) -> Sequence[str]:
+        if move.ask.operation not in MOVING:
+            return ()
         return (
             "whether clients reconnect to the target: they need its address",
             "how long the clients need to finish what they hold",
@@ -144,9 +156,10 @@ class MirrorRecipe:
     # One method a verb; the comments say why where the order matters.
 
     def _look(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
-        del seen, move
-        about = {"observe": "look at both sites", "check": "all checks, and a client's greeting at the serving site"}
-        return Draft("", about[step.verb])
+        if step.verb == "observe":
+            return Draft("", "look at both sites")
+        fences = move.ask.operation not in (FAILOVER, REINSTATE) and seen.roles[move.source] is Role.SERVING
+        return Draft("", f"all checks{', and a greeting by the serving site as a client gets it' if fences else ''}")
 
     def _catch_up(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
         views = [*seen.views(move.source), *seen.views(move.target)]
@@ -185,7 +198,9 @@ class MirrorRecipe:
 
     def _fence(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
         if step.site == "lost":
-            return losing.fence(seen, move)
+            return losing.fence(step, seen, move)
+        if move.ask.operation == FENCE:
+            return alone.fence(seen, move)
         calls = [close_door(view, door) for view in seen.views(move.source) for door in view.doors if door.started]
         return Draft(move.source, "clients out, proven", tuple(calls), self._open_again(seen, move))
 
@@ -225,9 +240,17 @@ class MirrorRecipe:
         return tuple(calls)
 
     def _verify(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
-        del step, seen
+        del step
         limits = {"within": self._within(move), "stable": float(self._limits.stable)}
-        return Draft(move.target, "the whole gate, stable; both sites hold the same", limits=limits)
+        about, calls = "the whole gate, stable; both sites hold the same", tuple[Call, ...]()
+        if move.ask.operation == DRAIN:
+            about += "; then the receipt"
+            calls = _flat(receipts.write(view, None, receipts.HOLDS) for view in seen.views(move.target))
+        return Draft(move.target, about, calls, limits=limits)
+
+    def _release(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+        del step
+        return alone.release(seen, move)
 
     def _reinstate(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
         return returning.reinstate(step, seen, move, self._within(move))
@@ -252,6 +275,7 @@ class MirrorRecipe:
         if seen.roles[move.target] is Role.SERVING and move.ask.operation != FAILOVER:
             # A resumed run that had passed the gate: nothing is left but what quiesce paused.
             calls += [each for view in seen.views(move.source) for each in self.lifts(view, move)]
+        calls += alone.strikes(seen)
         return Draft(move.target, "the doors open, proven by a client's greeting", tuple(calls), tuple(inverse))
 
     def _probe(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:

@@ -10,11 +10,21 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.mirror import checks
+from dr_ctl.jolokia import beans
+from dr_ctl.topologies.mirror import checks, parity
 from dr_ctl.topologies.mirror.baseline import before
 from dr_ctl.topologies.mirror.debts import document, owe_again, pay
-from dr_ctl.topologies.mirror.operations import close_door, open_door, pause_lasting, resume, start_link
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+from dr_ctl.topologies.mirror.operations import (
+    CREATE_QUEUE,
+    MOVE,
+    call,
+    close_door,
+    open_door,
+    pause_lasting,
+    resume,
+    start_link,
+)
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, quarantine_queue
 
 # What the return itself puts right.
 _MENDED: Final = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
@@ -22,7 +32,6 @@ _MENDED: Final = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
 
 def findings(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
     """What speaks against taking the target in beside the serving source."""
-    yield from checks.one_pair(seen)
     for site in (move.source, move.target):
         for broker in seen.sites[site].values():
             if not isinstance(broker, BrokerView):
@@ -105,10 +114,17 @@ def _doors(view: BrokerView) -> list[Call]:
 
 def _struck(view: BrokerView, about: str) -> list[Call]:
     kinds = [kind for kind in DebtKind if document(kind, about, view.site) in view.documents]
-    return [call for kind in kinds for call in pay(view, kind, about)]
+    return [each for kind in kinds for each in pay(view, kind, about)]
 
 
 def reconcile(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
-    """Compare both sites once all of it has arrived."""
-    del step, seen
-    return Draft(move.source, "what was recovered, what is left over at one side")
+    """Compare both sites once all of it has arrived; take out what lies only at the returned one."""
+    del step
+    calls: list[Call] = []
+    for view in seen.views(move.target):
+        name = quarantine_queue(view.site, "…")
+        when = f"messages lie only at {view.site} for longer than anything explains"
+        server, up_to = beans.server(view.broker), parity.ORIGINS_UP_TO
+        calls.append(call(view, server, CREATE_QUEUE, (name,), f"create {name}", when, len(view.business)))
+        calls.append(call(view, server, MOVE, (name,), f"move each of them to {name}", when, up_to))
+    return Draft(move.source, "what was recovered, came twice, is left over at one side", tuple(calls))

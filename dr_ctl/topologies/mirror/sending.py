@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.engine.holding import Lease
@@ -15,6 +17,8 @@ from dr_ctl.processes.secrets import SecretMissing
 from dr_ctl.topologies.mirror.access import Observer, changer
 from dr_ctl.topologies.mirror.operations import PAUSE, PAUSE_LASTING
 
+MOST_AT_ONCE: Final = 8
+
 
 class Sender:
     """The only way to change a broker of this topology. A dry run has none."""
@@ -24,20 +28,33 @@ class Sender:
         self._observer, self._lease = observer, lease
         self._open: dict[tuple[str, str], tuple[Wire, Changer]] = {}
 
+    @property
+    def epoch(self) -> int:
+        """Of the lock that calls go out under; 0 without one."""
+        return self._lease.epoch if self._lease is not None else 0
+
     def close(self) -> None:
         for wire, _ in self._open.values():
             wire.close()
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
-        """Send in order, consecutive calls to one broker in one POST; one outcome each."""
-        outcomes: list[Outcome] = []
-        group: list[Call] = []
-        for call in calls:
-            if group and (call.site, call.pair) != (group[0].site, group[0].pair):
-                outcomes += self._post(group)
-                group = []
-            group.append(call)
-        return outcomes + (self._post(group) if group else [])
+        """Send the calls to one broker in their order, in one POST, and several brokers side by side; one outcome
+        each, in the order of the calls."""
+        groups: dict[tuple[str, str], list[int]] = {}
+        for number, call in enumerate(calls):
+            groups.setdefault((call.site, call.pair), []).append(number)
+        numbers = list(groups.values())
+        if len(numbers) == 1:
+            told = [self._post(calls)]
+        else:
+            with ThreadPoolExecutor(max_workers=MOST_AT_ONCE, thread_name_prefix="change") as pool:
+                told = list(pool.map(lambda mine: self._post([calls[number] for number in mine]), numbers))
+        outcomes = {
+            number: each
+            for mine, group in zip(numbers, told, strict=True)
+            for number, each in zip(mine, group, strict=True)
+        }
+        return [outcomes[number] for number in range(len(calls))]
 
     def barred(self) -> Refused | None:
         """An undo needs the lock too: taken again where it was lost, before anything is looked at."""

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.ports import Act, Hand, Move
 from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror.access import Observer
-from dr_ctl.topologies.mirror.operations import DESTROY_QUEUE, START, STOP
+from dr_ctl.topologies.mirror.effects import holds, left_of
 from dr_ctl.topologies.mirror.sending import Sender
-from dr_ctl.topologies.mirror.view import BrokerView
 
 POLL_S: Final = 0.01
 FLAG_S: Final = 5.0
 CALM: Final = 5  # an acknowledgement that is retried shows as none for a moment
-
-Act = Callable[[PlannedStep, Move, Hand], Outcome]
 
 
 class Surviving:
@@ -44,14 +40,14 @@ class Surviving:
     def _made(self, calls: Sequence[Call], move: Move, hand: Hand) -> Refused | None:
         """Make those calls whose effect does not hold, and look whether it does; None when all of it holds."""
         views = self._observer.look_at(move.target)
-        hand.change([call for call in calls if not _holds(call, views)], self._sender.send)
+        hand.change([call for call in calls if not holds(call, views)], self._sender.send)
         views = self._observer.look_at(move.target)
-        left = [call.about for call in calls if not _holds(call, views)]
+        left = left_of(calls, views)
         return Refused(f"has not come true: {checks.some(left)}") if left else None
 
     def _put_back(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         views = self._observer.look_at(move.target)
-        if all(_holds(call, views) for call in step.inverse):
+        if not left_of(step.inverse, views):
             return NotNeeded("as it was")
         return self._made(step.inverse, move, hand) or Done("as it was")
 
@@ -75,15 +71,3 @@ class Surviving:
                 remedy = "Nothing to do now; `dr-ctl reinstate` compares both sites when the lost one is back."
                 return Done(text, {"pending": pending}, (checks.warning("DR-SETTLE-001", text, remedy),))
             hand.wait(POLL_S)
-
-
-def _holds(call: Call, views: Iterable[BrokerView]) -> bool:
-    """Say whether a call's effect was seen: an acceptor open or closed, a document there or gone."""
-    view = next(each for each in views if (each.site, each.pair) == (call.site, call.pair))
-    if call.operation in (START, STOP):
-        door = next((each for each in view.acceptors if each.bean == call.bean), None)
-        return door is not None and door.started is (call.operation == START)
-    named = str(call.arguments[0])
-    if call.operation == DESTROY_QUEUE:
-        return named not in view.documents
-    return json.loads(named)["name"] in view.documents

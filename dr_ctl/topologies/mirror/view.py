@@ -16,7 +16,13 @@ from dr_ctl.topologies.mirror.debts import debts_of
 OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
 CLUSTER_PREFIX: Final = "$.artemis.internal.sf."
 OWN_PREFIX: Final = "dr-ctl."
+QUARANTINE_PREFIX: Final = f"{OWN_PREFIX}quarantine."
 _OTHERS: Final = ("activemq.management", "activemq.notifications", "$.artemis.", "$sys.", OUTFLOW_PREFIX, OWN_PREFIX)
+
+
+def quarantine_queue(site: str, queue: str) -> str:
+    """The name of dr-ctl's own queue for what nothing explains: it contains the site that holds it."""
+    return f"{QUARANTINE_PREFIX}{site}.{queue}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,11 +268,11 @@ class MirrorSeen:
     @property
     def pairs(self) -> Sequence[PairSeen]:
         names = next(iter(self.sites.values())).keys()
-        return [PairSeen(name, self._serving(name)) for name in names]
+        return [self._pair(name) for name in names]
 
-    def _serving(self, pair: str) -> str | None:
-        serving = [site for site, brokers in self.sites.items() if brokers[pair].role is Role.SERVING]
-        return serving[0] if len(serving) == 1 else None
+    def _pair(self, pair: str) -> PairSeen:
+        open_at = tuple(site for site, brokers in self.sites.items() if brokers[pair].role is Role.SERVING)
+        return PairSeen(pair, open_at[0] if len(open_at) == 1 else None, open_at)
 
     def view(self, site: str, pair: str) -> BrokerView | None:
         """The broker's view, or None where it did not answer."""
@@ -278,10 +284,13 @@ class MirrorSeen:
 
 
 def _together(roles: Sequence[Role]) -> Role:
-    """A site's role from its brokers': one that serves makes it serving; else they must agree, or it is unknown."""
+    """A site's role from its brokers': one that serves makes it serving; else they must agree, or it is unknown. Where
+    all are known to be closed and one is down, so is the site: it cannot take over, and it lets nobody in."""
     if Role.SERVING in roles:
         return Role.SERVING
     first = roles[0]
     if all(role is first for role in roles):
         return first
+    if set(roles) == {Role.STANDBY, Role.DOWN}:
+        return Role.DOWN
     return Role.SICK if Role.SICK in roles else Role.UNKNOWN

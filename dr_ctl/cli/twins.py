@@ -1,0 +1,58 @@
+"""A twin with clients: what a lab of real brokers is to the demo, on simulated ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from dr_ctl.lab.admin import Admin
+from dr_ctl.lab.state import SiteState
+from dr_ctl.lab.traffic import Load, Target
+from dr_ctl.twin.site import Twin
+
+
+class PlayedTwin(Twin):
+    """A twin that a `Load` can run on, in the words of `Lab`."""
+
+    def site(self, name: str, pair: str | None = None) -> SiteState:
+        """Ports, addresses and logins of a broker, called by its own name."""
+        host = self.host(name, pair)
+        doors = host.broker.acceptors
+        return SiteState(
+            name=host.broker.name,
+            http=host.broker.console_port,
+            clients=doors["clients"].port,
+            mirror=doors["mirror"].port,
+            admin_password=host.admin[1],
+            app_password=host.app[1],
+        )
+
+    def admin(self, site: str, *, timeout_s: float = 5.0) -> Admin:
+        """Management of a site's broker, for setting a scene."""
+        return Admin(self.site(site), timeout_s=timeout_s)
+
+    def target(self, pair: str | None = None) -> Target:
+        """Where the clients of a pair may be served."""
+        sites = tuple((site, self.site(site, pair).stomp) for site in self.sites)
+        return Target(sites, self.site(self.sites[0], pair).app, self.left)
+
+    def load(
+        self,
+        rate: float,
+        *,
+        queues: Sequence[str] | None = None,
+        producers: int = 2,
+        consumers: int = 2,
+        work_ms: float = 0.0,
+        pair: str | None = None,
+    ) -> Load:
+        """Prepare traffic for all queues of a pair, or for those; its ledger goes under `ledgers`."""
+        return Load(
+            self.target(pair),
+            self.queues if queues is None else tuple(queues),
+            rate,
+            producers=producers,
+            consumers=consumers,
+            work_ms=work_ms,
+            ledger_path=self.ledgers / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.jsonl",
+        )

@@ -1,0 +1,124 @@
+"""The executor's side of what a driver may do while it applies a step: everything is written down first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.errors import Stopped
+from dr_ctl.core.model import Json
+from dr_ctl.engine.journal import Journal, fenced_at
+from dr_ctl.engine.outcome import Outcome, word
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.stopping import StopRequest
+from dr_ctl.telemetry.events import Listener, Notice, WaitProgress
+
+_RATE_OVER_S: Final = 2.0
+_SHOW_EVERY_S: Final = 0.2
+_SLICE_S: Final = 0.5
+
+
+class OutTooLong(Exception):
+    """Clients have been out for longer than was allowed, and all can still be undone."""
+
+
+class Outage:
+    """How long a run has kept clients out, and how long it may: from the first call of its fence, also by the process
+    that a resumed run goes on from."""
+
+    def __init__(self, clock: Clock, journal: Journal, limit_s: float | None) -> None:
+        self._clock, self.limit_s = clock, limit_s
+        self._since: float | None = None
+        if (fenced := fenced_at(list(journal.entries()))) is not None:
+            self._since = clock.monotonic() - (clock.now() - fenced).total_seconds()
+
+    def begins(self) -> None:
+        self._since = self._since if self._since is not None else self._clock.monotonic()
+
+    def ends(self) -> None:
+        self._since = None
+
+    def so_far_s(self) -> float | None:
+        """None while clients are served."""
+        return self._clock.monotonic() - self._since if self._since is not None else None
+
+    def left_s(self) -> float | None:
+        """None where nothing limits it, or it has not begun."""
+        so_far = self.so_far_s()
+        return self.limit_s - so_far if self.limit_s is not None and so_far is not None else None
+
+
+class JournalHand:
+    """Implements `Hand` for one step of a run."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        step: PlannedStep,
+        stop: StopRequest | None,
+        clock: Clock,
+        listener: Listener,
+        outage: Outage,
+    ) -> None:
+        """`stop` is None where a signal must wait: past the point of no return, and while undoing."""
+        self._journal, self._step, self._stop = journal, step, stop
+        self._clock, self._listener, self._outage = clock, listener, outage
+        self._trail: list[tuple[float, int]] = []
+        self._shown = float("-inf")
+
+    def change(self, calls: Sequence[Call], send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
+        if not calls:
+            return []
+        if self._stop is not None and self._stop.asked():
+            raise Stopped(self._stop.signum or 0)
+        intents = self._journal.intents(self._step, calls)
+        if self._step.verb == "fence":
+            self._outage.begins()
+        outcomes = list(send(calls))
+        told = [
+            (seq, word(outcome), {"text": outcome.text, **outcome.evidence})
+            for seq, outcome in zip(intents, outcomes, strict=True)
+        ]
+        self._journal.results(self._step, told)
+        return outcomes
+
+    def sample(self, evidence: Mapping[str, Json]) -> None:
+        self._journal.sample(self._step, evidence)
+
+    def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
+        now = self.monotonic()
+        if depth is not None:
+            self._trail = [(at, was) for at, was in self._trail if now - at <= _RATE_OVER_S] + [(now, depth)]
+        if now - self._shown < _SHOW_EVERY_S:
+            return
+        self._shown = now
+        rate = left = None
+        if depth is not None and (since := self._trail[0])[0] < now:
+            rate = (since[1] - depth) / (now - since[0])
+            left = depth / rate if rate > 0 else None
+        self._listener(WaitProgress(about, depth, rate, left, why_not_moving, self._outage.so_far_s()))
+
+    def notice(self, text: str) -> None:
+        self._listener(Notice(text))
+
+    def wait(self, seconds: float) -> None:
+        if self._stop is None:
+            time.sleep(seconds)
+            return
+        left_s = self._outage.left_s()
+        if left_s is not None and left_s <= 0:
+            raise OutTooLong
+        if self._stop.wait(seconds if left_s is None else min(seconds, left_s)):
+            raise Stopped(self._stop.signum or 0)
+
+    def hold(self, seconds: float, about: str) -> None:
+        """Let a longer time pass, saying how much is left of it."""
+        until = self.monotonic() + seconds
+        while (left := until - self.monotonic()) > 0:
+            self._listener(WaitProgress(about, None, None, left, None, self._outage.so_far_s()))
+            self.wait(min(left, _SLICE_S))
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()

@@ -1,0 +1,52 @@
+"""The operations: what each is called, what kind it is, and the lines of those that are a single step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from dr_ctl.engine.runbook import Runbook, RunbookStep
+
+SWAPOVER: Final = "swapover"
+FAILOVER: Final = "failover"
+FAILBACK: Final = "failback"
+REINSTATE: Final = "reinstate"
+RETURNS: Final = (REINSTATE, FAILBACK)
+WHOLE: Final = (SWAPOVER, FAILOVER, FAILBACK, REINSTATE)
+
+QUIESCE: Final = "quiesce"
+FENCE: Final = "fence"
+DRAIN: Final = "drain"
+VERIFY: Final = "verify"
+ACTIVATE: Final = "activate"
+RELEASE: Final = "release"
+# Those that are done at the site they name; every other names the site that shall serve.
+AT_SOURCE: Final = (QUIESCE, FENCE, RELEASE)
+# Those that send the clients to another site.
+MOVING: Final = (SWAPOVER, FAILOVER, FAILBACK, ACTIVATE)
+# Those that end with nobody served.
+CLOSING: Final = (FENCE, DRAIN)
+
+_ABOUT: Final[Mapping[str, str]] = {
+    QUIESCE: "Let the clients of the serving site finish what they hold.",
+    FENCE: "Keep clients out of a site, proven.",
+    DRAIN: "Wait until both sites hold the same, and write the receipt that activate asks for.",
+    ACTIVATE: "Make a site serve, proven.",
+    RELEASE: "Undo a fence where nothing has moved since, and lift what runs have paused.",
+}
+_LINES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
+    QUIESCE: (("quiesce", "serving"),),
+    FENCE: (("fence", "source"),),
+    DRAIN: (("drain", "target"), ("verify", "target")),
+    ACTIVATE: (("point-of-no-return", "both"), ("activate", "target"), ("probe", "target")),
+    RELEASE: (("release", "source"),),
+}
+ALONE: Final = tuple(_LINES)
+
+
+def alone(operation: str) -> Runbook:
+    """The lines of an operation that is a single step of the runbooks: with the same checks before it."""
+    lines = (("observe", "both"), ("check", "both"), *_LINES[operation])
+    steps = tuple(RunbookStep(verb, site, number) for number, (verb, site) in enumerate(lines, start=1))
+    return Runbook(operation, _ABOUT[operation], steps, Path(operation))

@@ -1,0 +1,237 @@
+"""Which site an operation leaves, by the roles that were seen, or why that cannot be told. Pure.
+
+"Cannot tell" is never "no": a site that does not answer is neither closed nor gone.
+"""
+
+from __future__ import annotations
+
+from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.engine.journal import History
+from dr_ctl.engine.operations import ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, QUIESCE, RELEASE, RETURNS
+from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.ports import Observation
+
+CLOSED = (Role.STANDBY, Role.DOWN)
+_ANSWERING = (Role.SERVING, Role.STANDBY)
+
+
+def error(id_: str, text: str, remedy: str) -> Finding:
+    """A finding that refuses the operation."""
+    return Finding(id_, Severity.ERROR, text, remedy)
+
+
+def other(seen: Observation, site: str) -> str:
+    """The other one of the two sites."""
+    return next(name for name in seen.roles if name != site)
+
+
+def source_of(seen: Observation, ask: Ask, past: History | None, *, cut_off: bool = False) -> str | Finding:
+    """Say which site is left: the one that the service leaves, that was lost, or that serves beside a returned one.
+
+    `cut_off`: a hook will show that a site which does not answer keeps no client, or end the run.
+    """
+    if ask.operation in ALONE:
+        return _alone(seen, ask, cut_off=cut_off)
+    if ask.operation == FAILOVER:
+        return _lost(seen, ask, cut_off=cut_off)
+    if ask.operation in RETURNS:
+        return _serving_beside(seen, ask, past)
+    return _source(seen, ask) if past is None else _resumed_source(seen, past)
+
+
+def _told(seen: Observation) -> str:
+    return ", ".join(f"{name} is {role.value}" for name, role in seen.roles.items())
+
+
+def _unexpected(seen: Observation, ask: Ask) -> Finding | None:
+    """Say that the site that was expected to serve does not, or not alone."""
+    serving = [name for name, role in seen.roles.items() if role is Role.SERVING]
+    if ask.expect_serving is None or serving == [ask.expect_serving]:
+        return None
+    return error(
+        "DR-ROLE-002",
+        f"{ask.expect_serving} was expected to serve, but {_told(seen)}",
+        "Look at `dr-ctl status`; run again with the site that serves.",
+    )
+
+
+def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
+    """The roles that a single step asks for."""
+    source, told = other(seen, ask.target), _told(seen)
+    answers = seen.roles[source] in _ANSWERING
+    if (unexpected := _unexpected(seen, ask)) is not None:
+        return unexpected
+    if ask.operation == QUIESCE and not answers:
+        return error("DR-ROLE-009", f"{source} cannot be quiesced: {told}", f"Bring {source}'s management back.")
+    if ask.operation == FENCE and not answers and not cut_off:
+        return error(
+            "DR-FENCE-003",
+            f"{source} cannot be fenced: {told}",
+            "Cut its host off, by hand or by a hook named fence-… in the settings; "
+            f"`dr-ctl fence {source}` again once it answers.",
+        )
+    if ask.operation in (QUIESCE, FENCE):
+        return source
+    return _of_both(seen, ask) or source
+
+
+def _of_both(seen: Observation, ask: Ask) -> Finding | None:
+    """Nothing that lets clients in, or comes right before it, begins while the other site is open, or is silent."""
+    source, target, told = other(seen, ask.target), ask.target, _told(seen)
+    here, there = seen.roles[source], seen.roles[target]
+    opened, shut = (source, target) if ask.operation == RELEASE else (target, source)
+    if ask.operation == DRAIN and here is Role.SERVING:
+        return error("DR-ROLE-010", f"{source} is not fenced: {told}", f"`dr-ctl fence {source}` first.")
+    if seen.roles[shut] is Role.SERVING:
+        text = f"{opened} must not be opened while {shut} is: {told}"
+        return error("DR-ROLE-011", text, f"`dr-ctl swapover --to {opened}` moves the service.")
+    if here not in _ANSWERING or there not in _ANSWERING:
+        remedy = f"Bring the silent site back; if it is lost: `dr-ctl failover --to {opened}`."
+        return error("DR-ROLE-006", f"that needs an answer from both sites: {told}", remedy)
+    if ask.operation == DRAIN and there is Role.SERVING:
+        text = f"{target} lets clients in already: {told}"
+        return error("DR-ROLE-012", text, f"A drain ends before {target} is opened; `dr-ctl status` says what is left.")
+    return None
+
+
+def _source(seen: Observation, ask: Ask) -> str | Finding:
+    """Say which site the service leaves, or why that cannot be told."""
+    source = other(seen, ask.target)
+    roles = seen.roles
+    serving = [name for name, role in roles.items() if role is Role.SERVING]
+    told = _told(seen)
+    twice = any(len(pair.open_at) > 1 for pair in seen.pairs)
+    if len(serving) > 1 and not twice:
+        return source  # some pairs have moved, the others are to follow; no pair is open at both sites
+    if len(serving) > 1:
+        return error(
+            "DR-ROLE-001",
+            f"both sites let clients in: {told}",
+            "Close the client acceptors of the site that should not serve, then look again: `dr-ctl status`.",
+        )
+    if (unexpected := _unexpected(seen, ask)) is not None:
+        return unexpected
+    if serving == [ask.target]:
+        if roles[source] is Role.STANDBY:
+            return source
+        return error(
+            "DR-ROLE-003",
+            f"{ask.target} serves already, but it cannot be shown that {source} does not: {told}",
+            f"Bring {source}'s management back, then run the same command again.",
+        )
+    if serving == [source]:
+        if roles[ask.target] is Role.STANDBY:
+            return source
+        return error(
+            "DR-ROLE-004",
+            f"{ask.target} cannot take over: {told}",
+            f"A planned move needs both sites up and answering. Mend {ask.target} first.",
+        )
+    return error(
+        "DR-ROLE-005",
+        f"no site was seen to serve: {told}",
+        "A swapover starts from a serving site. A run that was interrupted is named by `dr-ctl runs list`.",
+    )
+
+
+def alive(seen: Observation, ask: Ask) -> Finding | None:
+    """Say that the site to leave lives: a failover beside it would open a second one."""
+    left = other(seen, ask.target)
+    role = seen.roles[left]
+    if seen.roles[ask.target] is Role.SERVING and role is not Role.SERVING:
+        return None
+    if role is Role.SERVING:
+        text, remedy = f"{left} serves", f"Move it without loss: `dr-ctl swapover --to {ask.target}`."
+    elif role is Role.SICK:
+        text = f"{left} is sick or frozen: its process lives and may still serve"
+        remedy = f"End that process for certain, or cut its host off; then `dr-ctl failover --to {ask.target}` again."
+    else:
+        return None
+    return error("DR-ALIVE-001", text, remedy)
+
+
+def _serving_beside(seen: Observation, ask: Ask, past: History | None) -> str | Finding:
+    """Say which site serves while the target is taken in again. One that came back open is only taken for the returning
+    one where a run wrote down that it was lost. Where both are closed, the run that goes on had moved half way."""
+    beside, roles = other(seen, ask.target), seen.roles
+    told = _told(seen)
+    if past is None and ask.expect_serving is not None and roles[ask.expect_serving] is not Role.SERVING:
+        return error(
+            "DR-ROLE-002",
+            f"{ask.expect_serving} was expected to serve, but {told}",
+            "Look at `dr-ctl status`; run again with the site that serves.",
+        )
+    was_lost = any(debt.about == ask.target for debt in seen.debts)
+    open_ = roles[ask.target] is Role.SERVING
+    if roles[beside] is Role.SERVING and (roles[ask.target] is Role.STANDBY or (open_ and was_lost)):
+        return beside
+    half_way = past is not None and roles[ask.target] is Role.STANDBY
+    if ask.operation == FAILBACK and (open_ or half_way) and roles[beside] is Role.STANDBY:
+        return beside
+    if roles[beside] is Role.SERVING and open_:
+        return error(
+            "DR-ROLE-001",
+            f"both sites let clients in: {told}",
+            "Close the client acceptors of the site that should not serve, then look again: `dr-ctl status`.",
+        )
+    return error(
+        "DR-ROLE-008",
+        f"{ask.target} cannot be taken in: {told}",
+        f"That needs {beside} serving and {ask.target} up with its clients kept out. Look at `dr-ctl status`.",
+    )
+
+
+def _lost(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
+    """Say which site was lost, or what is missing to take it for lost. The target must be there for itself."""
+    lost, roles = other(seen, ask.target), seen.roles
+    told = _told(seen)
+    if ask.expect_serving is not None and roles[ask.expect_serving] is not Role.SERVING:
+        return error(
+            "DR-ROLE-002",
+            f"{ask.expect_serving} was expected to serve, but {told}",
+            "Look at `dr-ctl status`; a failover is for a site that does not serve any more.",
+        )
+    if roles[ask.target] not in (Role.SERVING, Role.STANDBY):
+        return error(
+            "DR-ROLE-004", f"{ask.target} cannot take over: {told}", f"A failover needs {ask.target}. Mend it first."
+        )
+    if roles[lost] in CLOSED or roles[ask.target] is Role.SERVING:
+        return lost
+    if (ask.presume_down == lost and ask.reason) or (cut_off and roles[lost] is Role.UNKNOWN):
+        return lost
+    return error(
+        "DR-ALIVE-002",
+        f"{lost} does not answer, and nothing shows that it is down: {told}",
+        f"Make sure that it serves nobody; then add --presume-down {lost} --reason TEXT.",
+    )
+
+
+def other_sites(seen: Observation, past: History) -> Finding | None:
+    """Say that a run is not of the sites that were looked at; None where it is."""
+    if set(seen.roles) == {past.source, past.ask.target}:
+        return None
+    told = _told(seen)
+    return error(
+        "DR-ROLE-007",
+        f"the run is from {past.source} to {past.ask.target}, but {told}",
+        "Go on with it with the settings that it began with.",
+    )
+
+
+def _resumed_source(seen: Observation, past: History) -> str | Finding:
+    """Say that the run's own source is still the one, or why going on is not safe."""
+    roles = seen.roles
+    told = _told(seen)
+    if any(role not in (Role.SERVING, Role.STANDBY) for role in roles.values()):
+        return error(
+            "DR-ROLE-006",
+            f"going on needs an answer from both sites: {told}",
+            "Bring the silent site's management back, then `dr-ctl resume` or `dr-ctl abort`.",
+        )
+    if all(role is Role.SERVING for role in roles.values()):
+        return error(
+            "DR-ROLE-001",
+            f"both sites let clients in: {told}",
+            "Close the client acceptors of the site that should not serve, then look again: `dr-ctl status`.",
+        )
+    return past.source

@@ -1,0 +1,74 @@
+"""Commands of the installation's own: run without a shell, each with its time limit, told what the run is about.
+
+What a hook is told stands in its environment as DR_CTL_… variables, and as one JSON document on its standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from dr_ctl.core.model import Json
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.settings.model import Hook
+
+_KEPT: Final = 2000  # characters of what it said, the last ones
+_END_S: Final = 2.0
+
+
+class HookRunner:
+    """Implements `Hooks` with the settings' own; `facts` are told to each of them beside those of its step."""
+
+    def __init__(self, hooks: Mapping[str, Hook], folder: Path, facts: Mapping[str, Json]) -> None:
+        """Commands and their relative paths are looked for in `folder`."""
+        self._hooks, self._folder, self._facts = hooks, folder, dict(facts)
+
+    def run(self, name: str, facts: Mapping[str, Json]) -> Outcome:
+        hook = self._hooks.get(name)
+        if hook is None:
+            return Refused(f"the settings have no hook {name}")
+        told: dict[str, Json] = {**self._facts, **facts, "hook": name}
+        environment = {f"DR_CTL_{key.upper()}": _text(value) for key, value in told.items() if value is not None}
+        try:
+            process = subprocess.Popen(
+                list(hook.run),
+                cwd=self._folder,
+                env={**os.environ, **environment},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return Refused(f"hook {name} could not be started: {error.strerror}: {hook.run[0]}")
+        return _ended(name, hook, process, json.dumps(told).encode())
+
+
+def _ended(name: str, hook: Hook, process: subprocess.Popen[bytes], told: bytes) -> Outcome:
+    late = False
+    try:
+        said, _ = process.communicate(told, timeout=hook.timeout)
+    except subprocess.TimeoutExpired:
+        late = True
+        # It leads a group of its own, so that what it started ends with it.
+        os.killpg(process.pid, signal.SIGKILL)
+        try:
+            said, _ = process.communicate(timeout=_END_S)
+        except subprocess.TimeoutExpired:
+            said = b""  # something that left its group holds the pipe
+    evidence: dict[str, Json] = {"exit_code": process.returncode, "said": said.decode("utf-8", "replace")[-_KEPT:]}
+    if late:
+        return Refused(f"hook {name} took longer than {hook.timeout:g} s and was ended", evidence)
+    if process.returncode != 0:
+        last = str(evidence["said"]).strip().rpartition("\n")[2]
+        return Refused(f"hook {name} ended with {process.returncode}{f': {last}' if last else ''}", evidence)
+    return Done(f"hook {name} succeeded", evidence)
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,168 @@
+"""Opens the target's doors, pair by pair, and proves that clients are let in; closes them again where that is undone.
+
+A pair whose opening is refused beside others that may have opened is tried again until the time is over: from then on
+there is no way back, and a service with a part missing is worse than one that is late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from dr_ctl.core.model import ExitCode
+from dr_ctl.engine.operations import ACTIVATE, FAILOVER
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.mirror import checks, receipts
+from dr_ctl.topologies.mirror.access import Access, Observer
+from dr_ctl.topologies.mirror.doors import FLAG_S, POLL_S, Doors
+from dr_ctl.topologies.mirror.effects import holds
+from dr_ctl.topologies.mirror.operations import DESTROY_QUEUE, START
+from dr_ctl.topologies.mirror.receipts import Mark
+from dr_ctl.topologies.mirror.sending import Sender
+from dr_ctl.topologies.mirror.verifying import Verifying
+from dr_ctl.topologies.mirror.view import BrokerView
+
+ACTIVATE_S: Final = 30.0
+AGAIN_S: Final = 0.5
+
+
+class Activating:
+    """The verb that lets clients in at the target, and its inverse. `sent` once an opening call has gone out."""
+
+    def __init__(self, observer: Observer, sender: Sender, doors: Doors, verifying: Verifying) -> None:
+        self._observer, self._sender, self._doors, self._verifying = observer, sender, doors, verifying
+        self.sent = False
+
+    def activate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        views, why = self._may_open(move)
+        if why is not None:
+            return Refused(why)
+        at_doors = [call for call in step.calls if call.site == move.target and call.operation == START]
+        starts = [call for call in at_doors if not holds(call, views)]
+        strikes = [call for call in step.calls if call.operation == DESTROY_QUEUE]
+        rest = [call for call in step.calls if call not in (*at_doors, *strikes)]
+        self._change(rest, hand)
+        self.sent = self.sent or bool(starts)
+        outcomes = dict(zip(starts, self._change(starts, hand), strict=True))
+        if outcomes and all(isinstance(each, Refused) for each in outcomes.values()):
+            return self._not_opened(outcomes[starts[0]].text, move.target)
+        if (failed := self._until_served(outcomes, move, hand)) is not None:
+            return failed
+        self._change(strikes, hand)
+        if refused := [each for each in outcomes.values() if isinstance(each, Refused)]:
+            text = f"{move.target} serves, but not through every door: {refused[0].text}"
+            return Refused(text, code=ExitCode.INCOMPLETE)
+        if not starts and not rest:
+            return NotNeeded(f"{move.target} serves already")
+        by_flag = all(access.settings.stomp is None for access in self._observer.at(move.target))
+        findings = (
+            (checks.warning("DR-ACTIVATE-001", f"{move.target}: shown to serve by flag only", checks.NAME_STOMP),)
+            if by_flag
+            else ()
+        )
+        return Done(f"{move.target} lets clients in", {"proof": "flag" if by_flag else "attempt"}, findings)
+
+    def close_again(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        views = self._observer.look_at(move.target)
+        calls = [call for call in step.inverse if not holds(call, views)]
+        if not calls:
+            return NotNeeded(f"{move.target} is closed")
+        self._change(calls, hand)
+        views = self._observer.look_at(move.target)
+        left = [door.name for view in views for door in view.doors if door.started]
+        return Refused(f"{move.target}: acceptor {', '.join(left)} is open") if left else Done(f"{move.target} closed")
+
+    def _change(self, calls: Sequence[Call], hand: Hand) -> list[Outcome]:
+        return hand.change(calls, self._sender.send)
+
+    def _may_open(self, move: Move) -> tuple[list[BrokerView], str | None]:
+        """Look at both sites in the same moment; gives the target's brokers, and why nothing may be opened: the other
+        site is open, the way back captures nothing, or something moved since the gate was seen to hold."""
+        if move.ask.operation == FAILOVER:
+            # Of a lost site that does not answer nothing is known: it is not seen open. Of any other, silence is an
+            # error.
+            there, here = self._observer.look_at(move.target), self._observer.look_once().views(move.source)
+        else:
+            sites = [self._observer.at(site) for site in (move.target, move.source)]
+            views = self._observer.together(lambda access: access.look(), [each for site in sites for each in site])
+            there, here = views[: len(sites[0])], views[len(sites[0]) :]
+        if any(view.open for view in here):
+            return there, f"{move.source} is open: a second site is never opened"
+        if stopped := [view.site for view in there if view.link is None or not view.link.started]:
+            return there, f"{stopped[0]}: its link is not started, so the way back would capture nothing"
+        by_pair = {view.pair: view for view in here}
+        shut = [view for view in there if not view.open and view.pair in by_pair]
+        moved = [why for view in shut for why in self._moved(by_pair[view.pair], view, move)]
+        return there, checks.some(moved) if moved else None
+
+    def _moved(self, here: BrokerView, there: BrokerView, move: Move) -> list[str]:
+        """What is not any more as the run's own gate saw it; of a step by itself, as the receipt says."""
+        if (sample := self._verifying.seen.get(there.pair)) is not None:
+            pairs = ((sample.source, here), (sample.target, there))
+            told = [Mark.of(was).why_not(now, "the gate was seen to hold") for was, now in pairs]
+            return [each for each in told if each is not None]
+        receipt = receipts.held_at(there) if move.ask.operation == ACTIVATE else None
+        return receipts.moved(receipt, (here, there)) if receipt is not None else []
+
+    def _until_served(self, outcomes: dict[Call, Outcome], move: Move, hand: Hand) -> Outcome | None:
+        """Wait until every pair is shown to serve; None when all are."""
+        until, again_at = hand.monotonic() + ACTIVATE_S, hand.monotonic() + AGAIN_S
+        accesses = self._observer.at(move.target)
+        while True:
+            told = self._doors.why_not_serving(accesses)
+            left = {
+                pair: why.text
+                for pair, why in told.items()
+                if why is not None and not (why.by_flag and _partly(pair, outcomes))
+            }
+            if not left:
+                return None
+            refused = {pair for pair in left if _refused(pair, outcomes)}
+            if hand.monotonic() > until or (refused == set(left) and len(told) == 1):
+                return self._left_over(left, len(told), outcomes, move)
+            if refused and hand.monotonic() > again_at:
+                again_at = hand.monotonic() + AGAIN_S
+                self._try_again(refused, outcomes, move, hand)
+            hand.wait(POLL_S)
+
+    def _try_again(self, pairs: set[str], outcomes: dict[Call, Outcome], move: Move, hand: Hand) -> None:
+        """Open what was refused once more, where the other broker of the pair is seen closed."""
+        if move.ask.operation != FAILOVER:
+            flows = self._observer.flows_at(move.source, timeout_s=FLAG_S)
+            pairs = pairs - {access.pair for access, flow in flows.items() if flow.doors_open}
+        calls = [call for call in outcomes if call.pair in pairs]
+        outcomes.update(zip(calls, self._change(calls, hand), strict=True))
+
+    def _left_over(self, left: Mapping[str, str], of: int, outcomes: Mapping[Call, Outcome], move: Move) -> Outcome:
+        why = {
+            pair: next((each.text for call, each in outcomes.items() if call.pair == pair and _no(each)), reason)
+            for pair, reason in left.items()
+        }
+        if len(left) == of:
+            return Unknown(f"{move.target}: {next(iter(why.values()))}; look at {move.target} first")
+        named = checks.some([f"{pair}: {reason}" for pair, reason in why.items()])
+        return Refused(f"{move.target} serves, but not with every pair: {named}", code=ExitCode.INCOMPLETE)
+
+    def _not_opened(self, why: str, site: str) -> Outcome:
+        """Every opening call was answered with an error: no effect, unless a client is let in all the same."""
+        accesses: list[Access] = self._observer.at(site)
+        if self._doors.let_in(accesses):
+            return Unknown(f"{site}: {why}; yet a client is let in: look at {site} first")
+        return Refused(f"{site} could not be opened: {why}")
+
+
+def _no(outcome: Outcome) -> bool:
+    return isinstance(outcome, Refused)
+
+
+def _refused(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
+    mine = [each for call, each in outcomes.items() if call.pair == pair]
+    return bool(mine) and all(_no(each) for each in mine)
+
+
+def _partly(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
+    """Say whether some of a pair's doors were opened and some refused: it serves, through what it has."""
+    mine = [_no(each) for call, each in outcomes.items() if call.pair == pair]
+    return any(mine) and not all(mine)

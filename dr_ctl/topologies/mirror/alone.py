@@ -1,0 +1,142 @@
+"""How a mirrored pair does a runbook's steps one by one: what speaks against each, what it calls. Pure.
+
+Each rests on what is seen now, not on what an earlier command said: a receipt is only believed where nothing has moved
+since, a pause is only lifted where a run's lock names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RELEASE
+from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.mirror import checks, receipts
+from dr_ctl.topologies.mirror.baseline import before, paused_by_runs
+from dr_ctl.topologies.mirror.debts import document, owe_again, pay
+from dr_ctl.topologies.mirror.operations import close_door, open_door, pause, resume
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Queue
+
+# Of one site alone: what would make closing or opening its doors useless.
+_GRAVE: Final = frozenset({"DR-SITE-002", "DR-DOOR-001", "DR-DOOR-003", "DR-DOOR-005", "DR-DOOR-008"})
+
+
+def findings(seen: MirrorSeen, move: Move, queues: Queues) -> Iterator[Finding]:
+    """What speaks against one step. Those that ask for both sites rest on all checks of a move."""
+    if move.ask.operation in (DRAIN, ACTIVATE):
+        yield from checks.all_findings(
+            seen, source=move.source, target=move.target, queues=queues, accepted=move.ask.accept_difference
+        )
+    else:
+        for view in seen.views(move.source):
+            for each in checks.of_broker(view):
+                grave = each.id in _GRAVE or each.severity is not Severity.ERROR
+                yield each if grave else replace(each, severity=Severity.WARNING)
+    if move.ask.operation == ACTIVATE:
+        yield from _unproven(seen, move)
+    if move.ask.operation == RELEASE and seen.roles[move.source] is Role.STANDBY:
+        yield from _moved_on(seen, move)
+
+
+def _unproven(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
+    """Opening a site needs the receipt of a drain; without one, empty outflows that were read."""
+    drained = f"`dr-ctl drain --to {move.target}`; if {move.source} is lost: `dr-ctl failover --to {move.target}`."
+    for pair in seen.sites[move.target]:
+        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+        if here is None or there is None or there.role is Role.SERVING:
+            continue
+        receipt = receipts.held_at(there)
+        if receipt is not None:
+            for text in receipts.moved(receipt, (here, there)):
+                yield checks.error("DR-RECEIPT-001", text, f"Drain again: {drained}")
+        elif left := [text for view in (here, there) for text in _under_way(view)]:
+            text = f"nothing shows that a drain to {move.target} has finished: {checks.some(left)}"
+            yield checks.error("DR-RECEIPT-002", text, drained)
+
+
+def _moved_on(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
+    """A site may be opened again only while the other holds nothing that it lacks."""
+    for view in seen.views(move.target):
+        if left := list(_under_way(view)):
+            text = f"{move.target} holds what {move.source} lacks: {checks.some(left)}"
+            remedy = f"`dr-ctl drain --to {move.source}`, then `dr-ctl activate {move.source}`."
+            yield checks.error("DR-RELEASE-001", text, remedy)
+
+
+def _under_way(view: BrokerView) -> Iterator[str]:
+    if view.outflow is None:
+        yield f"the outflow of {view.site} was not read"
+    elif view.outflow.depth or view.outflow.delivering:
+        yield f"{view.outflow.depth} to ship at {view.site}"
+    if view.pending_acks:
+        yield f"{view.pending_acks} acknowledgements not applied at {view.site}"
+
+
+def holds_already(seen: MirrorSeen, move: Move) -> str | None:
+    """Say what holds already where there is nothing to do."""
+    site, role = move.source, seen.roles[move.source]
+    if move.ask.operation == QUIESCE and role is Role.STANDBY:
+        return f"{site} is closed to clients already"
+    if move.ask.operation == FENCE and role is Role.STANDBY and not _owed(seen, move):
+        return f"clients are kept out of {site} already"
+    if move.ask.operation == RELEASE and role is Role.SERVING and not _paused(seen, move):
+        return f"{site} serves already, and no run has paused anything there"
+    return None
+
+
+def fence(seen: MirrorSeen, move: Move) -> Draft:
+    """Close the doors; strike out that the fence is owed, once it is proven."""
+    owed = [
+        (view, kind)
+        for view in seen.views(move.target)
+        for kind in (DebtKind.FENCE,)
+        if document(kind, move.source, view.site) in view.documents
+    ]
+    closes = [close_door(view, door) for view in seen.views(move.source) for door in view.doors if door.started]
+    opens = [
+        open_door(view, door, "it is closed")
+        for view in seen.views(move.source)
+        for door in view.doors
+        if before(move, view)["doors"].get(door.name)
+    ]
+    struck = [call for view, kind in owed for call in pay(view, kind, move.source)]
+    again = [owe_again(view, kind, move.source) for view, kind in owed]
+    return Draft(move.source, "clients out, proven", (*closes, *struck), (*opens, *again))
+
+
+def release(seen: MirrorSeen, move: Move) -> Draft:
+    """Open the doors again, then lift what runs have paused. What is undone is closed and paused as it was."""
+    views = seen.views(move.source)
+    shut = [(view, door) for view in views for door in view.doors if not door.started]
+    paused = _paused(seen, move)
+    calls: list[Call] = [*(open_door(view, door) for view, door in shut), *strikes(seen)]
+    inverse = [close_door(view, door, "it is open") for view, door in shut]
+    return Draft(
+        move.source,
+        "clients let in again, and what runs have paused lifted",
+        (*calls, *(resume(view, queue) for view, queue in paused)),
+        (*inverse, *(pause(view, queue, "it is not paused") for view, queue in paused)),
+    )
+
+
+def strikes(seen: MirrorSeen) -> list[Call]:
+    """Take away receipts: where a site is opened, what they say is over."""
+    return [call for site in seen.sites for view in seen.views(site) for call in receipts.strike(view)]
+
+
+def _paused(seen: MirrorSeen, move: Move) -> Sequence[tuple[BrokerView, Queue]]:
+    return [
+        (view, queue)
+        for view in seen.views(move.source)
+        for queue in view.business.values()
+        if queue.paused and queue.name in paused_by_runs(view)
+    ]
+
+
+def _owed(seen: MirrorSeen, move: Move) -> bool:
+    return any(debt.kind is DebtKind.FENCE and debt.about == move.source for debt in seen.debts)

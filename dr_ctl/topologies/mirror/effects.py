@@ -1,0 +1,39 @@
+"""Whether a call's effect is seen: a door open or closed, a queue paused or not, a document there or gone. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from dr_ctl.engine.plan import Call
+from dr_ctl.topologies.mirror.operations import (
+    CREATE_QUEUE,
+    DESTROY_QUEUE,
+    PAUSE,
+    PAUSE_LASTING,
+    RESUME,
+    START,
+    STOP,
+)
+from dr_ctl.topologies.mirror.view import BrokerView
+
+
+def left_of(calls: Sequence[Call], views: Sequence[BrokerView]) -> list[str]:
+    """What of these calls is not seen to hold, in words."""
+    return [call.about for call in calls if not holds(call, views)]
+
+
+def holds(call: Call, views: Iterable[BrokerView]) -> bool:
+    """Say whether a call's effect was seen at its broker; raises KeyError for a call whose effect has no look here."""
+    view = next(each for each in views if (each.site, each.pair) == (call.site, call.pair))
+    if call.operation in (START, STOP):
+        door = next((each for each in view.acceptors if each.bean == call.bean), None)
+        return door is not None and door.started is (call.operation == START)
+    if call.operation in (PAUSE, PAUSE_LASTING, RESUME):
+        paused = any(queue.bean == call.bean and queue.paused for queue in view.queues)
+        return paused is (call.operation != RESUME)
+    if call.operation == DESTROY_QUEUE:
+        return str(call.arguments[0]) not in view.documents
+    if call.operation == CREATE_QUEUE:
+        return json.loads(str(call.arguments[0]))["name"] in view.documents
+    raise KeyError(call.operation)

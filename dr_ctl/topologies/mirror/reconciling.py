@@ -1,0 +1,220 @@
+"""Says what the return brought back, what came twice, what is left over; and takes out what nothing explains.
+
+What lies only at the returned site after both directions have drained can be neither shipped nor acknowledged: it
+would be delivered, once more or for the first time, as soon as that site serves. It is moved to a queue of dr-ctl's own
+there, never removed, for a person to look at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from dr_ctl.core.model import Finding, Json
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.jolokia import beans
+from dr_ctl.topologies.mirror import checks, parity
+from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl.topologies.mirror.browsing import Origin, numbered, told
+from dr_ctl.topologies.mirror.debts import internal_queue
+from dr_ctl.topologies.mirror.operations import CREATE_QUEUE, MOVE, call
+from dr_ctl.topologies.mirror.recipe import MirrorRecipe
+from dr_ctl.topologies.mirror.sending import Sender
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, quarantine_queue
+
+UNCHANGED_S: Final = 2.0
+
+Only = Mapping[Origin, int]
+
+
+@dataclass
+class TakenIn:
+    """What a return has found out. None stands for what was not read, or was let in by a process that is gone."""
+
+    recovered: dict[str, list[str]] | None = None
+    not_read: list[str] = field(default_factory=list)
+    acks: int | None = None
+    acks_by_id: dict[str, list[str]] | None = None
+
+    def begin(self) -> None:
+        """From here on all that is let in is seen."""
+        self.recovered, self.acks, self.acks_by_id = {}, 0, {}
+
+    def add_recovered(self, queue: str, origins: Iterable[Origin]) -> None:
+        if self.recovered is not None and (new := sorted(told(each) for each in origins)):
+            self.recovered[queue] = self.recovered.get(queue, []) + new
+
+    def add_acks(self, count: int) -> None:
+        self.acks = self.acks + count if self.acks is not None else None
+
+    def add_acked(self, queue: str, origins: Iterable[Origin]) -> None:
+        found = sorted(told(each) for each in origins)
+        self.add_acks(len(found))
+        if self.acks_by_id is not None and found:
+            self.acks_by_id[queue] = self.acks_by_id.get(queue, []) + found
+
+    @property
+    def count(self) -> int | None:
+        if self.recovered is None or self.not_read:
+            return None
+        return sum(len(ids) for ids in self.recovered.values())
+
+    @property
+    def text(self) -> str:
+        if self.recovered is None:
+            return "how many messages were recovered is not known: they were let in by an earlier process"
+        seen = sum(len(ids) for ids in self.recovered.values())
+        if self.not_read:
+            return f"at least {seen} message(s) recovered; too deep to look at each: {checks.some(self.not_read)}"
+        return f"{seen} message(s) recovered"
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "recovered": self.count,
+            "ids": _lists(self.recovered or {}),
+            "acknowledgements_without_message": self.acks,
+            "acknowledged_ids": _lists(self.acks_by_id) if self.acks_by_id is not None else None,
+        }
+
+
+def _lists(ids: Mapping[str, list[str]]) -> dict[str, Json]:
+    return {queue: [*each] for queue, each in ids.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _LeftOver:
+    """The messages of one queue that lie at one side alone; the returned broker's with the numbers it gave them."""
+
+    view: BrokerView
+    queue: str
+    only_there: Only
+    only_here: frozenset[Origin]
+
+
+class Reconciling:
+    """The verb `reconcile`."""
+
+    def __init__(self, observer: Observer, recipe: MirrorRecipe, sender: Sender, taken: TakenIn) -> None:
+        self._observer, self._recipe, self._sender, self._taken = observer, recipe, sender, taken
+
+    def reconcile(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        """Both sites hold the same, up to what is under way; what differs for longer is named, and taken out."""
+        del step
+        since = hand.monotonic()
+        first: dict[tuple[str, str], _LeftOver] = {}
+        while wrong := self._unexplained(seen := self._observer.observe(), move):
+            first = first or self._left_over(seen, wrong, move)
+            if hand.monotonic() - since > UNCHANGED_S:
+                break
+            hand.wait(self._recipe.poll_s)
+        left = self._still(first, self._left_over(seen, wrong, move)) if wrong else []
+        told_wrong = [each.told(move.source, move.target) for each in wrong.values()]
+        findings: list[Finding] = []
+        if told_wrong:
+            text = f"left over at one side: {checks.some(told_wrong)}"
+            findings.append(checks.warning("DR-RECONCILE-001", text, "Compare these queues before moving back."))
+        moved = self._taken_out(left, hand)
+        if isinstance(moved, Refused):
+            return moved
+        if moved:
+            text = f"{sum(moved.values())} message(s) that lay only at {move.target} moved to {', '.join(moved)}"
+            remedy = "Look at them there: each was done already, or never; move back by hand what was not."
+            findings.append(checks.warning("DR-RECONCILE-002", text, remedy))
+        text = self._taken.text
+        if self._taken.acks:
+            text += f"; {self._taken.acks} acknowledgement(s) found no message: applied before, or it has come twice"
+        left_over: list[Json] = [*told_wrong]
+        evidence: dict[str, Json] = {
+            **self._taken.as_json(),
+            "left_over": left_over,
+            "left_over_ids": {
+                each.queue: {
+                    move.target: [told(origin) for origin in sorted(each.only_there)],
+                    move.source: [told(origin) for origin in sorted(each.only_here)],
+                }
+                for each in left
+            },
+            "quarantined": dict(moved),
+        }
+        return Done(text, evidence, tuple(findings))
+
+    def _unexplained(self, seen: MirrorSeen, move: Move) -> dict[tuple[str, str], parity.Difference]:
+        return {
+            (pair, each.queue): each
+            for pair in seen.sites[move.source]
+            if (here := seen.view(move.source, pair)) and (there := seen.view(move.target, pair))
+            for each in parity.unexplained(here, there, self._observer.queues, seen.moved.get(pair, {}))
+        }
+
+    def _left_over(
+        self, seen: MirrorSeen, wrong: Iterable[tuple[str, str]], move: Move
+    ) -> dict[tuple[str, str], _LeftOver]:
+        """Who lies at one side alone, of the queues that are shallow enough to look at each message."""
+        found = {}
+        for pair, name in wrong:
+            views = [view for site in (move.source, move.target) if (view := seen.view(site, pair)) is not None]
+            queues = [view.business.get(name) for view in views]
+            if len(views) == len(queues) and all(q is None or q.depth <= parity.ORIGINS_UP_TO for q in queues):
+                here, there = (
+                    self._messages(view, name) if queue is not None else {}
+                    for view, queue in zip(views, queues, strict=True)
+                )
+                only_there = {origin: number for origin, number in there.items() if origin not in here}
+                found[pair, name] = _LeftOver(views[1], name, only_there, frozenset(here) - frozenset(there))
+        return found
+
+    def _messages(self, view: BrokerView, name: str) -> dict[Origin, int]:
+        reader = self._observer.brokers[view.site][view.pair].reader()
+        return numbered(reader, view, view.business[name], limit=parity.ORIGINS_UP_TO)
+
+    def _still(
+        self, first: Mapping[tuple[str, str], _LeftOver], now: Mapping[tuple[str, str], _LeftOver]
+    ) -> list[_LeftOver]:
+        """What lay at one side alone at the beginning and still does: clients of the other side go on meanwhile."""
+        found = []
+        for key, each in now.items():
+            was = first.get(key)
+            if was is not None:
+                only_there = {origin: n for origin, n in each.only_there.items() if origin in was.only_there}
+                found.append(_LeftOver(each.view, each.queue, only_there, each.only_here & was.only_here))
+        return found
+
+    def _taken_out(self, left: Iterable[_LeftOver], hand: Hand) -> dict[str, int] | Refused:
+        """Move what lies only at the returned site; how many went to each queue."""
+        moved: dict[str, int] = {}
+        for each in left:
+            if not each.only_there:
+                continue
+            name = quarantine_queue(each.view.site, each.queue)
+            outcomes = hand.change(take_out(each.view, each.queue, each.only_there), self._sender.send)
+            after = self._messages(self._observer.brokers[each.view.site][each.view.pair].look(), each.queue)
+            if stayed := [origin for origin in each.only_there if origin in after]:
+                refused = [outcome.text for outcome in outcomes if not isinstance(outcome, Done)]
+                text = f"{len(stayed)} message(s) of {each.queue} could not be moved to {name}"
+                return Refused(f"{text}: {next(iter(refused), 'they are still there')}")
+            moved[name] = moved.get(name, 0) + len(each.only_there)
+        return moved
+
+
+def take_out(view: BrokerView, queue: str, messages: Only) -> list[Call]:
+    """Move messages of a queue to one of dr-ctl's own beside it."""
+    name = quarantine_queue(view.site, queue)
+    created = call(
+        view,
+        beans.server(view.broker),
+        CREATE_QUEUE,
+        (json.dumps(internal_queue(name, "")), True),
+        f"create {name}",
+    )
+    bean = view.business[queue].bean
+    return [
+        created,
+        *(
+            call(view, bean, MOVE, (number, name), f"move {told(origin)} from {queue} to {name}")
+            for origin, number in sorted(messages.items())
+        ),
+    ]

@@ -1,0 +1,38 @@
+"""The filters that are asked of the brokers: comparisons with a text, IS NULL, IS NOT NULL, joined by AND."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from dr_ctl.twin.parts import BrokerSaysNo
+
+_TERM: Final = re.compile(
+    r"""\s*(?:"(?P<quoted>[^"]+)"|(?P<plain>[A-Za-z_$][\w.$-]*))\s*
+        (?:(?P<is>IS\s+(?P<not>NOT\s+)?NULL)|(?P<op>=|<>)\s*'(?P<text>(?:[^']|'')*)')\s*""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+Named = Callable[[str], str | None]
+
+
+def compiled(text: str | None) -> Callable[[Named], bool]:
+    """Read a filter; what it gives takes a way to look a property up. `BrokerSaysNo` where it cannot be read."""
+    if text is None or not text.strip():
+        return lambda _: True
+    terms = [_TERM.fullmatch(term) for term in re.split(r"\bAND\b", text, flags=re.IGNORECASE)]
+    if not all(terms):
+        kind = "org.apache.activemq.artemis.api.core.ActiveMQInvalidFilterExpressionException"
+        raise BrokerSaysNo(kind, f"AMQ229020: Invalid filter: {text}")
+    return lambda named: all(_holds(term, named) for term in terms if term is not None)
+
+
+def _holds(term: re.Match[str], named: Named) -> bool:
+    value = named(term["quoted"] or term["plain"])
+    if term["is"] is not None:
+        return (value is None) is (term["not"] is None)
+    if value is None:
+        return False
+    same = value == term["text"].replace("''", "'")
+    return same if term["op"] == "=" else not same

@@ -1,0 +1,164 @@
+"""The machine of one simulated broker: the broker, its ports, its console, and what can be done to it from outside."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dr_ctl.twin.broker import Broker
+from dr_ctl.twin.console import ADMIN, PATH, Console
+from dr_ctl.twin.doors import LOOPBACK, Doors
+from dr_ctl.twin.faults import Faults
+from dr_ctl.twin.jolokia import Request
+from dr_ctl.twin.parts import Acceptor, Link
+from dr_ctl.twin.stomp import StompSession
+
+APP: Final = "app"
+PROTOCOLS: Final = {"clients": "CORE,AMQP,STOMP", "mirror": "AMQP"}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One request that would change something, as it came, and the status that it was answered with."""
+
+    site: str
+    pair: str
+    bean: str
+    operation: str
+    arguments: tuple[Any, ...]
+    status: int
+
+
+class Host:
+    """One broker and everything around it. Its ports stay the same over its deaths."""
+
+    def __init__(
+        self,
+        site: str,
+        pair: str,
+        name: str,
+        peer: str,
+        *,
+        lock: threading.RLock,
+        changed: threading.Condition,
+        users: dict[str, str],
+    ) -> None:
+        self.changes: list[Change] = []
+        self.faults = Faults()
+        self.sick = False
+        self._doors = Doors(lock, name)
+        self._console: Console | None = None
+        self._timers: list[threading.Timer] = []
+        self._ending: list[threading.Thread] = []
+        acceptors = {
+            door: Acceptor(door, self._doors.reserve(door, self._welcome), protocols, opens_at_boot=door == "mirror")
+            for door, protocols in PROTOCOLS.items()
+        }
+        self.broker = Broker(
+            site=site,
+            pair=pair,
+            name=name,
+            lock=lock,
+            changed=changed,
+            acceptors=acceptors,
+            link=Link(peer, 0),
+            ports=self,
+            console_port=self._doors.reserve("console", self._welcome),
+            users=users,
+        )
+        self._console = Console(self)
+        self._doors.start()
+
+    @property
+    def jolokia(self) -> str:
+        return f"http://{LOOPBACK}:{self.broker.console_port}{PATH}"
+
+    @property
+    def stomp(self) -> tuple[str, int]:
+        return LOOPBACK, self.broker.acceptors["clients"].port
+
+    @property
+    def admin(self) -> tuple[str, str]:
+        return ADMIN, self.broker.users[ADMIN]
+
+    @property
+    def app(self) -> tuple[str, str]:
+        return APP, self.broker.users[APP]
+
+    # what can happen to it
+
+    def start(self) -> None:
+        with self.broker.lock:
+            self.sick = False
+            self._doors.frozen = False
+            self.broker.start()
+
+    def die(self, *, back_after_s: float | None = None) -> None:
+        """End at once, as by SIGKILL; its ports refuse when this returns."""
+        with self.broker.lock:
+            self._doors.frozen = False
+            self.broker.kill()
+        if back_after_s is not None:
+            timer = threading.Timer(back_after_s, self.start)
+            timer.daemon = True
+            self._timers.append(timer)
+            timer.start()
+
+    def freeze(self) -> None:
+        """Its ports accept, nothing answers."""
+        with self.broker.lock:
+            self.broker.frozen = self._doors.frozen = True
+            self.broker.changed.notify_all()
+
+    def thaw(self) -> None:
+        with self.broker.lock:
+            self.broker.frozen = self._doors.frozen = False
+            self._doors.sound()
+            self.broker.changed.notify_all()
+
+    def swallow(self) -> None:
+        """Packets to it go nowhere: connections are neither accepted nor refused."""
+        with self.broker.lock:
+            self.broker.frozen = True
+            self._doors.swallow()
+            self.broker.changed.notify_all()
+
+    def spit_out(self) -> None:
+        with self.broker.lock:
+            self.broker.frozen = False
+            self._doors.spit_out()
+            self.broker.changed.notify_all()
+
+    def end(self) -> None:
+        """Take everything down; the ports are free afterwards."""
+        for timer in self._timers:
+            timer.cancel()
+            timer.join()
+        self.die()
+        self._doors.end()
+        for thread in self._ending:
+            thread.join()
+
+    # called by the broker and its console
+
+    def open(self, name: str) -> None:
+        self._doors.open(name)
+
+    def close(self, name: str) -> None:
+        self._doors.close(name)
+        if name == "console" and self._console is not None:
+            self._ending = [each for each in self._ending if each.is_alive()] + self._console.cut()
+
+    def note(self, request: Request, status: int) -> None:
+        broker = self.broker
+        told = Change(broker.site, broker.pair, request.bean, request.operation, request.arguments, status)
+        self.changes.append(told)
+
+    def _welcome(self, sock: socket.socket, door: str) -> StompSession | None:
+        if door == "console" and self._console is not None:
+            self._console.welcome(sock, door)
+        elif door == "clients":
+            return StompSession(sock, door, self.broker, self._doors)
+        return None

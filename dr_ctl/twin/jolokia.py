@@ -1,0 +1,200 @@
+"""Requests of Jolokia answered for one broker: reads, patterns, operations, and every error in its real shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dr_ctl.twin import names
+from dr_ctl.twin.beans import ILLEGAL, Bean, beans, signatures
+from dr_ctl.twin.broker import VERSION, Broker
+from dr_ctl.twin.parts import BrokerSaysNo
+
+NO_BEAN: Final = "javax.management.InstanceNotFoundException"
+NO_ATTRIBUTE: Final = "javax.management.AttributeNotFoundException"
+TYPES: Final = frozenset({"read", "exec", "search", "version"})
+# The operations that change nothing.
+LOOKING: Final = re.compile(r"(list|browse|count|get|is|canInvoke)")
+
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as it came; `changes` says whether it is an operation that may change something."""
+
+    kind: str
+    bean: str
+    operation: str
+    arguments: tuple[Any, ...]
+    attributes: tuple[str, ...] | str | None
+    ignore_errors: bool
+    echo: Mapping[str, Any] | None
+
+    @property
+    def verb(self) -> str:
+        return self.operation.partition("(")[0]
+
+    @property
+    def changes(self) -> bool:
+        return self.kind == "exec" and LOOKING.match(self.verb) is None
+
+
+class NotARequest(Exception):
+    """What came is no request; the whole POST is refused with it."""
+
+
+def requests_in(told: Any) -> list[Request]:
+    """Read a POST's document. NotARequest where it is none."""
+    if not isinstance(told, list | dict):
+        raise NotARequest("Invalid JSON Request. Expected Object or Array")
+    return [_request(each) for each in (told if isinstance(told, list) else [told])]
+
+
+def _request(told: Any) -> Request:
+    kind = told.get("type") if isinstance(told, dict) else None
+    if kind not in TYPES:
+        raise NotARequest(f"No type with name '{kind}' exists")
+    config = told.get("config") or {}
+    attributes = told.get("attribute")
+    return Request(
+        kind=kind,
+        bean=str(told.get("mbean", "")),
+        operation=str(told.get("operation", "")),
+        arguments=tuple(told.get("arguments") or ()),
+        attributes=tuple(attributes) if isinstance(attributes, list) else attributes,
+        ignore_errors=config.get("ignoreErrors") in (True, "true"),
+        echo={**{key: value for key, value in told.items() if key != "config"}, **_one_attribute(attributes)}
+        if config.get("includeRequest", True) in (True, "true")
+        else None,
+    )
+
+
+def _one_attribute(attributes: Any) -> dict[str, Any]:
+    """A list of one is echoed without its list."""
+    return {"attribute": attributes[0]} if isinstance(attributes, list) and len(attributes) == 1 else {}
+
+
+def answer(broker: Broker, request: Request) -> Answer:
+    """Do one request; what fails is an answer too."""
+    try:
+        told = _KINDS[request.kind](broker, request)
+    except BrokerSaysNo as error:
+        told = failed(error.kind, error.text, error.status)
+    except ValueError as error:
+        told = failed(ILLEGAL, f"Invalid object name. {error}", 400)
+    return told if request.echo is None else {"request": dict(request.echo), **told}
+
+
+def failed(kind: str, text: str, status: int) -> Answer:
+    return {"error_type": kind, "error": f"{kind} : {text}", "status": status}
+
+
+def _value(value: Any) -> Answer:
+    return {"value": value, "status": 200}
+
+
+def _version(broker: Broker, request: Request) -> Answer:
+    del request
+    details = {"server_product": "Artemis", "server_vendor": "Apache", "server_version": VERSION}
+    return _value({"agent": "2.4.3", "protocol": "8.1", "details": details, "id": broker.node})
+
+
+def _search(broker: Broker, request: Request) -> Answer:
+    found = [bean.name for bean in beans(broker) if names.matches(request.bean, bean.name)]
+    return _value([name if name.count(",") == 0 else names.canonical(name) for name in found])
+
+
+def _found(broker: Broker, request: Request, doing: str) -> list[Bean]:
+    """The beans that are meant; an exact name means one."""
+    found = [bean for bean in beans(broker) if names.matches(request.bean, bean.name)]
+    if not found:
+        pattern = names.is_pattern(request.bean)
+        text = f"No MBean with pattern {request.bean} found for {doing}" if pattern else request.bean
+        raise BrokerSaysNo(NO_BEAN, text, 404)
+    return found
+
+
+def _read(broker: Broker, request: Request) -> Answer:
+    found = _found(broker, request, "reading attributes")
+    wanted = request.attributes
+    if names.is_pattern(request.bean):
+        # A bean that lacks an attribute leaves it out; one that has none of them is left out.
+        keys = [wanted] if isinstance(wanted, str) else wanted
+        rows: dict[str, Any] = {}
+        for bean in found:
+            told = bean.read()
+            if row := {key: told[key] for key in keys or told if key in told}:
+                rows[names.canonical(bean.name)] = row
+        if not rows:
+            text = f"No matching attributes [{', '.join(keys or ())}] found on MBeans "
+            raise BrokerSaysNo(ILLEGAL, f"{text}[{', '.join(bean.name for bean in found)}]", 400)
+        return _value(rows)
+    attributes = found[0].read()
+    if isinstance(wanted, str):
+        if wanted not in attributes:
+            raise BrokerSaysNo(NO_ATTRIBUTE, f"No such attribute: {wanted}", 404)
+        return _value(attributes[wanted])
+    missing = [key for key in wanted or () if key not in attributes]
+    if missing and not request.ignore_errors:
+        raise BrokerSaysNo(NO_ATTRIBUTE, f"No such attribute: {missing[0]}", 404)
+    gaps = {key: {"error_type": NO_ATTRIBUTE, ".error": True, "error": f"No such attribute: {key}"} for key in missing}
+    return _value({key: attributes[key] for key in wanted or attributes if key in attributes} | gaps)
+
+
+def _execute(broker: Broker, request: Request) -> Answer:
+    found = _found(broker, request, "invoking JMX operations")
+    if not names.is_pattern(request.bean):
+        return _value(_call(found[0], request))
+    return _value({names.canonical(bean.name): _call(bean, request) for bean in found})
+
+
+def _call(bean: Bean, request: Request) -> Any:
+    called = names.canonical(bean.name)
+    verb, arguments, offered = request.verb, request.arguments, bean.offer()
+    known = signatures(offered, verb)
+    # The real one drops the first bracket of a signature without arguments.
+    listed = ",".join(")" if each == "()" else each for each in known)
+    if not known:
+        raise BrokerSaysNo(ILLEGAL, f"No operation {verb} found on MBean {called}", 400)
+    operation = request.operation
+    if "(" not in operation:
+        if len(known) > 1:
+            text = f"Operation {verb} on MBean {called} is overloaded. Signatures found: {listed}. "
+            raise BrokerSaysNo(ILLEGAL, f"{text}Use a signature when specifying the operation.", 400)
+        operation = f"{verb}{known[0]}"
+    if operation not in offered:
+        text = f"No operation {operation} on MBean {called} exists. Known signatures: {listed}"
+        raise BrokerSaysNo(ILLEGAL, text, 400)
+    wanted = len([each for each in operation.partition("(")[2][:-1].split(",") if each])
+    if len(arguments) < wanted:
+        text = f"Invalid number of operation arguments. Operation {operation} on {request.bean} requires "
+        raise BrokerSaysNo(ILLEGAL, f"{text}{wanted} parameters, not {len(arguments)} as given", 400)
+    return offered[operation](*_typed(operation, arguments[:wanted]))
+
+
+def _typed(operation: str, arguments: Sequence[Any]) -> list[Any]:
+    kinds = operation.partition("(")[2][:-1].split(",")
+    return [_as(kind, argument) for kind, argument in zip(kinds, arguments, strict=False)]
+
+
+def _as(kind: str, argument: Any) -> Any:
+    if kind in ("int", "long"):
+        try:
+            return int(argument)
+        except ValueError as error:
+            kind = "java.lang.NumberFormatException"
+            raise BrokerSaysNo(kind, f'For input string: "{argument}"', 400) from error
+    if kind == "boolean":
+        return argument in (True, "true")
+    return argument
+
+
+_KINDS: Final[Mapping[str, Callable[[Broker, Request], Answer]]] = {
+    "version": _version,
+    "search": _search,
+    "read": _read,
+    "exec": _execute,
+}

@@ -1,0 +1,217 @@
+"""Messages and queues: what lies where, in which order, in whose hands, and the counters of one life of the broker."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final, Protocol
+
+ORIGIN_NODE: Final = "x-opt-amq-bkr-id"
+ORIGIN_NUMBER: Final = "x-opt-amq-mr-id"
+PRIORITIES: Final = 10
+# What the broker counts of a message beside its body, against a consumer's window.
+OVERHEAD: Final = 250
+
+Origin = tuple[str, int]
+
+
+class Reason(Enum):
+    """Why a message left a queue; an acknowledgement carries it to the peer."""
+
+    NORMAL = 0
+    KILLED = 1
+    EXPIRED = 2
+
+
+@dataclass(eq=False, slots=True)
+class Message:
+    """One message at one broker. `origin`: where it was born and its number there, if that was elsewhere."""
+
+    number: int
+    address: str
+    body: bytes
+    text: bool
+    headers: Mapping[str, str]
+    durable: bool = True
+    priority: int = 4
+    timestamp_ms: int = 0
+    origin: Origin | None = None
+    longs: Mapping[str, int] = field(default_factory=dict)
+    anycast: bool = True
+    failed: int = 0  # deliveries that were not acknowledged
+
+    @property
+    def size(self) -> int:
+        return len(self.body) + OVERHEAD
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry of an outflow: a message for its queues, an acknowledgement by origin, or a change of topology."""
+
+    kind: str  # message, postAck, addAddress, createQueue, deleteQueue
+    number: int
+    queue: str = ""
+    address: str = ""
+    message: Message | None = None
+    queues: tuple[str, ...] = ()
+    origin: Origin | None = None
+    reason: Reason = Reason.NORMAL
+    options: Mapping[str, Any] = field(default_factory=dict)
+    durable: bool = True
+
+
+class Taker(Protocol):
+    """Somebody who takes messages from a queue."""
+
+    @property
+    def ready(self) -> bool: ...
+
+    def wants(self, message: Message) -> bool: ...
+
+    def take(self, queue: Queue, message: Message) -> None: ...
+
+
+@dataclass
+class Counters:
+    """What begins anew with each start of the broker."""
+
+    added: int = 0
+    acknowledged: int = 0
+    killed: int = 0
+    expired: int = 0
+
+
+@dataclass
+class Queue:
+    """One queue. Messages in delivery count, and are out of `waiting`."""
+
+    name: str
+    address: str
+    number: int
+    options: dict[str, Any]
+    routing: str = "anycast"
+    durable: bool = True
+    internal: bool = False
+    temporary: bool = False
+    user: str | None = None
+    filter: str | None = None
+    paused: bool = False
+    lasting: bool = False
+    auto_created: bool = False
+    counters: Counters = field(default_factory=Counters)
+    messages: dict[int, Message] = field(default_factory=dict)
+    delivering: dict[int, Taker] = field(default_factory=dict)
+    takers: list[Taker] = field(default_factory=list)
+    waiting: list[deque[Message]] = field(default_factory=lambda: [deque() for _ in range(PRIORITIES)])
+    by_origin: dict[Origin, Message] = field(default_factory=dict)
+
+    def add(self, message: Message) -> None:
+        self.messages[message.number] = message
+        if message.origin is not None:
+            self.by_origin[message.origin] = message
+        self.waiting[message.priority].append(message)
+        self.counters.added += 1
+
+    def live(self) -> Iterator[Message]:
+        """The messages that nobody holds, in the order in which they would be delivered."""
+        for level in reversed(self.waiting):
+            for message in level:
+                if message.number in self.messages and message.number not in self.delivering:
+                    yield message
+
+    def dispatch(self) -> None:
+        """Hand over what can be handed over, to those who have room, in turn."""
+        if self.paused or not self.takers:
+            return
+        for level in reversed(self.waiting):
+            skipped: list[Message] = []
+            while level and any(taker.ready for taker in self.takers):
+                message = level.popleft()
+                if message.number not in self.messages:
+                    continue
+                taker = next((each for each in self.takers if each.ready and each.wants(message)), None)
+                if taker is None:
+                    skipped.append(message)
+                    continue
+                self.takers.remove(taker)
+                self.takers.append(taker)
+                self.delivering[message.number] = taker
+                taker.take(self, message)
+            level.extendleft(reversed(skipped))
+
+    def give_back(self, message: Message) -> None:
+        """A message that was in delivery stands at its head again."""
+        if self.delivering.pop(message.number, None) is not None and message.number in self.messages:
+            self.waiting[message.priority].appendleft(message)
+
+    def remove(self, message: Message, reason: Reason) -> None:
+        """Take a message out for good; what stands in `waiting` is passed over later."""
+        del self.messages[message.number]
+        self.delivering.pop(message.number, None)
+        if message.origin is not None:
+            self.by_origin.pop(message.origin, None)
+        match reason:
+            case Reason.NORMAL:
+                self.counters.acknowledged += 1
+            case Reason.KILLED:
+                self.counters.killed += 1
+            case Reason.EXPIRED:
+                self.counters.expired += 1
+
+    def restart(self) -> None:
+        """What a death leaves: durable messages in order, lasting pauses; counters count from what is left."""
+        kept = [each for level in reversed(self.waiting) for each in level if each.number in self.messages]
+        held = [self.messages[number] for number in self.delivering if number in self.messages]
+        left = sorted((each for each in {*kept, *held} if each.durable), key=lambda each: each.number)
+        self.messages, self.delivering, self.by_origin, self.takers = {}, {}, {}, []
+        self.waiting = [deque() for _ in range(PRIORITIES)]
+        self.counters = Counters()
+        self.paused = self.lasting
+        for message in left:
+            message.failed = 0
+            self.add(message)
+
+
+@dataclass
+class Outflow:
+    """What a link still has to ship: events in order; the first `under_way` of them are with the link."""
+
+    name: str
+    number: int
+    events: deque[Event] = field(default_factory=deque)
+    under_way: int = 0
+    paused: bool = False
+    lasting: bool = False
+    counters: Counters = field(default_factory=Counters)
+
+    def add(self, event: Event) -> None:
+        self.events.append(event)
+        self.counters.added += 1
+
+    def next(self) -> Event | None:
+        """The next event to ship; it stays until `done` says that the peer has it."""
+        if self.paused or self.under_way >= len(self.events):
+            return None
+        self.under_way += 1
+        return self.events[self.under_way - 1]
+
+    def done(self) -> None:
+        self.events.popleft()
+        self.under_way -= 1
+        self.counters.acknowledged += 1
+
+    def restart(self) -> None:
+        self.events = deque(each for each in self.events if each.durable)
+        self.counters = Counters(added=len(self.events))
+        self.under_way = 0
+        self.paused = self.lasting
+
+
+def numbers(first: int) -> Callable[[], int]:
+    """Where a broker's numbers come from: they only grow."""
+    count = itertools.count(first)
+    return lambda: next(count)

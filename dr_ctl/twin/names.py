@@ -1,0 +1,81 @@
+"""Names of management beans as the broker reads them: parts, patterns, canonical order. Its own, not the client's: a
+mistake of one must not be hidden by the same mistake of the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+DOMAIN: Final = "org.apache.activemq.artemis"
+_PLAIN: Final = frozenset({"component", "subcomponent"})
+_KEY: Final = re.compile(r'([^=,:]+)=("(?:[^"\\]|\\.)*"|[^,"]*)(,|$)', re.DOTALL)
+_ESCAPES: Final = {'"': '\\"', "*": "\\*", "?": "\\?", "\\": "\\\\", "\n": "\\n"}
+
+
+def quoted(text: str) -> str:
+    return '"' + "".join(_ESCAPES.get(letter, letter) for letter in text) + '"'
+
+
+@lru_cache(maxsize=4096)
+def keys_of(name: str) -> Mapping[str, str]:
+    """Take a name apart, values as written; a lone `*` says that there may be more. ValueError if it is no name."""
+    domain, colon, rest = name.partition(":")
+    if not (domain and colon and rest):
+        raise ValueError("Key properties cannot be empty")
+    found: dict[str, str] = {"": domain}
+    at = 0
+    while at < len(rest):
+        if rest[at:] == "*" or rest[at : at + 2] == "*,":
+            found["*"] = "*"
+            at += 2
+            continue
+        each = _KEY.match(rest, at)
+        if each is None:
+            raise ValueError(f"Key properties cannot be read: {rest[at:]}")
+        found[each[1]] = each[2]
+        at = each.end()
+    return found
+
+
+def is_pattern(name: str) -> bool:
+    return any(re.search(r"(?<!\\)[*?]", value) for value in keys_of(name).values())
+
+
+def matches(pattern: str, name: str) -> bool:
+    """Say whether a full name is one of those a pattern means."""
+    wanted, mine = keys_of(pattern), keys_of(name)
+    keys = {key for key in wanted if key != "*"}
+    if keys - set(mine) or ("*" not in wanted and set(mine) - keys):
+        return False
+    return all(_glob(wanted[key]).fullmatch(mine[key]) for key in keys)
+
+
+@lru_cache(maxsize=4096)
+def _glob(text: str) -> re.Pattern[str]:
+    pieces = re.findall(r"\\.|.", text, re.DOTALL)
+    kinds = {"*": ".*", "?": "."}
+    return re.compile("".join(kinds.get(piece) or re.escape(piece) for piece in pieces), re.DOTALL)
+
+
+def canonical(name: str) -> str:
+    """The same name with its keys in alphabetical order, as every answer to a pattern has it."""
+    keys = keys_of(name)
+    return f"{keys['']}:" + ",".join(f"{key}={keys[key]}" for key in sorted(keys) if key)
+
+
+def server(broker: str) -> str:
+    return f"{DOMAIN}:broker={quoted(broker)}"
+
+
+def part(broker: str, component: str, name: str) -> str:
+    return f"{server(broker)},component={component},name={quoted(name)}"
+
+
+def address(broker: str, name: str) -> str:
+    return f"{server(broker)},component=addresses,address={quoted(name)}"
+
+
+def queue(broker: str, address_name: str, routing: str, name: str) -> str:
+    return f"{address(broker, address_name)},subcomponent=queues,routing-type={quoted(routing)},queue={quoted(name)}"

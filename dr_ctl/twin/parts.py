@@ -1,0 +1,92 @@
+"""What a simulated broker is put together from: doors, the link, what waits, and what it needs of those around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from dr_ctl.twin.messages import Event
+
+
+class BrokerSaysNo(Exception):
+    """An operation failed as the real one does: the exception's class, its words, and Jolokia's status."""
+
+    def __init__(self, kind: str, text: str, status: int = 500) -> None:
+        super().__init__(text)
+        self.kind, self.text, self.status = kind, text, status
+
+
+@dataclass
+class Acceptor:
+    """One door of a broker."""
+
+    name: str
+    port: int
+    protocols: str
+    opens_at_boot: bool
+    started: bool = False
+
+
+@dataclass
+class Link:
+    """The broker connection to the peer. It captures from its first start on, whether it is connected or not."""
+
+    name: str
+    port: int
+    auto_start: bool = True
+    started: bool = False
+    connected: bool = False
+    attached: bool = False
+    captures: bool = False
+    breaks: int = 0  # how often it was taken down here
+
+
+@dataclass
+class Pending:
+    """An acknowledgement whose message was not found: tried again a few times, then given up."""
+
+    event: Event
+    tries: int
+    next_s: float
+
+
+@dataclass
+class Holding:
+    """One subscription: on which queue, and how much of it is in the client's hands."""
+
+    number: int
+    queue: str
+    filter: str
+    since_ms: int
+    in_hand: int
+    delivered: int
+    acknowledged: int
+
+
+class Session(Protocol):
+    """A client's connection, as far as the broker cares."""
+
+    acceptor: str
+    local_port: int
+    remote: str
+    ident: str
+    user: str
+    client: str
+    since_ms: int
+
+    def leave(self) -> None:
+        """Give back what is in its hands."""
+
+    def cut(self) -> None:
+        """Close its socket, nothing more."""
+
+    def holds(self) -> list[Holding]:
+        """Its subscriptions."""
+
+
+class Ports(Protocol):
+    """The sockets behind the acceptors and the console."""
+
+    def open(self, name: str) -> None: ...
+
+    def close(self, name: str) -> None: ...

@@ -1,0 +1,396 @@
+"""A client's STOMP session at one acceptor: frames in, frames out, subscriptions that take from queues."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from dr_ctl.twin.broker import ANYCAST, VERSION, Broker
+from dr_ctl.twin.doors import Doors, shut
+from dr_ctl.twin.filters import compiled
+from dr_ctl.twin.messages import ORIGIN_NODE, ORIGIN_NUMBER, Message, Queue
+from dr_ctl.twin.parts import BrokerSaysNo, Holding
+
+SERVER: Final = f"ActiveMQ-Artemis/{VERSION} ActiveMQ Artemis Messaging Engine"
+WINDOW: Final = 10240
+LEAST_BEAT_S: Final = 0.5
+TTL_S: Final = 60.0
+_ESCAPES: Final = {"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"}
+_UNESCAPED: Final = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
+_OURS: Final = frozenset({"destination", "persistent", "priority", "destination-type", "content-length", "expires"})
+
+
+def frame(command: str, headers: list[tuple[str, str]], body: bytes = b"") -> bytes:
+    """Write a frame as the broker does."""
+    lines = [command, *(f"{_escaped(name)}:{_escaped(text)}" for name, text in headers)]
+    return "\n".join(lines).encode() + b"\n\n" + body + b"\0\n"
+
+
+def _escaped(text: str) -> str:
+    return "".join(_ESCAPES.get(letter, letter) for letter in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame that came."""
+
+    command: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def cut_frame(data: bytes) -> tuple[Frame | None, bytes]:
+    """Take the first whole frame off; None where it is not whole yet."""
+    data = data.lstrip(b"\r\n")
+    head, end, rest = data.partition(b"\n\n")
+    if not end:
+        return None, data
+    command, *lines = head.decode(errors="replace").replace("\r", "").split("\n")
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, _, text = line.partition(":")
+        if command not in ("CONNECT", "STOMP"):
+            name, text = _plain(name), _plain(text)
+        headers.setdefault(name, text)
+    length = headers.get("content-length", "")
+    size = int(length) if length.isdecimal() else rest.find(b"\0")
+    if size < 0 or len(rest) <= size:
+        return None, data
+    return Frame(command, headers, rest[:size]), rest[size + 1 :]
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\\[\\rnc]", lambda found: _UNESCAPED[found[0]], text)
+
+
+@dataclass(eq=False)
+class Subscription:
+    """Takes from one queue up to its window; each message is given back or acknowledged by its number."""
+
+    session: StompSession
+    ident: str
+    queue: Queue
+    mode: str
+    window: int | None
+    selector: str
+    number: int
+    since_ms: int
+    in_hand: dict[int, Message] = field(default_factory=dict)
+    delivered: int = 0
+    acknowledged: int = 0
+
+    def __post_init__(self) -> None:
+        self._selects = compiled(self.selector)
+
+    @property
+    def ready(self) -> bool:
+        return self.window is None or self.window > 0
+
+    def wants(self, message: Message) -> bool:
+        return self._selects(message.headers.get)
+
+    def take(self, queue: Queue, message: Message) -> None:
+        self.delivered += 1
+        self.session.deliver(self, message)
+        if self.mode == "auto":
+            self.session.broker.remove(queue, message)
+            self.acknowledged += 1
+            return
+        self.in_hand[message.number] = message
+        if self.window is not None:
+            self.window -= message.size
+
+    def done(self, message: Message) -> None:
+        del self.in_hand[message.number]
+        self.acknowledged += 1
+        if self.window is not None:
+            self.window += message.size
+        if self.queue.name in self.session.broker.queues and message.number in self.queue.messages:
+            self.session.broker.remove(self.queue, message)
+        self.queue.dispatch()
+
+    def leave(self) -> None:
+        if self in self.queue.takers:
+            self.queue.takers.remove(self)
+        # Back to the head in their order: the last first.
+        for message in reversed(list(self.in_hand.values())):
+            if message.number in self.queue.messages:
+                self.session.broker.give_back(self.queue, message, failed=True)
+        self.in_hand.clear()
+        self.queue.dispatch()
+
+
+class StompSession:
+    """One connection. Runs in the broker's loop, under the twin's lock; what cannot be sent at once waits."""
+
+    def __init__(self, sock: socket.socket, acceptor: str, broker: Broker, doors: Doors) -> None:
+        self.broker, self.acceptor = broker, acceptor
+        self._sock, self._doors = sock, doors
+        self.ident = uuid.uuid4().hex[:8]
+        host, port = sock.getpeername()[:2]
+        self.remote, self.local_port = f"{host}:{port}", int(sock.getsockname()[1])
+        self.user = self.client = ""
+        self.since_ms = broker.now_ms()
+        self._in, self._out = b"", b""
+        self._connected = self._over = False
+        self._subscriptions: dict[str, Subscription] = {}
+        self._beat_s: float | None = None
+        self._ttl_s = TTL_S
+        self._heard = self._said = time.monotonic()
+        broker.sessions[self.ident] = self
+
+    def holds(self) -> list[Holding]:
+        return [
+            Holding(
+                each.number,
+                each.queue.name,
+                each.selector,
+                each.since_ms,
+                len(each.in_hand),
+                each.delivered,
+                each.acknowledged,
+            )
+            for each in self._subscriptions.values()
+        ]
+
+    # the socket
+
+    def read(self) -> None:
+        try:
+            data = self._sock.recv(256 * 1024)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.broker.hang_up(self)
+            return
+        self._heard = time.monotonic()
+        self._in += data
+        while not self._over:
+            got, self._in = cut_frame(self._in)
+            if got is None:
+                return
+            self._take(got)
+
+    def write(self) -> None:
+        self._flush()
+
+    def tick(self) -> None:
+        now = time.monotonic()
+        if now - self._heard > self._ttl_s:
+            ttl_ms = round(self._ttl_s * 1000)
+            text = f"AMQ229014: Did not receive data from {self.remote} within the {ttl_ms}ms connection TTL. "
+            self._refuse(f"{text}The connection will now be closed.")
+        elif self._beat_s is not None and now - self._said >= self._beat_s:
+            self._send(b"\n")
+
+    def leave(self) -> None:
+        subscriptions, self._subscriptions = list(self._subscriptions.values()), {}
+        for each in subscriptions:
+            each.leave()
+
+    def cut(self) -> None:
+        self._over = True
+        self._doors.forget(self._sock)
+        shut(self._sock)
+
+    def _send(self, data: bytes) -> None:
+        if not self._over:
+            self._out += data
+            self._said = time.monotonic()
+            self._flush()
+
+    def _flush(self) -> None:
+        waited = bool(self._out)
+        try:
+            while self._out:
+                self._out = self._out[self._sock.send(self._out) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._out = b""  # the end is seen when it is read
+        if waited:
+            self._doors.wants_write(self._sock, more=bool(self._out))
+
+    # frames
+
+    def _take(self, got: Frame) -> None:
+        commands = {
+            "SEND": self._on_send,
+            "SUBSCRIBE": self._on_subscribe,
+            "UNSUBSCRIBE": self._on_unsubscribe,
+            "ACK": self._on_ack,
+            "NACK": self._on_ack,  # the broker has no way back: it takes it for an acknowledgement
+        }
+        if got.command in ("CONNECT", "STOMP"):
+            self._on_connect(got)
+        elif not self._connected:
+            return
+        elif got.command == "DISCONNECT":
+            self._receipt(got)
+            self.broker.hang_up(self)
+        elif got.command not in commands:
+            self._refuse("AMQ339023 Invalid STOMP frame", body=b"AMQ339024: Invalid STOMP frame")
+        else:
+            # A consumer's receipt comes before its first message.
+            commands[got.command](got)
+
+    def _on_connect(self, got: Frame) -> None:
+        if "1.2" not in got.headers.get("accept-version", "").split(","):
+            version = got.headers.get("accept-version", "1.0")
+            body = b"Supported protocol versions are v1.0 v1.1 v1.2"
+            self._refuse(f"AMQ339002 Stomp versions not supported {version}", body=body)
+            return
+        user, password = got.headers.get("login"), got.headers.get("passcode")
+        if user is None or self.broker.users.get(user) != password:
+            text = f"Security Error occurred: User name [{user or 'null'}] or password is invalid"
+            self._refuse(text, body=text.encode())
+            return
+        self._connected, self.user, self.client = True, user, got.headers.get("client-id", "")
+        told = [("version", "1.2"), ("session", self.ident), ("server", SERVER)]
+        if (beats := got.headers.get("heart-beat")) is not None:
+            theirs, wanted = (int(each) for each in beats.split(","))
+            mine = max(wanted, round(LEAST_BEAT_S * 1000)) if wanted else 0
+            self._beat_s = mine / 1000 if mine else None
+            self._ttl_s = max(2 * theirs / 1000, 2 * LEAST_BEAT_S) if theirs else TTL_S
+            told.append(("heart-beat", f"{mine},{max(theirs, 500) if theirs else 30000}"))
+        self._send(frame("CONNECTED", told))
+
+    def _on_send(self, got: Frame) -> None:
+        broker, address = self.broker, got.headers.get("destination")
+        if address is None:
+            text = 'Cannot invoke "Object.hashCode()" because "key" is null'
+            self._refuse(text, body=text.encode(), receipt=got.headers.get("receipt"))
+            return
+        kind = got.headers.get("destination-type")
+        if kind == ANYCAST and not any(queue.address == address for queue in broker.queues.values()):
+            told = {"name": address, "address": address, "routing-type": ANYCAST, "durable": True}
+            broker.create_queue(told, auto_created=True)
+        elif address not in broker.addresses:
+            broker.add_address(address, "multicast")
+        properties = {
+            name: text
+            for name, text in got.headers.items()
+            if name not in ("persistent", "priority", "expires", ORIGIN_NODE, ORIGIN_NUMBER)
+        }
+        priority = got.headers.get("priority", "4")
+        message = Message(
+            number=broker.next_number(),
+            address=address,
+            body=got.body,
+            text="content-length" not in got.headers,
+            headers=properties,
+            durable=got.headers.get("persistent") == "true",
+            priority=min(int(priority), 9) if priority.isdecimal() else 4,
+            timestamp_ms=broker.now_ms(),
+            anycast=kind == ANYCAST,
+        )
+        # Stored first: a receipt is only given for what a death would leave.
+        broker.route(message)
+        self._receipt(got)
+
+    def _on_subscribe(self, got: Frame) -> None:
+        address = got.headers.get("destination", "")
+        ident = got.headers.get("id") or f"subscription/{address}"
+        if ident in self._subscriptions:
+            text = f"There already is a subscription for: {ident}. Either use unique subscription IDs or do not create "
+            self._refuse(f"{text}multiple subscriptions for the same destination")
+            return
+        selector = got.headers.get("selector", "")
+        queue = self._queue_of(address, got.headers.get("subscription-type"))
+        mode = got.headers.get("ack", "auto")
+        window: int | None = int(got.headers.get("consumer-window-size") or (-1 if mode == "auto" else WINDOW))
+        try:
+            taker = Subscription(
+                session=self,
+                ident=ident,
+                queue=queue,
+                mode=mode,
+                window=None if window == -1 else window,
+                selector=selector,
+                number=self.broker.next_number(),
+                since_ms=self.broker.now_ms(),
+            )
+        except BrokerSaysNo:
+            self._refuse(f'Invalid selector "{selector}"', body=selector.encode())
+            return
+        self._subscriptions[ident] = taker
+        self._receipt(got)
+        queue.takers.append(taker)
+        queue.dispatch()
+
+    def _queue_of(self, address: str, kind: str | None) -> Queue:
+        for queue in self.broker.queues.values():
+            if queue.address == address:
+                return queue
+        told = {"name": address, "address": address, "routing-type": kind or "MULTICAST", "durable": True}
+        return self.broker.create_queue(told, auto_created=True)
+
+    def _on_unsubscribe(self, got: Frame) -> None:
+        ident = got.headers.get("id", "")
+        taker = self._subscriptions.pop(ident, None)
+        if taker is None:
+            text = f"Cannot unsubscribe as no subscription exists for id: {ident}"
+            self._refuse(text, receipt=got.headers.get("receipt"))
+            return
+        taker.leave()
+        self._receipt(got)
+
+    def _on_ack(self, got: Frame) -> None:
+        ident = got.headers.get("id", "")
+        consumer, _, number = ident.partition(",")
+        for taker in self._subscriptions.values():
+            message = taker.in_hand.get(int(number)) if number.isdecimal() else None
+            if str(taker.number) == consumer and message is not None:
+                earlier = list(taker.in_hand.values()) if taker.mode == "client" else [message]
+                for each in earlier[: earlier.index(message) + 1]:
+                    taker.done(each)
+                self._receipt(got)
+                return
+        text = f"AMQ339025 failed to ack because no message with id {ident}"
+        self._refuse(text, receipt=got.headers.get("receipt"))
+
+    def deliver(self, taker: Subscription, message: Message) -> None:
+        ident = f"{taker.number},{message.number}"
+        told = [("subscription", taker.ident)]
+        if not message.text:
+            told.append(("content-length", str(len(message.body))))
+        told += [
+            ("message-id", ident),
+            ("destination", message.address),
+            ("expires", "0"),
+            ("redelivered", str(message.failed > 0).lower()),
+            ("priority", str(message.priority)),
+            ("persistent", str(message.durable).lower()),
+            ("timestamp", str(message.timestamp_ms)),
+        ]
+        if message.anycast:
+            told.append(("destination-type", ANYCAST))
+        if message.origin is not None:
+            told += [(ORIGIN_NODE, message.origin[0]), (ORIGIN_NUMBER, str(message.origin[1]))]
+        told += [(name, text) for name, text in message.headers.items() if name not in _OURS]
+        if taker.mode != "auto":
+            told.append(("ack", ident))
+        if message.text:
+            told.append(("content-length", str(len(message.body))))
+        self._send(frame("MESSAGE", told, message.body))
+
+    def _receipt(self, got: Frame) -> None:
+        if (receipt := got.headers.get("receipt")) is not None:
+            self._send(frame("RECEIPT", [("receipt-id", receipt)]))
+
+    def _refuse(self, text: str, *, body: bytes = b"", receipt: str | None = None) -> None:
+        """Say ERROR and close, as the protocol wants it."""
+        told = [("message", text)]
+        if body:
+            told += [("content-type", "text/plain"), ("content-length", str(len(body)))]
+        if receipt is not None:
+            told.append(("receipt-id", receipt))
+        self._send(frame("ERROR", told, body))
+        self.broker.hang_up(self)

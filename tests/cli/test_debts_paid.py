@@ -1,0 +1,196 @@
+"""How debts are paid: by a fence of the returned site, by a hook, by the monitor; and a move that is escalated."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dr_ctl.agents.monitor import payable
+from dr_ctl.engine.debts import DebtKind
+from dr_ctl.topologies.mirror.debts import document
+from dr_ctl.topologies.mirror.view import BrokerView
+from tests.cli.conftest import Ended, Installation, Shell
+from tests.cli.sites import Sites, sites
+from tests.cli.test_failover import OWED, TAKEN_IN, failover, owed
+from tests.cli.test_swapover import begun
+from tests.mirror.views import broker, seen
+from tests.report.scribe import NAME
+
+__all__ = ["sites"]  # a fixture
+
+
+@pytest.fixture
+def survived(dr_ctl: Shell, sites: Sites) -> Sites:
+    """London was lost, and Paris serves."""
+    sites.lose()
+    assert failover(dr_ctl, "--yes", "--accept-loss", "unknown").code == 0
+    return sites
+
+
+class TestFence:
+    @pytest.mark.parametrize("opened", [False, True])
+    def test_a_site_that_is_back_pays_it(self, dr_ctl: Shell, survived: Sites, opened: bool) -> None:
+        survived.come_back(opened=opened)
+
+        ended = dr_ctl("fence", "london", "--yes", "--json")
+
+        assert ended.code == 0, ended.document
+        assert owed(ended) == OWED[1:]
+        assert not survived.london.acceptors["clients"]["Started"]
+        assert survived.paris.acceptors["clients"]["Started"]
+
+    def hooked(self, folder: Path, text: str) -> None:
+        script = folder / "fence.sh"
+        script.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        script.chmod(script.stat().st_mode | stat.S_IXUSR)
+        path = folder / "dr-ctl.yaml"
+        told = yaml.safe_load(path.read_text(encoding="utf-8"))
+        told["hooks"] = {"fence-host": {"run": ["./fence.sh"]}, "tell": {"run": ["./is-not-there"]}}
+        path.write_text(yaml.safe_dump(told), encoding="utf-8")
+
+    def test_of_a_site_that_is_away_a_hook_pays_it(self, dr_ctl: Shell, survived: Sites) -> None:
+        self.hooked(dr_ctl.folder, 'echo "$DR_CTL_OPERATION $DR_CTL_SOURCE" > told')
+
+        ended = dr_ctl("fence", "london", "--yes", "--json")
+
+        assert ended.code == 0, ended.document
+        assert owed(ended) == OWED[1:]
+        assert (dr_ctl.folder / "told").read_text(encoding="utf-8") == "fence london\n"
+
+    def test_a_hook_that_fails_pays_nothing(self, dr_ctl: Shell, survived: Sites) -> None:
+        self.hooked(dr_ctl.folder, "exit 1")
+
+        ended = dr_ctl("fence", "london", "--yes", "--json")
+
+        assert (ended.code, owed(ended)) == (20, OWED), ended.document
+
+    def test_without_a_hook_a_site_that_is_away_cannot_be_fenced(self, dr_ctl: Shell, survived: Sites) -> None:
+        ended = dr_ctl("fence", "london", "--yes", "--json")
+
+        assert (ended.code, ended.ids[0]) == (10, "DR-FENCE-003")
+
+    def test_a_site_that_answers_is_fenced_at_its_doors_and_not_by_the_hook(
+        self, dr_ctl: Shell, survived: Sites
+    ) -> None:
+        survived.come_back()
+        self.hooked(dr_ctl.folder, "exit 1")
+
+        assert dr_ctl("fence", "london", "--yes", "--json").code == 0
+
+
+class TestMonitor:
+    def monitor(self, dr_ctl: Shell, *words: str) -> Ended:
+        return dr_ctl("monitor", "--for", "50ms", *words, "--quiet")
+
+    def test_it_pays_all_of_it_by_a_run_like_any_other(self, dr_ctl: Shell, survived: Sites) -> None:
+        survived.come_back(opened=True)
+
+        ended = self.monitor(dr_ctl, "--pay-debts")
+
+        status = dr_ctl("status", "--json")
+        assert ended.code == 0
+        assert "1 run(s) to pay debts" in ended.out
+        assert (owed(status), status.document["summary"]) == ([], "paris serves")
+        assert survived.changes == ["stop()", *TAKEN_IN]
+        assert dr_ctl("runs", "verify", "--json").code == 0
+
+    def test_it_changes_nothing_unless_it_is_told_to(self, dr_ctl: Shell, survived: Sites) -> None:
+        survived.come_back(opened=True)
+
+        self.monitor(dr_ctl)
+
+        assert survived.changes == []
+
+    def test_a_site_that_is_away_is_waited_for(self, dr_ctl: Shell, survived: Sites) -> None:
+        changes = list(survived.changes)
+
+        assert "0 run(s) to pay debts" in self.monitor(dr_ctl, "--pay-debts").out
+        assert survived.changes == changes
+
+    def test_another_run_has_the_lock(self, dr_ctl: Shell, survived: Sites) -> None:
+        survived.come_back()
+        runs = dr_ctl.state / "runs"
+        open_run = runs / "20991231T000000Z-swapover-paris-ffff"
+        open_run.mkdir()
+        first = next(path for path in sorted(runs.iterdir()) if (path / "journal.jsonl").exists())
+        (open_run / "journal.jsonl").write_bytes((first / "journal.jsonl").read_bytes())
+
+        self.monitor(dr_ctl, "--pay-debts")
+
+        assert survived.changes == []
+
+
+def owing(site: str, *, epoch: int, serving: bool = True) -> BrokerView:
+    kept = {document(DebtKind.FENCE, "london", site): "{}"} if site == "paris" else {}
+    view = broker(site, serving=serving)
+    return replace(view, documents={**kept, f"dr-ctl.lock.{site}.{epoch}": "{}"})
+
+
+@pytest.mark.parametrize(
+    ("london", "paris", "sites_to_pay"),
+    [
+        (owing("london", epoch=3, serving=False), owing("paris", epoch=4), ("london",)),
+        (owing("london", epoch=4, serving=True), owing("paris", epoch=4), ("london",)),
+        (owing("london", epoch=5, serving=False), owing("paris", epoch=4), ()),
+        (owing("london", epoch=3, serving=False), owing("paris", epoch=4, serving=False), ()),
+    ],
+    ids=["closed", "open", "an older epoch", "nobody serves"],
+)
+def test_only_what_a_person_need_not_decide_is_payable(
+    london: BrokerView, paris: BrokerView, sites_to_pay: tuple[str, ...]
+) -> None:
+    assert payable(seen(london, paris)) == sites_to_pay
+
+
+class TestEscalated:
+    @pytest.fixture
+    def stuck(self, dr_ctl: Shell, installation: Installation) -> Installation:
+        """A swapover that was interrupted behind its fence, with seven events that do not come over."""
+        begun(dr_ctl, installation, "quiesce", "fence")
+        installation.london.outflow |= {"MessageCount": 7, "MessagesAdded": 7}
+        return installation
+
+    def test_its_price_is_what_was_read_and_is_refused_at_first(self, dr_ctl: Shell, stuck: Installation) -> None:
+        ended = dr_ctl("escalate", "--yes", "--json")
+
+        assert (ended.code, ended.document["outcome"]) == (11, "loss_refused"), ended.document
+        bounds = ended.document["data"]["bounds"]
+        assert (bounds["lost"]["at_most"], bounds["twice"]["at_most"]) == (7, 7)
+        assert [each["name"] for each in bounds["queues"]] == ["orders.audit", "orders.in"]
+        assert [each["lost"] for each in bounds["queues"]] == [0, 3]
+        assert stuck.changes == []
+
+    def test_with_the_loss_accepted_the_other_site_serves(self, dr_ctl: Shell, stuck: Installation) -> None:
+        ended = dr_ctl("escalate", "--yes", "--json", "--accept-loss", "7")
+
+        assert ended.code == 0, ended.document
+        assert stuck.paris.acceptors["clients"]["Started"]
+        assert not stuck.paris.acceptors["mirror"]["Started"], "its residue is kept out"
+        assert not stuck.london.acceptors["clients"]["Started"]
+        assert owed(ended) == OWED[1:], "its doors are closed, so no fence is owed"
+        [old] = [each for each in dr_ctl("runs", "list", "--json").document["data"]["runs"] if each["run"] == NAME]
+        assert old["outcome"] == "unknown"
+
+    def test_a_source_that_serves_is_not_left(self, dr_ctl: Shell, installation: Installation) -> None:
+        begun(dr_ctl, installation, "quiesce")
+
+        assert dr_ctl("escalate", "--yes", "--json", "--accept-loss", "unknown").code == 12
+        assert installation.changes == []
+
+    def test_without_an_open_run_there_is_nothing_to_escalate(self, dr_ctl: Shell, installation: Installation) -> None:
+        ended = dr_ctl("escalate", "--yes", "--json")
+
+        assert (ended.code, ended.ids) == (10, ["DR-RUN-004"])
+
+    def test_one_past_its_point_of_no_return_is_resumed_instead(
+        self, dr_ctl: Shell, installation: Installation
+    ) -> None:
+        begun(dr_ctl, installation, "quiesce", "fence", "drain", "activate")
+
+        ended = dr_ctl("escalate", "--yes", "--json", "--accept-loss", "unknown")
+
+        assert (ended.code, ended.ids) == (10, ["DR-RUN-006"])

@@ -1,0 +1,190 @@
+"""Several pairs: they move together, and what comes of each is told; no pair is ever open at both sites."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+import yaml
+
+from dr_ctl.topologies.mirror import activating
+from tests.cli.conftest import Ended, Shell
+from tests.mirror.pair import Management, console, failed, mirrored_pair
+
+SECRET = {"env": "DR_CTL_TEST_PASSWORD"}
+NAMES = tuple(f"orders-{number}" for number in range(1, 9))
+
+
+@dataclass
+class Pairs:
+    """Eight pairs behind sixteen ports. `twice` notes every moment at which a pair was open at both sites."""
+
+    sites: dict[str, dict[str, Management]]
+
+    def __post_init__(self) -> None:
+        self.twice: list[str] = []
+        for name in NAMES:
+            for site in self.sites:
+                self.sites[site][name].after_change = lambda operation, name=name: self._judge(name)
+
+    def _judge(self, name: str) -> None:
+        if all(self.sites[site][name].acceptors["clients"]["Started"] for site in self.sites):
+            self.twice.append(name)
+
+    def open_at(self, site: str) -> list[str]:
+        return [name for name in NAMES if self.sites[site][name].acceptors["clients"]["Started"]]
+
+    def paused(self) -> int:
+        return sum(len(each.settable()["paused"]) for brokers in self.sites.values() for each in brokers.values())
+
+    def dump(self) -> list[object]:
+        return [each.settable() for brokers in self.sites.values() for each in brokers.values()]
+
+
+@pytest.fixture
+def pairs(dr_ctl: Shell) -> Iterator[Pairs]:
+    both = {name: mirrored_pair() for name in NAMES}
+    sites = {"london": {n: pair[0] for n, pair in both.items()}, "paris": {n: pair[1] for n, pair in both.items()}}
+    usual = {"username": "dr-ctl", "password": SECRET, "clients": ["clients"], "mirror": ["mirror"]}
+    with ExitStack() as consoles:
+        told = {
+            site: {
+                "brokers": [
+                    {**usual, "name": name, "jolokia": consoles.enter_context(console(each))}
+                    for name, each in brokers.items()
+                ]
+            }
+            for site, brokers in sites.items()
+        }
+        whole = {"version": 1, "name": "orders", "topology": "artemis-mirror", "sites": told, "drain": {"poll": "5ms"}}
+        (dr_ctl.folder / "dr-ctl.yaml").write_text(yaml.safe_dump(whole, sort_keys=False), encoding="utf-8")
+        yield Pairs(sites)
+
+
+def swapover(dr_ctl: Shell, *words: str, to: str = "paris") -> Ended:
+    return dr_ctl("swapover", "--to", to, "--yes", "--json", *words)
+
+
+def serving(ended: Ended) -> dict[str, str | None]:
+    return {pair["name"]: pair["serving"] for pair in ended.document["data"]["pairs"]}
+
+
+def test_they_move_there_and_back(dr_ctl: Shell, pairs: Pairs) -> None:
+    before = pairs.dump()
+
+    there, again, back = swapover(dr_ctl), swapover(dr_ctl), swapover(dr_ctl, to="london")
+
+    assert (there.code, again.code, back.code) == (0, 0, 0), there.document
+    assert serving(there) == dict.fromkeys(NAMES, "paris")
+    assert again.document["run"] is None
+    assert (pairs.dump(), pairs.twice) == (before, [])
+
+
+@pytest.mark.parametrize("verb", ["pause", "stop"])
+def test_one_that_fails_before_the_point_of_no_return_undoes_all(
+    dr_ctl: Shell, pairs: Pairs, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    before = pairs.dump()
+    pairs.sites["london"]["orders-5"].instead[verb] = failed("not now", status=500)
+
+    ended = swapover(dr_ctl)
+
+    assert (ended.code, serving(ended)) == (20, dict.fromkeys(NAMES, "london")), ended.document
+    assert (pairs.dump(), pairs.twice) == (before, [])
+
+
+def test_one_that_is_not_drained_is_named(dr_ctl: Shell, pairs: Pairs) -> None:
+    before = pairs.dump()
+    pairs.sites["london"]["orders-3"].outflow |= {"MessageCount": 7, "MessagesAdded": 7}
+
+    ended = swapover(dr_ctl, "--timeout", "200ms")
+
+    assert ended.code == 24
+    assert "orders-3: " in ended.document["summary"]
+    assert (pairs.dump(), pairs.twice) == (before, [])
+
+
+class TestPartlyActivated:
+    @pytest.fixture(autouse=True)
+    def _quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(activating, "ACTIVATE_S", 0.5)
+        monkeypatch.setattr(activating, "AGAIN_S", 0.05)
+
+    def test_one_that_stays_shut_is_told_and_the_others_serve(self, dr_ctl: Shell, pairs: Pairs) -> None:
+        pairs.sites["paris"]["orders-2"].instead["start"] = failed("port taken", status=500)
+
+        ended = swapover(dr_ctl)
+
+        assert (ended.code, ended.document["outcome"]) == (21, "incomplete"), ended.document
+        assert serving(ended) == {**dict.fromkeys(NAMES, "paris"), "orders-2": None}
+        assert "orders-2" in ended.document["summary"]
+        assert (pairs.open_at("london"), pairs.twice) == ([], [])
+
+    def test_the_same_command_again_finishes_it(self, dr_ctl: Shell, pairs: Pairs) -> None:
+        shut = pairs.sites["paris"]["orders-2"]
+        shut.instead["start"] = failed("port taken", status=500)
+        swapover(dr_ctl)
+        del shut.instead["start"]
+
+        ended = swapover(dr_ctl)
+
+        assert ended.code == 0, ended.document
+        assert ended.document["run"] is not None
+        assert serving(ended) == dict.fromkeys(NAMES, "paris")
+        assert pairs.paused() == 0
+
+    def test_one_that_is_late_is_tried_again(self, dr_ctl: Shell, pairs: Pairs) -> None:
+        late = pairs.sites["paris"]["orders-2"]
+        late.instead["start"] = failed("not yet", status=500)
+        others = pairs.sites["paris"]["orders-1"]
+        judge = others.after_change
+
+        def then(operation: str) -> None:
+            judge(operation)
+            if operation == "start()":
+                late.instead.pop("start", None)
+
+        others.after_change = then
+
+        ended = swapover(dr_ctl)
+
+        assert (ended.code, serving(ended)) == (0, dict.fromkeys(NAMES, "paris")), ended.document
+
+    def test_where_none_opens_all_is_undone(self, dr_ctl: Shell, pairs: Pairs) -> None:
+        before = pairs.dump()
+        for each in pairs.sites["paris"].values():
+            each.instead["start"] = failed("port taken", status=500)
+
+        ended = swapover(dr_ctl)
+
+        assert (ended.code, serving(ended)) == (20, dict.fromkeys(NAMES, "london")), ended.document
+        assert (pairs.dump(), pairs.twice) == (before, [])
+
+
+def test_a_service_that_is_split_between_the_sites_is_brought_together(dr_ctl: Shell, pairs: Pairs) -> None:
+    pairs.sites["london"]["orders-1"].acceptors["clients"]["Started"] = False
+    pairs.sites["paris"]["orders-1"].acceptors["clients"]["Started"] = True
+
+    status = dr_ctl("status", "--json")
+    ended = swapover(dr_ctl)
+
+    assert serving(status) == {**dict.fromkeys(NAMES, "london"), "orders-1": "paris"}
+    assert (ended.code, serving(ended)) == (0, dict.fromkeys(NAMES, "paris")), ended.document
+    assert pairs.twice == []
+
+
+def test_a_pair_that_is_open_at_both_sites_is_refused(dr_ctl: Shell, pairs: Pairs) -> None:
+    pairs.sites["paris"]["orders-1"].acceptors["clients"]["Started"] = True
+
+    ended = swapover(dr_ctl)
+
+    assert (ended.code, ended.ids[0]) == (10, "DR-ROLE-001")
+
+
+def test_the_steps_one_by_one(dr_ctl: Shell, pairs: Pairs) -> None:
+    words = (("quiesce", "london"), ("fence", "london"), ("drain", "--to", "paris"), ("activate", "paris"))
+
+    assert [dr_ctl(*each, "--yes", "--json").code for each in words] == [0, 0, 0, 0]
+    assert (pairs.open_at("paris"), pairs.open_at("london"), pairs.paused()) == (list(NAMES), [], 0)

@@ -1,0 +1,191 @@
+"""What the world adds to a run: a yes before each step, commands of the installation's own, a limit to the outage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.engine.executor import Answer
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.plan import Plan, PlannedStep, Refusal
+from dr_ctl.engine.runbook import Runbook, RunbookStep
+from dr_ctl.engine.stopping import StopAtOnce
+from dr_ctl.telemetry.events import StepStarted, WaitProgress
+from tests.engine.desk import ASK, BEFORE, BOOK, EFFECTS, MOVED, START, Desk, book_of
+from tests.engine.lost import FAILOVER, Cost
+from tests.engine.machine import Machine, lost
+
+
+class TestStepByStep:
+    def asked(self, until: str, answer: Answer, told: list[tuple[str, bool]]) -> Callable[[PlannedStep, bool], Answer]:
+        def stepper(step: PlannedStep, may_undo: bool) -> Answer:
+            told.append((step.verb, may_undo))
+            return answer if step.verb == until else Answer.YES
+
+        return stepper
+
+    def test_each_step_is_asked_for(self, tmp_path: Path) -> None:
+        told: list[tuple[str, bool]] = []
+        at = Desk(tmp_path, stepper=self.asked("none", Answer.STOP, told))
+
+        assert at.go().code is ExitCode.OK
+        assert [verb for verb, _ in told] == [*BEFORE, "point-of-no-return", "activate", "probe"]
+        assert [may_undo for _, may_undo in told] == [True] * 9 + [False] * 2
+
+    @pytest.mark.parametrize(
+        ("before", "code"), [("check", ExitCode.DECLINED), ("fence", ExitCode.REVERTED), ("drain", ExitCode.REVERTED)]
+    )
+    def test_a_no_undoes(self, tmp_path: Path, before: str, code: ExitCode) -> None:
+        at = Desk(tmp_path, stepper=self.asked(before, Answer.UNDO, []))
+
+        ended = at.go()
+
+        assert (ended.code, ended.undone) == (code, True)
+        assert at.machine.dump() == START
+
+    def test_stopping_here_leaves_the_run_to_be_resumed(self, tmp_path: Path) -> None:
+        at = Desk(tmp_path, stepper=self.asked("drain", Answer.STOP, []))
+
+        with pytest.raises(StopAtOnce, match="2") as stopped:
+            at.go()
+
+        assert (stopped.value.signum, stopped.value.why) == (2, "before drain, as asked")
+        assert at.machine.effects == EFFECTS[:4]
+        assert Desk(tmp_path, machine=at.machine).go().code is ExitCode.OK
+        assert at.machine.dump() == MOVED
+
+
+@dataclass
+class Hooks:
+    """Commands that end with the outcome that the test gives them."""
+
+    outcome: Outcome = field(default_factory=lambda: Done("hook succeeded"))
+    effect: Callable[[], None] = lambda: None
+    told: list[tuple[str, Mapping[str, Json]]] = field(default_factory=list)
+
+    def run(self, name: str, facts: Mapping[str, Json]) -> Outcome:
+        self.told.append((name, facts))
+        self.effect()
+        return self.outcome
+
+
+def with_line(verb: str, line: RunbookStep, book: Runbook = BOOK) -> Runbook:
+    """The runbook with one more line right before a verb."""
+    at = next(number for number, step in enumerate(book.steps) if step.verb == verb)
+    return replace(book, steps=(*book.steps[:at], line, *book.steps[at:]))
+
+
+def hook(name: str = "tell") -> RunbookStep:
+    return RunbookStep("hook", "both", 1, words={"name": name})
+
+
+class TestHooks:
+    def test_one_is_told_what_the_run_is_about(self, tmp_path: Path) -> None:
+        hooks = Hooks()
+        at = Desk(tmp_path, hooks=hooks, book=with_line("fence", hook()))
+
+        assert at.go().code is ExitCode.OK
+        [(name, facts)] = hooks.told
+        assert name == "tell"
+        assert facts == {
+            "operation": "swapover",
+            "source": "london",
+            "target": "paris",
+            "step": "06-hook",
+            "undoable": True,
+        }
+        assert "06-hook" in at.lines("intent")
+        assert "06-hook done" in at.lines("result")
+
+    @pytest.mark.parametrize("verb", BEFORE[2:])
+    def test_one_that_fails_before_the_point_of_no_return_is_undone(self, tmp_path: Path, verb: str) -> None:
+        at = Desk(tmp_path, hooks=Hooks(Refused("hook tell ended with 1")), book=with_line(verb, hook()))
+
+        ended = at.go()
+
+        assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
+        assert "hook tell ended with 1" in ended.text
+        assert at.machine.dump() == START
+
+    @pytest.mark.parametrize("verb", ["activate", "probe"])
+    def test_after_it_one_that_fails_is_a_warning(self, tmp_path: Path, verb: str) -> None:
+        at = Desk(tmp_path, hooks=Hooks(Refused("hook tell ended with 1")), book=with_line(verb, hook()))
+
+        ended = at.go()
+
+        assert ended.code is ExitCode.OK
+        assert [finding.id for finding in ended.findings] == ["DR-HOOK-001"]
+        assert at.machine.dump() == MOVED
+
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_one_that_cuts_the_lost_site_off_is_what_a_failover_rests_on(self, tmp_path: Path, fails: bool) -> None:
+        gone = lost()
+        gone["london"] = replace(gone["london"], down=False, silent=True)
+
+        def cut_off() -> None:
+            gone["london"].doors.update(clients=False, legacy=False)
+
+        outcome: Outcome = Refused("hook fence-host ended with 1") if fails else Done("cut off")
+        at = Desk(tmp_path, ask=FAILOVER, machine=Machine(sites=gone), price=Cost())
+        refused = at.decide()
+        at.hooks = Hooks(outcome, cut_off)
+        at.book = with_line("fence", hook("fence-host"), book_of("failover"))
+
+        ended = at.go()
+
+        assert isinstance(refused, Refusal)
+        assert refused.findings[0].id == "DR-ALIVE-002"
+        assert ended.code is (ExitCode.REVERTED if fails else ExitCode.OK)
+
+    def test_a_lost_site_that_is_proven_to_be_down_is_not_cut_off(self, tmp_path: Path) -> None:
+        at = Desk(tmp_path, ask=FAILOVER, machine=Machine(sites=lost()), price=Cost())
+        at.book = with_line("fence", hook("fence-host"), book_of("failover"))
+
+        decided = at.decide()
+
+        assert isinstance(decided, Plan)
+        assert [step.verb for step in decided.steps if step.verb == "hook"] == ["hook"]
+
+
+class TestHold:
+    def test_it_waits_and_can_be_stopped(self, tmp_path: Path) -> None:
+        told: list[float | None] = []
+        at = Desk(tmp_path, book=with_line("fence", RunbookStep("hold", "both", 1, {"for": 0.05})))
+
+        ended = at.go(listener=lambda event: told.append(event.left_s) if isinstance(event, WaitProgress) else None)
+
+        assert ended.code is ExitCode.OK
+        assert told[0] == pytest.approx(0.05, abs=0.02)
+
+
+class TestOutage:
+    def test_it_is_undone_when_clients_would_be_out_for_too_long(self, tmp_path: Path) -> None:
+        at = Desk(tmp_path, ask=replace(ASK, max_outage_s=0.2), machine=Machine(cut=True))
+
+        ended = at.go()
+
+        assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
+        assert "clients would be out for longer than 0.2 s" in ended.text
+        assert at.machine.dump() == START
+
+    def test_it_counts_from_the_fence(self, tmp_path: Path) -> None:
+        at = Desk(tmp_path, ask=replace(ASK, max_outage_s=60.0))
+        told: list[WaitProgress] = []
+        fenced: list[int] = []
+
+        at.go(
+            listener=lambda event: (
+                told.append(event)
+                if isinstance(event, WaitProgress)
+                else fenced.append(len(told))
+                if isinstance(event, StepStarted) and event.verb == "fence"
+                else None
+            )
+        )
+
+        assert [each.outage_s for each in told[: fenced[0]]] == [None] * fenced[0]
+        assert all(each.outage_s is not None for each in told[fenced[0] :])

@@ -1,0 +1,154 @@
+"""The waits for links: why one does not end, and that of several pairs each ends for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import pytest
+
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.jolokia.errors import TimedOut
+from dr_ctl.topologies.mirror.links import Flows
+from dr_ctl.topologies.mirror.look import Flow
+from dr_ctl.topologies.mirror.waiting import PairWait, until_all
+
+
+def flow(outflow: int = 0, added: int = 0, *, attached: bool = True, pending: int = 0) -> Flow:
+    return Flow(
+        outflow=outflow,
+        outflow_delivering=0,
+        outflow_consumers=1 if attached else 0,
+        outflow_added=added,
+        pending_acks=pending,
+        link_started=True,
+        link_connected=attached,
+        doors_open=(),
+        mirror_open=True,
+    )
+
+
+class World:
+    """Stands for recipe, sender, observer and hand, on a clock that only waiting moves."""
+
+    def __init__(self, at: Callable[[str, str, float], Flow] = lambda site, pair, now_s: flow()) -> None:
+        self.now_s = 0.0
+        self.polls: list[list[str]] = []
+        self.depths: list[int | None] = []
+        self.sampled: list[Any] = []
+        self._at = at
+
+    def together(self, ask: Callable[[Any], Any], of: Sequence[Any]) -> list[Any]:
+        self.polls.append(sorted({each.pair for each in of}))
+        return [ask(each) for each in of]
+
+    def told(self, site: str, pair: str) -> Flow:
+        return self._at(site, pair, self.now_s)
+
+    def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
+        self.depths.append(depth)
+
+    def sample(self, evidence: Any) -> None:
+        self.sampled.append(evidence)
+
+    def wait(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def notice(self, text: str) -> None:
+        assert "restarting it" in text
+
+    def names(self) -> None: ...
+
+    def restart_link(self, view: None) -> tuple[()]:
+        return ()
+
+    def change(self, calls: Any, send: Any) -> list[Any]:
+        return []
+
+    def send(self, calls: Any) -> list[Any]:
+        return []
+
+
+class Broker:
+    def __init__(self, world: World, site: str, pair: str) -> None:
+        self.site, self.pair, self._world = site, pair, world
+
+    def names(self) -> None: ...
+
+    def flow(self, *, timeout_s: float) -> Flow:
+        told = self._world.told(self.site, self.pair)
+        if isinstance(told, Exception):
+            raise told
+        return told
+
+
+class UntilEmpty(PairWait):
+    """Ends when nothing is under way; fails after `within_s`."""
+
+    within_s = 10.0
+
+    def ended(self, now: Flows, hand: Any) -> Outcome | None:
+        if self.left(now) == 0:
+            return Done("empty")
+        return Refused(f"{self.last} left") if hand.monotonic() - self.began > self.within_s else None
+
+
+def wait(world: World, pair: str = "a") -> UntilEmpty:
+    any_world: Any = world
+    way = cast("Any", (Broker(world, "london", pair), Broker(world, "paris", pair)))
+    return UntilEmpty(way, any_world, any_world, any_world)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "says"),
+    [
+        (flow(10, 10), flow(30, 30), "the peer has taken nothing from london for 2 s: its link hangs"),
+        (flow(10, 10), flow(20, 30), None),
+        (flow(10, 10), flow(5, 10), None),
+        (flow(0, 10), flow(0, 10), None),
+        (flow(10, 10, attached=False), flow(10, 10, attached=False), "the link of london is not attached"),
+        (flow(10, 10), flow(0, 10, pending=3), "acknowledgements wait to be applied at london (3)"),
+        (flow(), TimedOut("http://paris: no answer"), "london does not answer: http://paris: no answer"),
+    ],
+    ids=["nothing shipped", "shipped while more came", "shipped", "empty", "not attached", "not applied", "silent"],
+)
+def test_what_keeps_it_from_ending_is_said(first: Flow, then: Any, says: str | None) -> None:
+    world: Any = World()
+    one = wait(world)
+    one.look({"london": first, "paris": flow()}, world)
+
+    world.now_s += 2.0
+    one.look({"london": then, "paris": flow()}, world)
+
+    assert one.why({"london": then, "paris": flow()}, world) == says
+
+
+def test_a_pair_that_has_ended_is_not_asked_any_more() -> None:
+    world: Any = World(lambda site, pair, now_s: flow(0 if pair == "a" or now_s > 2 else 5, 5))
+    waits = [wait(world, "a"), wait(world, "b")]
+
+    assert until_all(world, waits, world, "under way", 1.0) is None
+    assert world.polls == [["a", "b"], ["b"], ["b"], ["b"]]
+    assert world.depths == [10, 10, 10, 0]
+    assert world.sampled[0] == {site: {"outflow": 5, "pending": 0, "attached": True} for site in ("london", "paris")}
+
+
+def test_the_first_that_fails_ends_all_and_is_named() -> None:
+    world: Any = World(lambda site, pair, now_s: flow(0 if pair == "a" else 5, 5))
+
+    failed = until_all(world, [wait(world, "a"), wait(world, "b")], world, "under way", 1.0)
+
+    assert isinstance(failed, Refused)
+    assert failed.text == "b: 10 left"
+
+
+def test_what_a_silent_broker_holds_is_not_known_and_never_zero() -> None:
+    silent = TimedOut("paris: no answer")
+    world: Any = World(lambda site, pair, now_s: cast("Any", silent) if site == "paris" and now_s < 2 else flow())
+
+    assert until_all(world, [wait(world)], world, "under way", 1.0) is None
+    assert world.depths == [None, None, 0]
+    assert world.sampled[0]["paris"] == {"unknown": "paris: no answer"}

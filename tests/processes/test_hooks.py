@@ -1,0 +1,102 @@
+"""Hooks: commands of the installation's own, run for real, told what they need, ended when they take too long."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.core.model import Json
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.processes.hooks import HookRunner
+from dr_ctl.settings.model import Hook
+
+FACTS: dict[str, Json] = {"source": "london", "target": "paris", "undoable": True, "nothing": None}
+
+
+def script(folder: Path, text: str) -> Path:
+    path = folder / "hook.sh"
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def run(folder: Path, *words: str, timeout: str = "10s", name: str = "tell") -> Outcome:
+    hooks = {"tell": Hook.model_validate({"run": list(words or ("./hook.sh",)), "timeout": timeout})}
+    return HookRunner(hooks, folder, {"run": "20261121T020000Z"}).run(name, FACTS)
+
+
+def test_it_is_told_by_its_environment_and_its_input(tmp_path: Path) -> None:
+    script(tmp_path, 'echo "$DR_CTL_RUN $DR_CTL_SOURCE $DR_CTL_UNDOABLE ${DR_CTL_NOTHING-unset}" > told; cat >> told')
+
+    outcome = run(tmp_path)
+
+    assert isinstance(outcome, Done), outcome
+    words, document = (tmp_path / "told").read_text(encoding="utf-8").split("\n")
+    assert words == "20261121T020000Z london true unset"
+    assert json.loads(document) == {**FACTS, "run": "20261121T020000Z", "hook": "tell"}
+
+
+def test_one_that_does_not_read_its_input_is_well(tmp_path: Path) -> None:
+    script(tmp_path, "exec 0<&-; exit 0")
+
+    assert isinstance(run(tmp_path), Done)
+
+
+def test_no_shell_comes_between(tmp_path: Path) -> None:
+    assert isinstance(run(tmp_path, "/bin/sh", "-c", 'test "$0" = "a b;c*"', "a b;c*"), Done)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("echo first; echo no route; exit 3", "hook tell ended with 3: no route"),
+        ("kill -9 $$", "hook tell ended with -9"),
+    ],
+)
+def test_one_that_fails_is_refused_with_its_last_words(tmp_path: Path, text: str, says: str) -> None:
+    script(tmp_path, text)
+
+    outcome = run(tmp_path)
+
+    assert isinstance(outcome, Refused)
+    assert outcome.text == says
+
+
+def test_one_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    script(tmp_path, "sleep 300 & echo $! > child; wait")
+    began = time.monotonic()
+
+    outcome = run(tmp_path, timeout="300ms")
+
+    assert isinstance(outcome, Refused)
+    assert outcome.text == "hook tell took longer than 0.3 s and was ended"
+    assert time.monotonic() - began < 5
+    child = int((tmp_path / "child").read_text(encoding="utf-8"))
+    until = time.monotonic() + 5
+    while Path(f"/proc/{child}").exists() and time.monotonic() < until:
+        if (Path(f"/proc/{child}") / "stat").read_text(encoding="utf-8").split()[2] == "Z":
+            break
+        time.sleep(0.01)
+    else:
+        assert not Path(f"/proc/{child}").exists()
+
+
+@pytest.mark.parametrize("words", [("./is-not-there",), ("./hook.sh",)])
+def test_one_that_cannot_be_started_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "hook.sh").write_text("#!/bin/sh\n", encoding="utf-8")
+    os.chmod(tmp_path / "hook.sh", 0o600)  # noqa: PTH101
+
+    outcome = run(tmp_path, *words)
+
+    assert isinstance(outcome, Refused)
+    assert outcome.text.startswith("hook tell could not be started: ")
+    assert words[0] in outcome.text
+
+
+def test_one_that_the_settings_do_not_have_is_refused(tmp_path: Path) -> None:
+    assert run(tmp_path, name="other") == Refused("the settings have no hook other")

@@ -1,0 +1,67 @@
+"""The same tests for a twin and, with the marker `broker`, for two real brokers."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.cli.app import run
+from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.lab.lab import Lab
+from tests.broker.driving import Ended, on_queue, reset
+from tests.twin.subject import Subject
+
+Command = Callable[..., Ended]
+
+
+@pytest.fixture(scope="session")
+def real_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with Lab.up(tmp_path_factory.mktemp("contract") / "lab") as lab:
+        yield lab
+
+
+@pytest.fixture
+def twin(tmp_path: Path) -> Iterator[PlayedTwin]:
+    with PlayedTwin.up(tmp_path / "twin") as twin:
+        yield twin
+
+
+@pytest.fixture(params=["twin", pytest.param("brokers", marks=pytest.mark.broker)])
+def subject(request: pytest.FixtureRequest) -> Subject:
+    if request.param == "twin":
+        return Subject(request.getfixturevalue("twin"))
+    lab: Lab = request.getfixturevalue("real_pair")
+    for site in ("london", "paris"):
+        lab.start(site)
+        # What a failed test left closed or paused would fail all that follow.
+        lab.admin(site).open_clients("mirror")
+        on_queue(lab, site, f"$ACTIVEMQ_ARTEMIS_MIRROR_{lab.state.other(site).name}", "resume()")
+    reset(lab)
+    return Subject(lab)
+
+
+@pytest.fixture
+def dr_ctl(
+    twin: PlayedTwin, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Command]:
+    """The command line on the twin, in this process, and without Java: the estimate is a finding."""
+    (tmp_path / "no-java").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "no-java"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
+    monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / "state"))
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def command(*words: str) -> Ended:
+        capsys.readouterr()
+        code = run([*words, "--json"])
+        told = capsys.readouterr()
+        return Ended(code, json.loads(told.out), told.err)
+
+    yield command
+    for number, handler in before.items():
+        signal.signal(number, handler)

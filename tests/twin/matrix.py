@@ -1,0 +1,163 @@
+"""What the matrices share: operations on a twin with what must have been done before, and the judge of how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.jolokia.client import Answer, Wire
+from dr_ctl.topologies.mirror import activating, driver, reconciling, releasing
+from tests.broker.driving import Ended
+from tests.twin.conftest import Command
+from tests.twin.subject import Subject, until
+
+ACCEPTED = ("--accept-loss", "unknown")
+QUICK_S = 0.4
+NOTHING_CHANGED = (10, 11, 12, 13, 14)
+
+
+def fence(twin: PlayedTwin, dr_ctl: Command) -> None:
+    done(dr_ctl("fence", "london", "--yes"))
+
+
+def drain(twin: PlayedTwin, dr_ctl: Command) -> None:
+    fence(twin, dr_ctl)
+    done(dr_ctl("drain", "--to", "paris", "--yes"))
+
+
+def lose(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """London dies with a message and an acknowledgement that Paris lacks."""
+    pair = Subject(twin)
+    pair.put("london", "orders.in", 2)
+    pair.settled()
+    twin.cut("london")
+    pair.put("london", "orders.out", 1)
+    pair.execute("london", pair.queue("london", "orders.in"), "removeMessages(java.lang.String)", "n = '1'")
+    twin.kill("london")
+    until(lambda: not twin.host("paris").broker.link.connected)
+
+
+def lose_and_return(twin: PlayedTwin, dr_ctl: Command) -> None:
+    lose(twin, dr_ctl)
+    done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
+    twin.heal()
+    twin.start("london")
+
+
+def nothing(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """It begins with London serving, and Paris in step."""
+
+
+def done(ended: Ended) -> Ended:
+    assert ended.code == 0, ended.document
+    return ended
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A command, what is done before it, and the sites that serve when it has done its work."""
+
+    words: tuple[str, ...]
+    before: Callable[[PlayedTwin, Command], None]
+    serving: tuple[str, ...]
+    paused: bool = False
+    owed: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.words[0]
+
+    def wanted(self, twin: PlayedTwin) -> bool:
+        """Say whether what was asked for really holds."""
+        return (
+            serving(twin) == self.serving
+            and bool(paused(twin)) is self.paused
+            and any(name.startswith("dr-ctl.debt.") for name in documents(twin)) is self.owed
+        )
+
+
+OPERATIONS = {
+    each.name: each
+    for each in (
+        Operation(("swapover", "--to", "paris"), nothing, ("paris",)),
+        Operation(("quiesce", "london"), nothing, ("london",), paused=True),
+        Operation(("fence", "london"), nothing, ()),
+        Operation(("drain", "--to", "paris"), fence, ()),
+        Operation(("activate", "paris"), drain, ("paris",)),
+        Operation(("release", "london"), fence, ("london",)),
+        Operation(("failover", "--to", "paris", *ACCEPTED), lose, ("paris",), owed=True),
+        Operation(("reinstate", "london"), lose_and_return, ("paris",)),
+        Operation(("failback", "--to", "london"), lose_and_return, ("london",)),
+    )
+}
+
+
+def serving(twin: PlayedTwin) -> tuple[str, ...]:
+    """The sites that let clients in, whoever asks."""
+    brokers = {site: twin.host(site).broker for site in twin.sites}
+    return tuple(site for site, each in brokers.items() if each.alive and each.acceptors["clients"].started)
+
+
+def paused(twin: PlayedTwin) -> list[str]:
+    return [
+        f"{site} {name}"
+        for site in twin.sites
+        if twin.host(site).broker.alive
+        for name, queue in twin.host(site).broker.queues.items()
+        if queue.paused
+    ]
+
+
+def documents(twin: PlayedTwin) -> list[str]:
+    return [name for site in twin.sites for name in twin.host(site).broker.queues if name.startswith("dr-ctl.")]
+
+
+def scene(twin: PlayedTwin) -> dict[str, Any]:
+    """All that can be set and all messages, but for the documents of dr-ctl's own."""
+    told = twin.dump()
+    for each in told.values():
+        for part in (each["settable"]["queues"], each["messages"]):
+            for name in [name for name in part if name.startswith("dr-ctl.")]:
+                del part[name]
+        addresses = each["settable"]["addresses"]
+        each["settable"]["addresses"] = [name for name in addresses if not name.startswith("dr-ctl.")]
+    return told
+
+
+class Judge:
+    """Stands at every client door of a twin: notes when a pair is open at both sites."""
+
+    def __init__(self, twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.twice: list[str] = []
+        for site in twin.sites:
+            for pair in twin.pairs:
+                host, peer = twin.host(site, pair), twin.host(twin.other(site), pair)
+                monkeypatch.setattr(host, "open", self._watched(host.open, f"{site}/{pair}", peer))
+
+    def _watched(self, opens: Callable[[str], None], name: str, peer: Any) -> Callable[[str], None]:
+        def opened(door: str) -> None:
+            if door == "clients" and peer.broker.alive and peer.broker.acceptors["clients"].started:
+                self.twice.append(name)
+            opens(door)
+
+        return opened
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no wait last: a time-out is told after a moment, an undo gives up after a few."""
+    post = Wire.post
+
+    def soon(self: Wire, bodies: Sequence[Any], timeout_s: float) -> list[Answer]:
+        return post(self, bodies, min(timeout_s, QUICK_S))
+
+    monkeypatch.setattr(Wire, "post", soon)
+    monkeypatch.setattr(driver, "FENCE_S", 0.5)
+    monkeypatch.setattr(releasing, "FENCE_S", 0.5)
+    monkeypatch.setattr(driver, "UNDO_S", 2.0)
+    monkeypatch.setattr(activating, "ACTIVATE_S", 0.5)
+    monkeypatch.setattr(reconciling, "UNCHANGED_S", 0.3)

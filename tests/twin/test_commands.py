@@ -1,0 +1,236 @@
+"""The whole command line on a twin: moves under load, a lost site, faults, all judged by the ledger and the dump."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dr_ctl.agents.monitor import recording
+from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.settings.loader import load
+from dr_ctl.topologies.mirror import activating, driver
+from dr_ctl.twin.faults import Fault, FaultKind, When
+from tests.broker.driving import Ended
+from tests.twin.conftest import Command
+from tests.twin.subject import until
+
+RATE = 300
+DOORS = {"london/orders-1": True, "paris/orders-1": False}
+
+
+def doors(twin: PlayedTwin) -> dict[str, bool]:
+    return {name: told["doors"]["clients"] for name, told in twin.settable().items()}
+
+
+def scene(twin: PlayedTwin) -> dict[str, Any]:
+    """All that can be set and all messages, but for the documents of dr-ctl's own."""
+    told = twin.dump()
+    for each in told.values():
+        for part in (each["settable"]["queues"], each["messages"]):
+            for name in [name for name in part if name.startswith("dr-ctl.")]:
+                del part[name]
+        each["settable"]["addresses"] = [
+            name for name in each["settable"]["addresses"] if not name.startswith("dr-ctl.")
+        ]
+    return told
+
+
+def ok(ended: Ended) -> bool:
+    return ended.code == 0 or bool(pytest.fail(f"{ended.code}: {ended.document}"))
+
+
+def at_most(dr_ctl: Command) -> int | None:
+    told: int | None = dr_ctl("failover", "--to", "paris", "--dry-run").document["data"]["bounds"]["lost"]["at_most"]
+    return told
+
+
+def test_a_move_there_and_back_under_load_loses_and_doubles_nothing(twin: PlayedTwin, dr_ctl: Command) -> None:
+    twin.delay(10)
+    with twin.load(RATE, work_ms=1) as traffic:
+        traffic.wait_for(100)
+        for site in ("paris", "london"):
+            assert ok(dr_ctl("swapover", "--to", site, "--yes"))
+            traffic.wait_for(traffic.counts().sent + 100)
+        verdict = traffic.stop()
+
+    assert verdict.clean
+    assert (verdict.lost, verdict.consumed_twice, verdict.processed_twice) == ((), (), ())
+    assert verdict.unexpected == ()
+    assert doors(twin) == DOORS
+    assert twin.left(twin.queues) == 0
+
+
+def test_the_same_move_again_changes_nothing(twin: PlayedTwin, dr_ctl: Command) -> None:
+    assert ok(dr_ctl("swapover", "--to", "paris", "--yes"))
+    changes = len(twin.changes())
+
+    again = dr_ctl("swapover", "--to", "paris", "--yes")
+
+    assert again.code == 0
+    assert len(twin.changes()) == changes
+
+
+def test_a_dry_run_asks_and_changes_nothing(twin: PlayedTwin, dr_ctl: Command) -> None:
+    before = twin.dump()
+
+    for words in (("status",), ("validate",), ("swapover", "--to", "paris", "--dry-run")):
+        assert ok(dr_ctl(*words))
+
+    assert twin.changes() == []
+    assert twin.dump() == before
+
+
+def test_a_lost_site_is_replaced_and_taken_in_again(twin: PlayedTwin, dr_ctl: Command) -> None:
+    twin.delay(10)
+    with twin.load(RATE, work_ms=1) as traffic:
+        with recording(load(twin.settings_path), every_s=0.1):
+            traffic.wait_for(200)
+            twin.cut("london")
+            twin.pause("london", "orders.out")  # or all would be consumed before the death
+            traffic.wait_for(traffic.counts().sent + 100)
+            twin.kill("london")
+            # Once the monitor has seen the death the bound grows no more.
+            until(lambda: (bound := at_most(dr_ctl)) is not None and at_most(dr_ctl) == bound)
+        refused = dr_ctl("failover", "--to", "paris", "--yes")
+        bounds = refused.document["data"]["bounds"]
+        assert ok(dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", str(bounds["lost"]["at_most"])))
+        traffic.wait_for(traffic.counts().sent + 100)
+        before = traffic.ledger.verdict(drained=False)
+        twin.heal()
+        twin.start("london")
+        assert ok(dr_ctl("failback", "--to", "london", "--yes"))
+        traffic.wait_for(traffic.counts().sent + 100)
+        verdict = traffic.stop()
+
+    assert refused.code == 11
+    assert 0 < len(before.lost) <= bounds["lost"]["at_most"]
+    assert len(before.consumed_twice) <= bounds["twice"]["at_most"]
+    assert verdict.lost == ()
+    assert set(verdict.consumed_twice) == set(before.consumed_twice), "doubled by the return"
+    assert verdict.drained
+    status = dr_ctl("status").document
+    assert status["debts"] == []
+    assert doors(twin) == DOORS
+
+
+@pytest.mark.parametrize(
+    ("site", "fault"),
+    [
+        ("paris", Fault(FaultKind.ERROR, When(operation="start", bean="acceptors"), times=None)),
+        ("paris", Fault(FaultKind.UNANSWERED, When(operation="start", bean="acceptors"))),
+        ("london", Fault(FaultKind.RESET, When(operation="stop", bean="acceptors"))),
+        ("london", Fault(FaultKind.UNANSWERED, When(operation="stop", bean="acceptors"))),
+        ("london", Fault(FaultKind.IDLE, When(operation="stop", bean="acceptors"), times=None)),
+        ("london", Fault(FaultKind.PAGE, When(operation="pause"))),
+        ("london", Fault(FaultKind.DIES_AFTER, When(operation="pause"), back_after_s=0.2)),
+        ("paris", Fault(FaultKind.CLOCK, When(changing=True), seconds=5)),
+    ],
+    ids=lambda told: f"{told.when.operation} {told.kind.value}" if isinstance(told, Fault) else told,
+)
+def test_whatever_a_call_meets_never_do_both_sites_serve_and_the_end_is_said(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, site: str, fault: Fault
+) -> None:
+    monkeypatch.setattr(driver, "FENCE_S", 1.0)
+    monkeypatch.setattr(activating, "ACTIVATE_S", 1.0)
+    before = scene(twin)
+    twin.host(site).faults.add(fault)
+
+    ended = dr_ctl("swapover", "--to", "paris", "--yes")
+    twin.host(site).faults.clear()
+
+    serving = [name.partition("/")[0] for name, is_open in doors(twin).items() if is_open]
+    match ended.code:
+        case 0:
+            assert serving == ["paris"]
+        case 20:
+            assert serving == ["london"]
+            if fault.kind is not FaultKind.DIES_AFTER:
+                assert scene(twin) == before
+        case _:
+            assert ended.code in (21, 22, 23), ended.document
+            assert len(serving) <= 1
+            assert ended.document["summary"]
+
+
+def test_a_frozen_site_is_not_taken_for_lost(twin: PlayedTwin, dr_ctl: Command) -> None:
+    before = twin.dump()
+    twin.freeze("london")
+
+    ended = dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+
+    twin.thaw("london")
+    assert (ended.code, ended.document["outcome"]) == (12, "serving_site_alive")
+    assert twin.dump() == before
+
+
+def test_a_sick_site_is_not_taken_for_lost(twin: PlayedTwin, dr_ctl: Command) -> None:
+    twin.sicken("london")
+
+    ended = dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+
+    assert (ended.code, doors(twin)) == (12, DOORS)
+
+
+def test_a_site_in_a_black_hole_is_unknown(twin: PlayedTwin, dr_ctl: Command) -> None:
+    twin.swallow("london")
+
+    told = dr_ctl("status").document["data"]["sites"]
+
+    twin.swallow("london", on=False)
+    assert told == {"london": {"role": "unknown"}, "paris": {"role": "standby"}}
+    assert dr_ctl("status").document["data"]["sites"]["london"] == {"role": "serving"}
+
+
+def test_clocks_that_differ_are_a_finding(twin: PlayedTwin, dr_ctl: Command) -> None:
+    twin.skew("paris", 60_000)
+
+    told = dr_ctl("validate").document
+
+    assert "DR-PAIR-003" in [finding["id"] for finding in told["findings"]]
+
+
+def test_several_pairs_move_together(tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = ("orders-1", "orders-2")
+    with PlayedTwin.up(tmp_path / "two", pairs=pairs) as two:
+        monkeypatch.setenv("DR_CTL_CONFIG", str(two.settings_path))
+        with two.load(100, pair="orders-1") as first, two.load(100, pair="orders-2") as second:
+            second.wait_for(20)
+            told = dr_ctl("status").document
+            moved = dr_ctl("swapover", "--to", "paris", "--yes")
+            second.wait_for(second.counts().sent + 20)
+            verdicts = [traffic.stop() for traffic in (first, second)]
+
+    assert told["data"]["pairs"] == [{"name": name, "serving": "london"} for name in pairs]
+    assert ok(moved)
+    assert [pair["serving"] for pair in moved.document["data"]["pairs"]] == ["paris", "paris"]
+    assert all(verdict.clean for verdict in verdicts)
+
+
+def test_a_site_in_a_black_hole_adds_no_more_than_it_is_given(
+    tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five seconds over all looks, beside what the same command takes where the site is seen to be down."""
+    words = ("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+    took_s = {}
+    for how in ("down", "swallowed"):
+        with PlayedTwin.up(tmp_path / how) as twin:
+            monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
+            monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / f"state of {how}"))
+            if how == "down":
+                twin.kill("london")
+            else:
+                twin.swallow("london")
+                refused = dr_ctl(*words)
+            began = time.monotonic()
+            ended = dr_ctl(*words, "--presume-down", "london", "--reason", "its rack is dark")
+            took_s[how] = time.monotonic() - began
+
+            assert ended.code == 0, ended.document
+            assert [debt["kind"] for debt in ended.document["debts"]] == ["fence", "quarantine"]
+            assert doors(twin)["paris/orders-1"]
+
+    assert (refused.code, refused.document["findings"][0]["id"]) == (10, "DR-ALIVE-002")
+    assert took_s["swallowed"] - took_s["down"] < 5 + 1, took_s

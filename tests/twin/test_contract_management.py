@@ -1,0 +1,249 @@
+"""What management answers at a mirrored pair, real or simulated: values, documents, and the shape of every error."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dr_ctl.jolokia import beans
+from dr_ctl.stomp_io.address import Login
+from dr_ctl.topologies.mirror.look import find_broker
+from dr_ctl.topologies.mirror.view import OUTFLOW_PREFIX
+from tests.twin.subject import SITES, Subject, until
+
+ILLEGAL = "java.lang.IllegalArgumentException"
+NO_BEAN = "javax.management.InstanceNotFoundException"
+NO_QUEUE = "org.apache.activemq.artemis.api.core.ActiveMQNonExistentQueueException"
+CREATE, CREATE_OR = "createQueue(java.lang.String)", "createQueue(java.lang.String,boolean)"
+UPDATE, DESTROY = "updateQueue(java.lang.String)", "destroyQueue(java.lang.String)"
+
+
+def failed(kind: str, text: str, status: int) -> dict[str, Any]:
+    return {"error_type": kind, "error": f"{kind} : {text}", "status": status}
+
+
+def test_the_whole_look_of_the_product_reads_the_same_things(subject: Subject) -> None:
+    london, paris = (subject.view(site) for site in SITES)
+
+    assert [find(subject, site) for site in SITES] == ["london", "paris"]
+    for view, peer in ((london, paris), (paris, london)):
+        assert view.active
+        assert view.version == "2.56.0"
+        assert view.attached
+        assert view.role.value == ("serving" if view is london else "standby")
+        assert {door.name: (door.protocols, door.opens_at_boot) for door in view.acceptors} == {
+            "clients": (frozenset({"CORE", "AMQP", "STOMP"}), False),
+            "mirror": (frozenset({"AMQP"}), True),
+        }
+        assert [(link.name, link.started, link.connected, link.protocol) for link in view.links] == [
+            (peer.site, True, True, "AMQP")
+        ]
+        assert set(view.business) == {"orders.in", "orders.out", "DLQ", "ExpiryQueue"}
+        assert view.prepared == ()
+        assert view.lock_coordinators == ()
+        queue = view.business["orders.in"]
+        assert (queue.durable, queue.temporary, queue.ring, queue.last_value) == (True, False, False, False)
+        assert (queue.dead_letter_address, queue.expiry_address) == ("DLQ", "ExpiryQueue")
+        assert view.outflow is not None
+        assert (view.outflow.internal, view.outflow.business) == (True, False)
+    assert london.node != paris.node
+
+
+def find(subject: Subject, site: str) -> str:
+    with subject.reader(site) as reader:
+        return find_broker(reader)
+
+
+def test_a_document_is_created_once_changed_and_removed(subject: Subject) -> None:
+    name = "dr-ctl.contract.london.1"
+    server = subject.server("london")
+    told = {"name": name, "address": "dr-ctl.contract.london", "routing-type": "ANYCAST", "durable": True}
+    told |= {"internal": True, "user": '{"run": 1}', "max-consumers": 0}
+
+    first = subject.execute("london", server, CREATE, json.dumps(told))
+    again = subject.execute("london", server, CREATE, json.dumps({**told, "user": "another"}))
+    tolerant = subject.execute("london", server, CREATE_OR, json.dumps({**told, "user": "another"}), True)
+    strict = subject.execute("london", server, CREATE_OR, json.dumps({**told, "user": "another"}), False)
+
+    made = json.loads(first["value"])
+    assert (made["name"], made["user"], made["internal"]) == (name, '{"run": 1}', True)
+    text = f"AMQ229019: Queue {name} already exists on address dr-ctl.contract.london"
+    assert again == strict == failed("java.lang.IllegalStateException", text, 500)
+    assert tolerant["status"] == 200
+    assert subject.view("london").documents == {name: '{"run": 1}'}
+    assert json.loads(subject.execute("london", server, UPDATE, json.dumps({**told, "user": "new"}))["value"])["user"]
+    assert subject.view("london").documents == {name: "new"}
+    assert subject.view("paris").documents == {}
+
+    assert subject.execute("london", server, DESTROY, name) == {"value": None, "status": 200}
+
+    gone = failed(NO_QUEUE, f"AMQ229017: Queue {name} does not exist", 500)
+    assert subject.execute("london", server, DESTROY, name) == gone
+    assert subject.execute("london", server, "destroyQueue(java.lang.String,boolean)", name, True) == gone
+    assert subject.execute("london", server, UPDATE, json.dumps(told)) == gone
+    assert subject.view("london").documents == {}
+    # Its address stays; the peer never had it.
+    pattern = 'org.apache.activemq.artemis:broker="{}",component=addresses,address="dr-ctl.contract.london"'
+    left = {site: subject.ask(site, type="search", mbean=pattern.format(site) + ",*")["value"] for site in SITES}
+    canonical = 'org.apache.activemq.artemis:address="dr-ctl.contract.london",broker="london",component=addresses'
+    assert left == {"london": [canonical], "paris": []}
+
+
+def test_a_business_queue_comes_and_goes_at_both_sites_and_leaves_its_address(subject: Subject) -> None:
+    subject.create("london", "biz")
+    until(lambda: "biz" in subject.view("paris").business)
+    with subject.client("london") as client:
+        client.subscribe("biz")
+        refused = subject.execute("london", subject.server("london"), DESTROY, "biz")
+        assert refused["error_type"] == "org.apache.activemq.artemis.api.core.ActiveMQIllegalStateException"
+        assert "AMQ229025: Cannot delete queue biz on binding biz - it has consumers" in refused["error"]
+
+        force = "destroyQueue(java.lang.String,boolean)"
+        assert subject.execute("london", subject.server("london"), force, "biz", True)["status"] == 200
+
+    until(lambda: "biz" not in subject.view("paris").business)
+    for site in SITES:
+        bean = f'{subject.server(site)},component=addresses,address="biz"'
+        assert subject.read(site, bean, "Address", "QueueNames") == {"Address": "biz", "QueueNames": []}
+
+
+def test_what_is_not_there_is_said_in_the_same_words(subject: Subject) -> None:
+    server, ghost = subject.server("london"), subject.queue("london", "ghost")
+    none = beans.documents("london")
+
+    def read(bean: str, *names: str) -> dict[str, Any]:
+        return subject.ask("london", type="read", mbean=bean, attribute=list(names))
+
+    assert read(ghost, "Name") == failed(NO_BEAN, ghost, 404)
+    assert subject.execute("london", ghost, "pause()") == failed(NO_BEAN, ghost, 404)
+    assert read(none, "Name") == failed(NO_BEAN, f"No MBean with pattern {none} found for reading attributes", 404)
+    text = f"No MBean with pattern {none} found for invoking JMX operations"
+    assert subject.execute("london", none, "pause()") == failed(NO_BEAN, text, 404)
+    gone = "javax.management.AttributeNotFoundException"
+    assert read(server, "Active", "Nope") == failed(gone, "No such attribute: Nope", 404)
+    assert read("nonsense", "x") == failed(ILLEGAL, "Invalid object name. Key properties cannot be empty", 400)
+    nowhere = read(beans.all_acceptors("london"), "Nope")
+    assert nowhere["error"].startswith(f"{ILLEGAL} : No matching attributes [Nope] found on MBeans [")
+    assert nowhere["status"] == 400
+
+
+def test_errors_can_stand_in_the_place_of_values(subject: Subject) -> None:
+    config = {"ignoreErrors": True, "includeRequest": False}
+    body = {"type": "read", "mbean": subject.server("london"), "attribute": ["Active", "Nope"], "config": config}
+
+    told = subject.post("london", body).json()
+
+    missing = {".error": True, "error_type": "javax.management.AttributeNotFoundException"}
+    assert told == {"value": {"Active": True, "Nope": {**missing, "error": "No such attribute: Nope"}}, "status": 200}
+
+
+def test_operations_that_cannot_be_called_are_refused_in_the_same_words(subject: Subject) -> None:
+    server, queue = subject.server("london"), subject.queue("london", "orders.in")
+
+    def call(bean: str, operation: str, *arguments: Any) -> dict[str, Any]:
+        return subject.execute("london", bean, operation, *arguments)
+
+    for operation in ("nope()", "nope(int)"):
+        assert call(server, operation) == failed(ILLEGAL, f"No operation nope found on MBean {server}", 400)
+    overloaded = call(server, "createQueue", "x")
+    assert overloaded["error"].startswith(f"{ILLEGAL} : Operation createQueue on MBean {server} is overloaded. ")
+    unknown = call(queue, "pause(int)", 1)
+    assert (
+        f"No operation pause(int) on MBean {beans_of(queue)} exists. Known signatures: ),(boolean)" in unknown["error"]
+    )
+    link = "stopBrokerConnection(java.lang.String)"
+    text = f"Invalid number of operation arguments. Operation {link} on {server} requires 1 parameters, not 0 as given"
+    assert call(server, link) == failed(ILLEGAL, text, 400)
+    assert call(server, link, "zz") == failed(ILLEGAL, "broker connection zz not found", 400)
+    wrong = call(server, "listConnections(java.lang.String,int,int)", "", "b", 1)
+    assert wrong == failed("java.lang.NumberFormatException", 'For input string: "b"', 400)
+    assert call(server, CREATE, "{}")["error"].endswith("AMQ229229: Failed to parse JSON queue configuration: {}")
+    assert call(server, CREATE, "{nope")["status"] == 500
+    bad = call(queue, "countMessages(java.lang.String)", "a = = 'b'")
+    assert "AMQ229020: Invalid filter: a = = 'b'" in bad["error"]
+    assert call(subject.acceptor("london", "zz"), "start()")["status"] == 404
+
+
+def beans_of(name: str) -> str:
+    """The name with its keys in alphabetical order."""
+    parts = beans.parts(name)
+    plain = ("component", "subcomponent")
+    keys = ",".join(f"{key}={parts[key] if key in plain else beans.quote(parts[key])}" for key in sorted(parts))
+    return f"{beans.DOMAIN}:{keys}"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("{nope", "Invalid JSON request"),
+        ("3", "Invalid JSON Request. Expected Object or Array"),
+        ('{"type": "zork"}', "No type with name 'zork' exists"),
+        ('[{"type": "version"}, {"type": "zork"}]', "No type with name 'zork' exists"),
+    ],
+)
+def test_what_is_no_request_is_refused_as_a_whole(subject: Subject, body: str, said: str) -> None:
+    told = subject.post("london", body, raw=True)
+
+    assert told.status_code == 400
+    assert told.headers["Content-Type"].startswith("text/plain")
+    assert told.text.split() == f"400 (Bad Request) {said}".split()
+
+
+def test_many_requests_are_answered_one_by_one(subject: Subject) -> None:
+    config = {"includeRequest": False}
+    good = {"type": "read", "mbean": subject.server("london"), "attribute": ["Active"], "config": config}
+    bad = {"type": "exec", "mbean": subject.server("london"), "operation": "nope()", "config": config}
+
+    assert [each["status"] for each in subject.post("london", [good, bad, good]).json()] == [200, 400, 200]
+    assert subject.post("london", []).json() == []
+    echoed = subject.post("london", {**good, "config": {}}).json()
+    assert echoed["request"] == {"type": "read", "mbean": subject.server("london"), "attribute": "Active"}
+
+
+def test_a_wrong_login_gets_nothing(subject: Subject) -> None:
+    body = {"type": "version"}
+    app = subject.place("london").app
+
+    for login in (Login("nobody", "wrong"), app):
+        told = subject.post("london", body, login)
+        assert (told.status_code, told.text) == (403, "")
+        assert told.headers["Hawtio-Forbidden-Reason"] == "NONE"
+    assert subject.post("london", body).status_code == 200
+
+
+def test_after_four_failures_a_user_has_to_wait(subject: Subject) -> None:
+    login = Login("somebody", "wrong")
+    told = [subject.post("paris", {"type": "version"}, login) for _ in range(5)]
+
+    assert [each.status_code for each in told] == [403, 403, 403, 403, 429]
+    assert told[-1].headers["Retry-After"] == "1"
+    assert subject.post("paris", {"type": "version"}).status_code == 200
+
+
+def test_small_questions(subject: Subject) -> None:
+    server = subject.server("london")
+    may = "canInvoke(java.lang.String,java.lang.String,[Ljava.lang.String;)"
+
+    assert subject.execute("london", beans.SECURITY, may, server, "createQueue", ["java.lang.String"])["value"] is True
+    assert subject.execute("london", server, "listPreparedTransactionDetailsAsJSON()")["value"] == ""
+    assert subject.execute("london", server, "listLockCoordinatorsAsJSON()")["value"] == "[]"
+    links = json.loads(subject.execute("london", server, "listBrokerConnections()")["value"])
+    assert [(each["name"], each["started"], each["connected"]) for each in links] == [("paris", True, True)]
+    assert subject.ask("london", type="version")["value"]["agent"] == "2.4.3"
+    assert subject.ask("london", type="search", mbean=beans.ANY_SERVER)["value"] == [server]
+    single = subject.ask("london", type="read", mbean=server, attribute="Active")
+    assert single == {"value": True, "status": 200}
+    rows = subject.read("london", beans.all_queues("london"), "MessageCount")
+    assert f"{OUTFLOW_PREFIX}paris" in {beans.parts(bean)["queue"] for bean in rows}
+    assert all(bean == beans_of(bean) for bean in rows)
+
+
+def test_odd_names_are_found_by_their_beans(subject: Subject) -> None:
+    for name in ('say "hello"', "a,b=c", "who?", "st*r"):
+        subject.create("london", name, internal=True)
+        try:
+            assert subject.read("london", subject.queue("london", name), "Name") == {"Name": name}
+        finally:
+            subject.execute("london", subject.server("london"), DESTROY, name)

@@ -1,0 +1,105 @@
+"""The process of a run dies before and after every request that changes something: resume ends where an undisturbed
+run would, with each effect applied once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.engine.outcome import Outcome
+from dr_ctl.engine.plan import Call
+from dr_ctl.topologies.mirror.sending import Sender
+from tests.twin.conftest import Command
+from tests.twin.matrix import OPERATIONS, Judge, done, scene
+
+
+class Died(BaseException):
+    """The process ends here; nothing on the way may catch it."""
+
+
+class Death:
+    """Ends the process right before or right after its n-th request that changes something."""
+
+    def __init__(self, at: int | None, *, after: bool) -> None:
+        self.at, self.after = at, after
+        self.requests = 0
+
+    def strike(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        post = Sender._post
+
+        def mortal(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
+            self.requests += 1
+            if self.requests == self.at and not self.after:
+                raise Died
+            outcomes = post(sender, calls)
+            if self.requests == self.at:
+                raise Died
+            return outcomes
+
+        monkeypatch.setattr(Sender, "_post", mortal)
+
+
+def effects(twin: PlayedTwin) -> list[tuple[str, str, str]]:
+    """What was changed, each as often as it was, without the documents of dr-ctl's own and its probe."""
+    return sorted(
+        (each.site, each.bean, each.operation)
+        for each in twin.changes()
+        if "Queue(" not in each.operation and "BrokerConnection(" not in each.operation
+    )
+
+
+def undisturbed(operation: str, twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
+    """How a run ends that nobody kills: the scene, the effects, and in how many requests."""
+    OPERATIONS[operation].before(twin, dr_ctl)
+    before = len(twin.changes())
+    death = Death(None, after=False)
+    with monkeypatch.context() as patch:
+        death.strike(patch)
+        done(dr_ctl(*OPERATIONS[operation].words, "--yes"))
+    assert before < len(twin.changes())
+    return scene(twin), effects(twin), death.requests
+
+
+def bare(told: dict[str, Any]) -> dict[str, Any]:
+    """A scene without what differs from twin to twin: where messages were born."""
+    return {
+        name: {"settable": each["settable"], "messages": {queue: len(held) for queue, held in each["messages"].items()}}
+        for name, each in told.items()
+    }
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("operation", ["swapover", "failover", "failback", "fence", "drain", "activate", "release"])
+def test_a_run_that_is_killed_anywhere_ends_where_an_undisturbed_one_would(
+    tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, operation: str, after: bool
+) -> None:
+    def fresh(name: str) -> PlayedTwin:
+        twin = PlayedTwin.up(tmp_path / name)
+        monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
+        monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / f"state of {name}"))
+        return twin
+
+    with fresh("undisturbed") as twin:
+        wanted, once, requests = undisturbed(operation, twin, dr_ctl, monkeypatch)
+    assert requests > 0
+
+    for at in range(1, requests + 1):
+        with fresh(f"dies at {at}") as twin:
+            judge = Judge(twin, monkeypatch)
+            OPERATIONS[operation].before(twin, dr_ctl)
+            with monkeypatch.context() as patch:
+                Death(at, after=after).strike(patch)
+                with pytest.raises(Died):
+                    dr_ctl(*OPERATIONS[operation].words, "--yes")
+
+            ended = dr_ctl("resume", "--yes")
+
+            assert ended.code == 0, (at, ended.document)
+            assert bare(scene(twin)) == bare(wanted), at
+            assert effects(twin) == once, at
+            assert judge.twice == []
+            assert dr_ctl("runs", "verify").code == 0

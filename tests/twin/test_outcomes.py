@@ -1,0 +1,97 @@
+"""Every operation, at every stage, under every fault: an end that is told is true, and no fault opens two sites."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass
+
+import pytest
+
+from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.twin.faults import Fault, FaultKind, When
+from tests.twin.conftest import Command
+from tests.twin.matrix import NOTHING_CHANGED, OPERATIONS, Judge, quick, scene
+
+__all__ = ["quick"]  # a fixture
+
+KINDS = (
+    FaultKind.SILENT,
+    FaultKind.ERROR,
+    FaultKind.RESET,
+    FaultKind.PAGE,
+    FaultKind.LIE,
+    FaultKind.IDLE,
+    FaultKind.UNANSWERED,
+)
+LIES = (("Started", True), ("Started", False), ("MessageCount", 0), ("PendingMirrorAcks", 0), ("Paused", False))
+AFTER = {True: (0, 1, 2, 3, 5), False: (0, 3, 8, 16, 30)}
+IN_CI = 48
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One fault at one site, at the request that it meets after so many of its kind."""
+
+    operation: str
+    site: str
+    changing: bool
+    after: int
+    kind: FaultKind
+
+    def __str__(self) -> str:
+        what = "change" if self.changing else "look"
+        return f"{self.operation}, {self.kind.value} at {what} {self.after} at {self.site}"
+
+    @property
+    def fault(self) -> Fault:
+        attribute, value = random.Random(str(self)).choice(LIES)
+        when = When(changing=self.changing, after=self.after)
+        return Fault(self.kind, when, attribute=attribute, value=value)
+
+
+CELLS = [
+    Cell(operation, site, changing, after, kind)
+    for operation, site, changing, kind in itertools.product(OPERATIONS, ("london", "paris"), (True, False), KINDS)
+    for after in AFTER[changing]
+    # Only an operation can say that it did what it did not, only a look can lie; a dead site meets no request.
+    if (kind is not FaultKind.IDLE or changing)
+    and (kind is not FaultKind.LIE or not changing)
+    and not (operation == "failover" and site == "london")
+]
+SAMPLE = set(random.Random(20261121).sample(range(len(CELLS)), IN_CI))
+assert len(CELLS) >= 500
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    "cell",
+    [
+        pytest.param(cell, id=str(cell), marks=() if number in SAMPLE else (pytest.mark.chaos,))
+        for number, cell in enumerate(CELLS)
+    ],
+)
+def test_an_end_that_is_told_is_true(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, cell: Cell
+) -> None:
+    operation = OPERATIONS[cell.operation]
+    operation.before(twin, dr_ctl)
+    before, judge = scene(twin), Judge(twin, monkeypatch)
+    twin.host(cell.site).faults.add(cell.fault)
+
+    ended = dr_ctl(*operation.words, "--yes")
+
+    for site in twin.sites:
+        twin.host(site).faults.clear()
+    assert judge.twice == []
+    assert ended.code != 1, ended.document
+    if ended.code == 0:
+        assert operation.wanted(twin), ended.document
+    elif ended.code in NOTHING_CHANGED:
+        assert scene(twin) == before, ended.document
+    elif ended.code in (20, 24) and ended.document["data"].get("undone"):
+        assert {name: told["settable"] for name, told in scene(twin).items()} == {
+            name: told["settable"] for name, told in before.items()
+        }
+    else:
+        assert ended.code in (20, 21, 22, 23, 24), ended.document

@@ -1,0 +1,91 @@
+"""A call that fails before the point of no return, whichever it is, leaves both sites as they were; and what somebody
+does by hand between a crash and its repair never opens a second site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.twin.faults import Fault, FaultKind, When
+from dr_ctl.twin.host import Change
+from tests.twin.conftest import Command
+from tests.twin.matrix import OPERATIONS, Judge, done, quick, scene, serving
+from tests.twin.test_crashes import Death, Died
+
+__all__ = ["quick"]  # a fixture
+
+
+def before_no_return(operation: str, twin: PlayedTwin, dr_ctl: Command) -> list[Change]:
+    """The requests of an undisturbed run up to its activation, without those of dr-ctl's own documents."""
+    OPERATIONS[operation].before(twin, dr_ctl)
+    earlier = len(twin.changes())
+    done(dr_ctl(*OPERATIONS[operation].words, "--yes"))
+    found = []
+    for each in twin.changes()[earlier:]:
+        if each.operation == "start()" and each.site == OPERATIONS[operation].serving[0] and '"clients"' in each.bean:
+            return found
+        if "dr-ctl.lock" not in str(each.arguments):
+            found.append(each)
+    raise AssertionError("it never opened a door")
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("operation", ["swapover", "failover"])
+def test_whichever_call_fails_both_sites_are_as_they_were(
+    tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    def fresh(name: str) -> PlayedTwin:
+        twin = PlayedTwin.up(tmp_path / name)
+        monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
+        monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / f"state of {name}"))
+        return twin
+
+    with fresh("undisturbed") as twin:
+        calls = before_no_return(operation, twin, dr_ctl)
+    assert calls
+
+    for number, call in enumerate(calls):
+        with fresh(f"fails at {number}") as twin:
+            judge = Judge(twin, monkeypatch)
+            OPERATIONS[operation].before(twin, dr_ctl)
+            before = scene(twin)
+            verb = call.operation.partition("(")[0]
+            nth = sum((each.site, each.operation) == (call.site, call.operation) for each in calls[:number])
+            # For good, so that it is no hiccup; the inverse is another operation.
+            fault = Fault(FaultKind.ERROR, When(operation=verb, after=nth), times=None)
+            twin.host(call.site).faults.add(fault)
+
+            ended = dr_ctl(*OPERATIONS[operation].words, "--yes")
+
+            twin.host(call.site).faults.clear()
+            if ended.code == 23:
+                assert ended.document["findings"], (call, ended.document)
+            else:
+                assert ended.code in (10, 13, 20, 24), (call, ended.document)
+                assert scene(twin) == before, (call, ended.document)
+            assert judge.twice == []
+
+
+@pytest.mark.parametrize("repair", ["resume", "abort", "release"])
+@pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
+def test_a_site_that_somebody_opened_meanwhile_stays_the_only_one(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, repair: str, at: int
+) -> None:
+    with monkeypatch.context() as patch:
+        Death(at, after=True).strike(patch)
+        with pytest.raises(Died):
+            dr_ctl("swapover", "--to", "paris", "--yes")
+    if not serving(twin):
+        twin.open_clients("paris")
+    judge = Judge(twin, monkeypatch)
+    open_before = serving(twin)
+
+    words = ("release", "london") if repair == "release" else (repair,)
+    ended = dr_ctl(*words, "--yes")
+
+    assert judge.twice == []
+    assert len(serving(twin)) == 1
+    assert serving(twin) == open_before or ended.code == 0
+    assert ended.code != 0 or repair == "resume" or serving(twin) == ("london",), ended.document
