@@ -92,7 +92,7 @@ def standalone(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def connect(folder: Path) -> Iterator[str]:
-    pytest.importorskip("grpc")
+    pytest.importorskip("grpc", reason="needs the extra `connect`: pip install '.[connect]'")
     port = free_port()
     words = [
         "bin/spark-submit",
