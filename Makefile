@@ -40,6 +40,7 @@ lint: setup ## format, lint rules and types
 
 bench: setup ## the figures in docs/measured.md, measured again
 	$(BIN)/python bench/bench.py
+	$(BIN)/python bench/pipeline.py
 
 lock: setup ## write requirements.lock anew (needs uv on the PATH)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

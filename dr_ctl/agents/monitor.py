@@ -16,6 +16,7 @@ from dr_ctl.core.clock import SystemClock, stamp
 from dr_ctl.core.model import Role
 from dr_ctl.engine.lease import LOCK
 from dr_ctl.rpo.history import Row, Writer
+from dr_ctl.rpo.upkeep import Upkeep
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.names import numbered
@@ -56,7 +57,9 @@ class Monitor:
         self._clock = SystemClock()
         self._observer = Observer(installation, self._clock, time.sleep)
         self._every_s = every_s if every_s is not None else settings.history.every
-        self._writer = Writer(installation.path(settings.history.path), every_s=FLUSH_EVERY_S)
+        history = installation.path(settings.history.path)
+        self._writer = Writer(history, every_s=FLUSH_EVERY_S)
+        self._upkeep = Upkeep(history, keep_s=settings.history.keep)
         self._next = time.monotonic()
         self._state: object = None
         self.looks = 0
@@ -71,12 +74,18 @@ class Monitor:
         self._writer.close()
         self._observer.close()
 
+    @property
+    def is_on_disk(self) -> bool:
+        """Say whether a file of this history has been written: before, there is nothing to estimate from."""
+        return self._writer.files > 0
+
     def sample(self) -> Look:
         """Look at both sites once and add the rows of what answered."""
         seen = self._observer.look_once()
         at = self._clock.now()
         rows = history_rows(seen, at)
-        self._writer.add(rows)
+        if self._writer.add(rows):
+            self._upkeep.step(at)
         state = _state(seen)
         if self._state not in (None, state):
             self._writer.flush()

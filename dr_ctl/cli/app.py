@@ -31,6 +31,10 @@ app.add_typer(runbook_app, name="runbook")
 app.add_typer(rpo_app, name="rpo")
 app.add_typer(lab_app, name="lab")
 
+OF_SITE = Annotated[str | None, typer.Option("--site", metavar="SITE", help="Default: the one serving at the end.")]
+SINCE = Annotated[str | None, typer.Option("--since", metavar="T", help="A moment, or a duration back: 2h.")]
+UNTIL = Annotated[str | None, typer.Option("--until", metavar="T", help="The same; default: the end.")]
+PAGE = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write a page with charts too.")]
 RUN = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run's name or its beginning; default: the last.")]
 
 
@@ -50,7 +54,7 @@ def validate(
 def status(
     session: Session, *, watch: Annotated[bool, typer.Option("--watch", help="Again and again, until Ctrl-C.")] = False
 ) -> Result:
-    """Who serves, links, outflows with rates, open runs, pauses."""
+    """Who serves, links, outflows with rates, the last estimate, open runs, pauses."""
     from dr_ctl.cli import show  # noqa: PLC0415
 
     return show.watch(session) if watch else show.status(session)
@@ -127,17 +131,52 @@ def runbook_lint(
 def rpo_estimate(
     session: Session,
     *,
-    site: Annotated[
-        str | None, typer.Option("--site", metavar="SITE", help="Default: the one serving at the end.")
-    ] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="T", help="A moment, or a duration back: 2h.")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="T", help="The same; default: the end.")] = None,
+    site: OF_SITE = None,
+    since: SINCE = None,
+    until: UNTIL = None,
     horizon: Annotated[str, typer.Option("--horizon", metavar="T", help="The next minutes to speak of.")] = "5m",
+    report: PAGE = None,
 ) -> Result:
     """How many messages, and how many seconds of them, a failure would lose. Contacts no broker."""
     from dr_ctl.cli import forecast  # noqa: PLC0415
 
-    return forecast.estimate(session, site, since, until, horizon)
+    return forecast.estimate(session, site, since, until, horizon, report)
+
+
+@command(rpo_app, "backtest", full="rpo backtest")
+def rpo_backtest(
+    session: Session,
+    *,
+    site: OF_SITE = None,
+    since: SINCE = None,
+    until: UNTIL = None,
+    horizon: Annotated[
+        list[str] | None,
+        typer.Option("--horizon", metavar="T", help="Ahead by this; again for more. Default 1m 5m 15m."),
+    ] = None,
+    report: PAGE = None,
+) -> Result:
+    """What the estimate would have said at each moment of the past, against what then was true. Contacts no broker."""
+    from dr_ctl.cli import forecast  # noqa: PLC0415
+
+    return forecast.backtest(session, site, since, until, horizon, report)
+
+
+@command(rpo_app, "reconcile", full="rpo reconcile")
+def rpo_reconcile(
+    session: Session,
+    *,
+    ledgers: Annotated[list[str], typer.Argument(metavar="[SITE=]LEDGER...")],
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where the files of ids go.")] = None,
+    property_name: Annotated[
+        str | None, typer.Option("--id", metavar="PROPERTY", help="What identifies a message in exports and snapshots.")
+    ] = None,
+) -> Result:
+    """What was lost, came twice, was recovered, is unexpected or unknown: from ledgers of message ids (Parquet, JSON
+    lines), exports of `artemis data exp` and browse snapshots (SITE=FILE). Contacts no broker."""
+    from dr_ctl.cli import reconciling  # noqa: PLC0415
+
+    return reconciling.reconcile(session, ledgers, out, property_name)
 
 
 @command(app, "monitor")
@@ -149,7 +188,7 @@ def monitor(
         bool, typer.Option("--pay-debts", help="Take a lost site in again once it is back, under the lock.")
     ] = False,
 ) -> Result:
-    """Sample both sites into the history, until Ctrl-C. Changes nothing, unless debts are to be paid."""
+    """Sample both sites into the history, refresh the stored estimate. Changes nothing, unless debts are to be paid."""
     from dr_ctl.cli import forecast  # noqa: PLC0415
 
     return forecast.monitor(session, lasting, pay_debts=pay_debts)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from dr_ctl.cli.objectives import objectives
@@ -11,12 +14,24 @@ from dr_ctl.cli.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import Stopped, UsageError
 from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.report import history_page as pages
+from dr_ctl.report.history_page import HistoryPage
+from dr_ctl.report.html import write_page
+from dr_ctl.rpo.backtest import HORIZONS_S
+from dr_ctl.rpo.backtest import backtest as make_backtest
+from dr_ctl.rpo.calibration import Calibration
 from dr_ctl.rpo.estimate import estimate as make_estimate
 from dr_ctl.rpo.result import EstimateAnswer, Verdict
+from dr_ctl.rpo.stored import store
 from dr_ctl.rpo.worker import Request
 from dr_ctl.settings.durations import duration, seconds
 from dr_ctl.settings.model import Installation
 
+_CALIBRATION = {
+    Calibration.HOLDS: (ExitCode.OK, "what the estimate says holds on this history"),
+    Calibration.NARROW: (ExitCode.LOSS_REFUSED, "the estimate says less than what then was true"),
+    Calibration.UNKNOWN: (ExitCode.UNKNOWN, "there is too little history to tell"),
+}
 _CODES = {Verdict.MET: ExitCode.OK, Verdict.MISSED: ExitCode.LOSS_REFUSED, Verdict.UNKNOWN: ExitCode.UNKNOWN}
 
 
@@ -30,14 +45,15 @@ def request(installation: Installation) -> Request:
         exclude=settings.queues.exclude,
         master=settings.spark.master,
         conf=settings.spark.conf,
+        store=True,
     )
 
 
-def estimate(session: Session, site: str | None, since: str | None, until: str | None, horizon: str) -> Result:
-    installation = session.installation()
+def estimate(
+    session: Session, site: str | None, since: str | None, until: str | None, horizon: str, report: Path | None
+) -> Result:
+    installation = _installation(session, site)
     settings = installation.settings
-    if site is not None and site not in settings.sites:
-        raise UsageError(f"no site {site} in the settings", remedy=f"The sites are {' and '.join(settings.sites)}.")
     answer = make_estimate(
         installation.path(settings.history.path),
         site=site,
@@ -49,11 +65,86 @@ def estimate(session: Session, site: str | None, since: str | None, until: str |
         exclude=settings.queues.exclude,
         master=settings.spark.master,
         conf=settings.spark.conf,
+        may_take_time=True,
+        charted=report is not None,
     )
+    if since is None and until is None:  # an estimate of part of the history is not what a failover asks for
+        store(installation.path(settings.history.path), answer, datetime.now(UTC))
     data: Any = answer.as_json()
     verdict = answer.verdict
     code = _CODES[verdict] if verdict is not None else ExitCode.OK
-    return Result(code, _summary(answer), answer.findings, data or {}, text=_table(data))
+    page = pages.of_estimate(settings.name, data, answer.curves, answer.findings)
+    return Result(code, _summary(answer), answer.findings, data or {}, text=_with_page(_table(data), page, report))
+
+
+def backtest(
+    session: Session,
+    site: str | None,
+    since: str | None,
+    until: str | None,
+    horizons: list[str] | None,
+    report: Path | None,
+) -> Result:
+    installation = _installation(session, site)
+    settings = installation.settings
+    answer = make_backtest(
+        installation.path(settings.history.path),
+        site=site,
+        since=_moment("--since", since),
+        until=_moment("--until", until),
+        horizons_s=[_duration("--horizon", each) for each in horizons] if horizons else HORIZONS_S,
+        include=settings.queues.include,
+        exclude=settings.queues.exclude,
+        master=settings.spark.master,
+        conf=settings.spark.conf,
+    )
+    data: Any = answer.as_json()
+    code, summary = _CALIBRATION[answer.verdict]
+    page = pages.of_backtest(settings.name, answer)
+    return Result(code, summary, answer.findings, data, text=_with_page(_calibration(data), page, report))
+
+
+def _installation(session: Session, site: str | None) -> Installation:
+    installation = session.installation()
+    sites = installation.settings.sites
+    if site is not None and site not in sites:
+        raise UsageError(f"no site {site} in the settings", remedy=f"The sites are {' and '.join(sites)}.")
+    return installation
+
+
+def _with_page(text: str, page: HistoryPage, report: Path | None) -> str:
+    if report is None:
+        return text
+    try:
+        write_page(report, page)
+    except OSError as error:
+        raise UsageError(f"--report {report}: {error.strerror}", remedy="Name a file that can be written.") from error
+    return f"{text}\n{report}".lstrip()
+
+
+def _calibration(data: Any) -> str:
+    if data["bound"] is None:
+        return ""
+    rows: list[tuple[str, ...]] = [("", "nominal", "coverage", "above by", "folds", "")]
+    bound = data["bound"]
+    rows.append(
+        (
+            "bound between looks",
+            "",
+            _figure(bound["coverage"]),
+            _figure(bound["excess"]),
+            _figure(bound["moments"]),
+            bound["verdict"],
+        )
+    )
+    for each in data["quantiles"]:
+        ahead = "" if each["horizon_s"] is None else f" in {duration(each['horizon_s'])}"
+        name = f"{each['metric']} {each['quantile']}{ahead}"
+        figures = (_figure(each[key]) for key in ("nominal", "coverage", "width", "folds"))
+        rows.append((name, *figures, each["verdict"]))
+    return "\n".join(
+        "".join(f"{cell:>11}" if place else f"{cell:<26}" for place, cell in enumerate(row)) for row in rows
+    )
 
 
 def _summary(answer: EstimateAnswer) -> str:
@@ -117,15 +208,21 @@ def _duration(option: str, told: str) -> float:
 def monitor(session: Session, lasting: str | None, *, pay_debts: bool) -> Result:
     """Sample until Ctrl-C or the end of the time; both are a good end. Debts are paid by runs of their own."""
     from dr_ctl.agents.monitor import Monitor  # noqa: PLC0415
+    from dr_ctl.agents.refreshing import Refresher  # noqa: PLC0415
     from dr_ctl.cli.paying import Payer  # noqa: PLC0415
 
     installation = session.installation()
     until = time.monotonic() + _duration("--for", lasting) if lasting is not None else None
     payer = Payer(session) if pay_debts else None
-    with Monitor(installation) as watching:
+    with (
+        Monitor(installation) as watching,
+        closing(Refresher(replace(request(installation), may_take_time=True))) as refreshing,
+    ):
         try:
             while until is None or time.monotonic() < until:
                 look = watching.sample()
+                if watching.is_on_disk and (why := refreshing.look()) is not None:
+                    session.say(why)
                 if session.json:
                     print(look.line(), flush=True)  # noqa: T201 - one JSON line a look is this command's output
                 else:

@@ -70,7 +70,7 @@ def plan(
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan as JSON.")] = None,
 ) -> Result:
     """Show the plan of an operation: steps, exact calls, what is undone if it fails."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
+    from dr_ctl.cli import asking, estimates, operate  # noqa: PLC0415
 
     asked = asking.ask(
         operation,
@@ -81,7 +81,8 @@ def plan(
         expect_serving=expect_serving,
         max_outage=asking.outage_s(session, max_outage) if operation in ("swapover", "failback") else None,
     )
-    return operate.plan(session, asking.with_price(asked, accept_loss, presume_down, reason), out)
+    planned = operate.plan(session, asking.with_price(asked, accept_loss, presume_down, reason), out)
+    return estimates.beside_plan(session, planned)
 
 
 @command(operations_app, "swapover", how=WHOLE)

@@ -20,20 +20,6 @@ _POLL_S: Final = 0.05
 _END_S: Final = 3.0
 
 
-class NoEstimate:
-    """Implements `Estimator` for a failover: it never waits for Spark, and no estimate is stored yet."""
-
-    def begin(self) -> None:
-        """There is nothing to start."""
-
-    def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
-        del within_s, wait
-        return NotNeeded("no estimate is stored; the bounds come from the last samples")
-
-    def abandon(self) -> None:
-        """There is nothing to end."""
-
-
 class Preflight:
     """Implements `Estimator`. No history, no Java, no Spark: each is a finding, never an obstacle."""
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from dr_ctl import __version__
 from dr_ctl.cli import locking, people
+from dr_ctl.cli.estimates import StoredEstimate
 from dr_ctl.cli.how import How, Theft
 from dr_ctl.cli.owed import owed
-from dr_ctl.cli.preflight import NoEstimate, Preflight
+from dr_ctl.cli.preflight import Preflight
 from dr_ctl.cli.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.cli.wiring import World
@@ -75,7 +76,9 @@ def execute(
             decided,
             world.driver(),
             journal,
-            estimator=Preflight(world.installation, files.folder) if price is None else NoEstimate(),
+            estimator=Preflight(world.installation, files.folder)
+            if price is None
+            else StoredEstimate(world.installation, price.lost),
             stop=stop,
             clock=world.clock,
             listener=listener,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from dr_ctl.cli import locking
+from dr_ctl.cli.estimates import with_age
 from dr_ctl.cli.owed import owed
 from dr_ctl.cli.render import end
 from dr_ctl.cli.result import Result
@@ -30,7 +31,8 @@ _UNANSWERED = (Role.UNKNOWN, Role.SICK, Role.DOWN)
 
 
 def status(session: Session) -> Result:
-    with World.of(session.installation(), time.sleep) as world:
+    installation = session.installation()
+    with World.of(installation, time.sleep) as world:
         before, seen, took_s = world.observer.observe_twice()
     unfinished = session.runs().unfinished()
     answered = any(isinstance(view, BrokerView) for brokers in seen.sites.values() for view in brokers.values())
@@ -38,12 +40,15 @@ def status(session: Session) -> Result:
     rates = _rates(before, seen, took_s)
     findings = [*_broken(seen), *_quarantined(seen), *_silent(seen), *_open_run(unfinished)]
     findings += [*locking.holders(seen), *_pauses(seen)]
+    estimated, line, stale = with_age(installation, serving[0]) if len(serving) == 1 else (None, "", [])
+    findings += stale
     data: dict[str, Json] = {
         "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
         "pairs": [pair.as_json() for pair in seen.pairs],
         "links": [_link(view, rates) for site in seen.sites for view in seen.views(site)],
         "open_run": unfinished.name if unfinished is not None else None,
         "locks": locking.shown(seen),
+        "estimate": estimated,
     }
     if not answered:
         summary, code = "no site answered", ExitCode.UNKNOWN
@@ -52,7 +57,7 @@ def status(session: Session) -> Result:
     else:
         summary, code = "both sites let clients in" if serving else "no site serves", ExitCode.OK
     debts = owed(session.state(), seen.debts, [site for site in seen.sites if seen.views(site)])
-    return Result(code, summary, findings, data, text=_text(seen, rates), debts=debts)
+    return Result(code, summary, findings, data, text="\n".join(filter(None, (_text(seen, rates), line))), debts=debts)
 
 
 def watch(session: Session) -> Result:

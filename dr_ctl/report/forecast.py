@@ -65,11 +65,12 @@ def forecast(story: Story) -> Forecast | None:
     for act in reversed(acts):
         told = mapping(act.evidence.get("estimate"))
         if told.get("total") is not None:
-            return _forecast(told)
+            return as_tables(told)
     return Forecast("", acts[-1].text or "no estimate was made")
 
 
-def _forecast(told: Mapping[str, Any]) -> Forecast:
+def as_tables(told: Mapping[str, Any]) -> Forecast:
+    """The `data` of an estimate as tables of words."""
     total, window = mapping(told.get("total")), mapping(told.get("window"))
     horizon = mapping(total.get("horizon"))
     rows = [_row(f"{name}{unit}", mapping(total.get(key)), write) for key, name, unit, write in _ROWS]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dr_ctl.engine.runs import RunFiles, write_text
 from dr_ctl.report.forecast import COLUMNS
+from dr_ctl.report.history_page import HistoryPage
 from dr_ctl.report.reading import read_run
 from dr_ctl.report.view import Page, view
 
@@ -22,14 +23,20 @@ def write_report(files: RunFiles) -> Path:
     return files.report
 
 
+def write_page(path: Path, page: HistoryPage) -> None:
+    """Write the page of an estimate or a backtest. Raises OSError."""
+    template, style = _loaded("history.html.j2")
+    write_text(path, template.render(page=page, style=style, columns=COLUMNS))
+
+
 def render(page: Page) -> str:
     """Make the page's HTML."""
-    template, style = _loaded()
+    template, style = _loaded("page.html.j2")
     return template.render(page=page, style=style, columns=COLUMNS)
 
 
 @cache
-def _loaded() -> tuple[Template, str]:
+def _loaded(name: str) -> tuple[Template, str]:
     # Here and not above: every command imports this module, few write a report.
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
 
@@ -37,7 +44,7 @@ def _loaded() -> tuple[Template, str]:
     environment.filters["pieces"] = pieces
     here = resources.files("dr_ctl.report")
     # The style goes through the same escaping as all else, so it holds none of the characters that escaping changes.
-    return environment.from_string(_text(here, "page.html.j2")), _text(here, "page.css")
+    return environment.from_string(_text(here, name)), _text(here, "page.css")
 
 
 def _text(here: resources.abc.Traversable, name: str) -> str:

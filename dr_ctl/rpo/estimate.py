@@ -7,54 +7,45 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.core.clock import SystemClock, stamp
-from dr_ctl.core.model import Finding, Role, Severity
-from dr_ctl.rpo.history import usable_files
+from dr_ctl.core.clock import SystemClock
+from dr_ctl.rpo import horizon, notes
+from dr_ctl.rpo.cells import COVERED, Cell
+from dr_ctl.rpo.curves import BINS, curves
+from dr_ctl.rpo.facts import Flow, facts
+from dr_ctl.rpo.figures import Table
+from dr_ctl.rpo.history import count_rows, usable_files
 from dr_ctl.rpo.result import (
-    PROBABILITIES,
     ClassEstimate,
     Estimate,
     EstimateAnswer,
     Figures,
     FlowEstimate,
     Horizon,
-    Number,
     Objectives,
     Quantity,
     SeenWindow,
     Verdict,
 )
+from dr_ctl.rpo.scope_names import CLASS, TOTAL, flow_scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from dr_ctl.core.clock import Clock
+    from dr_ctl.core.model import Finding
+    from dr_ctl.rpo.distribution import Blocks
 
-SHORT_WORK_BYTES: Final = 256 * 1024 * 1024
-TINY_WORK_BYTES: Final = 4 * 1024 * 1024
-STALE_POLLS: Final = 5
-STALE_AT_LEAST_S: Final = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Flow:
-    """What is known of one outflow over the whole history."""
-
-    site: str
-    pair: str
-    flow: str
-    first_us: int
-    last_us: int
-    looks: int
-    spacing_us: int | None
-    sends_rate: float | None
-    acks_rate: float | None
+SHORT_WORK_ROWS: Final = 20_000_000
+TINY_WORK_ROWS: Final = 100_000
+BLOCKS: Final = 24
+BLOCKS_OF_A_WEEK: Final = 28
+DAY_US: Final = 86_400 * 1_000_000
 
 
 def estimate(
@@ -70,20 +61,26 @@ def estimate(
     master: str = "local[*]",
     conf: Mapping[str, str] | None = None,
     clock: Clock | None = None,
+    may_take_time: bool = False,
+    charted: bool = False,
 ) -> EstimateAnswer:
     """Say what would be lost if `site` died: at the last look, and at a random moment of the history.
+
+    `charted` adds the curves of a page.
 
     `site` defaults to the one serving at the end. Raises EnvironmentFault where Spark cannot start or finish.
     """
     files, findings = usable_files(history, since=since, until=until)
     if not files:
-        return EstimateAnswer(None, (*findings, _no_history(history)))
+        return EstimateAnswer(None, (*findings, notes.no_history(history)))
 
     from dr_ctl.rpo import spark as starting  # noqa: PLC0415 - Spark is imported by those who need it only
 
-    size = sum(file.stat().st_size for file in files)
-    conf = {**(starting.TINY_WORK_CONF if size < TINY_WORK_BYTES else {}), **(conf or {})}
-    with starting.session(master=master, conf=conf, is_short=size < SHORT_WORK_BYTES) as session:
+    rows = count_rows(files)
+    conf = {**(starting.TINY_WORK_CONF if rows < TINY_WORK_ROWS else {}), **(conf or {})}
+    with starting.session(
+        master=master, conf=conf, is_short=rows < SHORT_WORK_ROWS, may_take_time=may_take_time
+    ) as session:
         return estimate_in(
             session,
             [str(file) for file in files],
@@ -97,6 +94,7 @@ def estimate(
             exclude=exclude,
             findings=findings,
             clock=clock or SystemClock(),
+            charted=charted,
         )
 
 
@@ -114,240 +112,166 @@ def estimate_in(
     exclude: Sequence[str],
     findings: Iterable[Finding],
     clock: Clock,
+    charted: bool = False,
 ) -> EstimateAnswer:
     """Do the same in a session that is already there."""
-    from dr_ctl.rpo import transforms  # noqa: PLC0415
+    from dr_ctl.rpo import looks  # noqa: PLC0415
 
     found = list(findings)
-    rows = transforms.read(spark, files, root, since=since, until=until)
+    rows = looks.read(spark, files, root, since=since, until=until)
     # Kept as they are from here on: what follows reads them several times, and planning it all anew takes longer.
-    outflows = transforms.outflow_looks(rows).localCheckpoint()
-    seen = [_Flow(**row.asDict()) for row in transforms.outflow_facts(outflows).collect()]
-    site = site or _serving([(row.site, row.role, row.last_us) for row in transforms.roles(rows).collect()])
-    flows = sorted((flow for flow in seen if flow.site == site), key=lambda flow: (flow.pair, flow.flow))
+    outflows = looks.outflow_looks(rows).localCheckpoint()
+    known = facts(looks.facts(rows, outflows).collect())
+    site = site or known.serving
+    flows = [flow for flow in known.flows if flow.site == site]
     if site is None or not flows:
-        return EstimateAnswer(None, (*found, _nothing_of(site, {flow.site for flow in seen})))
+        return EstimateAnswer(None, (*found, notes.nothing_of(site, {flow.site for flow in known.flows})))
 
-    histogram = _histogram(
-        rows.where(rows.site == site),
-        outflows.where(outflows.site == site),
-        flows,
-        classes=[each.queues for each in objectives.classes] if objectives else [],
-        include=include,
-        exclude=exclude,
-    )
-    window = _window(flows, histogram)
+    classes = [each.queues for each in objectives.classes] if objectives else []
+    work = Work(rows, outflows, site, flows, masks=_masks(include, exclude, classes), classes=len(classes))
+    cells = work.cells(horizon_us=int(horizon_s * 1e6), bins=BINS if charted else 0)
+    table = Table.of(cells)
+    window = _window(flows, table)
     stale_s = round(max(0.0, (clock.now() - window.last).total_seconds()), 3)
-    found += [*_stale(flows, window, stale_s), *_uncertain_age(histogram)]
-    return EstimateAnswer(
-        _assembled(site, flows, histogram, window, stale_s, horizon_s=horizon_s, objectives=objectives), tuple(found)
-    )
+    found += [*notes.stale(flows, window, stale_s), *notes.uncertain(table)]
+    estimated = _Assembly(site, flows, table, cells, horizon_s).estimate(window, stale_s, objectives)
+    drawn = curves(cells, table, work.span_us, BINS) if charted else None
+    return EstimateAnswer(estimated, tuple(found), drawn)
 
 
-@dataclass(slots=True)
-class _Histogram:
-    """Weights by value per scope and metric, and the state at the last look."""
+def _masks(include: Sequence[str], exclude: Sequence[str], classes: Sequence[Sequence[str]]) -> str:
+    from dr_ctl.rpo.spans import masks  # noqa: PLC0415
 
-    weights: dict[tuple[str, str], list[tuple[int, int]]]
-    now: dict[tuple[str, str], int | None]
+    return masks(include, exclude, classes)
 
-    def quantity(self, scope: str, metric: str, *, per: float = 1.0) -> Quantity:
-        buckets = sorted(self.weights.get((scope, metric), []))
-        whole = sum(weight for _, weight in buckets)
 
-        def scaled(value: int | None) -> Number | None:
-            return value if value is None or per == 1.0 else round(value / per, 3)
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The frames of one estimate: the history of all sites, and what is asked of one."""
 
-        def quantile(probability: float) -> Number | None:
-            so_far = 0
-            for value, weight in buckets:
-                so_far += weight
-                if so_far >= probability * whole:
-                    return scaled(value)
-            return None
+    rows: DataFrame
+    outflows: DataFrame
+    site: str
+    flows: Sequence[Flow]
+    masks: str
+    classes: int
 
-        return Quantity(
-            now=scaled(self.now.get((scope, metric))),
-            max=scaled(buckets[-1][0]) if buckets else None,
-            p50=quantile(PROBABILITIES["p50"]),
-            p95=quantile(PROBABILITIES["p95"]),
-            p99=quantile(PROBABILITIES["p99"]),
+    def by_flow(self) -> DataFrame:
+        """Bounds per flow, interval and scope."""
+        from dr_ctl.rpo import scopes, spans  # noqa: PLC0415
+
+        split = any(flow.is_split for flow in self.flows)
+        queues = spans.queue_looks(
+            self.rows, self.outflows, self.site, masks=self.masks, looks=sum(flow.looks for flow in self.flows)
+        )
+        parts = spans.queue_parts(spans.cut_looks(queues, split=split), self.flows, split=split)
+        return scopes.by_flow(
+            parts, spans.flow_parts(self.outflows, self.flows, self.site), self.flows, classes=self.classes
         )
 
-    def seconds(self, scope: str, metric: str) -> float:
-        return sum(weight for _, weight in self.weights.get((scope, metric), [])) / 1e6
+    def states(self, by_flow: DataFrame) -> DataFrame:
+        from dr_ctl.rpo import scopes  # noqa: PLC0415
+
+        return scopes.states(by_flow, self.outflows, self.flows, self.site)
+
+    @property
+    def span_us(self) -> tuple[int, int]:
+        return min(flow.first_us for flow in self.flows), max(flow.last_us for flow in self.flows)
+
+    def blocks(self) -> Blocks:
+        from dr_ctl.rpo.distribution import Blocks  # noqa: PLC0415
+
+        first, last = self.span_us
+        return Blocks(first, last, BLOCKS_OF_A_WEEK if last - first >= 7 * DAY_US else BLOCKS)
+
+    def cells(self, *, horizon_us: int, bins: int = 0) -> list[Cell]:
+        """All that the figures are made of; with `bins`, a time line for a chart too."""
+        from dr_ctl.rpo import distribution as d  # noqa: PLC0415
+
+        by_flow = self.by_flow().localCheckpoint()
+        states = self.states(by_flow)
+        blocks = self.blocks()
+        # A day of the past says what may come; older days were other days.
+        past = d.moves(states, blocks, horizon_us=horizon_us, since_us=self.span_us[1] - DAY_US - horizon_us)
+        parts = [d.histograms(states, blocks), d.here(by_flow), d.accounted(by_flow), d.last(states), past]
+        if bins:
+            parts.append(d.timeline(states, d.Blocks(*self.span_us, bins)))
+        return d.collected(d.union(parts))
 
 
-def _histogram(
-    rows: DataFrame,
-    outflows: DataFrame,
-    flows: Sequence[_Flow],
-    *,
-    classes: Sequence[Sequence[str]],
-    include: Sequence[str],
-    exclude: Sequence[str],
-) -> _Histogram:
-    from dr_ctl.rpo import transforms as t  # noqa: PLC0415
+class _Assembly:
+    """Puts the figures of every scope together."""
 
-    gaps: dict[tuple[str, ...], int] = {(flow.pair,): _gap_us(flows, flow.pair) for flow in flows}
-    looks = t.cut_looks(t.queue_looks(rows, outflows))
-    parts = t.contributions(looks, gap_us=t.per_key(gaps, "pair"))
-    kept = t.by_flow(
-        parts,
-        classes=classes,
-        include=include,
-        exclude=exclude,
-        sends_rate=t.per_key({(flow.pair, flow.flow): flow.sends_rate for flow in flows}, "pair", "flow"),
-        acks_rate=t.per_key({(flow.pair, flow.flow): flow.acks_rate for flow in flows}, "pair", "flow"),
-    ).localCheckpoint()
-    states = t.by_scope(kept, t.intervals(outflows))
-    collected = t.histograms(states).unionByName(t.at_last_look(kept)).collect()
-    weights: dict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-    now: dict[tuple[str, str], int | None] = {}
-    for row in collected:
-        if row.is_now:
-            now[row.scope, row.metric] = row.value
-        else:
-            weights[row.scope, row.metric].append((row.value, row.weight_us))
-    return _Histogram(dict(weights), now)
+    def __init__(self, site: str, flows: Sequence[Flow], table: Table, cells: Sequence[Cell], horizon_s: float) -> None:
+        self._site, self._flows, self._table, self._horizon_s = site, flows, table, horizon_s
+        self._changes = horizon.changes(cells)
 
+    def estimate(self, window: SeenWindow, stale_s: float, objectives: Objectives | None) -> Estimate:
+        total = self._figures(TOTAL, self._flows)
+        classes = []
+        for number, each in enumerate(objectives.classes if objectives else ()):
+            judged = self._figures(f"{CLASS}{number}", ())
+            classes.append(ClassEstimate(each.queues, judged.verdict(each.loss), judged))
+        verdict = None
+        if objectives is not None:
+            verdict = Verdict.worst([total.verdict(objectives.loss), *(each.verdict for each in classes)])
+        return Estimate(
+            site=self._site,
+            read_at=window.last,
+            stale_s=stale_s,
+            window=window,
+            verdict=verdict,
+            total=total,
+            flows=tuple(self._flow(flow, total) for flow in self._flows),
+            classes=tuple(classes),
+        )
 
-def _gap_us(flows: Sequence[_Flow], pair: str) -> int:
-    from dr_ctl.rpo.transforms import GAP_POLLS  # noqa: PLC0415
+    def _flow(self, flow: Flow, total: Figures) -> FlowEstimate:
+        # Of one flow alone the total says all.
+        alone = len(self._flows) == 1
+        figures = total if alone else self._figures(flow_scope(flow.pair, flow.flow), [flow])
+        return FlowEstimate(self._site, flow.pair, flow.flow, figures)
 
-    return GAP_POLLS * max((flow.spacing_us or 0 for flow in flows if flow.pair == pair), default=0)
-
-
-def _assembled(
-    site: str,
-    flows: Sequence[_Flow],
-    histogram: _Histogram,
-    window: SeenWindow,
-    stale_s: float,
-    *,
-    horizon_s: float,
-    objectives: Objectives | None,
-) -> Estimate:
-    from dr_ctl.rpo import transforms as t  # noqa: PLC0415
-
-    def figures(scope: str) -> Figures:
+    def _figures(self, scope: str, flows: Sequence[Flow]) -> Figures:
+        table = self._table
         return Figures(
-            loss=histogram.quantity(scope, "loss"),
-            age_s=histogram.quantity(scope, "age_ms", per=1000),
-            duplicates=histogram.quantity(scope, "duplicates"),
-            drain_s=histogram.quantity(scope, "drain_ms", per=1000),
-            horizon=Horizon(horizon_s),
+            loss=table.quantity(scope, "loss"),
+            age_s=table.quantity(scope, "age_ms", per=1000),
+            duplicates=table.quantity(scope, "duplicates"),
+            drain_s=table.quantity(scope, "drain_ms", per=1000),
+            horizon=self._ahead(scope, flows),
+            unexplained=table.unexplained(scope),
         )
 
-    total = figures(t.TOTAL)
-    classes = []
-    for number, each in enumerate(objectives.classes if objectives else ()):
-        judged = figures(f"{t.CLASS}{number}")
-        classes.append(ClassEstimate(each.queues, judged.verdict(each.loss), judged))
-    verdict = None
-    if objectives is not None:
-        verdict = Verdict.worst([total.verdict(objectives.loss), *(each.verdict for each in classes)])
-    return Estimate(
-        site=site,
-        read_at=window.last,
-        stale_s=stale_s,
-        window=window,
-        verdict=verdict,
-        total=total,
-        flows=tuple(
-            FlowEstimate(site, flow.pair, flow.flow, figures(f"{t.FLOW}{flow.pair}\n{flow.flow}")) for flow in flows
-        ),
-        classes=tuple(classes),
-    )
+    def _ahead(self, scope: str, flows: Sequence[Flow]) -> Horizon:
+        loss, age_ms = self._table.last.get((scope, "loss")), self._table.last.get((scope, "age_ms"))
+        stalled = self._table.stalled.get(scope, False)
+        at = horizon.level(loss) if loss is not None else 0
+        more: list[int] | None = None
+        rates = [flow.put_rates for flow in flows if not (flow.has_acks and flow.is_split)]
+        if stalled and rates and all(rates):
+            more = [int(-(-sum(each[place] for each in rates if each) * self._horizon_s // 1)) for place in range(4)]
+
+        def quantity(metric: str, now: int | None, fallback: list[int] | None, per: float) -> Quantity:
+            similar = self._changes[scope, metric].similar(at, stalled=stalled)
+            # From the bound of the last interval on: the changes are those of such bounds.
+            return horizon.ahead(self._table.here.get((scope, metric)), now, similar, fallback=fallback, per=per)
+
+        later_ms = [int(self._horizon_s * 1000)] * 4 if stalled else None
+        return Horizon(
+            self._horizon_s,
+            loss=quantity("loss", loss, more, 1.0),
+            age_s=quantity("age_ms", age_ms, later_ms, 1000.0),
+        )
 
 
-def _window(flows: Sequence[_Flow], histogram: _Histogram) -> SeenWindow:
-    from dr_ctl.rpo.transforms import COVERED, TOTAL  # noqa: PLC0415
-
+def _window(flows: Sequence[Flow], table: Table) -> SeenWindow:
     looks: dict[str, int] = defaultdict(int)
     for flow in flows:
         looks[flow.pair] = max(looks[flow.pair], flow.looks)
     return SeenWindow(
-        first=_moment(min(flow.first_us for flow in flows)),
-        last=_moment(max(flow.last_us for flow in flows)),
+        first=notes.moment(min(flow.first_us for flow in flows)),
+        last=notes.moment(max(flow.last_us for flow in flows)),
         samples=sum(looks.values()),
-        covered_s=round(histogram.seconds(TOTAL, COVERED), 3),
+        covered_s=round(table.seconds(TOTAL, COVERED), 3),
     )
-
-
-def _moment(us: int) -> datetime:
-    return datetime.fromtimestamp(us // 1_000_000, UTC).replace(microsecond=us % 1_000_000)
-
-
-def _serving(seen: Iterable[tuple[str, str, int]]) -> str | None:
-    """Pick the site whose newest role is serving; failing that, the one seen serving last."""
-    newest: dict[str, tuple[int, str]] = {}
-    served: dict[str, int] = {}
-    for site, role, last in seen:
-        newest[site] = max(newest.get(site, (last, role)), (last, role))
-        if role == Role.SERVING.value:
-            served[site] = last
-    serves_now = {site: last for site, last in served.items() if newest[site][1] == Role.SERVING.value}
-    candidates = serves_now or served
-    return max(candidates, key=lambda site: candidates[site], default=None)
-
-
-def _no_history(history: Path) -> Finding:
-    return Finding(
-        "DR-RPO-001",
-        Severity.WARNING,
-        f"there is no history to estimate from in {history}",
-        "Run `dr-ctl monitor` for a while, then ask again; until then the loss is not known.",
-    )
-
-
-def _nothing_of(site: str | None, known: set[str]) -> Finding:
-    others = ", ".join(sorted(known)) or "no site"
-    if site is None:
-        return Finding(
-            "DR-RPO-004",
-            Severity.WARNING,
-            f"the history does not say which site serves; it holds outflows of {others}",
-            "Name the site with --site.",
-        )
-    return Finding(
-        "DR-RPO-005",
-        Severity.WARNING,
-        f"the history holds no look at an outflow of {site}; it holds those of {others}",
-        "Widen --since and --until, name another site with --site, or run `dr-ctl monitor` against this one.",
-    )
-
-
-def _stale(flows: Sequence[_Flow], window: SeenWindow, stale_s: float) -> list[Finding]:
-    remedy = "See that `dr-ctl monitor` runs and reaches the site; read the figures as of that moment."
-    limit_s = max(STALE_AT_LEAST_S, STALE_POLLS * max(flow.spacing_us or 0 for flow in flows) / 1e6)
-    found = []
-    if stale_s > limit_s:
-        text = f"the newest look is {stale_s:.0f} s old ({stamp(window.last)})"
-        found.append(Finding("DR-RPO-003", Severity.WARNING, text, remedy))
-    for pair in sorted({flow.pair for flow in flows}):
-        last = _moment(max(flow.last_us for flow in flows if flow.pair == pair))
-        behind_s = (window.last - last).total_seconds()
-        if behind_s > limit_s:
-            text = f"pair {pair} was last read {behind_s:.0f} s before the newest look ({stamp(last)})"
-            found.append(
-                Finding("DR-RPO-006", Severity.WARNING, text, f"{remedy} Leave out a pair that is gone with --since.")
-            )
-    return found
-
-
-def _uncertain_age(histogram: _Histogram) -> list[Finding]:
-    from dr_ctl.rpo.transforms import AGE_FLOOR, TOTAL  # noqa: PLC0415
-
-    uncertain_s = histogram.seconds(TOTAL, AGE_FLOOR)
-    if not uncertain_s:
-        return []
-    return [
-        Finding(
-            "DR-RPO-007",
-            Severity.INFO,
-            f"for {uncertain_s:.0f} s the age is at least what is shown: "
-            "something was under way from before the first look",
-            "Begin the window earlier, or later, than that stall.",
-        )
-    ]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from dr_ctl.core.model import Finding, Json
+    from dr_ctl.rpo.curves import Curves
 
 Number = int | float
 PROBABILITIES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
@@ -206,6 +207,7 @@ class EstimateAnswer:
 
     estimate: Estimate | None
     findings: tuple[Finding, ...] = ()
+    curves: Curves | None = None
 
     @property
     def verdict(self) -> Verdict | None:

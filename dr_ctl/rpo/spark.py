@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -23,9 +24,10 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.rpo import archive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 APP: Final = "dr-ctl"
 SESSION_CONF: Final = {
@@ -67,18 +69,29 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %p %c{1}: %m%n%ex
 """
 STOP_LIMIT_S: Final = 10.0
+DUMP_LIMIT_S: Final = 120.0
 
 
 @contextmanager
 def session(
-    *, master: str = "local[*]", conf: Mapping[str, str] | None = None, is_short: bool = True
+    *,
+    master: str = "local[*]",
+    conf: Mapping[str, str] | None = None,
+    is_short: bool = True,
+    may_take_time: bool = False,
 ) -> Iterator[SparkSession]:
     """Give a session and end it, its JVM included, whatever happens inside. One at a time in a process.
+
+    `may_take_time`: where there is no archive of Spark's classes yet, one is made at the end, in some seconds.
 
     Whatever Spark itself says on the way, at the start or in the work, leaves as EnvironmentFault.
     """
     given = dict(conf or {})
-    started = _connected(master, given) if master.startswith("sc://") else _launched(master, given, is_short=is_short)
+    started = (
+        _connected(master, given)
+        if master.startswith("sc://")
+        else _launched(master, given, is_short=is_short, may_take_time=may_take_time)
+    )
     with started as spark:
         try:
             yield spark
@@ -108,21 +121,39 @@ def _connected(address: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
 
 
 @contextmanager
-def _launched(master: str, conf: Mapping[str, str], *, is_short: bool) -> Iterator[SparkSession]:
+def _launched(master: str, conf: Mapping[str, str], *, is_short: bool, may_take_time: bool) -> Iterator[SparkSession]:
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         raise EnvironmentFault(
             "Spark needs Java, and there is no `java` on the PATH",
             remedy="Install a Java runtime, 17 or later, or point JAVA_HOME at one; or name a Spark Connect address.",
         )
     folder = Path(tempfile.mkdtemp(prefix="dr-ctl-spark-"))
+    kept = archive.place(pyspark.__version__, Path(pyspark.__file__).parent)
+    made = archive.fresh(kept) if kept is not None and may_take_time and not kept.exists() else None
+    ended_well = False
     try:
-        with _jvm(_settings(master, conf, folder, is_short=is_short), folder) as spark:
+        settings = _settings(master, conf, folder, _sharing(kept, made), is_short=is_short)
+        with _jvm(settings, folder, DUMP_LIMIT_S if made is not None else STOP_LIMIT_S) as spark:
             yield spark
+        ended_well = True
     finally:
+        if kept is not None and made is not None:
+            archive.settle(made, kept, is_whole=ended_well)
         shutil.rmtree(folder, ignore_errors=True)  # the JVM removes parts of it at the same time
 
 
-def _settings(master: str, conf: Mapping[str, str], folder: Path, *, is_short: bool) -> SparkConf:
+def _sharing(kept: Path | None, made: Path | None) -> list[str]:
+    """Map the archive, or make one; the JVM's warnings about one that it cannot use are of no interest."""
+    if made is not None:
+        return [f'"-XX:ArchiveClassesAtExit={made}"', "-Xlog:disable"]
+    if kept is not None and kept.exists():
+        return [f'"-XX:SharedArchiveFile={kept}"', "-Xshare:auto", "-Xlog:disable"]
+    return []
+
+
+def _settings(
+    master: str, conf: Mapping[str, str], folder: Path, sharing: Sequence[str], *, is_short: bool
+) -> SparkConf:
     log4j = folder / "log4j2.properties"
     log4j.write_text(LOG4J)
     java = [
@@ -131,6 +162,7 @@ def _settings(master: str, conf: Mapping[str, str], folder: Path, *, is_short: b
         "-XX:-UsePerfData",
         "-XX:+UseParallelGC",
         *([SHORT_WORK_JAVA] if is_short else []),
+        *sharing,
         conf.get("spark.driver.extraJavaOptions", ""),
     ]
     settings = {
@@ -148,7 +180,7 @@ def _settings(master: str, conf: Mapping[str, str], folder: Path, *, is_short: b
 
 
 @contextmanager
-def _jvm(settings: SparkConf, folder: Path) -> Iterator[SparkSession]:
+def _jvm(settings: SparkConf, folder: Path, stop_limit_s: float) -> Iterator[SparkSession]:
     said = folder / "jvm.log"
     with said.open("wb") as log:
         try:
@@ -170,7 +202,7 @@ def _jvm(settings: SparkConf, folder: Path) -> Iterator[SparkSession]:
         yield spark
         spark.stop()
     finally:
-        _end(gateway)
+        _end(gateway, stop_limit_s)
 
 
 def _did_not_start(said: Path, error: Exception) -> EnvironmentFault:
@@ -187,7 +219,7 @@ def _interrupt_handler() -> Any:
     return signal.getsignal(signal.SIGINT) if in_main_thread else None
 
 
-def _end(gateway: Any) -> None:
+def _end(gateway: Any, limit_s: float) -> None:
     """End the JVM for certain and leave no trace of it in this process, so that another session can be started."""
     process: subprocess.Popen[bytes] = gateway.proc
     context = SparkContext._active_spark_context  # noqa: SLF001 - no public way to forget a session whose JVM is gone
@@ -202,7 +234,7 @@ def _end(gateway: Any) -> None:
     if process.stdin is not None:
         process.stdin.close()  # the JVM ends when this pipe does
     try:
-        process.wait(STOP_LIMIT_S)
+        process.wait(limit_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

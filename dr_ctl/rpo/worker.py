@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -22,6 +22,7 @@ from dr_ctl.core.errors import DrCtlError, UsageError
 from dr_ctl.core.model import ExitCode
 from dr_ctl.rpo.estimate import estimate
 from dr_ctl.rpo.result import LossClass, LossLimit, Objectives
+from dr_ctl.rpo.stored import store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The arguments of `estimate`, as a document."""
+    """The arguments of `estimate`, as a document; with `store` the answer is kept beside the history too."""
 
     history: str
     site: str | None = None
@@ -42,6 +43,8 @@ class Request:
     exclude: tuple[str, ...] = ()
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
+    store: bool = False
+    may_take_time: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -81,7 +84,10 @@ def answer(request: Request) -> dict[str, Any]:
         exclude=request.exclude,
         master=request.master,
         conf=request.conf,
+        may_take_time=request.may_take_time,
     )
+    if request.store:
+        store(Path(request.history), given, datetime.now(UTC))
     return {
         "data": given.as_json(),
         "verdict": None if given.verdict is None else given.verdict.value,

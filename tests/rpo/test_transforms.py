@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from dr_ctl.rpo import distribution, looks, scopes, spans
+from dr_ctl.rpo.estimate import Work
+from dr_ctl.rpo.facts import GAP_POLLS, Flow, facts
 from dr_ctl.rpo.history import Row, write
 from tests.rpo.fifo import FifoSite, Style, Truth, at
 
@@ -46,21 +49,16 @@ def bounds(
     classes: tuple[tuple[str, ...], ...] = (("a.#",),),
     exclude: tuple[str, ...] = (),
 ) -> Bounds:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
-    from dr_ctl.rpo import transforms as t  # noqa: PLC0415
-
     paths = [str(path) for path in write(rows, root)]
-    history = t.read(spark, paths, str(root))
-    outflows = t.outflow_looks(history).localCheckpoint()
-    rates = {(f.pair, f.flow): (f.sends_rate, f.acks_rate) for f in t.outflow_facts(outflows).collect()}
-    found = t.by_flow(
-        t.contributions(t.cut_looks(t.queue_looks(history, outflows)), gap_us=F.lit(int(gap_s * SECONDS))),
-        classes=classes,
-        exclude=exclude,
-        sends_rate=t.per_key({key: rate[0] for key, rate in rates.items()}, "pair", "flow"),
-        acks_rate=t.per_key({key: rate[1] for key, rate in rates.items()}, "pair", "flow"),
-    )
+    history = looks.read(spark, paths, str(root))
+    outflows = looks.outflow_looks(history).localCheckpoint()
+    flows = [
+        # So that the gap of every pair is the one that the test says.
+        replace(flow, spacing_us=int(gap_s * SECONDS / GAP_POLLS))
+        for flow in facts(looks.facts(history, outflows).collect()).flows
+    ]
+    work = Work(history, outflows, "london", flows, spans.masks(("#",), exclude, classes), len(classes))
+    found = work.by_flow()
     return {
         (row.pair, row.flow, row.scope, row.n): Bound(
             row.loss,
@@ -250,18 +248,18 @@ def test_queues_left_out_count_nothing(spark: SparkSession, tmp_path: Path) -> N
 def life(seed: int, style: Style) -> tuple[str, list[Row], dict[int, list[Truth]]]:
     """Run a site by a seed; return its looks, and all that was true within each interval between two looks."""
     chance = random.Random(seed)
-    queues = tuple(f"q{number}" for number in range(chance.randint(1, 3)))
+    queues = tuple(f"q{each}" for each in range(chance.randint(1, 3)))
     site = FifoSite(f"{style}-{seed}", style, queues)
     rows: list[Row] = []
     true: dict[int, list[Truth]] = defaultdict(list)
     now, speed = 0.0, 1.0
-    for looks in range(1, 41):
+    for number in range(1, 41):
         if chance.random() < 0.05:
             site.restart()
         rows += site.look(now)
-        true[looks].append(site.truth(now))
-        if looks > 1:
-            true[looks - 1].append(site.truth(now))
+        true[number].append(site.truth(now))
+        if number > 1:
+            true[number - 1].append(site.truth(now))
         if chance.random() < 0.2:
             speed = chance.choice([0.0, 0.3, 1.0, 3.0])
         for _ in range(chance.randint(0, 30)):
@@ -274,9 +272,9 @@ def life(seed: int, style: Style) -> tuple[str, list[Row], dict[int, list[Truth]
             for outflow_ in site.outflows:
                 if chance.random() < speed / 2:
                     site.ship(outflow_)
-            true[looks].append(site.truth(now))
+            true[number].append(site.truth(now))
         now += 0.5
-        true[looks].append(site.truth(now))
+        true[number].append(site.truth(now))
     rows += site.look(now)
     return site.pair, rows, true
 
@@ -309,23 +307,22 @@ def test_the_bound_is_never_below_the_truth_between_two_looks(spark: SparkSessio
 
 
 def test_states_are_weighted_by_time_and_rounded_up_by_two_percent_at_most(spark: SparkSession) -> None:
-    from dr_ctl.rpo import transforms as t  # noqa: PLC0415
-
-    columns = "scope string, weight_us long, loss long, age_ms long, duplicates long, drain_ms long"
+    columns = "scope string, from_us long, weight_us long, loss long, age_ms long, duplicates long, drain_ms long"
     states = spark.createDataFrame(
         [
-            ("total", 10, 0, 0, None, 0, True, False),
-            ("total", 70, 63, 0, None, 0, True, False),
-            ("total", 5, 10_000, 0, None, 0, True, True),
-            ("total", 5, 10_001, 0, None, 0, True, False),
-            ("total", 999, 5, 0, None, 0, False, False),
+            ("total", 0, 10, 0, 0, None, 0, True, False),
+            ("total", 10, 70, 63, 0, None, 0, True, False),
+            ("total", 80, 5, 10_000, 0, None, 0, True, True),
+            ("total", 85, 5, 10_001, 0, None, 0, True, False),
+            ("total", 90, 999, 5, 0, None, 0, False, False),
         ],
         f"{columns}, covered boolean, is_floor boolean",
     )
 
-    found = {(row.metric, row.value): row.weight_us for row in t.histograms(states).collect()}
+    cells = distribution.collected(distribution.histograms(states, distribution.Blocks(0, 1088, 2)))
 
-    assert found == {
+    held = {(cell.metric, cell.value): cell.weight_us for cell in cells if cell.kind == "held"}
+    assert held == {
         ("loss", 0): 10,
         ("loss", 63): 70,
         ("loss", 10_001): 10,
@@ -334,49 +331,65 @@ def test_states_are_weighted_by_time_and_rounded_up_by_two_percent_at_most(spark
         ("covered", 0): 90,
         ("age_floor", 0): 5,
     }
+    # Of three steps two stay above zero: one at 63 on the way up, one at ten thousand.
+    assert {cell.value: cell.states for cell in cells if cell.kind == "both"} == {63: 1, 10_000: 1}
+    assert {cell.block for cell in cells} == {0}
 
 
 def test_buckets_are_exact_below_64_and_two_percent_wide_above(spark: SparkSession) -> None:
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415
-
-    from dr_ctl.rpo import transforms as t  # noqa: PLC0415
-
-    values = [0, 1, 63, 64, 65, 66, 100, 1_000_000]
+    values = [0, 1, 63, 64, 65, 66, 100, 1_000_000, -1, -63, -64, -100, -1_000_000]
     frame = spark.createDataFrame([(value,) for value in values], "value long")
 
-    found = {row.value: row.bucket for row in frame.select("value", t.bucket(F.col("value")).alias("bucket")).collect()}
+    rows = frame.selectExpr("value", f"{distribution.bucket('value')} AS bucket").collect()
 
-    assert [found[value] for value in (0, 1, 63, 64)] == [0, 1, 63, 64]
+    found = {row.value: row.bucket for row in rows}
+    assert [found[value] for value in (0, 1, 63, 64, -1, -63, -64)] == [0, 1, 63, 64, -1, -63, -64]
     assert found[65] == 65
     assert found[66] == 66
     for value, number in found.items():
         if value >= 64:
             assert value <= 64 * 1.02 ** (number - 64) <= value * 1.02 + 1e-6
+        if value <= -64:
+            assert value / 1.02 - 1e-6 >= -64 * 1.02 ** (-number - 64) >= value - 1e-6
+    by_value = [found[value] for value in sorted(values)]
+    assert by_value == sorted(by_value)
+
+
+def flow(pair: str) -> Flow:
+    return Flow("s", pair, "*", 0, 20, 3, 3, 10, None, None, None, is_mixed=True, has_acks=True)
 
 
 def test_pairs_that_are_looked_at_in_turn_are_added_up_at_every_moment(spark: SparkSession) -> None:
-    from dr_ctl.rpo import transforms as t  # noqa: PLC0415
-
     flow_columns = (
-        "site string, pair string, flow string, n int, scope string, loss long, age_ms long, "
-        "duplicates long, drain_ms long, covered boolean, is_floor boolean, acks_only boolean"
+        "pair string, flow string, n int, scope string, loss long, age_ms long, duplicates long, drain_ms long, "
+        "covered boolean, is_floor boolean, stalled boolean, acks_only boolean"
     )
     flows = spark.createDataFrame(
         [
-            ("s", "p", "*", 1, "total", 1, 10, 0, 0, True, False, False),
-            ("s", "p", "*", 2, "total", 2, 20, 0, 0, True, False, False),
-            ("s", "q", "*", 1, "total", 10, 5, 0, 0, True, False, False),
-            ("s", "q", "*", 2, "total", 20, 30, 0, 0, False, False, False),
+            ("p", "*", 1, "total", 1, 10, 0, 0, True, False, False, False),
+            ("p", "*", 2, "total", 2, 20, 0, 0, True, False, True, False),
+            ("q", "*", 1, "total", 10, 5, 0, 0, True, False, False, False),
+            ("q", "*", 2, "total", 20, 30, 0, 0, False, False, False, False),
         ],
         flow_columns,
     )
-    times = spark.createDataFrame(
-        [("s", "p", 1, 0, 10), ("s", "p", 2, 10, 20), ("s", "q", 1, 4, 14), ("s", "q", 2, 14, 20)],
-        "site string, pair string, n int, from_us long, to_us long",
-    )
+    times = [
+        ("s", "p", 1, 0),
+        ("s", "p", 2, 10),
+        ("s", "p", 3, 20),
+        ("s", "q", 1, 4),
+        ("s", "q", 2, 14),
+        ("s", "q", 3, 20),
+    ]
+    outflows = spark.createDataFrame(times, "site string, pair string, n int, us long")
 
-    states = t.by_scope(flows, times).where("scope = 'total'").collect()
+    states = scopes.states(flows, outflows, [flow("p"), flow("q")], "s").where("scope = 'total'").collect()
 
-    found = {(row.weight_us, row.loss, row.age_ms, row.covered) for row in states}
+    found = {(row.from_us, row.weight_us, row.loss, row.age_ms, row.covered, row.stalled) for row in states}
     # q counts from its first look on, at 4.
-    assert found == {(4, 1, 10, True), (6, 11, 10, True), (4, 12, 20, True), (6, 22, 30, False)}
+    assert found == {
+        (0, 4, 1, 10, True, False),
+        (4, 6, 11, 10, True, False),
+        (10, 4, 12, 20, True, True),
+        (14, 6, 22, 30, False, True),
+    }

@@ -1,0 +1,86 @@
+"""The stored estimate, shown at once: in `status`, beside a plan, and as the estimate of a failover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from dr_ctl.cli.result import Result
+from dr_ctl.cli.session import Session
+from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
+from dr_ctl.rpo.stored import STALE_AFTER_S, Found, Stored, stored
+from dr_ctl.settings.durations import duration
+from dr_ctl.settings.model import Installation
+
+
+def of_site(installation: Installation, site: str) -> Found:
+    return stored(installation.path(installation.settings.history.path), site)
+
+
+def told(found: Stored, now: datetime) -> str:
+    """One line: what, and how old."""
+    loss, age = found.data["total"]["loss"], found.data["total"]["age_s"]
+    figures = ", ".join(
+        f"{name} {_figure(loss[name])} messages, {_figure(age[name])} s of them" for name in ("now", "p99")
+    )
+    verdict = {"met": "objectives met", "missed": "objectives missed", "unknown": "objectives: not known"}.get(
+        str(found.data.get("verdict")), "no objectives set"
+    )
+    return f"if {found.data['site']} died: {figures}; {verdict} (estimated {duration(found.age_s(now))} ago)"
+
+
+def _figure(value: Json) -> str:
+    return "not known" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def with_age(installation: Installation, site: str) -> tuple[Json, str, list[Finding]]:
+    """What `status` and a plan show of a site: the document (null without one), the line, the findings."""
+    found, now = of_site(installation, site), datetime.now(UTC)
+    if found.stored is None:
+        return None, "", list(found.findings)
+    line = told(found.stored, now)
+    stale = []
+    if found.stored.age_s(now) > STALE_AFTER_S:
+        text = f"the stored estimate of {site} is {duration(round(found.stored.age_s(now)))} old"
+        stale.append(
+            Finding("DR-RPO-018", Severity.WARNING, text, "Let `dr-ctl monitor` run, or `dr-ctl rpo estimate`.")
+        )
+    return found.stored.as_json(now), line, stale
+
+
+def beside_plan(session: Session, result: Result) -> Result:
+    """A plan with the stored estimate of its source; a refusal stays as it is."""
+    planned: Any = result.data.get("plan")
+    if not isinstance(planned, Mapping):
+        return result
+    document, line, findings = with_age(session.installation(), str(planned["source"]))
+    return replace(
+        result,
+        data={**result.data, "estimate": document},
+        findings=[*result.findings, *findings],
+        text=f"{result.text}\n{line}" if line else result.text,
+    )
+
+
+class StoredEstimate:
+    """Implements `Estimator` for a failover: what is stored of the lost site. It never waits for Spark."""
+
+    def __init__(self, installation: Installation, lost: str) -> None:
+        self._installation, self._lost = installation, lost
+
+    def begin(self) -> None:
+        """There is nothing to start."""
+
+    def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
+        del within_s, wait
+        document, line, findings = with_age(self._installation, self._lost)
+        if document is None:
+            text = f"no estimate of {self._lost} is stored; the bounds come from the last samples"
+            return NotNeeded(text, findings=tuple(findings))
+        return Done(line, {"estimate": document}, tuple(findings))
+
+    def abandon(self) -> None:
+        """There is nothing to end."""

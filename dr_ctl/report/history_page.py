@@ -1,0 +1,184 @@
+"""The page of an estimate or a backtest: charts of what a history says, every number and word of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from dr_ctl.core.model import Finding
+from dr_ctl.report.forecast import Forecast, as_tables
+from dr_ctl.report.outflow import Line
+from dr_ctl.report.scale import CountAxis, Tick, TimeAxis
+from dr_ctl.report.values import NOT_KNOWN, count, many, seconds
+from dr_ctl.rpo.backtest import Backtest, BacktestAnswer
+from dr_ctl.rpo.calibration import Row
+from dr_ctl.rpo.curves import Curves
+
+_TITLES: Final = {"loss": "Loss", "age_ms": "Age of the oldest lost", "drain_ms": "Time to drain"}
+_UNITS: Final = {"loss": "messages", "age_ms": "seconds", "drain_ms": "seconds"}
+_SHARES: Final = (0.0, 0.5, 0.9, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One chart; without `lines` the `note` says why there is none."""
+
+    title: str
+    unit: str
+    caption: str
+    note: str
+    x_name: str
+    lines: tuple[Line, ...] = ()
+    x: tuple[Tick, ...] = ()
+    y: tuple[Tick, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPage:
+    title: str
+    verdict: str
+    sentence: str
+    forecast: Forecast | None
+    calibration: tuple[tuple[str, ...], ...]
+    charts: tuple[Chart, ...]
+    findings: tuple[Finding, ...]
+
+
+def of_estimate(name: str, data: Mapping[str, Any], curves: Curves | None, findings: Sequence[Finding]) -> HistoryPage:
+    known = data.get("total") is not None
+    forecast = as_tables(data) if known else None
+    charts = _curves(curves) if curves is not None else ()
+    verdict = {"met": "The objectives are met", "missed": "The objectives are missed"}.get(
+        str(data.get("verdict")), "No objectives are set" if known else "How much would be lost is not known"
+    )
+    sentence = forecast.sentence if forecast is not None else ""
+    return HistoryPage(f"{name}: what a failure would lose", verdict, sentence, forecast, (), charts, tuple(findings))
+
+
+def of_backtest(name: str, answer: BacktestAnswer) -> HistoryPage:
+    title = f"{name}: what the estimate would have said"
+    verdict = {
+        "holds": "What the estimate says holds on this history",
+        "narrow": "The estimate says less than what then was true",
+        "unknown": "There is too little history to tell",
+    }[answer.verdict.value]
+    found = answer.backtest
+    if found is None:
+        return HistoryPage(title, verdict, "", None, (), (), answer.findings)
+    sentence = (
+        f"If {found.site} died. Each part of the history between {found.window[0]:%Y-%m-%d %H:%M} and "
+        f"{found.window[1]:%Y-%m-%d %H:%M} UTC is asked with what was known before it."
+    )
+    charts = (*_folds(found), *_curves(found.curves))
+    return HistoryPage(title, verdict, sentence, None, tuple(_calibration(found)), charts, answer.findings)
+
+
+def _calibration(found: Backtest) -> list[tuple[str, ...]]:
+    bound = found.bound
+    rows: list[tuple[str, ...]] = [
+        (
+            "Bound between two looks",
+            "",
+            _share(bound.coverage),
+            count(bound.excess),
+            count(bound.moments),
+            bound.verdict.value,
+        )
+    ]
+    for row in found.rows:
+        write = count if row.metric == "loss" else seconds
+        nominal = _share(float(row.quantile[1:]) / 100)
+        width = NOT_KNOWN if row.width is None else f"-{write(-row.width)}" if row.width < 0 else write(row.width)
+        rows.append((_name(row), nominal, _share(row.coverage), width, count(len(row.folds)), row.verdict.value))
+    return rows
+
+
+def _name(row: Row) -> str:
+    metric = "Loss" if row.metric == "loss" else "Age"
+    when = "at a random moment" if row.horizon_s is None else f"in {seconds(row.horizon_s)}, given the state"
+    return f"{metric}, {row.quantile}, {when}"
+
+
+def _share(value: float | None) -> str:
+    return NOT_KNOWN if value is None else f"{100 * value:.1f} %"
+
+
+def _folds(found: Backtest) -> list[Chart]:
+    """What would have been said and what then was, part by part of the history: for the p99 of loss."""
+    charts = []
+    for row in found.rows:
+        if (row.metric, row.quantile, row.horizon_s) != ("loss", "p99", None):
+            continue
+        title, caption = "Loss, p99: said before each part of the history, and what then was", _coverage(row)
+        if len(row.folds) < 2:  # noqa: PLR2004 - a line has two ends
+            charts.append(Chart(title, "messages", caption, "Too few parts of the history for a curve.", ""))
+            continue
+        y = CountAxis.up_to(max(max(fold.said, fold.was) for fold in row.folds))
+        first, last = row.folds[0].number, row.folds[-1].number
+        span = max(1, last - first)
+        said = [(100 * (fold.number - first) / span, y.at(fold.said)) for fold in row.folds]
+        was = [(100 * (fold.number - first) / span, y.at(fold.was)) for fold in row.folds]
+        x = tuple(
+            Tick(100 * (fold.number - first) / span, str(fold.number + 1)) for fold in row.folds[:: max(1, span // 6)]
+        )
+        lines = (_line("said before", 0, [said], ""), _line("what then was", 1, [was], ""))
+        charts.append(Chart(title, "messages", caption, "", "part of the history", lines, x, y.ticks()))
+    return charts
+
+
+def _coverage(row: Row) -> str:
+    return f"In {_share(row.coverage)} of the time the loss was not above what had been said."
+
+
+def _curves(curves: Curves) -> tuple[Chart, ...]:
+    over_time = [_over_time(curves, metric) for metric in ("loss", "drain_ms")]
+    return (*over_time, *(_distribution(curves, metric) for metric in ("loss", "age_ms", "drain_ms")))
+
+
+def _over_time(curves: Curves, metric: str) -> Chart:
+    title, unit = f"{_TITLES[metric]} over time", _UNITS[metric]
+    points = curves.over_time[metric]
+    known = [value for _, value in points if value is not None]
+    if not known:
+        return Chart(title, unit, "", "Nothing is known of it in this window.", "")
+    x, y = TimeAxis(curves.began, curves.ended), CountAxis.up_to(max(known))
+    caption = f"The most in each of {many(len(points), 'stretch', 'stretches')}; a gap is time that no look covers."
+    line = _line(_TITLES[metric].lower(), 0, _pieces(points, x, y), f"at most {count(max(known))}")
+    begun = f"time since {curves.began:%Y-%m-%d %H:%M} UTC"
+    return Chart(title, unit, caption, "", begun, (line,), x.ticks(), y.ticks())
+
+
+def _pieces(
+    points: Sequence[tuple[datetime, float | None]], x: TimeAxis, y: CountAxis
+) -> list[list[tuple[float, float]]]:
+    pieces: list[list[tuple[float, float]]] = [[]]
+    for at, value in points:
+        if value is None:
+            pieces.append([])
+        else:
+            pieces[-1].append((x.at(at), y.at(value)))
+    return [piece for piece in pieces if piece]
+
+
+def _distribution(curves: Curves, metric: str) -> Chart:
+    title, unit = f"{_TITLES[metric]}: how much of the time it was no more", _UNITS[metric]
+    shares = curves.shares.get(metric, ())
+    if not shares:
+        return Chart(title, unit, "", "Nothing is known of it in this window.", "")
+    y = CountAxis.up_to(max(value for _, value in shares))
+    steps: list[tuple[float, float]] = []
+    before = 0.0
+    for share, value in shares:
+        steps += [(round(100 * before, 3), y.at(value)), (round(100 * share, 3), y.at(value))]
+        before = share
+    x = tuple(Tick(100 * share, f"{100 * share:g} %") for share in _SHARES)
+    line = _line(_TITLES[metric].lower(), 0, [steps], "")
+    return Chart(title, unit, "", "", "share of the covered time", (line,), x, y.ticks())
+
+
+def _line(label: str, style: int, pieces: Sequence[Sequence[tuple[float, float]]], course: str) -> Line:
+    written = tuple(" ".join(f"{left:g},{top:g}" for left, top in piece) for piece in pieces if len(piece) > 1)
+    dots = tuple(piece[0] for piece in pieces if len(piece) == 1)
+    return Line(label, style, written, dots, course)

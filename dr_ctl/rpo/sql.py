@@ -1,0 +1,31 @@
+"""Transformations as SQL texts: one call to the JVM instead of one for every column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def over(text: str, **given: Any) -> DataFrame:
+    """Ask `text` of the frames that it names in braces; all else in braces is SQL and goes in as it stands."""
+    spark: SparkSession = next(each.sparkSession for each in given.values() if hasattr(each, "sparkSession"))
+    views = {name: each for name, each in given.items() if hasattr(each, "sparkSession")}
+    # Formatted here, and by Spark once more: a frame stays its name in braces, braces in SQL (a queue's name) are kept.
+    words = {name: str(each).replace("{", "{{").replace("}", "}}") for name, each in given.items() if name not in views}
+    return spark.sql(text.format(**words, **{name: f"{{{name}}}" for name in views}), **views)
+
+
+def text(value: str | None) -> str:
+    """A word as a literal; None is null."""
+    if value is None:
+        return "CAST(NULL AS STRING)"
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n") + "'"
+
+
+def rows(columns: str, given: Sequence[tuple[str, ...]], empty: str) -> str:
+    """A small table written out: `given` are literals; `empty` the literals of one row that gives the types."""
+    values = ", ".join(f"({', '.join(row)})" for row in given or [(empty,)])
+    return f"(SELECT * FROM VALUES {values} AS t({columns}) WHERE {'true' if given else 'false'})"

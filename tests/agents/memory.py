@@ -1,0 +1,41 @@
+"""A monitor of ten thousand queues at two sites: prints its largest size in MiB. Run as a process of its own.
+
+What an observer makes of a broker's answer is part of it, the parsing of the answer is not.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from dr_ctl.agents.monitor import history_rows
+from dr_ctl.rpo.history import Writer
+from tests.mirror.views import at_both, seen
+
+QUEUES, LOOKS = 10_000, 26
+
+
+def main() -> None:
+    """Two minutes of looks, and what a minute leaves on disk."""
+    london, paris = at_both("orders.in", depth=4)
+    [model] = [queue for queue in london.queues if queue.name == "orders.in"]
+    many = tuple(replace(model, name=f"orders.in.{number:05}") for number in range(QUEUES))
+    views = [
+        replace(view, queues=(*[each for each in view.queues if each.internal], *many)) for view in (london, paris)
+    ]
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    with Writer(Path(sys.argv[1])) as writer:
+        for number in range(LOOKS):
+            rows = history_rows(seen(*views), at + timedelta(seconds=5 * number))
+            writer.add(rows)
+            if number == LOOKS // 2:
+                writer.flush()
+    # Not from getrusage: that begins with the size of the process that started this one.
+    told = Path("/proc/self/status").read_text(encoding="ascii")
+    print(int(told.partition("VmHWM:")[2].split()[0]) // 1024)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""The stored estimate where it is needed at once: in `status`, beside a plan, as the estimate of a failover."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dr_ctl.cli.estimates import StoredEstimate
+from dr_ctl.engine.outcome import Done, NotNeeded
+from dr_ctl.rpo.stored import place, store
+from dr_ctl.settings.loader import load
+from tests.cli.conftest import Installation, Shell
+from tests.rpo.test_stored import answer
+
+
+def keep(dr_ctl: Shell, *, minutes_ago: float = 3, lost: int = 7) -> None:
+    (dr_ctl.folder / "history").mkdir(exist_ok=True)
+    store(dr_ctl.folder / "history", answer(lost=lost), datetime.now(UTC) - timedelta(minutes=minutes_ago))
+
+
+def test_status_shows_it_with_its_age(dr_ctl: Shell, installation: Installation) -> None:
+    without = dr_ctl("status", "--json")
+    keep(dr_ctl)
+
+    told, text = dr_ctl("status", "--json"), dr_ctl("status")
+
+    assert without.document["data"]["estimate"] is None
+    estimate = told.document["data"]["estimate"]
+    assert estimate["total"]["loss"]["now"] == 7
+    assert 180 <= estimate["age_s"] < 240
+    assert "if london died: now 7 messages, 0.5 s of them, p99 9 messages" in text.out
+    assert "objectives met (estimated 3 min" in text.out
+    assert "DR-RPO-018" not in told.ids
+
+
+def test_an_old_one_and_a_torn_one_are_findings(dr_ctl: Shell, installation: Installation) -> None:
+    keep(dr_ctl, minutes_ago=120)
+    old = dr_ctl("status", "--json")
+    place(dr_ctl.folder / "history", "london").write_text("{")
+    torn = dr_ctl("status", "--json")
+
+    assert "DR-RPO-018" in old.ids
+    assert "DR-RPO-017" in torn.ids
+    assert torn.document["data"]["estimate"] is None
+
+
+@pytest.mark.parametrize("operation", ["swapover", "failover"])
+def test_a_plan_shows_it(dr_ctl: Shell, installation: Installation, operation: str) -> None:
+    keep(dr_ctl)
+    words = (
+        ("--accept-loss", "unknown", "--presume-down", "london", "--reason", "test") if operation == "failover" else ()
+    )
+
+    told = dr_ctl("plan", operation, "--to", "paris", *words, "--json")
+
+    if "plan" in told.document["data"]:
+        assert told.document["data"]["estimate"]["site"] == "london"
+    else:  # a failover is refused while the site serves, and says nothing of an estimate
+        assert operation == "failover"
+        assert "estimate" not in told.document["data"]
+
+
+def test_a_failovers_estimate_is_the_stored_one_and_asks_nobody(dr_ctl: Shell, installation: Installation) -> None:
+    def never(seconds: float) -> None:
+        raise AssertionError
+
+    estimator = StoredEstimate(load(dr_ctl.folder / "dr-ctl.yaml"), "london")
+    without = estimator.end(within_s=0, wait=never)
+    keep(dr_ctl)
+    estimator.begin()
+
+    outcome = estimator.end(within_s=0, wait=never)
+
+    assert isinstance(without, NotNeeded)
+    assert "no estimate of london is stored" in without.text
+    assert isinstance(outcome, Done)
+    estimate = outcome.evidence["estimate"]
+    assert isinstance(estimate, dict)
+    assert estimate["made_at"] < datetime.now(UTC).isoformat()
+    assert "estimated 3 min" in outcome.text

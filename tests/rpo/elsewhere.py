@@ -1,0 +1,29 @@
+"""One estimate and one reconciliation on the given master, as one JSON document. Run as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from dr_ctl.rpo.estimate import estimate
+from dr_ctl.rpo.reconcile import reconcile
+from dr_ctl.rpo.result import LossClass, LossLimit, Objectives
+
+
+def main(master: str, history: Path, ledger: Path) -> None:
+    """Ask with everything that an estimate can be asked for."""
+    conf = {} if master.startswith(("local", "sc://")) else {"spark.driver.host": "127.0.0.1"}
+    objectives = Objectives(LossLimit(1000, 60.0), (LossClass(("orders.#",), LossLimit(500)),))
+    answer = estimate(history, objectives=objectives, master=master, conf=conf)
+    with tempfile.TemporaryDirectory() as out:
+        found = reconcile([str(ledger)], Path(out), master=master, conf=conf)
+        ids = {kind: part.file.read_text() for kind, part in found.parts.items()}
+    data = answer.as_json()
+    del data["stale_s"]
+    print(json.dumps({"estimate": data, "ids": ids, "events": dict(found.events)}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))

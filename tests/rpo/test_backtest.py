@@ -1,0 +1,131 @@
+"""The backtest: folds by hand, and a simulated past."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dr_ctl.rpo.backtest import Backtest, BacktestAnswer, backtest_in
+from dr_ctl.rpo.calibration import BoundRow, Calibration, Fold, Row, ahead, unconditional
+from dr_ctl.rpo.cells import HELD, STEP, Cell
+from dr_ctl.rpo.history import usable_files, write
+from tests.rpo.simulator import LOADS, history
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def held(block: int, value: int, weight: int = 10) -> Cell:
+    return Cell(HELD, "total", "loss", block, 0, stalled=False, bucket=value, weight_us=weight, value=value, states=1)
+
+
+def moved(block: int, change: int, *, level: int = 3, states: int = 40, stalled: bool = False) -> Cell:
+    return Cell(STEP, "total", "loss", block, level, stalled, change, weight_us=states, value=change, states=states)
+
+
+def row(rows: list[Row], quantile: str) -> Row:
+    return next(each for each in rows if (each.metric, each.quantile) == ("loss", quantile))
+
+
+def test_a_fold_is_asked_with_what_was_known_before_it() -> None:
+    cells = [held(block, 5) for block in range(3)] + [held(3, 9), held(3, 4)]
+
+    found = row(unconditional(cells, "total"), "p95")
+
+    assert [(fold.number, fold.said, fold.was, fold.coverage) for fold in found.folds] == [
+        (2, 5, 5, 1.0),
+        (3, 5, 9, 0.5),
+    ]
+    assert found.width == pytest.approx((0 * 10 + (5 - 6.5) * 20) / 30)
+
+
+def test_ahead_it_takes_similar_moments_whose_end_was_known() -> None:
+    cells = [moved(block, change) for block in range(6) for change in (0, block)]
+
+    near = row(ahead(cells, "total", horizon_s=10, fold_s=100), "p99")
+    far = row(ahead(cells, "total", horizon_s=250, fold_s=100), "p99")
+
+    assert [(fold.number, fold.said) for fold in near.folds] == [(2, 0), (3, 1), (4, 2), (5, 3)]
+    assert [(fold.number, fold.said) for fold in far.folds] == [(4, 0), (5, 1)]
+    assert {fold.coverage for fold in near.folds} == {0.5}
+
+
+def test_a_stall_is_not_told_from_moments_that_flow() -> None:
+    cells = [moved(0, 1), moved(1, 1), moved(2, 1), moved(2, 50, stalled=True)]
+
+    found = row(ahead(cells, "total", horizon_s=10, fold_s=100), "p99")
+
+    assert [(fold.number, fold.weight, fold.coverage) for fold in found.folds] == [(2, 40.0, 1.0)]
+
+
+def folds(*coverages: float) -> tuple[Fold, ...]:
+    return tuple(Fold(n, 1.0, 1.0, coverage, 1.0, 0.0) for n, coverage in enumerate(coverages))
+
+
+@pytest.mark.parametrize(
+    ("coverages", "verdict"),
+    [
+        ((0.95, 0.97, 0.93, 0.96, 0.95, 0.94, 0.98, 0.95), Calibration.HOLDS),
+        ((1.0,) * 8, Calibration.HOLDS),
+        ((0.80, 0.82, 0.78, 0.81, 0.8, 0.79, 0.83, 0.8), Calibration.NARROW),
+        ((1.0, 0.1, 1.0, 1.0, 1.0, 1.0, 0.9, 1.0), Calibration.HOLDS),  # one bad part is no proof
+        ((0.5,) * 7, Calibration.UNKNOWN),
+        ((), Calibration.UNKNOWN),
+    ],
+)
+def test_a_coverage_is_judged_over_the_folds(coverages: tuple[float, ...], verdict: Calibration) -> None:
+    assert Row("loss", None, "p95", folds(*coverages)).verdict is verdict
+
+
+def test_the_worst_counts_and_what_is_not_known_does_not() -> None:
+    good, bad, none = Calibration.HOLDS, Calibration.NARROW, Calibration.UNKNOWN
+
+    assert Calibration.worst([good, bad, none]) is bad
+    assert Calibration.worst([none, good]) is good
+    assert Calibration.worst([none, none]) is none
+    assert BoundRow(0, 0, None, None).verdict is none
+    assert BoundRow(1000, 989, 1.0, 1.0).verdict is bad
+    assert BacktestAnswer(None).as_json()["verdict"] == "unknown"
+
+
+def simulated(spark: SparkSession, folder: Path) -> Backtest:
+    rows, _ = history(LOADS[3], 7, hours=1.5, pair="orders-1")
+    write(rows, folder)
+    files, findings = usable_files(folder)
+    answer = backtest_in(
+        spark,
+        [str(file) for file in files],
+        str(folder),
+        site=None,
+        since=None,
+        until=None,
+        horizons_s=(60.0, 300.0),
+        include=("#",),
+        exclude=(),
+        findings=findings,
+    )
+    assert answer.backtest is not None
+    return answer.backtest
+
+
+@pytest.mark.spark
+def test_a_simulated_past(spark: SparkSession, tmp_path: Path) -> None:
+    found = simulated(spark, tmp_path)
+
+    assert found.site == "london"
+    assert found.bound.moments > 400
+    assert found.bound.coverage == 1.0
+    assert found.bound.excess is not None
+    assert found.bound.excess > 0
+    by_name = {(each.metric, each.horizon_s, each.quantile): each for each in found.rows}
+    assert len(by_name) == 2 * 3 * 3
+    assert all(each.folds for each in found.rows)
+    near = by_name["loss", 60.0, "p95"]
+    assert near.coverage is not None
+    assert near.coverage > 0.8
+    document = found.as_json()
+    assert document["bound"]["coverage"] == 1.0  # type: ignore[index,call-overload]
+    assert found.curves.over_time["loss"]
+    assert found.curves.shares["loss"][-1][0] == pytest.approx(1.0)

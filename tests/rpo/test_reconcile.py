@@ -1,0 +1,348 @@
+"""Reconciliation against an oracle that looks at every message, on ledgers of all kinds, good and bad."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import stat
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dr_ctl.core.errors import UsageError
+from dr_ctl.rpo.exports import SCHEMA
+from dr_ctl.rpo.ledgers import ledgers
+from dr_ctl.rpo.reconcile import KINDS, Reconciled, reconcile_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Event:
+    id: str
+    event: str
+    second: int
+    site: str = "london"
+    queue: str = "orders"
+
+    @property
+    def at(self) -> datetime:
+        return BEGIN + timedelta(seconds=self.second)
+
+
+def as_lines(events: Iterable[Event], path: Path) -> str:
+    with path.open("w") as file:
+        for each in events:
+            told = {key: value for key, value in asdict(each).items() if key != "second"}
+            file.write(json.dumps({**told, "ts": each.at.isoformat()}) + "\n")
+    return str(path)
+
+
+def as_parquet(events: Iterable[Event], path: Path) -> str:
+    given = list(events)
+    columns = [[getattr(each, name) for each in given] for name in ("id", "queue", "event", "site", "at")]
+    pq.write_table(pa.table(columns, schema=SCHEMA), path)
+    return str(path)
+
+
+def reconciled(spark: SparkSession, told: list[str], folder: Path, **more: str) -> Reconciled:
+    (folder / "scratch").mkdir(exist_ok=True)
+    return reconcile_in(spark, ledgers(told, folder / "scratch", **more), folder / "out")
+
+
+def ids(found: Reconciled) -> dict[str, set[tuple[str, str]]]:
+    told = {
+        kind: [tuple(json.loads(line).values()) for line in part.file.read_text().splitlines()]
+        for kind, part in found.parts.items()
+    }
+    for kind, named in told.items():
+        assert len(named) == len(set(named)) == found.parts[kind].count
+        assert named == sorted(named)
+    return {kind: set(named) for kind, named in told.items()}  # type: ignore[arg-type]
+
+
+def judged(books: list[list[Event]]) -> dict[str, set[tuple[str, str]]]:
+    """The same by the words of docs/ledgers.md, message by message, without digests."""
+    snapshots: dict[tuple[str, int], int] = {}
+    told: dict[tuple[str, str], list[tuple[int, Event]]] = defaultdict(list)
+    for number, book in enumerate(books):
+        for each in book:
+            told[each.queue, each.id].append((number, each))
+            if each.event == "stored":
+                snapshots[each.site, number] = max(snapshots.get((each.site, number), 0), each.second)
+    newest = {site: max((at, n) for (s, n), at in snapshots.items() if s == site)[1] for site, _ in snapshots}
+    sends = {each.queue for book in books for each in book if each.event in ("sent", "send-in-doubt")}
+    read = {each.queue for book in books for each in book if each.event == "consumed"}
+    found: dict[str, set[tuple[str, str]]] = {kind: set() for kind in KINDS}
+    for key, events in told.items():
+        of = {kind: [each for _, each in events if each.event == kind] for kind in ("sent", "consumed", "received")}
+        stored = {(each.site, number) for number, each in events if each.event == "stored"}
+        promised = min((e.second for _, e in events if e.event in ("sent", "stored")), default=None)
+        consumed = min((each.second for each in of["consumed"]), default=None)
+        held = [e.second for n, e in events if e.event == "stored" and newest[e.site] == n]
+        gone = not of["consumed"] and not of["received"] and not held
+        can_tell = key[0] in read and (not snapshots or any(at >= (promised or 0) for at in snapshots.values()))
+        if gone and promised is not None and can_tell:
+            found["lost"].add(key)
+        if gone and (promised is None or not can_tell):
+            found["unknown"].add(key)
+        came_after = [s for s in (*held, *(e.second for e in of["received"])) if consumed is not None and s > consumed]
+        if len(of["consumed"]) > max(1, len(of["sent"])) or came_after:
+            found["doubled"].add(key)
+        for (site, number), at in snapshots.items():
+            later = any(
+                e.site == site and e.second > at for _, e in events if e.event in ("stored", "received", "consumed")
+            )
+            due = promised is not None and promised <= at and (consumed is None or consumed > at)
+            if due and (site, number) not in stored and later:
+                found["recovered"].add(key)
+        if key[0] in sends and not of["sent"] and all(e.event != "send-in-doubt" for _, e in events):
+            found["unexpected"].add(key)
+    return found
+
+
+def lives(seed: int, messages: int = 400) -> list[list[Event]]:
+    """Ledgers of one installation: producers, consumers, and snapshots of both sites; few messages go wrong."""
+    chance = random.Random(seed)
+    looked = [(site, second) for second in (300, 700) for site in ("london", "paris")] if seed % 3 else []
+    books: list[list[Event]] = [[], [], *([] for _ in looked)]
+    for number in range(messages):
+        ident, queue = f"m{number}", chance.choice(["orders", "audit {1} it's", "never-read", "never-sent"])
+        sent = chance.randrange(0, 900)
+        wrong = chance.random() < 0.06
+        end = sent + chance.randrange(1, 400)
+        fate = chance.choice(["lost", "twice", "doubt", "again", "unsent", "away"]) if wrong else "well"
+        if queue != "never-sent" and fate != "unsent":
+            books[0].append(Event(ident, "send-in-doubt" if fate == "doubt" else "sent", sent, queue=queue))
+        is_read = queue != "never-read" and fate != "lost" and (fate != "doubt" or chance.random() < 0.5)
+        if is_read:
+            books[1].append(Event(ident, "received", end, queue=queue))
+            books[1].append(Event(ident, "consumed", end, queue=queue))
+        if fate == "twice":
+            books[1].append(Event(ident, "consumed", end + 9, "paris", queue))
+        if fate == "again":
+            books[1].append(Event(ident, "received", end + 9, "paris", queue))
+        for place, (site, second) in enumerate(looked):
+            lies_there = sent <= second < end and fate not in ("lost", "doubt")
+            if (lies_there and not (fate == "away" and second == 300)) or (fate == "again" and second > end):
+                books[2 + place].append(Event(ident, "stored", second, site, queue))
+    return books
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(6))
+def test_no_digest_hides_what_became_of_a_message(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    books = lives(seed)
+    told = [
+        as_lines(book, tmp_path / f"{number}.jsonl") if number % 2 else as_parquet(book, tmp_path / f"{number}.parquet")
+        for number, book in enumerate(books)
+    ]
+
+    found = reconciled(spark, told, tmp_path)
+
+    assert ids(found) == judged(books)
+    assert found.events["sent"] == sum(each.event == "sent" for each in books[0])
+    assert found.differing < found.buckets
+
+
+@pytest.mark.spark
+def test_where_all_is_well_no_message_is_looked_at(spark: SparkSession, tmp_path: Path) -> None:
+    sent = [Event(f"m{n}", "sent", n) for n in range(500)]
+    consumed = [Event(f"m{n}", "consumed", n + 5, "paris") for n in range(490)]
+    held = [Event(f"m{n}", "stored", 600, "paris") for n in range(490, 500)]
+    told = [as_parquet(book, tmp_path / f"{n}.parquet") for n, book in enumerate((sent, consumed, held))]
+
+    found = reconciled(spark, told, tmp_path)
+
+    assert (found.differing, found.is_clean, found.findings) == (0, True, ())
+    assert all(part.count == 0 and part.file.read_text() == "" for part in found.parts.values())
+
+
+@pytest.mark.spark
+def test_the_files_are_the_owners_alone(spark: SparkSession, tmp_path: Path) -> None:
+    told = as_lines([Event("m1", "sent", 0), Event("m2", "consumed", 0)], tmp_path / "l.jsonl")
+
+    found = reconciled(spark, [told], tmp_path)
+
+    assert {stat.S_IMODE(part.file.stat().st_mode) for part in found.parts.values()} == {0o600}
+    assert ids(found)["lost"] == {("orders", "m1")}
+    assert ids(found)["unexpected"] == {("orders", "m2")}
+    assert [finding.id for finding in found.findings] == ["DR-RPO-015"]
+
+
+EXPORT = """<?xml version='1.0'?>
+<activemq-journal>
+   <bindings><queue-binding address="orders" filter-string="" name="orders" id="37" routing-type="ANYCAST"/></bindings>
+   <messages>
+      <message id="40" priority="4" expiration="0" timestamp="1795284049106" type="text" user-id="ID:one">
+         <properties><property name="order_id" value="m1" type="simple-string"/></properties>
+         <queues><queue name="orders"/><queue name="audit"/></queues>
+         <body><![CDATA[AQ==]]></body>
+      </message>
+      <message id="41" priority="4" expiration="0" timestamp="1795284049138" type="text">
+         <properties>
+            <property name="order_id" value="m2" type="simple-string"/>
+            <property name="x-opt-amq-bkr-id" value="node" type="simple-string"/>
+            <property name="x-opt-amq-mr-id" value="77" type="long"/>
+         </properties>
+         <queues><queue name="orders"/></queues>
+         <body><![CDATA[AQ==]]></body>
+      </message>
+   </messages>
+</activemq-journal>
+"""
+BROWSED = {
+    "request": {"mbean": 'org.apache.activemq.artemis:address="orders",broker="b",component=addresses,queue="orders"'},
+    "value": [
+        {"messageID": 9, "userID": None, "StringProperties": {"order_id": "m1"}},
+        {"messageID": 10, "userID": "ID:two", "StringProperties": {"order_id": "m3"}, "LongProperties": {}},
+    ],
+    "timestamp": 1795284100,
+    "status": 200,
+}
+
+
+def stored(folder: Path, told: str, **more: str | None) -> list[tuple[str, str, str]]:
+    [ledger] = ledgers([told], folder, **more)  # type: ignore[arg-type]
+    rows = pq.read_table(ledger.paths[0]).to_pylist()
+    return [(row["queue"], row["id"], row["site"]) for row in rows]
+
+
+def test_an_export_and_a_snapshot_become_ledgers(tmp_path: Path) -> None:
+    (tmp_path / "export.xml").write_text(EXPORT)
+    (tmp_path / "browse.json").write_text(json.dumps([BROWSED]))
+
+    by_name = stored(tmp_path, f"london={tmp_path}/export.xml", property_name="order_id")
+    by_itself = stored(tmp_path, f"london={tmp_path}/export.xml")
+    browsed = stored(tmp_path, f"paris={tmp_path}/browse.json", property_name="order_id")
+
+    assert by_name == [("orders", "m1", "london"), ("audit", "m1", "london"), ("orders", "m2", "london")]
+    assert [ident for _, ident, _ in by_itself] == ["ID:one", "ID:one", "node:77"]
+    assert browsed == [("orders", "m1", "paris"), ("orders", "m3", "paris")]
+
+
+@pytest.mark.spark
+def test_an_export_of_an_empty_site_says_that_all_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+    told = as_lines([Event("m1", "sent", 0), Event("m2", "sent", 0), Event("m2", "consumed", 1)], tmp_path / "l.jsonl")
+    (tmp_path / "export.xml").write_text("<activemq-journal><messages></messages></activemq-journal>")
+
+    found = reconciled(spark, [told, f"london={tmp_path}/export.xml"], tmp_path)
+
+    assert ids(found)["lost"] == {("orders", "m1")}
+    assert found.findings == ()
+
+
+@pytest.mark.spark
+def test_what_was_sent_after_the_last_snapshot_is_unknown(spark: SparkSession, tmp_path: Path) -> None:
+    books = [Event("m1", "sent", 0), Event("m2", "sent", 50), Event("m0", "consumed", 2), Event("m0", "sent", 1)]
+    (tmp_path / "export.xml").write_text("<activemq-journal><messages></messages></activemq-journal>")
+    at = (BEGIN + timedelta(seconds=20)).timestamp()
+    os.utime(tmp_path / "export.xml", (at, at))
+
+    found = reconciled(spark, [as_lines(books, tmp_path / "l.jsonl"), f"london={tmp_path}/export.xml"], tmp_path)
+
+    assert (ids(found)["lost"], ids(found)["unknown"]) == ({("orders", "m1")}, {("orders", "m2")})
+
+
+GOOD = '{"id": "m", "queue": "q", "event": "sent", "site": "s", "ts": "2026-03-01T12:00:00Z"}\n'
+
+
+@pytest.mark.spark
+def test_a_torn_last_line_is_left_out_and_named(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "l.jsonl").write_text(GOOD + GOOD[:30])
+
+    found = reconciled(spark, [str(tmp_path / "l.jsonl")], tmp_path)
+
+    assert found.events == {"sent": 1}
+    torn = next(finding for finding in found.findings if finding.id == "DR-RPO-012")
+    assert "l.jsonl: line 2" in torn.text
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('{"id": "m"', "no JSON"),
+        (GOOD.replace('"q"', "null").strip(), "lacks queue"),
+        (GOOD.replace("sent", "seen").strip(), "unknown event 'seen'"),
+        (GOOD.replace("2026-03-01T12:00:00Z", "noon").strip(), "ts 'noon' is no time"),
+    ],
+)
+def test_a_line_that_is_no_event_ends_it_with_its_place(
+    spark: SparkSession, tmp_path: Path, line: str, why: str
+) -> None:
+    (tmp_path / "l.jsonl").write_text(f"{GOOD}{line}\n{GOOD}")
+
+    with pytest.raises(UsageError, match=rf"l\.jsonl: line 2: .*{why}") as error:
+        reconciled(spark, [str(tmp_path / "l.jsonl")], tmp_path)
+
+    assert "nothing was reconciled" in error.value.remedy
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("a.txt", "queue,id\n", "line 1: 'queue,id' is the beginning of no ledger"),
+        ("a.xml", EXPORT[:700], "line"),
+        ("a.xml", "<beans/>", "of another kind"),
+        ("a.json", "[{}]", "document 1: neither a ledger nor Jolokia's answer"),
+        ("a.json", json.dumps([{**BROWSED, "value": None}]), "no list of messages"),
+        ("a.json", json.dumps([BROWSED]), "message 9: has no id"),
+        ("a.parquet", "PAR1", "cannot be opened"),
+    ],
+)
+def test_what_is_no_ledger_is_refused_with_its_place(tmp_path: Path, name: str, text: str, why: str) -> None:
+    (tmp_path / name).write_text(text)
+
+    with pytest.raises(UsageError, match=why) as error:
+        ledgers([f"london={tmp_path / name}"], tmp_path)
+
+    assert str(tmp_path / name) in str(error.value)
+    assert error.value.remedy
+
+
+def test_an_export_without_its_site_and_parquet_without_a_column_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "export.xml").write_text(EXPORT)
+    pq.write_table(pa.table({"id": [1], "event": ["sent"]}), tmp_path / "few.parquet")
+    pq.write_table(pa.table({name: [1] for name in SCHEMA.names}), tmp_path / "wrong.parquet")
+
+    with pytest.raises(UsageError, match="whose messages"):
+        ledgers([str(tmp_path / "export.xml")], tmp_path)
+    with pytest.raises(UsageError, match="lacks the columns queue, site, ts"):
+        ledgers([str(tmp_path / "few.parquet")], tmp_path)
+    with pytest.raises(UsageError, match="id is int64"):
+        ledgers([str(tmp_path / "wrong.parquet")], tmp_path)
+    with pytest.raises(UsageError, match="no ledger"):
+        ledgers([str(tmp_path / "none")], tmp_path)
+
+
+@pytest.mark.spark
+def test_the_plans_have_no_python_and_the_first_pass_moves_digests_only(spark: SparkSession, tmp_path: Path) -> None:
+    from dr_ctl.rpo import reconciling as r  # noqa: PLC0415
+    from tests.rpo.plans import shape  # noqa: PLC0415
+
+    told = as_parquet([Event("m1", "sent", 0)], tmp_path / "l.parquet")
+    events = r.read(spark, 0, [told], parquet=True)
+    newest = [r.Snapshot("london", 0, 5)]
+    digested = r.digests(events, newest, buckets=64)
+    suspects = r.differing(digested, newest, newest)
+
+    assert shape(digested) == {"scans": 1, "exchanges": 1, "sorts": 0, "python": 0}
+    # Once more for the buckets; nothing of the size of the ledgers is moved after the digests.
+    assert shape(suspects)["scans"] == 1
+    assert shape(suspects)["python"] == 0
+    judged_ = r.judged(events, suspects.localCheckpoint(), newest, newest, [("orders", True, True)], buckets=64)
+    assert shape(judged_)["python"] == 0
+    assert shape(judged_)["exchanges"] == 1
