@@ -10,7 +10,7 @@ from typing import Literal
 from dr_ctl.cli.how import How, Theft
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
-from dr_ctl.engine.operations import ALONE, VERIFY, WHOLE
+from dr_ctl.engine.operations import WHOLE
 from dr_ctl.engine.plan import Ask
 from dr_ctl.settings.durations import seconds
 
@@ -26,8 +26,6 @@ def ask(
     max_outage: float | None = None,
 ) -> Ask:
     """Make the question out of the options; raises `UsageError` where one is not well formed."""
-    if operation not in (*WHOLE, *ALONE, VERIFY):
-        raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(WHOLE)}.")
     accepted: dict[str, int] = {}
     for each in accept_difference or ():
         queue, equals, number = each.rpartition("=")
@@ -39,20 +37,26 @@ def ask(
     return Ask(operation, to, timeout_s(timeout), cut_in_flight, accepted, expect_serving, max_outage_s=max_outage)
 
 
+def whole(operation: str) -> str:
+    """The operation that was named, where it is a whole one; raises `UsageError`."""
+    if operation not in WHOLE:
+        raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(WHOLE)}.")
+    return operation
+
+
 def at_source(
     session: Session,
     operation: str,
     site: str,
     *,
     timeout: str | None = None,
-    expect_serving: str | None = None,
 ) -> Ask:
     """The same for a step that is done at the site it names: the other one is its target."""
     sites = list(session.installation().settings.sites)
     if site not in sites:
         raise UsageError(f"no site {site} in the settings", remedy=f"The sites are {' and '.join(sites)}.")
     other = next(name for name in sites if name != site)
-    return ask(operation, other, timeout=timeout, expect_serving=expect_serving)
+    return ask(operation, other, timeout=timeout)
 
 
 def with_price(asked: Ask, accept_loss: str | None, presume_down: str | None, reason: str | None) -> Ask:
@@ -77,13 +81,14 @@ def how(
     saved: Path | None = None,
     steal: bool = False,
     reason: str | None = None,
+    expect_serving: str | None = None,
 ) -> How:
     """How it is to be run; raises `UsageError` where the options contradict each other, or lack a reason."""
     if step and yes:
         raise UsageError("--step asks before each step, --yes asks nothing", remedy="Leave one of them out.")
     if steal and not reason:
         raise UsageError("--steal needs --reason", remedy="Say why the other run is certain to be gone: --reason TEXT.")
-    return How(yes, dry_run, step, Theft(steal, reason), saved)
+    return How(yes, dry_run, step, Theft(steal, reason), saved, expect_serving)
 
 
 def timeout_s(timeout: str | None) -> float | None:

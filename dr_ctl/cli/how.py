@@ -26,3 +26,4 @@ class How:
     step: bool = False
     theft: Theft = NO_THEFT
     saved: Path | None = None
+    expect_serving: str | None = None

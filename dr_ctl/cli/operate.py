@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,10 +21,10 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Role, Severity
 from dr_ctl.engine import executor
 from dr_ctl.engine.ending import price_text
-from dr_ctl.engine.journal import History, Journal, read
+from dr_ctl.engine.journal import History, Journal, history, read
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, FAILOVER, REINSTATE, SWAPOVER
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
-from dr_ctl.engine.roles import error, other_sites
+from dr_ctl.engine.roles import error, other_sites, unexpected
 from dr_ctl.engine.runs import RunFiles, Runs, write
 from dr_ctl.topologies.mirror.view import MirrorSeen
 
@@ -67,7 +68,7 @@ def run(session: Session, asked: Ask, how: How) -> Result:
     """Carry out an operation. Order of looking: another's lock, an open run, already there; then lock, look again."""
     runs, installation = session.runs(), session.installation()
     saved = plans.read(how.saved, asked) if how.saved is not None else None
-    asked = saved.ask if saved is not None else asked
+    asked = replace(saved.ask if saved is not None else asked, expect_serving=how.expect_serving)
     with World.of(installation, time.sleep) as world:
         world.must_know(asked)
         what = f"{asked.operation} {'of' if asked.operation in AT_SOURCE else 'to'} {world.named(asked)}"
@@ -172,8 +173,15 @@ def _no_open_run() -> Result:
     return Result(ExitCode.PRECHECK_FAILED, text, (finding,))
 
 
-def _past(files: RunFiles, world: World) -> History:
+def _alone(runs: Runs, what: str, how: How) -> AbstractContextManager[None]:
+    """Hold this STATE; a dry run takes no lock."""
+    return nullcontext() if how.dry_run else runs.lock(what)
+
+
+def _past(files: RunFiles, world: World, how: How) -> History:
     """Read what the interrupted run wrote. Opening the journal for writing shows that its process is gone."""
+    if how.dry_run:
+        return history(read(files.journal))
     journal = Journal(files.journal, world.clock)
     try:
         return journal.history()
@@ -181,10 +189,12 @@ def _past(files: RunFiles, world: World) -> History:
         journal.close()
 
 
-def _never_began(runs: Runs) -> RunFiles | None:
+def _never_began(runs: Runs, how: How) -> RunFiles | None:
     """An open run, unless its journal was never begun: then nothing was changed, and it is closed here and now."""
     unfinished = runs.unfinished()
     if unfinished is not None and not read(unfinished.journal):
+        if how.dry_run:
+            return None
         unfinished.journal.unlink()
         unfinished.reserve.unlink(missing_ok=True)
         return runs.unfinished()
@@ -194,12 +204,14 @@ def _never_began(runs: Runs) -> RunFiles | None:
 def resume(session: Session, timeout: str | None, how: How) -> Result:
     """Plan again with the history of the open run, and carry that out."""
     runs, installation = session.runs(), session.installation()
-    with World.of(installation, time.sleep) as world, runs.lock("resume"):
-        files = _never_began(runs)
+    with World.of(installation, time.sleep) as world, _alone(runs, "resume", how):
+        files = _never_began(runs, how)
         if files is None:
             return _no_open_run()
-        past = _past(files, world)
-        asked = replace(past.ask, timeout_s=timeout_s(timeout) if timeout is not None else past.ask.timeout_s)
+        past = _past(files, world, how)
+        wait_s = timeout_s(timeout) if timeout is not None else past.ask.timeout_s
+        asked = replace(past.ask, timeout_s=wait_s, expect_serving=how.expect_serving)
+        world.must_know(asked)
         price = world.price(asked)
         seen = _observed(world, price)
         if not how.dry_run:
@@ -227,15 +239,17 @@ def resume(session: Session, timeout: str | None, how: How) -> Result:
 def abort(session: Session, how: How) -> Result:
     """Undo the open run, unless an activating call of it may have had its effect."""
     runs, installation = session.runs(), session.installation()
-    with World.of(installation, time.sleep) as world, runs.lock("abort"):
-        files = _never_began(runs)
+    with World.of(installation, time.sleep) as world, _alone(runs, "abort", how):
+        files = _never_began(runs, how)
         if files is None:
             return _no_open_run()
-        past = _past(files, world)
+        past = _past(files, world, how)
         seen = world.observer.observe()
         if not how.dry_run:
             locking.refuse_if_held(seen, runs, how.theft)
-        if (others := other_sites(seen, past)) is not None:
+        asked = replace(past.ask, expect_serving=how.expect_serving)
+        world.must_know(asked)
+        if (others := other_sites(seen, past) or unexpected(seen, asked)) is not None:
             return Result(ExitCode.PRECHECK_FAILED, others.text, (others,), run=files.name)
         if (refused := _past_no_return(past, seen, files)) is not None:
             return refused
@@ -255,20 +269,21 @@ def abort(session: Session, how: How) -> Result:
             return running.undo(session, world, files, past, lease, how.theft)
 
 
-def escalate(session: Session, name: str | None, accept_loss: str | None, how: How) -> Result:
+def escalate(session: Session, name: str | None, timeout: str | None, accept_loss: str | None, how: How) -> Result:
     """A failover in the place of a planned move that cannot finish: its source is fenced, so what it holds is known."""
     runs, installation = session.runs(), session.installation()
     files = runs.unfinished() if name is None else runs.find(name)
     if files is None or not files.open() or not read(files.journal):
         return _no_open_run()
-    with World.of(installation, time.sleep) as world, runs.lock("escalate"):
-        past = _past(files, world)
+    with World.of(installation, time.sleep) as world, _alone(runs, "escalate", how):
+        past = _past(files, world, how)
     if past.ask.operation not in (SWAPOVER, FAILBACK) or past.activation:
         text = f"{files.name} is no planned move before its point of no return; nothing was changed"
         finding = error("DR-RUN-006", text, "`dr-ctl resume` finishes it; `dr-ctl abort` undoes what can be undone.")
         return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)
     reason = how.theft.reason or f"{files.name} could not finish"
-    asked = with_price(Ask(FAILOVER, past.ask.target, past.ask.timeout_s), accept_loss, None, reason)
+    wait_s = timeout_s(timeout) if timeout is not None else past.ask.timeout_s
+    asked = with_price(Ask(FAILOVER, past.ask.target, wait_s), accept_loss, None, reason)
     return run(session, asked, how)
 
 

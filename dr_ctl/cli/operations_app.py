@@ -48,6 +48,7 @@ CHANGES: tuple[Option, ...] = (
     ("dry_run", DRY_RUN, False),
     ("steal", STEAL, False),
     ("reason", WHY, None),
+    ("expect_serving", EXPECT, None),
 )
 ASKED: Option = ("step", STEP, False)
 WHOLE = (*CHANGES, ASKED, ("saved", PLAN, None))
@@ -73,7 +74,7 @@ def plan(
     from dr_ctl.cli import asking, estimates, operate  # noqa: PLC0415
 
     asked = asking.ask(
-        operation,
+        asking.whole(operation),
         to,
         timeout=timeout,
         cut_in_flight=cut_in_flight,
@@ -95,7 +96,6 @@ def swapover(
     max_outage: OUTAGE = None,
     cut_in_flight: CUT = False,
     accept_difference: ACCEPT = None,
-    expect_serving: EXPECT = None,
 ) -> Result:
     """Move the service to the other site: nothing lost, nothing twice."""
     from dr_ctl.cli import asking, operate  # noqa: PLC0415
@@ -106,7 +106,6 @@ def swapover(
         timeout=timeout,
         cut_in_flight=cut_in_flight,
         accept_difference=accept_difference,
-        expect_serving=expect_serving,
         max_outage=asking.outage_s(session, max_outage),
     )
     return operate.run(session, asked, how)
@@ -121,12 +120,11 @@ def failover(
     timeout: TIMEOUT = None,
     accept_loss: LOSS = None,
     presume_down: PRESUME = None,
-    expect_serving: EXPECT = None,
 ) -> Result:
     """The serving site is lost: serve at the other now, and say what is lost."""
     from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
-    asked = asking.ask("failover", to, timeout=timeout, expect_serving=expect_serving)
+    asked = asking.ask("failover", to, timeout=timeout)
     asked = asking.with_price(asked, accept_loss, presume_down, how.theft.reason)
     return operate.run(session, asked, how)
 
@@ -138,12 +136,11 @@ def reinstate(
     *,
     site: Annotated[str, typer.Argument(metavar="SITE", help="The lost site that is back.")],
     timeout: TIMEOUT = None,
-    expect_serving: EXPECT = None,
 ) -> Result:
     """Take a lost site in again, without the move back."""
     from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
-    asked = asking.ask("reinstate", site, timeout=timeout, expect_serving=expect_serving)
+    asked = asking.ask("reinstate", site, timeout=timeout)
     return operate.run(session, asked, how)
 
 
@@ -157,7 +154,6 @@ def failback(
     max_outage: OUTAGE = None,
     cut_in_flight: CUT = False,
     accept_difference: ACCEPT = None,
-    expect_serving: EXPECT = None,
 ) -> Result:
     """The lost site is back: take it in, then move the service back to it."""
     from dr_ctl.cli import asking, operate  # noqa: PLC0415
@@ -168,7 +164,6 @@ def failback(
         timeout=timeout,
         cut_in_flight=cut_in_flight,
         accept_difference=accept_difference,
-        expect_serving=expect_serving,
         max_outage=asking.outage_s(session, max_outage),
     )
     return operate.run(session, asked, how)
@@ -181,12 +176,11 @@ def quiesce(
     *,
     site: SITE,
     timeout: TIMEOUT = None,
-    expect_serving: EXPECT = None,
 ) -> Result:
     """One step: let the clients of a site finish what they hold. `release` undoes it."""
     from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
-    asked = asking.at_source(session, "quiesce", site, timeout=timeout, expect_serving=expect_serving)
+    asked = asking.at_source(session, "quiesce", site, timeout=timeout)
     return operate.run(session, asked, how)
 
 
@@ -197,12 +191,11 @@ def fence(
     *,
     site: SITE,
     timeout: TIMEOUT = None,
-    expect_serving: EXPECT = None,
 ) -> Result:
     """One step: keep clients out of a site, proven; a silent one is cut off by a hook. `release` undoes it."""
     from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
-    asked = asking.at_source(session, "fence", site, timeout=timeout, expect_serving=expect_serving)
+    asked = asking.at_source(session, "fence", site, timeout=timeout)
     return operate.run(session, asked, how)
 
 
@@ -214,12 +207,11 @@ def drain(
     to: TO,
     timeout: TIMEOUT = None,
     accept_difference: ACCEPT = None,
-    expect_serving: EXPECT = None,
 ) -> Result:
     """One step: wait until both sites hold the same, and write the receipt. The other site must be fenced."""
     from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
-    asked = asking.ask("drain", to, timeout=timeout, accept_difference=accept_difference, expect_serving=expect_serving)
+    asked = asking.ask("drain", to, timeout=timeout, accept_difference=accept_difference)
     return operate.run(session, asked, how)
 
 
@@ -238,12 +230,11 @@ def activate(
     *,
     site: SITE,
     timeout: TIMEOUT = None,
-    expect_serving: EXPECT = None,
 ) -> Result:
     """One step: make a site serve, proven. Needs the receipt of a drain, or outflows that are read as empty."""
     from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
-    asked = asking.ask("activate", site, timeout=timeout, expect_serving=expect_serving)
+    asked = asking.ask("activate", site, timeout=timeout)
     return operate.run(session, asked, how)
 
 
@@ -254,12 +245,11 @@ def release(
     *,
     site: SITE,
     timeout: TIMEOUT = None,
-    expect_serving: EXPECT = None,
 ) -> Result:
     """One step: undo a fence where nothing has moved since, and lift what runs have paused."""
     from dr_ctl.cli import asking, operate  # noqa: PLC0415
 
-    asked = asking.at_source(session, "release", site, timeout=timeout, expect_serving=expect_serving)
+    asked = asking.at_source(session, "release", site, timeout=timeout)
     return operate.run(session, asked, how)
 
 
@@ -290,9 +280,10 @@ def escalate(
     how: How,
     *,
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The open run, or its beginning.")] = None,
+    timeout: TIMEOUT = None,
     accept_loss: LOSS = None,
 ) -> Result:
     """Turn an interrupted swapover that cannot finish into a failover; its price is shown first."""
     from dr_ctl.cli import operate  # noqa: PLC0415
 
-    return operate.escalate(session, run, accept_loss, how)
+    return operate.escalate(session, run, timeout, accept_loss, how)

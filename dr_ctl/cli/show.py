@@ -15,8 +15,9 @@ from dr_ctl.cli.wiring import World
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.operations import RETURNS, WHOLE
 from dr_ctl.engine.outcome import Done, Unknown
-from dr_ctl.engine.plan import Ask, Plan, Refusal
+from dr_ctl.engine.plan import Ask, Decision, Refusal
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import error
 from dr_ctl.engine.runs import RunFiles
@@ -26,7 +27,6 @@ from dr_ctl.topologies.mirror.view import QUARANTINE_PREFIX, BrokerView, MirrorS
 
 WATCH_EVERY_S = 2.0
 VERIFY_S = 5.0
-OPERATIONS = ("swapover", "failover")
 _UNANSWERED = (Role.UNKNOWN, Role.SICK, Role.DOWN)
 
 
@@ -183,8 +183,8 @@ def _pauses(seen: MirrorSeen) -> list[Finding]:
 
 def validate(session: Session, operation: str | None) -> Result:
     """All findings once, then for each operation: ready, not ready, or unknown where a site did not answer."""
-    if operation is not None and operation not in OPERATIONS:
-        raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(OPERATIONS)}.")
+    if operation is not None and operation not in WHOLE:
+        raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(WHOLE)}.")
     with World.of(session.installation(), time.sleep) as world:
         seen = world.observer.observe()
         target = _target(seen)
@@ -192,17 +192,14 @@ def validate(session: Session, operation: str | None) -> Result:
         findings = [*decided.findings, *locking.forbidden(world, seen)]
         lost = Move(Ask("failover", target), next(site for site in seen.roles if site != target), {})
         against = [each for each in world.recipe.why_not(seen, lost) if each.id != "DR-ALIVE-001"]
+        returns = {name: world.decide(Ask(name, target), seen) for name in RETURNS}
     silent = any(role in _UNANSWERED for role in seen.roles.values())
-    if isinstance(decided, Plan):
-        verdict, code = "ready", ExitCode.OK
-    elif isinstance(decided, Refusal) and silent:
-        verdict, code = "unknown", ExitCode.UNKNOWN
-    else:
-        verdict, code = "not ready", ExitCode.PRECHECK_FAILED
-    verdicts = {"swapover": (verdict, code), "failover": _without_the_other(seen, target, against)}
+    verdicts = {"swapover": _verdict(decided, silent=silent), "failover": _without_the_other(seen, target, against)}
+    verdicts |= {name: _verdict(each, silent=silent) for name, each in returns.items()}
     if operation is not None:
         verdicts = {operation: verdicts[operation]}
-        findings = against if operation == "failover" else findings
+        of = {"swapover": findings, "failover": against, **{name: [*each.findings] for name, each in returns.items()}}
+        findings = of[operation]
     data: dict[str, Json] = {
         "operations": {name: {"to": target, "verdict": told} for name, (told, _) in verdicts.items()},
         "pairs": [pair.as_json() for pair in seen.pairs],
@@ -210,6 +207,13 @@ def validate(session: Session, operation: str | None) -> Result:
     }
     text = ", ".join(f"{name} to {target}: {told}" for name, (told, _) in verdicts.items())
     return Result(next(iter(verdicts.values()))[1], text, findings, data)
+
+
+def _verdict(decided: Decision, *, silent: bool) -> tuple[str, ExitCode]:
+    """Where it holds already there is nothing that speaks against it."""
+    if isinstance(decided, Refusal):
+        return ("unknown", ExitCode.UNKNOWN) if silent else ("not ready", ExitCode.PRECHECK_FAILED)
+    return "ready", ExitCode.OK
 
 
 def verify(session: Session, asked: Ask) -> Result:

@@ -41,14 +41,16 @@ def source_of(seen: Observation, ask: Ask, past: History | None, *, cut_off: boo
         return _lost(seen, ask, cut_off=cut_off)
     if ask.operation in RETURNS:
         return _serving_beside(seen, ask, past)
-    return _source(seen, ask) if past is None else _resumed_source(seen, past)
+    if past is None:
+        return _source(seen, ask)
+    return unexpected(seen, ask) or _resumed_source(seen, past)
 
 
 def _told(seen: Observation) -> str:
     return ", ".join(f"{name} is {role.value}" for name, role in seen.roles.items())
 
 
-def _unexpected(seen: Observation, ask: Ask) -> Finding | None:
+def unexpected(seen: Observation, ask: Ask) -> Finding | None:
     """Say that the site that was expected to serve does not, or not alone."""
     serving = [name for name, role in seen.roles.items() if role is Role.SERVING]
     if ask.expect_serving is None or serving == [ask.expect_serving]:
@@ -64,8 +66,8 @@ def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
     """The roles that a single step asks for."""
     source, told = other(seen, ask.target), _told(seen)
     answers = seen.roles[source] in _ANSWERING
-    if (unexpected := _unexpected(seen, ask)) is not None:
-        return unexpected
+    if (surprise := unexpected(seen, ask)) is not None:
+        return surprise
     if ask.operation == QUIESCE and not answers:
         return error("DR-ROLE-009", f"{source} cannot be quiesced: {told}", f"Bring {source}'s management back.")
     if ask.operation == FENCE and not answers and not cut_off:
@@ -120,8 +122,8 @@ def _source(seen: Observation, ask: Ask) -> str | Finding:
             f"both sites let clients in: {told}",
             "Close the client acceptors of the site that should not serve, then look again: `dr-ctl status`.",
         )
-    if (unexpected := _unexpected(seen, ask)) is not None:
-        return unexpected
+    if (surprise := unexpected(seen, ask)) is not None:
+        return surprise
     if serving == [ask.target]:
         if roles[source] is Role.STANDBY:
             return source

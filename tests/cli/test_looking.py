@@ -128,10 +128,10 @@ def test_where_no_site_answers_nothing_is_claimed(
 def test_a_ready_pair_is_called_ready(dr_ctl: Shell, installation: Installation) -> None:
     ended = dr_ctl("validate", "--json")
 
-    assert (ended.code, ended.document["summary"]) == (0, "swapover to paris: ready, failover to paris: ready")
-    assert ended.document["data"]["operations"] == {
-        name: {"to": "paris", "verdict": "ready"} for name in ("swapover", "failover")
-    }
+    every = ("swapover", "failover", "reinstate", "failback")
+    assert (ended.code, ended.document["summary"]) == (0, ", ".join(f"{name} to paris: ready" for name in every))
+    assert ended.document["data"]["operations"] == {name: {"to": "paris", "verdict": "ready"} for name in every}
+    assert ended.document["data"]["fence"] == {"london": "lasting", "paris": "lasting"}
     assert ended.document["findings"] == []
 
 

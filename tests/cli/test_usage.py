@@ -89,7 +89,7 @@ def test_a_wrong_word_is_named_with_where_help_is(dr_ctl: Shell, words: list[str
         (["swapover", "--to", "paris", "--accept-difference", "a=-1"], "not QUEUE=N", "orders.in=3"),
         (["swapover", "--to", "paris", "--accept-difference", "a=b=c"], "not QUEUE=N", "orders.in=3"),
         (["plan", "teleport", "--to", "paris"], "unknown operation teleport", "swapover"),
-        (["validate", "--for", "failback"], "unknown operation failback", "swapover"),
+        (["validate", "--for", "fence"], "unknown operation fence", "swapover"),
         (["rpo", "estimate", "--site", "rome"], "no site rome", "london and paris"),
         (["rpo", "estimate", "--since", "noon"], "--since noon: neither a moment nor a duration", "2h"),
         (["rpo", "estimate", "--until", "2026-11-21T09:00"], "lacks its time zone", "Write Z"),

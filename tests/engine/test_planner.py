@@ -249,12 +249,13 @@ def test_it_undoes_to_what_was_before_the_run_not_to_what_it_finds() -> None:
     assert inverses["quiesce"] == ["resume orders at london", "resume bills at london"]
 
 
-def test_what_was_expected_to_serve_at_the_start_is_not_asked_again() -> None:
-    ask = replace(ASK, expect_serving="london")
+@pytest.mark.parametrize(("now", "decision"), [(None, PLAN), ("london", "DR-ROLE-002")])
+def test_what_is_expected_to_serve_is_what_is_expected_now(now: str | None, decision: str) -> None:
+    begun = replace(ASK, expect_serving="london")
 
-    decided = plan(BOOK, Recipe(), seen(london=STANDBY), ask, past(ask=ask))
+    decided = plan(BOOK, Recipe(), seen(london=STANDBY), replace(begun, expect_serving=now), past(ask=begun))
 
-    assert told(decided) == PLAN
+    assert told(decided) == decision
 
 
 @pytest.mark.parametrize(

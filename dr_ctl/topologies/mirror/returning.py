@@ -40,7 +40,7 @@ def findings(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
                 )
                 continue
             yield from (each for each in checks.of_broker(broker) if each.id not in _MENDED)
-    if seen.roles[move.target] is Role.SERVING:
+    if seen.roles[move.target] is Role.SERVING and seen.roles[move.source] is Role.SERVING:
         text = f"{move.target} came back open: it is fenced at once, before anything else"
         yield checks.warning("DR-RETURN-001", text, "Let its client acceptors boot closed: autoStart=false.")
 
