@@ -207,6 +207,31 @@ class TestReceipt:
         assert (ended.code, ended.ids[0]) == (10, "DR-RELEASE-001")
 
 
+class TestWhatIsUnderWay:
+    def test_acknowledgements_that_are_not_applied_keep_a_site_shut(
+        self, dr_ctl: Shell, installation: Installation
+    ) -> None:
+        done(dr_ctl, "fence", "london")
+        installation.london.server["PendingMirrorAcks"] = 9
+
+        ended = done(dr_ctl, "release", "london")
+
+        assert (ended.code, ended.ids[0]) == (10, "DR-RELEASE-001")
+        assert doors(installation) == [False, False]
+
+    def test_pauses_that_a_run_left_at_a_closed_site_are_lifted_without_opening_it(
+        self, dr_ctl: Shell, installation: Installation
+    ) -> None:
+        for words in (("quiesce", "london"), ("fence", "london"), ("activate", "paris")):
+            assert done(dr_ctl, *words).code == 0
+        left = paused(installation)
+
+        ended = done(dr_ctl, "release", "london")
+
+        assert left == [2, 0]
+        assert (ended.code, paused(installation), doors(installation)) == (0, [0, 0], [False, True])
+
+
 class TestFailing:
     def test_a_fence_that_does_not_close_is_undone(
         self, dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import stat
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,8 +127,9 @@ class TestMonitor:
         assert survived.changes == []
 
 
-def owing(site: str, *, epoch: int, serving: bool = True) -> BrokerView:
-    kept = {document(DebtKind.FENCE, "london", site): "{}"} if site == "paris" else {}
+def owing(site: str, *, epoch: int, serving: bool = True, about: str | None = None) -> BrokerView:
+    about = about or ("london" if site == "paris" else None)
+    kept = {document(DebtKind.FENCE, about, site): "{}"} if about else {}
     view = broker(site, serving=serving)
     return replace(view, documents={**kept, f"dr-ctl.lock.{site}.{epoch}": "{}"})
 
@@ -137,8 +141,9 @@ def owing(site: str, *, epoch: int, serving: bool = True) -> BrokerView:
         (owing("london", epoch=4, serving=True), owing("paris", epoch=4), ("london",)),
         (owing("london", epoch=5, serving=False), owing("paris", epoch=4), ()),
         (owing("london", epoch=3, serving=False), owing("paris", epoch=4, serving=False), ()),
+        (owing("london", epoch=5, about="paris"), owing("paris", epoch=6), ()),
     ],
-    ids=["closed", "open", "an older epoch", "nobody serves"],
+    ids=["closed", "open", "an older epoch", "nobody serves", "lost in turn"],
 )
 def test_only_what_a_person_need_not_decide_is_payable(
     london: BrokerView, paris: BrokerView, sites_to_pay: tuple[str, ...]
@@ -174,6 +179,26 @@ class TestEscalated:
         assert owed(ended) == OWED[1:], "its doors are closed, so no fence is owed"
         [old] = [each for each in dr_ctl("runs", "list", "--json").document["data"]["runs"] if each["run"] == NAME]
         assert old["outcome"] == "unknown"
+
+    def test_what_its_run_had_paused_is_lifted_when_the_service_moves_back(
+        self, dr_ctl: Shell, installation: Installation
+    ) -> None:
+        def twice(operation: str) -> None:
+            if operation == "stop()":
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.05)  # two signals at the same moment are one
+                os.kill(os.getpid(), signal.SIGINT)
+
+        installation.london.after_change = twice
+        assert dr_ctl("swapover", "--to", "paris", "--yes", "--json").code == 130
+        installation.london.after_change = lambda operation: None
+        dr_ctl("escalate", "--yes", "--json", "--accept-loss", "unknown")
+        assert installation.london.settable()["paused"]
+
+        ended = dr_ctl("failback", "--to", "london", "--yes", "--json")
+
+        assert ended.code == 0, ended.document
+        assert [told["paused"] for told in installation.settable] == [set(), set()]
 
     def test_a_source_that_serves_is_not_left(self, dr_ctl: Shell, installation: Installation) -> None:
         begun(dr_ctl, installation, "quiesce")

@@ -191,3 +191,68 @@ def test_the_steps_one_by_one(dr_ctl: Shell, pairs: Pairs) -> None:
 
     assert [dr_ctl(*each, "--yes", "--json").code for each in words] == [0, 0, 0, 0]
     assert (pairs.open_at("paris"), pairs.open_at("london"), pairs.paused()) == (list(NAMES), [], 0)
+
+
+class TestLostAndBack:
+    @pytest.fixture(autouse=True)
+    def _quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(activating, "ACTIVATE_S", 0.5)
+        monkeypatch.setattr(activating, "AGAIN_S", 0.05)
+
+    def close_all(self, pairs: Pairs, site: str, *, but: tuple[str, ...] = ()) -> None:
+        for name in NAMES:
+            pairs.sites[site][name].acceptors["clients"]["Started"] = name in but
+
+    def test_a_failover_of_pairs_of_which_one_has_moved_needs_the_same_evidence(
+        self, dr_ctl: Shell, pairs: Pairs
+    ) -> None:
+        self.close_all(pairs, "paris", but=("orders-1",))
+        path = dr_ctl.folder / "dr-ctl.yaml"
+        told = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for broker in told["sites"]["london"]["brokers"]:
+            broker["jolokia"] = (
+                "http://127.0.0.1:9/console/jolokia"  # nobody is there; its clients' doors are not known
+            )
+        path.write_text(yaml.safe_dump(told), encoding="utf-8")
+
+        ended = dr_ctl("failover", "--to", "paris", "--yes", "--json", "--accept-loss", "unknown")
+
+        assert (ended.code, ended.ids[0]) == (10, "DR-ALIVE-002"), ended.document
+        assert pairs.open_at("paris") == ["orders-1"]
+
+    def test_a_pair_that_opens_at_the_lost_site_meanwhile_is_not_opened_beside_it(
+        self, dr_ctl: Shell, pairs: Pairs
+    ) -> None:
+        self.close_all(pairs, "london")
+        late, first = pairs.sites["paris"]["orders-2"], pairs.sites["paris"]["orders-1"]
+        late.instead["start"] = failed("not yet", status=500)
+        judge = first.after_change
+
+        def then(operation: str) -> None:
+            judge(operation)
+            if operation == "start()":
+                pairs.sites["london"]["orders-2"].acceptors["clients"]["Started"] = True
+                late.instead.pop("start", None)
+
+        first.after_change = then
+
+        ended = dr_ctl("failover", "--to", "paris", "--yes", "--json", "--accept-loss", "unknown")
+
+        assert ended.code in (21, 22), ended.document
+        assert pairs.twice == []
+        assert "orders-2" not in pairs.open_at("paris")
+
+    def test_a_failback_that_is_incomplete_is_finished_by_the_same_command(self, dr_ctl: Shell, pairs: Pairs) -> None:
+        assert swapover(dr_ctl).code == 0
+        shut = pairs.sites["london"]["orders-2"]
+        shut.instead["start"] = failed("port taken", status=500)
+        first = dr_ctl("failback", "--to", "london", "--yes", "--json")
+        served = pairs.open_at("london")
+        del shut.instead["start"]
+
+        again = dr_ctl("failback", "--to", "london", "--yes", "--json")
+
+        assert (first.code, served) == (21, [name for name in NAMES if name != "orders-2"]), first.document
+        assert (again.code, serving(again)) == (0, dict.fromkeys(NAMES, "london")), again.document
+        assert "DR-RETURN-001" not in again.ids
+        assert pairs.twice == []

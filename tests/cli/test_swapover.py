@@ -9,7 +9,9 @@ import os
 import signal
 import stat
 import sys
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -124,6 +126,37 @@ class TestCarriedOut:
         ended = swapover(dr_ctl, "--yes", "--warn-exit")
 
         assert (ended.code, ended.document["outcome"], ended.document["exit_code"]) == (30, "warnings", 30)
+
+
+class TestMeanwhile:
+    def test_a_target_that_somebody_opens_before_the_checks_ends_the_run(
+        self, dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        check = driver.MirrorDriver._check
+
+        def opened(self: driver.MirrorDriver, *told: Any) -> Any:
+            installation.paris.acceptors["clients"]["Started"] = True
+            installation.london.outflow |= {"MessageCount": 5, "MessagesAdded": 5}
+            return check(self, *told)
+
+        monkeypatch.setattr(driver.MirrorDriver, "_check", opened)
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, ended.ids[0]) == (10, "DR-ROLE-001"), ended.document
+        assert installation.changes == []
+
+    def test_a_broker_that_does_not_answer_right_after_it_was_opened_is_asked_again(
+        self, dr_ctl: Shell, installation: Installation
+    ) -> None:
+        def moment(operation: str) -> None:
+            if operation == "start()":
+                installation.paris.instead["one"] = failed("a moment", status=500)
+                threading.Timer(0.2, lambda: installation.paris.instead.pop("one", None)).start()
+
+        installation.paris.after_change = moment
+
+        assert swapover(dr_ctl, "--yes").code == 0
 
 
 class TestUndone:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from dr_ctl.engine.executor import Answer
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Plan, PlannedStep, Refusal
 from dr_ctl.engine.runbook import Runbook, RunbookStep
-from dr_ctl.engine.stopping import StopAtOnce
+from dr_ctl.engine.stopping import StopAtOnce, StopRequest
 from dr_ctl.telemetry.events import StepStarted, WaitProgress
 from tests.engine.desk import ASK, BEFORE, BOOK, EFFECTS, MOVED, START, Desk, book_of
 from tests.engine.lost import FAILOVER, Cost
@@ -149,6 +150,36 @@ class TestHooks:
 
         assert isinstance(decided, Plan)
         assert [step.verb for step in decided.steps if step.verb == "hook"] == ["hook"]
+
+
+def question() -> RunbookStep:
+    return RunbookStep("ask", "both", 1, words={"sentence": "go on?"})
+
+
+class TestQuestions:
+    @pytest.mark.parametrize(
+        ("before", "code"),
+        [("quiesce", ExitCode.DECLINED), ("drain", ExitCode.REVERTED), ("probe", ExitCode.INCOMPLETE)],
+    )
+    def test_a_no_undoes_what_can_be_undone(self, tmp_path: Path, before: str, code: ExitCode) -> None:
+        at = Desk(tmp_path, asker=lambda sentence: False, book=with_line(before, question()))
+
+        ended = at.go()
+
+        assert ended.code is code
+        assert at.machine.dump() == (MOVED if before == "probe" else START)
+
+    def test_past_the_point_of_no_return_a_signal_waits_for_the_answer(self, tmp_path: Path) -> None:
+        stop = StopRequest()
+
+        def asker(sentence: str) -> bool:
+            stop.ask(signal.SIGINT)
+            return True
+
+        at = Desk(tmp_path, asker=asker, book=with_line("probe", question()))
+
+        assert at.go(stop=stop).code is ExitCode.OK
+        assert at.machine.dump() == MOVED
 
 
 class TestHold:
