@@ -11,7 +11,7 @@ import pytest
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from tests.twin.conftest import Command
-from tests.twin.matrix import NOTHING_CHANGED, OPERATIONS, Judge, quick, scene
+from tests.twin.matrix import NOTHING_CHANGED, OPERATIONS, Judge, quick, scene, serving
 
 KINDS = (
     FaultKind.SILENT,
@@ -91,5 +91,14 @@ def test_an_end_that_is_told_is_true(
         assert {name: told["settable"] for name, told in scene(twin).items()} == {
             name: told["settable"] for name, told in before.items()
         }
+    elif ended.code == 21:
+        assert set(operation.serving) <= set(serving(twin)), ended.document
+    elif ended.code == 22:
+        assert "look at" in ended.document["summary"], ended.document
+    elif ended.code == 23:
+        assert serving(twin) == () or scene(twin) != before, ended.document
+        assert "DR-RUN-001" in [finding["id"] for finding in ended.document["findings"]], ended.document
     else:
-        assert ended.code in (20, 21, 22, 23, 24), ended.document
+        # Of a drain by itself nothing is undone, and nobody is let in by its end.
+        assert (cell.operation, ended.code) == ("drain", 24), ended.document
+        assert serving(twin) == ()
