@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -18,7 +19,9 @@ import yaml
 from dr_ctl.cli.wiring import World
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.lab.lab import Lab
+from dr_ctl.lab.traffic import Dialler
 from dr_ctl.settings.loader import load
+from dr_ctl.stomp_io.frames import encode
 from tests.broker.recorder import Recorder
 
 LONG_S = 120.0
@@ -116,12 +119,27 @@ def on_queue(lab: Lab, site: str, queue: str, operation: str, *arguments: Any) -
 
 
 def send(lab: Lab, site: str, queue: str, count: int) -> None:
-    """Put durable messages into a queue through management, as the broker's administrator can with doors closed."""
+    """Put durable messages into a queue through management, as the broker's administrator can with doors closed. The
+    broker's answer does not say that they are on disk."""
     who = lab.site(site).admin
     for number in range(count):
         text = f"message {number}"
         kinds = "java.util.Map,int,java.lang.String,boolean,java.lang.String,java.lang.String"
         on_queue(lab, site, queue, f"sendMessage({kinds})", {}, 3, text, True, who.user, who.password)
+
+
+def send_as_client(lab: Lab, queue: str, count: int) -> None:
+    """Send durable messages to the site that serves, each confirmed: they are on disk, whatever comes."""
+    dialled = Dialler(lab.target()).dial(threading.Event())
+    assert dialled is not None
+    _, connection = dialled
+    try:
+        for number in range(count):
+            headers = {"destination": queue, "destination-type": "ANYCAST", "persistent": "true", "receipt": "sent"}
+            connection.send(encode("SEND", headers, f"message {number}"))
+            until(lambda: any(frame.cmd == "RECEIPT" for frame in connection.receive(0.1)), why="it is confirmed")
+    finally:
+        connection.close()
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from dr_ctl.agents.monitor import recording
 from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.traffic import Load
 from dr_ctl.settings.loader import load
-from tests.broker.driving import Operator, changed_settings, on_queue, recorded, send, state_of, until
+from tests.broker.driving import Operator, changed_settings, on_queue, recorded, send, send_as_client, state_of, until
 from tests.broker.recorder import Recorder, Seen
 
 pytestmark = pytest.mark.broker
@@ -211,7 +211,7 @@ def test_a_failover_and_a_failback_that_are_killed_go_on_where_they_were(
     until(lambda: lab.admin("paris").depth("orders.in") == 3)
     before = state_of(lab)
     lab.cut("london")
-    send(lab, "london", "orders.in", 2)
+    send_as_client(lab, "orders.in", 2)
     lab.kill("london")
 
     with recorded(lab, tmp_path / "recorded") as (settings, recorders):

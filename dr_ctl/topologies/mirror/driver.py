@@ -83,16 +83,19 @@ class MirrorDriver:
         return self._guarded(verbs[step.verb], step, move, hand)
 
     def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        """Try until it is verified or half a minute has passed: a broker may be away for a moment."""
+        """Try until it is verified or half a minute has passed: a broker may be away for a moment. Where another run
+        has the lock no call goes out, and only a look can show that it is as before."""
         until = hand.monotonic() + UNDO_S
         own = self._own.get(move.ask.operation)
         inverses = {**self._inverses, **own.inverses} if own is not None else self._inverses
         while True:
-            outcome = self._sender.barred() or self._guarded(inverses[step.verb], step, move, hand)
-            if isinstance(outcome, Done | NotNeeded) or hand.monotonic() > until:
+            barred = self._sender.barred()
+            outcome = self._guarded(inverses[step.verb], step, move, hand)
+            if isinstance(outcome, Done | NotNeeded):
                 return outcome
-            if isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED:
-                return outcome
+            hopeless = barred or (isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED)
+            if hopeless or hand.monotonic() > until:
+                return barred or outcome
             hand.wait(SLOW_POLL_S)
 
     def _guarded(self, act: Act, step: PlannedStep, move: Move, hand: Hand) -> Outcome:

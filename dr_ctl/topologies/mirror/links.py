@@ -14,7 +14,8 @@ from dr_ctl.topologies.mirror.sending import Sender
 
 # A link that lost its peer for a moment comes back by itself within one retry; a hung handshake takes a minute.
 PATIENCE_S: Final = 2.0
-BETWEEN_S: Final = 3.0
+# The next restart waits twice as long each time: three quick ones can all fall into the same bad moment of the peer.
+BETWEEN_S: Final = 4.0
 # A link can be flagged as connected, with its consumer, and ship nothing for ever; a large message may take a moment.
 IDLE_S: Final = 8.0
 LOOK_S: Final = 2.0
@@ -81,8 +82,8 @@ class Mender:
             patient = not idle and hand.monotonic() - since < PATIENCE_S
             if patient or self._restarted[site] >= LINK_RESTARTS:
                 continue
+            self._since[site] = hand.monotonic() + BETWEEN_S * 2 ** self._restarted[site] - PATIENCE_S
             self._restarted[site] += 1
-            self._since[site] = hand.monotonic() + BETWEEN_S - PATIENCE_S
             self._movement.begin_anew(site)
             what = "ships nothing" if idle else "is not attached"
             hand.notice(f"{site}: the link {what} although the peer answers: restarting it")

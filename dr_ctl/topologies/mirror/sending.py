@@ -58,7 +58,7 @@ class Sender:
         return [outcomes[number] for number in range(len(calls))]
 
     def barred(self) -> Refused | None:
-        """An undo needs the lock too: taken again where it was lost, before anything is looked at."""
+        """Say why an undo gets no lock: it is taken again where it ran out, before anything is looked at."""
         why = self._lease.regain() if self._lease is not None else None
         return Refused(why, code=ExitCode.STRANDED) if why is not None else None
 
