@@ -73,6 +73,7 @@ class Wire:
         self._target = target
         self._listener: asyncio.Server | None = None
         self._watcher: asyncio.Task[None] | None = None
+        self._port_changes = asyncio.Lock()  # two that open it at once: the second cannot, and would not go on
         self._look = asyncio.Event()
         self._through: dict[asyncio.Task[None], tuple[asyncio.StreamWriter, ...]] = {}
         self._held: set[asyncio.StreamWriter] = set()
@@ -91,13 +92,15 @@ class Wire:
             self.moving.set()
         match mode:
             case Mode.REFUSE:
-                self._shut()
+                async with self._port_changes:
+                    self._shut()
                 for writers in list(self._through.values()):
                     _reset(*writers)
             case Mode.OPEN:
                 await self._follow()
             case Mode.HANG | Mode.ACCEPT:
-                await self._listen()
+                async with self._port_changes:
+                    await self._listen()
         if mode in {Mode.REFUSE, Mode.OPEN}:
             _reset(*self._held)
             self._held.clear()
@@ -131,15 +134,16 @@ class Wire:
 
     async def _follow(self) -> None:
         """Open the port if the far side's is open, else close it."""
-        try:
-            _, writer = await asyncio.wait_for(asyncio.open_connection(*self._target), DIAL_TIMEOUT_S)
-            writer.close()
-        except (OSError, TimeoutError):
-            if self.mode is Mode.OPEN:
-                self._shut()
-        else:
-            if self.mode is Mode.OPEN:
-                await self._listen()
+        async with self._port_changes:
+            try:
+                _, writer = await asyncio.wait_for(asyncio.open_connection(*self._target), DIAL_TIMEOUT_S)
+                writer.close()
+            except (OSError, TimeoutError):
+                if self.mode is Mode.OPEN:
+                    self._shut()
+            else:
+                if self.mode is Mode.OPEN:
+                    await self._listen()
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self.mode is Mode.HANG:

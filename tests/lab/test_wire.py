@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -177,6 +178,19 @@ def test_heal_opens_the_port_again(link: Link) -> None:
 
     with link.dial() as sock:
         _say(sock)
+
+
+def test_healed_by_several_at_once_it_still_follows_the_far_side(link: Link) -> None:
+    for _ in range(20):
+        link.tell(mode="refuse")
+        with ThreadPoolExecutor(max_workers=4) as several:
+            states = list(several.map(lambda _: link.tell(mode="open").mode, range(4)))
+        assert states == ["open"] * 4
+
+    link.far.down()
+    eventually(link.refuses)
+    link.far.up()
+    eventually(lambda: not link.refuses())
 
 
 def test_hang_moves_nothing_and_heal_goes_on_where_it_stopped(link: Link) -> None:
