@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import yaml
@@ -106,6 +107,18 @@ def test_one_that_is_not_drained_is_named(dr_ctl: Shell, pairs: Pairs) -> None:
     assert (pairs.dump(), pairs.twice) == (before, [])
 
 
+class Once(dict[str, Any]):
+    """Other answers that a broker gives, each a single time; `then` is what happens right after."""
+
+    def __init__(self, answers: Mapping[str, Any], then: Callable[[], None] = lambda: None) -> None:
+        super().__init__(answers)
+        self._then = then
+
+    def __getitem__(self, kind: str) -> Any:
+        self._then()
+        return self.pop(kind)
+
+
 class TestPartlyActivated:
     @pytest.fixture(autouse=True)
     def _quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,16 +150,7 @@ class TestPartlyActivated:
 
     def test_one_that_is_late_is_tried_again(self, dr_ctl: Shell, pairs: Pairs) -> None:
         late = pairs.sites["paris"]["orders-2"]
-        late.instead["start"] = failed("not yet", status=500)
-        others = pairs.sites["paris"]["orders-1"]
-        judge = others.after_change
-
-        def then(operation: str) -> None:
-            judge(operation)
-            if operation == "start()":
-                late.instead.pop("start", None)
-
-        others.after_change = then
+        late.instead = Once({"start": failed("not yet", status=500)})
 
         ended = swapover(dr_ctl)
 
@@ -224,17 +228,10 @@ class TestLostAndBack:
         self, dr_ctl: Shell, pairs: Pairs
     ) -> None:
         self.close_all(pairs, "london")
-        late, first = pairs.sites["paris"]["orders-2"], pairs.sites["paris"]["orders-1"]
-        late.instead["start"] = failed("not yet", status=500)
-        judge = first.after_change
-
-        def then(operation: str) -> None:
-            judge(operation)
-            if operation == "start()":
-                pairs.sites["london"]["orders-2"].acceptors["clients"]["Started"] = True
-                late.instead.pop("start", None)
-
-        first.after_change = then
+        late, lost = pairs.sites["paris"]["orders-2"], pairs.sites["london"]["orders-2"]
+        late.instead = Once(
+            {"start": failed("not yet", status=500)}, lambda: lost.acceptors["clients"].update(Started=True)
+        )
 
         ended = dr_ctl("failover", "--to", "paris", "--yes", "--json", "--accept-loss", "unknown")
 
