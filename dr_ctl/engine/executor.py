@@ -107,7 +107,6 @@ def execute(
 ) -> RunResult[O]:
     """Carry out every step in order; on the first that fails, undo all that was started if that is still safe."""
     journal.run(plan, by)
-    manner = manner or Manner()
     manner.begun()
     move = Move(plan.ask, plan.source, plan.baseline, plan.moved, journal.history().activation)
     run = _Run(move, plan.serving, driver, journal, stop, clock, listener, price=price, manner=manner)

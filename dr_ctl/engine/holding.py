@@ -194,7 +194,8 @@ class Lease:
             if slot.forbidden is None and (self._old(slot) or self._left_s(slot) < timeout_s):
                 with slot.mutex:
                     if slot.held is None:
-                        self._join(slot)
+                        if self._lost is None:
+                            self._join(slot)
                     elif self._old(slot) or self._left_s(slot) < timeout_s:
                         self._tend(slot)
         except BrokerError as error:

@@ -9,7 +9,7 @@ from dr_ctl.core.clock import stamp
 from dr_ctl.rpo import calibration, notes
 from dr_ctl.rpo.calibration import BoundRow, Calibration, Row
 from dr_ctl.rpo.curves import BINS, Curves, curves
-from dr_ctl.rpo.estimate import BLOCKS, SHORT_WORK_ROWS, TINY_WORK_ROWS, Work
+from dr_ctl.rpo.estimate import BLOCKS, Work
 from dr_ctl.rpo.facts import facts
 from dr_ctl.rpo.figures import Table
 from dr_ctl.rpo.history import count_rows, usable_files
@@ -91,9 +91,7 @@ def backtest(
 
     from dr_ctl.rpo import spark as starting  # noqa: PLC0415 - Spark is imported by those who need it only
 
-    rows = count_rows(files)
-    conf = {**(starting.TINY_WORK_CONF if rows < TINY_WORK_ROWS else {}), **(conf or {})}
-    with starting.session(master=master, conf=conf, is_short=rows < SHORT_WORK_ROWS, may_take_time=True) as session:
+    with starting.session_for(count_rows(files), master=master, conf=conf, may_take_time=True) as session:
         return backtest_in(
             session,
             [str(file) for file in files],

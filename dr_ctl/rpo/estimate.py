@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from dr_ctl.core.model import Finding
     from dr_ctl.rpo.distribution import Blocks
 
-SHORT_WORK_ROWS: Final = 20_000_000
-TINY_WORK_ROWS: Final = 100_000
 BLOCKS: Final = 24
 BLOCKS_OF_A_WEEK: Final = 28
 DAY_US: Final = 86_400 * 1_000_000
@@ -76,11 +74,7 @@ def estimate(
 
     from dr_ctl.rpo import spark as starting  # noqa: PLC0415 - Spark is imported by those who need it only
 
-    rows = count_rows(files)
-    conf = {**(starting.TINY_WORK_CONF if rows < TINY_WORK_ROWS else {}), **(conf or {})}
-    with starting.session(
-        master=master, conf=conf, is_short=rows < SHORT_WORK_ROWS, may_take_time=may_take_time
-    ) as session:
+    with starting.session_for(count_rows(files), master=master, conf=conf, may_take_time=may_take_time) as session:
         return estimate_in(
             session,
             [str(file) for file in files],

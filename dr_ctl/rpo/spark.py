@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -68,6 +68,8 @@ appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %p %c{1}: %m%n%ex
 """
+SHORT_WORK_ROWS: Final = 20_000_000
+TINY_WORK_ROWS: Final = 100_000
 STOP_LIMIT_S: Final = 10.0
 DUMP_LIMIT_S: Final = 120.0
 
@@ -100,6 +102,19 @@ def session(
                 f"Spark did not finish the work: {_first_line(error)}",
                 remedy="Look at `spark` in the settings file: master, conf, and that both sides see the history.",
             ) from error
+
+
+def session_for(
+    rows: int, *, master: str, conf: Mapping[str, str] | None, may_take_time: bool
+) -> AbstractContextManager[SparkSession]:
+    """A session that suits so many rows of history; what `conf` says goes before."""
+    tiny = TINY_WORK_CONF if rows < TINY_WORK_ROWS else {}
+    return session(
+        master=master,
+        conf={**tiny, **(conf or {})},
+        is_short=rows < SHORT_WORK_ROWS,
+        may_take_time=may_take_time,
+    )
 
 
 @contextmanager

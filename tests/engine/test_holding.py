@@ -179,6 +179,24 @@ class TestHolding:
         assert not may_call(run, "london")
         assert [document.run for document in thief.stolen] == ["run"]
 
+    def test_while_another_has_it_nothing_is_created_beside_it(self) -> None:
+        time = Time()
+        london, paris = pair(time)
+        london.documents[LOCK, OTHER.epoch] = replace(OTHER, released=True).to_text()
+        paris.silent = True
+        run = lease("run", (london, paris))
+        run.take()
+        paris.silent = False
+        lease("other", [paris]).take()
+        assert not may_call(run, "paris")
+        assert run.regain() is not None
+
+        time.s += 2 * LEASE_S
+        for site in ("london", "paris"):
+            assert not may_call(run, site)
+
+        assert (london.epochs(), paris.epochs()) == ([OTHER.epoch + 1], [1])
+
 
 class TestPauses:
     def test_they_stand_in_the_lock_before_they_are_made(self) -> None:
