@@ -117,6 +117,7 @@ def _text(seen: MirrorSeen, rates: dict[tuple[str, str], float | None]) -> str:
             left = f", {duration(float(str(drain)))} to drain" if drain is not None else ", time to drain not known"
             rate = f" at {told['rate']}/s" if told["rate"] is not None else ""
             doors = ", ".join(f"{door.name} {'open' if door.started else 'closed'}" for door in view.doors)
+            doors += ", and roles kept out" if view.shut_out else ""
             depth = sum(queue.depth for queue in view.business.values())
             lines.append(f"  {view.pair}: {doors}; {depth} messages in {len(view.business)} queues")
             lines.append(f"    link {told['name']} {state}; {told['outflow']} to ship{rate}{left}")
@@ -252,7 +253,8 @@ def _strength(seen: MirrorSeen, site: str) -> str | None:
     views = seen.views(site)
     if len(views) < len(seen.sites[site]):
         return None
-    return "now" if any(door.opens_at_boot for view in views for door in view.doors) else "lasting"
+    boots_open = [view for view in views if any(door.opens_at_boot for door in view.doors)]
+    return "now" if any(view.config.lasting is None for view in boots_open) else "lasting"
 
 
 def _without_the_other(seen: MirrorSeen, target: str, against: Sequence[Finding]) -> tuple[str, ExitCode]:

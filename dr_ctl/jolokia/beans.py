@@ -73,5 +73,9 @@ def documents(broker: str) -> str:
     )
 
 
+def all_addresses(broker: str) -> str:
+    return f"{server(broker)},component=addresses,address=*"
+
+
 def all_queues(broker: str) -> str:
     return f"{server(broker)},component=addresses,address=*,subcomponent=queues,routing-type=*,queue=*"

@@ -79,6 +79,8 @@ class Listing(Enum):
     LOCK_COORDINATORS = "listLockCoordinatorsAsJSON()"
     BROWSE = "browse(int,int)"
     COUNT = "countMessages(java.lang.String)"
+    ROLES = "getRolesAsJSON(java.lang.String)"
+    USERS = "listUser(java.lang.String)"
     MAY_CALL = "canInvoke(java.lang.String,java.lang.String,[Ljava.lang.String;)"
 
 

@@ -48,6 +48,13 @@ def _list(told: Any) -> Any:
 Names = Annotated[tuple[str, ...], BeforeValidator(_list)]
 
 
+class LastingFence(Part):
+    """Roles that a fence keeps out, and of which addresses: they may do nothing there until it is lifted."""
+
+    roles: Names = Field(min_length=1)
+    matches: Names = Field(default=("#",), min_length=1)
+
+
 class Broker(Part):
     """One broker of a site."""
 
@@ -60,6 +67,7 @@ class Broker(Part):
     mirror: Names | None = None
     broker: str | None = None
     link: str | None = None
+    lasting_fence: LastingFence | None = None
 
     @field_validator("jolokia")
     @classmethod

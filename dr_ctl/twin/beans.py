@@ -50,7 +50,7 @@ def beans(broker: Broker) -> Iterator[Bean]:
         bean = names.queue(broker.name, queue.address, queue.routing, queue.name)
         yield Bean(bean, partial(_queue, queue), partial(_queue_operations, broker, queue))
     out = broker.outflow
-    yield Bean(names.address(broker.name, out.name), lambda: {"Address": out.name, "Internal": True}, dict)
+    yield Bean(names.address(broker.name, out.name), partial(_outflow_address, broker), dict)
     outflow = names.queue(broker.name, out.name, "anycast", out.name)
     yield Bean(outflow, partial(_outflow, broker), partial(_outflow_operations, out, broker))
 
@@ -62,7 +62,19 @@ def _runtime(broker: Broker) -> dict[str, Any]:
 def _address(broker: Broker, name: str) -> dict[str, Any]:
     mine = [queue.name for queue in broker.queues.values() if queue.address == name]
     routing = sorted(broker.addresses[name])
-    return {"Address": name, "QueueNames": mine, "RoutingTypes": routing, "Internal": False, "Paused": False}
+    return {
+        "Address": name,
+        "QueueNames": mine,
+        "RoutingTypes": routing,
+        "Internal": False,
+        "Paused": False,
+        "RolesAsJSON": broker.security.as_json(name),
+    }
+
+
+def _outflow_address(broker: Broker) -> dict[str, Any]:
+    name = broker.outflow.name
+    return {"Address": name, "Internal": True, "RolesAsJSON": broker.security.as_json(name)}
 
 
 def server(broker: Broker) -> dict[str, Any]:
@@ -134,6 +146,12 @@ def server_operations(broker: Broker) -> Operations:
         "listPreparedTransactionDetailsAsJSON()": lambda: "",
         "listLockCoordinatorsAsJSON()": lambda: "[]",
         f"closeConnectionWithID({TEXT})": hang_up,
+        f"getRolesAsJSON({TEXT})": broker.security.as_json,
+        f"listUser({TEXT})": broker.security.users,
+        f"addSecuritySettings({','.join([TEXT] * 11)})": broker.security.add,
+        f"addSecuritySettings({','.join([TEXT] * 13)})": broker.security.add,
+        f"removeSecuritySettings({TEXT})": broker.security.remove,
+        "reloadConfigurationFile()": broker.security.reload,
     }
 
 

@@ -23,6 +23,7 @@ from dr_ctl.twin.messages import (
     numbers,
 )
 from dr_ctl.twin.parts import Acceptor, BrokerSaysNo, Link, Pending, Ports, Session
+from dr_ctl.twin.security import Security
 
 VERSION: Final = "2.56.0"
 OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
@@ -49,6 +50,7 @@ class Broker:
     ports: Ports
     console_port: int = 0
     users: Mapping[str, str] = field(default_factory=dict)
+    roles: Mapping[str, str] = field(default_factory=dict)
     node: str = field(default_factory=lambda: str(uuid.uuid1()))
     alive: bool = False
     frozen: bool = False
@@ -62,6 +64,7 @@ class Broker:
 
     def __post_init__(self) -> None:
         self._first = 1
+        self.security = Security(self.roles)
         self.next_number: Callable[[], int] = numbers(self._first)
         self._shipped_here: OrderedDict[Origin, None] = OrderedDict()
         self.outflow = Outflow(f"{OUTFLOW_PREFIX}{self.link.name}", self.next_number())
@@ -77,6 +80,7 @@ class Broker:
             return
         self.alive, self.frozen = True, False
         self.start_ms = max(self.now_ms(), self.start_ms + 1)
+        self.security.reload()
         self.ports.open("console")
         for acceptor in self.acceptors.values():
             acceptor.started = acceptor.opens_at_boot

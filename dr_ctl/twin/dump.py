@@ -27,6 +27,10 @@ def settable(broker: Broker) -> dict[str, Any]:
         },
         "outflow": {"paused": broker.outflow.paused, "lasting": broker.outflow.lasting},
         "addresses": sorted(broker.addresses),
+        "security": {
+            match: {role: sorted(words) for role, words in grants.items()}
+            for match, grants in broker.security.kept.items()
+        },
     }
 
 

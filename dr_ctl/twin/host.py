@@ -16,6 +16,7 @@ from dr_ctl.twin.parts import Acceptor, Link
 from dr_ctl.twin.stomp import StompSession
 
 APP: Final = "app"
+ROLES: Final = {ADMIN: "amq", APP: "apps"}
 PROTOCOLS: Final = {"clients": "CORE,AMQP,STOMP", "mirror": "AMQP"}
 
 
@@ -67,6 +68,7 @@ class Host:
             ports=self,
             console_port=self._doors.reserve("console", self._welcome),
             users=users,
+            roles=ROLES,
         )
         self._console = Console(self)
         self._doors.start()

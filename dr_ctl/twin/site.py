@@ -21,7 +21,7 @@ from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.twin import dump
 from dr_ctl.twin.broker import ANYCAST, DEAD_LETTERS, EXPIRED
 from dr_ctl.twin.console import ADMIN
-from dr_ctl.twin.host import APP, Change, Host
+from dr_ctl.twin.host import APP, ROLES, Change, Host
 from dr_ctl.twin.link import Mode, Way
 
 SETTINGS: Final = "dr-ctl.yaml"
@@ -299,6 +299,7 @@ class Twin:
                 "password": {"file": f"secrets/{secret.name}"},
                 "clients": ["clients"],
                 "mirror": ["mirror"],
+                "lasting_fence": {"roles": [ROLES[APP]]},
             }
             sites.setdefault(site, {"brokers": []})["brokers"].append(told)
         document = {

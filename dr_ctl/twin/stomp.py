@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from dr_ctl.twin.broker import ANYCAST, VERSION, Broker
@@ -268,7 +269,14 @@ class StompSession:
             text = 'Cannot invoke "Object.hashCode()" because "key" is null'
             self._refuse(text, body=text.encode(), receipt=got.headers.get("receipt"))
             return
-        kind = got.headers.get("destination-type")
+        kind, may = got.headers.get("destination-type"), partial(broker.security.may, self.user, address=address)
+        if address not in broker.addresses and not may("createAddress"):
+            text = f"AMQ229032: User: {self.user} does not have permission='CREATE_ADDRESS' on address {address}"
+            self._refuse(text.replace(":", ""), body=text.encode(), receipt=got.headers.get("receipt"))
+            return
+        if not may("send"):
+            self._refuse(f"AMQ339011 Error sending message to {address}", receipt=got.headers.get("receipt"))
+            return
         if kind == ANYCAST and not any(queue.address == address for queue in broker.queues.values()):
             told = {"name": address, "address": address, "routing-type": ANYCAST, "durable": True}
             broker.create_queue(told, auto_created=True)
@@ -301,6 +309,9 @@ class StompSession:
         if ident in self._subscriptions:
             text = f"There already is a subscription for: {ident}. Either use unique subscription IDs or do not create "
             self._refuse(f"{text}multiple subscriptions for the same destination")
+            return
+        if not self.broker.security.may(self.user, "consume", address):
+            self._refuse(f"AMQ339016 Error creating subscription {ident}")
             return
         selector = got.headers.get("selector", "")
         queue = self._queue_of(address, got.headers.get("subscription-type"))

@@ -12,6 +12,7 @@ import pytest
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.topologies.mirror import activating, driver, reconciling, releasing
+from dr_ctl.twin.host import APP
 from tests.broker.driving import Ended
 from tests.twin.conftest import Command
 from tests.twin.subject import Subject, until
@@ -98,9 +99,13 @@ OPERATIONS = {
 
 
 def serving(twin: PlayedTwin) -> tuple[str, ...]:
-    """The sites that let clients in, whoever asks."""
+    """The sites that let clients in, and let them work, whoever asks."""
     brokers = {site: twin.host(site).broker for site in twin.sites}
-    return tuple(site for site, each in brokers.items() if each.alive and each.acceptors["clients"].started)
+    return tuple(
+        site
+        for site, each in brokers.items()
+        if each.alive and each.acceptors["clients"].started and each.security.may(APP, "send", "orders.in")
+    )
 
 
 def paused(twin: PlayedTwin) -> list[str]:

@@ -247,3 +247,42 @@ def test_odd_names_are_found_by_their_beans(subject: Subject) -> None:
             assert subject.read("london", subject.queue("london", name), "Name") == {"Name": name}
         finally:
             subject.execute("london", subject.server("london"), DESTROY, name)
+
+
+KINDS = ",".join(["java.lang.String"] * 11)
+EVERYTHING = {"send", "consume", "createDurableQueue", "createNonDurableQueue", "browse", "createAddress"}
+
+
+@pytest.mark.parametrize("match", ["orders.#", "#"])
+def test_what_a_role_may_do_is_taken_away_and_given_back(subject: Subject, match: str) -> None:
+    server = subject.server("london")
+
+    def may(address: str) -> set[str]:
+        rows = json.loads(subject.execute("london", server, "getRolesAsJSON(java.lang.String)", address)["value"])
+        return {word for row in rows if row["name"] == "apps" for word, granted in row.items() if granted is True}
+
+    assert may(match) == EVERYTHING
+    try:
+        told = subject.execute("london", server, f"addSecuritySettings({KINDS})", match, *["amq"] * 6, "", *["amq"] * 3)
+        assert told["status"] == 200, told
+        assert may(match) == may("orders.in") == set()
+        assert (may("another") == set()) is (match == "#")
+        bean = f'{server},component=addresses,address="orders.in"'
+        rows = json.loads(subject.read("london", bean, "RolesAsJSON")["RolesAsJSON"])
+        assert [row["name"] for row in rows] == ["amq"]
+    finally:
+        subject.execute("london", server, "removeSecuritySettings(java.lang.String)", match)
+        # What broker.xml says of the same match is only in force again once it is read again.
+        assert (may(match) == EVERYTHING) is (match != "#")
+        subject.execute("london", server, "reloadConfigurationFile()")
+    assert may(match) == may("orders.in") == EVERYTHING
+
+
+def test_users_are_told_with_their_roles(subject: Subject) -> None:
+    server, operation = subject.server("london"), "listUser(java.lang.String)"
+
+    everyone = json.loads(subject.execute("london", server, operation, "")["value"])
+    nobody = json.loads(subject.execute("london", server, operation, "nobody")["value"])
+
+    assert {row["username"]: row["roles"] for row in everyone} == {"admin": ["amq"], "app": ["apps"]}
+    assert nobody == [{"username": "nobody", "roles": []}]

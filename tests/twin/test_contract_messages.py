@@ -317,3 +317,38 @@ def test_closing_a_door_cuts_its_clients_and_takes_back_what_they_hold(subject: 
     for _ in range(2):
         assert subject.execute("london", subject.acceptor("london", "clients"), "start()")["status"] == 200
     assert isinstance(greet(at.stomp, at.app, None, timeout_s=5), Connected)
+
+
+@pytest.mark.parametrize(
+    ("command", "headers", "said"),
+    [
+        ("SEND", {"destination": "orders.in", "destination-type": "ANYCAST"}, "AMQ339011 Error sending message"),
+        (
+            "SEND",
+            {"destination": "new.one", "destination-type": "ANYCAST"},
+            "AMQ229032:? User:? app does not have permission=.CREATE_ADDRESS",
+        ),
+        (
+            "SUBSCRIBE",
+            {"id": "1", "destination": "orders.in", "subscription-type": "ANYCAST"},
+            "AMQ339016 Error creating subscription 1",
+        ),
+    ],
+)
+def test_a_client_whose_role_is_kept_out_is_greeted_and_may_do_nothing(
+    subject: Subject, command: str, headers: dict[str, str], said: str
+) -> None:
+    server, kinds = subject.server("london"), ",".join(["java.lang.String"] * 11)
+    told = subject.execute("london", server, f"addSecuritySettings({kinds})", "#", *["amq"] * 6, "", *["amq"] * 3)
+    assert told["status"] == 200
+    try:
+        with subject.client("london") as client:
+            client.connection.send(encode(command, {**headers, "receipt": "r"}, ""))
+            with pytest.raises(ConnectionLost, match=said):
+                client.frame("RECEIPT")
+        # What the mirror ships is not kept out.
+        subject.put("paris", "orders.in")
+        until(lambda: subject.depth("london", "orders.in") == 1)
+    finally:
+        subject.execute("london", server, "removeSecuritySettings(java.lang.String)", "#")
+        subject.execute("london", server, "reloadConfigurationFile()")

@@ -29,7 +29,7 @@ from dr_ctl.stomp_io.client import (
     round_trip,
 )
 from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.look import Flow, find_broker, look, look_at_flow
+from dr_ctl.topologies.mirror.look import Flow, find_broker, look, look_at_flow, uncovered
 from dr_ctl.topologies.mirror.view import BrokerView, Config, MirrorSeen, Silent
 
 T = TypeVar("T")
@@ -57,7 +57,9 @@ class Access:
         self.site, self.pair = site, pair
         self._installation = installation
         self._settings = next(each for each in self._site.brokers if each.name == pair)
-        self.config = Config(self._settings.clients, self._settings.mirror, self._settings.link)
+        self.config = Config(
+            self._settings.clients, self._settings.mirror, self._settings.link, self._settings.lasting_fence
+        )
         self._reading: Wire | None = None
         self._password: str | None = None
         self._broker = self._settings.broker
@@ -122,6 +124,10 @@ class Access:
 
     def flow(self, *, timeout_s: float) -> Flow:
         return look_at_flow(self.reader(), self.names(), timeout_s=timeout_s)
+
+    def uncovered(self) -> list[str]:
+        """Business addresses that the lasting fence leaves out."""
+        return uncovered(self.reader(), self.names())
 
     def greet(self) -> Greeting | None:
         """One attempt to connect as a client; None where the settings name no STOMP address."""

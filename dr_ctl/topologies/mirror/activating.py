@@ -16,9 +16,10 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.mirror import checks, receipts
 from dr_ctl.topologies.mirror.access import Access, Observer
+from dr_ctl.topologies.mirror.admitting import admit
 from dr_ctl.topologies.mirror.doors import POLL_S, Doors
-from dr_ctl.topologies.mirror.effects import holds
-from dr_ctl.topologies.mirror.operations import DESTROY_QUEUE, START
+from dr_ctl.topologies.mirror.effects import holds, left_of, to_undo
+from dr_ctl.topologies.mirror.operations import ADMITS, DESTROY_QUEUE, START
 from dr_ctl.topologies.mirror.receipts import Mark
 from dr_ctl.topologies.mirror.sending import Sender
 from dr_ctl.topologies.mirror.verifying import Verifying
@@ -42,8 +43,12 @@ class Activating:
         at_doors = [call for call in step.calls if call.site == move.target and call.operation == START]
         starts = [call for call in at_doors if not holds(call, views)]
         strikes = [call for call in step.calls if call.operation == DESTROY_QUEUE]
-        rest = [call for call in step.calls if call not in (*at_doors, *strikes)]
+        admits = [call for call in step.calls if call.operation in ADMITS]
+        rest = [call for call in step.calls if call not in (*at_doors, *strikes, *admits)]
         self._change(rest, hand)
+        kept_out = admit(self._observer, self._sender, move.target, admits, hand)
+        if kept_out is not None and move.ask.operation != FAILOVER:
+            return Refused(kept_out)
         self.sent = self.sent or bool(starts)
         outcomes = dict(zip(starts, self._change(starts, hand), strict=True))
         if outcomes and all(isinstance(each, Refused) for each in outcomes.values()):
@@ -51,12 +56,10 @@ class Activating:
         if (failed := self._until_served(outcomes, move, hand)) is not None:
             return failed
         self._change(strikes, hand)
-        if refused := [each for each in outcomes.values() if isinstance(each, Refused)]:
-            text = f"{move.target} serves, but not through every door: {refused[0].text}"
-            return Refused(text, code=ExitCode.INCOMPLETE)
-        if (left := self._not_drained(move)) is not None:
-            return Refused(f"{move.target} serves, but {left}", code=ExitCode.INCOMPLETE)
-        if not starts and not rest:
+        refused = next((f"not through every door: {each.text}" for each in outcomes.values() if _no(each)), None)
+        if (lacks := refused or kept_out or self._not_drained(move)) is not None:
+            return Refused(f"{move.target} serves, but {lacks}", code=ExitCode.INCOMPLETE)
+        if not (starts or rest or admits):
             return NotNeeded(f"{move.target} serves already")
         by_flag = all(access.settings.stomp is None for access in self._observer.at(move.target))
         findings = (
@@ -68,13 +71,15 @@ class Activating:
 
     def close_again(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         views = self._observer.look_at(move.target)
-        calls = [call for call in step.inverse if not holds(call, views)]
+        calls = to_undo(step.inverse, views)
         if not calls:
             return NotNeeded(f"{move.target} is closed")
         self._change(calls, hand)
         views = self._observer.look_at(move.target)
-        left = [door.name for view in views for door in view.doors if door.started]
-        return Refused(f"{move.target}: acceptor {', '.join(left)} is open") if left else Done(f"{move.target} closed")
+        if opened := [door.name for view in views for door in view.doors if door.started]:
+            return Refused(f"{move.target}: acceptor {', '.join(opened)} is open")
+        left = left_of(calls, views)
+        return Refused(f"has not come true: {checks.some(left)}") if left else Done(f"{move.target} closed")
 
     def _change(self, calls: Sequence[Call], hand: Hand) -> list[Outcome]:
         return hand.change(calls, self._sender.send)

@@ -17,8 +17,8 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.mirror import checks, receipts
-from dr_ctl.topologies.mirror.baseline import before, paused_by_runs
+from dr_ctl.topologies.mirror import checks, lasting, receipts
+from dr_ctl.topologies.mirror.baseline import paused_by_runs
 from dr_ctl.topologies.mirror.debts import document, owe_again, pay
 from dr_ctl.topologies.mirror.operations import close_door, open_door, pause, resume
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Queue
@@ -94,9 +94,12 @@ def holds_already(seen: MirrorSeen, move: Move) -> str | None:
     site, role = move.source, seen.roles[move.source]
     if move.ask.operation == QUIESCE and role is Role.STANDBY:
         return f"{site} is closed to clients already"
-    if move.ask.operation == FENCE and role is Role.STANDBY and not _owed(seen, move):
+    views = seen.views(site)
+    lasts = all(view.shut_out for view in views if view.config.lasting is not None)
+    if move.ask.operation == FENCE and role is Role.STANDBY and lasts and not _owed(seen, move):
         return f"clients are kept out of {site} already"
-    if move.ask.operation == RELEASE and role is Role.SERVING and not _paused(seen, move):
+    kept_out = any(view.shut_out for view in views)
+    if move.ask.operation == RELEASE and role is Role.SERVING and not (kept_out or _paused(seen, move)):
         return f"{site} serves already, and no run has paused anything there"
     return None
 
@@ -109,13 +112,8 @@ def fence(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
         for kind in (DebtKind.FENCE,)
         if document(kind, move.source, view.site) in view.documents
     ]
-    closes = [close_door(view, door) for view in seen.views(move.source) for door in view.doors if door.started]
-    opens = [
-        open_door(view, door, "it is closed")
-        for view in seen.views(move.source)
-        for door in view.doors
-        if before(move, view)["doors"].get(door.name)
-    ]
+    views = seen.views(move.source)
+    closes, opens = lasting.fence(views), lasting.unfence(views, move)
     struck = [call for view, kind in owed for call in pay(view, kind, move.source)]
     again = [owe_again(view, kind, move.source) for view, kind in owed]
     cut_off = bool(step.words.get(CUT_OFF))
@@ -129,8 +127,14 @@ def release(seen: MirrorSeen, move: Move) -> Draft:
     opens = seen.roles[move.target] is not Role.SERVING
     shut = [(view, door) for view in views for door in view.doors if opens and not door.started]
     paused = _paused(seen, move)
-    calls: list[Call] = [*(open_door(view, door) for view, door in shut), *(strikes(seen) if opens else ())]
+    kept_out = [view for view in views if opens and view.shut_out]
+    calls: list[Call] = [
+        *(call for view in kept_out for call in lasting.let_in(view)),
+        *(open_door(view, door) for view, door in shut),
+        *(strikes(seen) if opens else ()),
+    ]
     inverse = [close_door(view, door, "it is open") for view, door in shut]
+    inverse += [call for view in kept_out for call in lasting.shut_out(view, "they are let in")]
     return Draft(
         move.source,
         "clients let in again, and what runs have paused lifted",

@@ -51,5 +51,6 @@ def _of(view: BrokerView) -> dict[str, Json]:
         ],
         "acceptors": {door.name: door.started for door in view.acceptors},
         "queues": [queue.name for queue in view.business.values()],
+        "shut_out": view.shut_out,
         "debts": [name for name in sorted(view.documents) if is_debt(name)],
     }

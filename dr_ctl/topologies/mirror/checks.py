@@ -79,6 +79,7 @@ def of_broker(view: BrokerView) -> Iterator[Finding]:
             f"Name the acceptors under `{key}:` as broker.xml does.",
         )
     yield from _doors(name, view)
+    yield from _lasting(name, view)
     yield from _link(name, view)
     if view.prepared:
         yield error(
@@ -131,7 +132,7 @@ def _doors(name: str, view: BrokerView) -> Iterator[Finding]:
         yield warning(
             "DR-DOOR-007",
             f"{name}: acceptor {', '.join(boots)} opens at boot: a restart would let clients in",
-            "Add autoStart=false to its URL in broker.xml at both sites.",
+            "Add autoStart=false to its URL in broker.xml at both sites; a `lasting_fence:` outlasts a restart too.",
         )
     if view.lock_coordinators:
         yield error(
@@ -140,6 +141,39 @@ def _doors(name: str, view: BrokerView) -> Iterator[Finding]:
             "would hand over to the peer without a gate",
             "Take the lock coordinator off the acceptors in broker.xml before using planned moves.",
         )
+
+
+def _lasting(name: str, view: BrokerView) -> Iterator[Finding]:
+    """What makes a lasting fence useless or dangerous, as it is set."""
+    lasting = view.config.lasting
+    if lasting is None:
+        return
+    roles = ", ".join(lasting.roles)
+    if view.open and (shut := [match for match in lasting.matches if not view.lets_in(match)]):
+        yield error(
+            "DR-FENCE-004",
+            f"{name}: role {roles} may neither send nor consume at {', '.join(shut)}, and the doors are open",
+            f"If a lasting fence still stands there, `dr-ctl release {view.site}` lifts it; else correct the roles or "
+            "matches under `lasting_fence:`.",
+        )
+    if view.users is None:
+        yield warning(
+            "DR-FENCE-005",
+            f"{name}: cannot tell the roles of the link's user: a lasting fence could keep the link out too",
+            f"Make sure that the link's user has none of the roles {roles}.",
+        )
+    elif same := sorted(user for user in _linked(view) if view.users.get(user, frozenset()) & {*lasting.roles}):
+        yield error(
+            "DR-FENCE-006",
+            f"{name}: the link's user {', '.join(same)} has a role that a lasting fence keeps out ({roles}): nothing "
+            "would drain",
+            "Give the link a user and a role of its own.",
+        )
+
+
+def _linked(view: BrokerView) -> set[str]:
+    ports = {door.port for door in view.mirror_doors if door.port is not None}
+    return {user.strip() for each in view.connections if each.port in ports for user in each.user.split(",")}
 
 
 def _link(name: str, view: BrokerView) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ Flags lie: an acceptor whose port is taken by another process says that it is st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,7 @@ from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror.access import Access, Observer
 from dr_ctl.topologies.mirror.effects import left_of
 from dr_ctl.topologies.mirror.look import Flow
+from dr_ctl.topologies.mirror.view import BrokerView
 
 FLAG_S: Final = 5.0
 POLL_S: Final = 0.02
@@ -64,7 +65,8 @@ class Doors:
         until = hand.monotonic() + within_s
         greeted = [access for access in self._observer.at(site) if (access.site, access.pair) in self.greeted]
         while True:
-            open_doors = [door.name for view in self._observer.look_at(site) for door in view.doors if door.started]
+            views = self._observer.look_at(site)
+            open_doors = [door.name for view in views for door in view.doors if door.started]
             let_in = [key for key, told in self.greetings(greeted).items() if isinstance(told, Connected)]
             if not open_doors and not let_in:
                 break
@@ -72,10 +74,28 @@ class Doors:
                 what = f"acceptor {', '.join(open_doors)} says it is open" if open_doors else "a client is still let in"
                 return Refused(f"{site}: {what}")
             hand.wait(POLL_S)
+        found = tuple(self._not_lasting(views))
+        lasts = bool(views) and not found and all(view.shut_out for view in views)
+        told = "; a restart does not let clients in" if lasts else ""
         if len(greeted) == len(self._observer.at(site)):
-            return Done("no client gets in: doors closed, and no greeting where there was one", {"proof": "attempt"})
+            text = f"no client gets in: doors closed, and no greeting where there was one{told}"
+            return Done(text, {"proof": "attempt", "lasting": lasts}, found)
         finding = checks.warning("DR-FENCE-002", f"{site}: the fence is shown by flag only", checks.NAME_STOMP)
-        return Done("doors closed, by flag only", {"proof": "flag"}, (finding,))
+        return Done(f"doors closed, by flag only{told}", {"proof": "flag", "lasting": lasts}, (finding, *found))
+
+    def _not_lasting(self, views: Sequence[BrokerView]) -> Iterator[Finding]:
+        """What the lasting fence that the settings ask for lacks; the doors are closed all the same."""
+        for view in views:
+            lasting, name = view.config.lasting, f"{view.site}/{view.pair}"
+            if lasting is None:
+                continue
+            roles = ", ".join(lasting.roles)
+            if not view.shut_out:
+                text = f"{name}: role {roles} is not kept out: a restart would end the fence"
+                yield checks.warning("DR-FENCE-007", text, "May the user of dr-ctl call addSecuritySettings?")
+            elif left := self._observer.brokers[view.site][view.pair].uncovered():
+                text = f"{name}: role {roles} may still send or consume, once a door opens: {checks.some(left)}"
+                yield checks.warning("DR-FENCE-008", text, "Name their match under `lasting_fence:` too.")
 
     def why_not_serving(self, accesses: Sequence[Access]) -> dict[str, WhyNot | None]:
         """Say of each pair why it is not shown to serve; None where it is."""
@@ -110,10 +130,14 @@ class Doors:
     def why_not(self, site: str, *, serving: bool) -> str | None:
         """Attempt what one look says of a site: that it serves with every pair, or that it lets nobody in."""
         accesses = self._observer.at(site)
-        told = self.why_not_serving(accesses)
         if serving:
+            told = self.why_not_serving(accesses)
             return next((why.text for why in told.values() if why is not None), None)
-        shut = all(why is not None and why.by_flag for why in told.values())
+        try:
+            flows = self._observer.flows_at(site, timeout_s=FLAG_S)
+        except BrokerError as error:
+            return f"it does not answer: {error}"
+        shut = not any(flow.doors_open for flow in flows.values())
         return None if shut and not self.let_in(accesses) else "a client may be let in"
 
     def why_not_open_again(self, site: str, opens: Sequence[Call]) -> str | None:

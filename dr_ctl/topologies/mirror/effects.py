@@ -9,13 +9,22 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.mirror.operations import (
     CREATE_QUEUE,
     DESTROY_QUEUE,
+    KEEPS_OUT,
+    LET_IN,
     PAUSE,
     PAUSE_LASTING,
+    RELOAD,
     RESUME,
     START,
     STOP,
 )
 from dr_ctl.topologies.mirror.view import BrokerView
+
+
+def to_undo(calls: Sequence[Call], views: Sequence[BrokerView]) -> list[Call]:
+    """Those of these calls that undo something: what is not seen to hold, and roles that were kept out. That these are
+    kept out in this life of the broker does not say that a restart keeps them out too."""
+    return [call for call in calls if call.operation in KEEPS_OUT or not holds(call, views)]
 
 
 def left_of(calls: Sequence[Call], views: Sequence[BrokerView]) -> list[str]:
@@ -32,6 +41,10 @@ def holds(call: Call, views: Iterable[BrokerView]) -> bool:
     if call.operation in (PAUSE, PAUSE_LASTING, RESUME):
         paused = any(queue.bean == call.bean and queue.paused for queue in view.queues)
         return paused is (call.operation != RESUME)
+    if call.operation in (*KEEPS_OUT, LET_IN):
+        return view.lets_in(str(call.arguments[0])) is (call.operation == LET_IN)
+    if call.operation == RELOAD:
+        return not view.shut_out
     if call.operation == DESTROY_QUEUE:
         return str(call.arguments[0]) not in view.documents
     if call.operation == CREATE_QUEUE:

@@ -22,6 +22,7 @@ from dr_ctl.topologies.mirror.view import (
     Config,
     Connection,
     Consumer,
+    Grants,
     Link,
     Queue,
 )
@@ -59,6 +60,7 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
 
 def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, timeout_s: float) -> BrokerView:
     server = beans.server(broker)
+    matches = config.lasting.matches if config.lasting is not None else ()
     told = reader.look(
         [
             Read(server, _SERVER),
@@ -71,6 +73,8 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
             Ask(server, Listing.PREPARED),
             Ask(server, Listing.LOCK_COORDINATORS),
             Read(beans.documents(broker), ("Name", "User")),
+            *(Ask(server, Listing.ROLES, (match,)) for match in matches),
+            *([Ask(server, Listing.USERS, ("",))] if matches else []),
         ],
         timeout_s=timeout_s,
     )
@@ -94,6 +98,8 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         prepared=_prepared(told[7]),
         lock_coordinators=_coordinators(told[8]),
         documents={each.text("Name"): each.optional_text("User") or "" for _, each in _beans(told[9])},
+        grants={match: _grants(each.value()) for match, each in zip(matches, told[10:], strict=False)},
+        users=_users(told[-1]) if matches else None,
     )
 
 
@@ -261,6 +267,39 @@ def _prepared(answer: Answer) -> tuple[str, ...]:
     if not isinstance(listed, list):
         raise BadValue("the list of prepared transactions is no list")
     return tuple(str(each.get("xid_as_base64", each)) if isinstance(each, dict) else str(each) for each in listed)
+
+
+def uncovered(reader: Reader, view: BrokerView) -> list[str]:
+    """Business addresses where a role that the lasting fence keeps out may still send or consume."""
+    lasting = view.config.lasting
+    if lasting is None:
+        return []
+    mine = {queue.address for queue in view.business.values()}
+    told = reader.look([Read(beans.all_addresses(view.broker), ("RolesAsJSON",))])
+    roles = {beans.parts(bean)["address"]: _grants(fields.text("RolesAsJSON")) for bean, fields in _beans(told[0])}
+    may = {"send", "consume"}
+    return sorted(
+        name
+        for name, grants in roles.items()
+        if name in mine and any(may & {*grants.get(role, ())} for role in lasting.roles)
+    )
+
+
+def _grants(text: object) -> Grants:
+    """What each role may do; the words of the broker's listing are kept, whichever its version has."""
+    rows = json.loads(str(text))
+    return {
+        str(row["name"]): tuple(word for word, granted in row.items() if granted is True and word != "name")
+        for row in rows
+    }
+
+
+def _users(answer: Answer) -> dict[str, frozenset[str]] | None:
+    """The users and their roles; None where the broker's security keeps them elsewhere."""
+    if isinstance(answer.error, OperationFailed):
+        return None
+    rows = json.loads(str(answer.value()))
+    return {str(row["username"]): frozenset(str(role) for role in row["roles"]) for row in rows}
 
 
 def _coordinators(answer: Answer) -> tuple[str, ...]:

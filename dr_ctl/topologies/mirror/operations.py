@@ -21,9 +21,15 @@ START_LINK: Final = "startBrokerConnection(java.lang.String)"
 # With the second argument a queue that is there already, or is not there, is no error.
 CREATE_QUEUE: Final = "createQueue(java.lang.String,boolean)"
 DESTROY_QUEUE: Final = "destroyQueue(java.lang.String,boolean)"
-
-
 MOVE: Final = "moveMessage(long,java.lang.String)"
+_TEXT: Final = "java.lang.String"
+SHUT_OUT: Final = f"addSecuritySettings({','.join([_TEXT] * 11)})"
+# Versions that protect management by roles too; without these two words it would take them away.
+SHUT_OUT_WITH_VIEWS: Final = f"addSecuritySettings({','.join([_TEXT] * 13)})"
+LET_IN: Final = f"removeSecuritySettings({_TEXT})"
+RELOAD: Final = "reloadConfigurationFile()"
+KEEPS_OUT: Final = (SHUT_OUT, SHUT_OUT_WITH_VIEWS)
+ADMITS: Final = (LET_IN, RELOAD)
 
 
 def call(

@@ -14,7 +14,7 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import beans
 from dr_ctl.rpo.result import matches
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.mirror import alone, checks, losing, parity, receipts, returning
+from dr_ctl.topologies.mirror import alone, checks, lasting, losing, parity, receipts, returning
 from dr_ctl.topologies.mirror.baseline import baseline, basis, before, paused_by_runs
 from dr_ctl.topologies.mirror.operations import (
     CREATE_QUEUE,
@@ -201,15 +201,12 @@ class MirrorRecipe:
             return losing.fence(step, seen, move)
         if move.ask.operation == FENCE:
             return alone.fence(step, seen, move)
-        calls = [close_door(view, door) for view in seen.views(move.source) for door in view.doors if door.started]
-        return Draft(move.source, "clients out, proven", tuple(calls), self._open_again(seen, move))
-
-    def _open_again(self, seen: MirrorSeen, move: Move) -> tuple[Call, ...]:
-        return tuple(
-            open_door(view, door, "it is closed")
-            for view in seen.views(move.source)
-            for door in view.doors
-            if before(move, view)["doors"].get(door.name)
+        views = seen.views(move.source)
+        return Draft(
+            move.source,
+            "clients out, proven",
+            tuple(lasting.fence(views)),
+            tuple(lasting.unfence(views, move)),
         )
 
     def _drain(self, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
@@ -266,19 +263,16 @@ class MirrorRecipe:
         ]
         # One that came back open is closed before anything else, and stays closed where the move back is undone.
         returns = move.ask.operation == FAILBACK
-        closed_first = returns and seen.roles[move.source] is Role.SERVING
-        calls = [
-            open_door(view, door)
-            for view in seen.views(move.target)
-            for door in view.doors
-            if closed_first or not door.started
-        ]
-        inverse = [
-            close_door(view, door, "it is open")
-            for view in seen.views(move.target)
-            for door in view.doors
-            if returns or not before(move, view)["doors"].get(door.name)
-        ]
+        closed_first = returns and returning.came_back_open(seen, move)
+        kept_out = "they were kept out when it came back" if closed_first else None
+        calls, inverse = list[Call](), list[Call]()
+        for view in seen.views(move.target):
+            was = before(move, view)
+            calls += lasting.let_in(view, kept_out)
+            calls += [open_door(view, door) for door in view.doors if closed_first or not door.started]
+            shut = [door for door in view.doors if returns or not was["doors"].get(door.name)]
+            inverse += [close_door(view, door, "it is open") for door in shut]
+            inverse += lasting.shut_out(view, "they are let in") if returns or was["shut_out"] else []
         if seen.roles[move.target] is Role.SERVING and move.ask.operation != FAILOVER:
             # A resumed run that had passed the gate: nothing is left but what quiesce paused.
             calls += [each for view in seen.views(move.source) for each in self.lifts(view, move)]

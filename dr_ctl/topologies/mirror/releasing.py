@@ -12,9 +12,10 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Act, Hand, Move
 from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl.topologies.mirror.admitting import admit
 from dr_ctl.topologies.mirror.doors import Doors
-from dr_ctl.topologies.mirror.effects import holds, left_of
-from dr_ctl.topologies.mirror.operations import START, STOP
+from dr_ctl.topologies.mirror.effects import holds, left_of, to_undo
+from dr_ctl.topologies.mirror.operations import ADMITS, START
 from dr_ctl.topologies.mirror.sending import Sender
 
 FENCE_S: Final = 30.0
@@ -33,8 +34,8 @@ class Releasing:
 
     def _fence(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         """Close what is open and prove it; a site that does not answer was cut off by the hook before this step."""
-        closes = [call for call in step.calls if call.operation == STOP]
-        strikes = [call for call in step.calls if call.operation != STOP]
+        closes = [call for call in step.calls if call.site == move.source]
+        strikes = [call for call in step.calls if call.site == move.target]
         proof: Outcome = Done(f"a hook keeps clients out of {move.source}", {"proof": "hook"})
         if not step.cut_off:
             told = self._change(closes, hand)
@@ -56,16 +57,16 @@ class Releasing:
         return True
 
     def _unfence(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        owed = [call for call in step.inverse if call.operation != START]
+        owed = [call for call in step.inverse if call.site == move.target]
         self._change([call for call in owed if left_of([call], self._observer.look_at(move.target))], hand)
         return self.open_again(step, move, hand, sent=False)
 
     def open_again(self, step: PlannedStep, move: Move, hand: Hand, *, sent: bool) -> Outcome:
         """Let clients in again at the source. `sent`: the run has tried to open the other site."""
-        opens = [call for call in step.inverse if call.operation == START]
         views = self._observer.look_at(move.source)
-        calls = [call for call in opens if not holds(call, views)]
-        if not calls:
+        admits = [call for call in step.inverse if call.operation in ADMITS]
+        calls = [call for call in step.inverse if call.operation == START and not holds(call, views)]
+        if not calls and all(holds(call, views) for call in admits):
             return NotNeeded(f"{move.source} is open")
         # Every call that lets clients in looks at the other site first.
         try:
@@ -74,15 +75,20 @@ class Releasing:
         except BrokerError as error:
             if sent:
                 return Unknown(f"{move.target} does not answer, and it may have been opened: {error}")
-        self._change(calls, hand)
-        why = self._doors.why_not_open_again(move.source, calls)
+        why = admit(self._observer, self._sender, move.source, admits, hand)
+        if why is None:
+            self._change(calls, hand)
+            why = self._doors.why_not_open_again(move.source, calls)
         return Refused(f"{move.source}: {why}") if why is not None else Done(f"{move.source} lets clients in again")
 
     def _release(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         opens = [call for call in step.calls if call.operation == START]
-        if opens and any(view.open for view in self._observer.look_at(move.target)):
+        admits = [call for call in step.calls if call.operation in ADMITS]
+        if (opens or admits) and any(view.open for view in self._observer.look_at(move.target)):
             return Refused(f"{move.target} is open: a second site is never opened")
-        rest = [call for call in step.calls if call.operation != START]
+        rest = [call for call in step.calls if call not in (*opens, *admits)]
+        if (kept_out := admit(self._observer, self._sender, move.source, admits, hand)) is not None:
+            return Refused(kept_out)
         self._change(opens, hand)
         if opens:
             why = self._doors.why_not_open_again(move.source, opens)
@@ -93,11 +99,11 @@ class Releasing:
         left = left_of(rest, views)
         if left:
             return Refused(f"has not come true: {checks.some(left)}")
-        return Done(f"{move.source} lets clients in, and delivers" if opens else "pauses lifted")
+        return Done(f"{move.source} lets clients in, and delivers" if opens or admits else "pauses lifted")
 
     def _close_again(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         views = self._observer.look_at(move.source)
-        calls = [call for call in step.inverse if left_of([call], views)]
+        calls = to_undo(step.inverse, views)
         if not calls:
             return NotNeeded("as it was")
         self._change(calls, hand)

@@ -11,7 +11,7 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import beans
-from dr_ctl.topologies.mirror import checks, parity
+from dr_ctl.topologies.mirror import checks, lasting, parity
 from dr_ctl.topologies.mirror.baseline import before
 from dr_ctl.topologies.mirror.debts import document, owe_again, pay
 from dr_ctl.topologies.mirror.operations import (
@@ -59,13 +59,17 @@ def _both(seen: MirrorSeen, move: Move) -> list[BrokerView]:
     return [*seen.views(move.source), *seen.views(move.target)]
 
 
+def came_back_open(seen: MirrorSeen, move: Move) -> bool:
+    """Say whether the returned site lets clients in beside the one that serves."""
+    return seen.roles[move.source] is Role.SERVING and any(view.open for view in seen.views(move.target))
+
+
 def residue(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
     """Count what the returned site still holds for the other; an open one is closed first."""
     del step
-    came_back_open = seen.roles[move.source] is Role.SERVING
-    views = seen.views(move.target) if came_back_open else []
-    calls = tuple(close_door(view, door) for view in views for door in view.doors if door.started)
-    return Draft(move.target, "what it still holds is counted; if it is open, it is closed first", calls)
+    views = seen.views(move.target) if came_back_open(seen, move) else []
+    about = "what it still holds is counted; if it is open, it is closed first"
+    return Draft(move.target, about, tuple(lasting.fence(views)))
 
 
 def reinstate(step: RunbookStep, seen: MirrorSeen, move: Move, timeout_s: float) -> Draft:

@@ -11,6 +11,7 @@ from dr_ctl.core.model import Role
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.ports import PairSeen
 from dr_ctl.jolokia.errors import Sick, TimedOut, Unreachable
+from dr_ctl.settings.model import LastingFence
 from dr_ctl.topologies.mirror.debts import debts_of
 
 OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
@@ -113,11 +114,17 @@ class Config:
     clients: tuple[str, ...]
     mirror: tuple[str, ...] | None
     link: str | None
+    lasting: LastingFence | None = None
+
+
+# What each role may do, by the broker's own words for it, in the order in which they are set.
+Grants = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """One broker as it answered."""
+    """One broker as it answered. `grants`, by match, and `users` with their roles are only asked for where the settings
+    name a lasting fence; `users` is None too where the broker cannot tell them."""
 
     pair: str
     site: str
@@ -137,6 +144,8 @@ class BrokerView:
     prepared: tuple[str, ...]
     lock_coordinators: tuple[str, ...]
     documents: Mapping[str, str] = field(default_factory=dict)
+    grants: Mapping[str, Grants] = field(default_factory=dict)
+    users: Mapping[str, frozenset[str]] | None = None
 
     @property
     def doors(self) -> tuple[Acceptor, ...]:
@@ -192,6 +201,18 @@ class BrokerView:
     @property
     def open(self) -> bool:
         return any(door.started for door in self.doors)
+
+    def lets_in(self, match: str) -> bool:
+        """Say whether a role that the lasting fence keeps out may send or consume there."""
+        lasting = self.config.lasting
+        grants = self.grants.get(match, {})
+        return lasting is not None and any({"send", "consume"} & {*grants.get(role, ())} for role in lasting.roles)
+
+    @property
+    def shut_out(self) -> bool:
+        """Say whether the lasting fence stands."""
+        lasting = self.config.lasting
+        return lasting is not None and not any(self.lets_in(match) for match in lasting.matches)
 
     @property
     def role(self) -> Role:

@@ -1,0 +1,73 @@
+"""Who may do what at one simulated broker: its users' roles, and what each role may do, by match of addresses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+WORDS: Final = (
+    "send", "consume", "createDurableQueue", "deleteDurableQueue", "createNonDurableQueue", "deleteNonDurableQueue",
+    "manage", "browse", "createAddress", "deleteAddress", "view", "edit",
+)  # fmt: skip
+_DELETING: Final = frozenset({"deleteDurableQueue", "deleteNonDurableQueue", "deleteAddress"})
+_EVERYTHING: Final = frozenset(WORDS) - {"manage", "view", "edit"}
+_ALL: Final = "#"
+
+Grants = Mapping[str, frozenset[str]]
+
+
+class Security:
+    """`kept` is what management has set: it outlasts a restart. What is set for the match of broker.xml and taken away
+    again stays in force until the file is read again."""
+
+    def __init__(self, roles: Mapping[str, str]) -> None:
+        """`roles`: of each user the one that it has; the first user's may do everything."""
+        self.roles = dict(roles)
+        first = next(iter(roles.values()), "")
+        told = {role: _EVERYTHING if role == first else _EVERYTHING - _DELETING for role in roles.values()}
+        self._file: Mapping[str, Grants] = {_ALL: told}
+        self.kept: dict[str, Grants] = {}
+        self._in_force: dict[str, Grants] = dict(self._file)
+
+    def reload(self) -> None:
+        self._in_force = {**self._file, **self.kept}
+
+    def add(self, match: str, *roles: str) -> None:
+        """Say of each word, in their order, which roles have it, separated by commas."""
+        named = [[role.strip() for role in each.split(",") if role.strip()] for each in roles]
+        everyone = dict.fromkeys(role for each in named for role in each)
+        grants = {
+            role: frozenset(word for word, each in zip(WORDS, named, strict=False) if role in each) for role in everyone
+        }
+        self.kept[match] = self._in_force[match] = grants
+
+    def remove(self, match: str) -> None:
+        self.kept.pop(match, None)
+        if match not in self._file:
+            self._in_force.pop(match, None)
+
+    def grants(self, address: str) -> Grants:
+        """Of the longest match; a match itself is an address too."""
+        fitting = [match for match in self._in_force if _fits(match, address)]
+        return self._in_force[max(fitting, key=len)]
+
+    def may(self, user: str, word: str, address: str) -> bool:
+        return word in self.grants(address).get(self.roles.get(user, ""), ())
+
+    def as_json(self, address: str) -> str:
+        rows = [
+            {"name": role, **{word: word in words for word in WORDS}} for role, words in self.grants(address).items()
+        ]
+        return json.dumps(rows)
+
+    def users(self, name: str) -> str:
+        """The users with their roles; one that is not there has none."""
+        listed: Sequence[str] = [name] if name else list(self.roles)
+        rows = [{"username": user, "roles": [self.roles[user]] if user in self.roles else []} for user in listed]
+        return json.dumps(rows)
+
+
+def _fits(match: str, address: str) -> bool:
+    stem = match.removesuffix(_ALL).removesuffix(".")
+    return match in (_ALL, address) or (match.endswith(f".{_ALL}") and f"{address}.".startswith(f"{stem}."))

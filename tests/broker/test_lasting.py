@@ -1,0 +1,92 @@
+"""A fence that outlasts a restart, on brokers whose doors open at boot: the clients' role may do nothing there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.lab.lab import Lab
+from dr_ctl.stomp_io.connection import ConnectionLost, knock
+from dr_ctl.stomp_io.frames import encode
+from tests.broker.driving import Operator, changed_settings, end_all, reset, until
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture(scope="module")
+def boots_open(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    def opened(xml: str) -> str:
+        assert xml.count(";autoStart=false") == 1
+        return xml.replace(";autoStart=false", "")
+
+    # Both doors open at boot: the one of the standby is closed before anything else.
+    with Lab.up(tmp_path_factory.mktemp("boots-open") / "lab", serving=None, edit=opened) as lab:
+        yield lab
+
+
+@pytest.fixture
+def operator(boots_open: Lab, tmp_path: Path) -> Iterator[Operator]:
+    reset(boots_open)
+
+    def keep_out(told: dict[str, object]) -> None:
+        for site in told["sites"].values():  # type: ignore[attr-defined]
+            site["brokers"][0]["lasting_fence"] = {"roles": ["apps"]}
+
+    yield Operator(boots_open, tmp_path / "state", changed_settings(boots_open, tmp_path, keep_out))
+    end_all()
+
+
+def may_send(lab: Lab, site: str) -> bool:
+    """Try it as a client does: connected, one durable message, its receipt."""
+    place = lab.site(site)
+    greeting, connection = knock(place.stomp, place.app, None, timeout_s=5, headers={})
+    assert connection is not None, greeting
+    try:
+        told = {"destination": "orders.in", "destination-type": "ANYCAST", "persistent": "true", "receipt": "r"}
+        connection.send(encode("SEND", told, "work"))
+        frames = []
+        until(lambda: frames.extend(connection.receive(0.1)) or frames, why="an answer")  # type: ignore[func-returns-value]
+        return any(frame.cmd == "RECEIPT" for frame in frames)
+    except ConnectionLost as error:
+        if "AMQ339011" not in str(error):
+            raise
+        return False
+    finally:
+        connection.close(politely=False)
+
+
+def test_clients_that_find_a_restarted_site_open_may_do_nothing_there(boots_open: Lab, operator: Operator) -> None:
+    lab = boots_open
+    assert may_send(lab, "london")
+    there = operator.run("swapover", "--to", "paris", "--yes")
+    assert there.code == 0, there.document
+    assert "a restart does not let clients in" in there.err
+    assert may_send(lab, "paris")
+
+    lab.kill("london")
+    lab.start("london")
+
+    until(lambda: not may_send(lab, "london"), why="its door opens at boot, and the role is kept out")
+    assert "DR-FENCE-004" in {each["id"] for each in operator.run("validate").document["findings"]}
+    closed = operator.run("fence", "london", "--yes")
+    assert closed.code == 0, closed.document
+    lab.wait_mirrored()
+
+    back = operator.run("swapover", "--to", "london", "--yes")
+
+    assert back.code == 0, back.document
+    assert may_send(lab, "london")
+    assert operator.run("validate").document["data"]["fence"] == {"london": "lasting", "paris": "lasting"}
+
+
+def test_a_fence_by_itself_is_lifted_by_its_release(boots_open: Lab, operator: Operator) -> None:
+    assert operator.run("fence", "london", "--yes").code == 0
+    boots_open.open_clients("london")
+    assert not may_send(boots_open, "london")
+
+    released = operator.run("release", "london", "--yes")
+
+    assert released.code == 0, released.document
+    assert may_send(boots_open, "london")
