@@ -30,8 +30,14 @@ test: setup lint ## lint, types and every test, the real brokers' included
 fast: setup ## the tests that need neither Java nor Spark
 	$(BIN)/python -m pytest -q -m "not broker and not spark and not chaos"
 
-chaos: setup ## the long tests, whole
-	$(BIN)/python -m pytest -q -m chaos
+chaos: setup .venv/connect/.ready ## the long tests, whole
+	DR_CTL_CONNECT=$(CURDIR)/.venv/connect $(BIN)/python -m pytest -q -m chaos
+
+# What only a client of Spark Connect needs, beside the environment and not in it: it would cost every process start and memory.
+.venv/connect/.ready: requirements-connect.lock .venv/.ready
+	rm -rf .venv/connect
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --target .venv/connect -r requirements-connect.lock
+	@touch $@
 
 lint: setup ## format, lint rules and types
 	$(BIN)/ruff format --check .
@@ -42,9 +48,13 @@ bench: setup ## the figures in docs/measured.md, measured again
 	$(BIN)/python bench/bench.py
 	$(BIN)/python bench/pipeline.py
 
-lock: setup ## write requirements.lock anew (needs uv on the PATH)
+lock: setup ## write the locks anew (needs uv on the PATH)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --extra dev pyproject.toml -o requirements.lock
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  --extra connect --constraint requirements.lock --no-annotate \
+	  $$(sed -nE 's/^([A-Za-z0-9._-]+)==.*/--no-emit-package \1/p' requirements.lock | sort -u) \
+	  pyproject.toml -o requirements-connect.lock
 
 clean: ## remove what setup and the tests made
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -6,7 +6,6 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,6 +13,7 @@ from dr_ctl.cli import locking, people, plans, running
 from dr_ctl.cli.asking import timeout_s, with_price
 from dr_ctl.cli.how import How
 from dr_ctl.cli.owed import owed
+from dr_ctl.cli.price import FailoverPrice
 from dr_ctl.cli.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.cli.wiring import World
@@ -27,9 +27,6 @@ from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.roles import error, other_sites, unexpected
 from dr_ctl.engine.runs import RunFiles, Runs, write
 from dr_ctl.topologies.mirror.view import MirrorSeen
-
-if TYPE_CHECKING:
-    from dr_ctl.cli.price import FailoverPrice
 
 
 def plan(session: Session, asked: Ask, out: Path | None) -> Result:

@@ -6,16 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from importlib import import_module
+from threading import Thread
+from typing import TYPE_CHECKING
 
 from dr_ctl.cli.objectives import objectives
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.roles import error
-from dr_ctl.rpo.bounds import Bound, Bounds, ClassBound, QueueBound, bounds
 from dr_ctl.rpo.result import matches
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.mirror.view import MirrorSeen
+
+if TYPE_CHECKING:
+    from dr_ctl.rpo.bounds import Bounds
 
 
 class FailoverPrice:
@@ -26,6 +31,8 @@ class FailoverPrice:
         self._installation, self._clock = installation, clock
         self._down_since: datetime | None = None
         self._read: tuple[MirrorSeen, datetime] | None = None
+        # What reads Parquet takes a tenth of a second to load: beside the first look, whose answers are waited for.
+        Thread(target=import_module, args=("dr_ctl.rpo.bounds",), daemon=True, name="load bounds").start()
 
     def saw(self, seen: MirrorSeen) -> None:
         """Note what a look told: a site that is down sends nothing any more, so its price grows no further; one that
@@ -52,6 +59,8 @@ class FailoverPrice:
         return error("DR-LOSS-001", "; ".join(reasons), remedy)
 
     def _now(self) -> Bounds:
+        from dr_ctl.rpo.bounds import bounds  # noqa: PLC0415 - loaded by then, beside the first look
+
         settings = self._installation.settings
         if self._read is not None:
             return self._of_read(*self._read)
@@ -68,6 +77,8 @@ class FailoverPrice:
     def _of_read(self, seen: MirrorSeen, at: datetime) -> Bounds:
         """What lies in the outflows is all that may be lost or come twice: a closed site adds nothing to them. Of one
         queue no more than lies in it can be lost."""
+        from dr_ctl.rpo.bounds import Bound, Bounds, ClassBound, QueueBound  # noqa: PLC0415 - as above
+
         settings, told = self._installation.settings, objectives(self._installation)
         here, pairs = seen.views(self.lost), seen.sites[self.lost]
         target = next(site for site in seen.sites if site != self.lost)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from dr_ctl.cli.price import FailoverPrice
 from dr_ctl.core.clock import Clock, SystemClock
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.engine import runbook
@@ -30,9 +31,6 @@ from dr_ctl.topologies.mirror.recipe import MirrorRecipe
 from dr_ctl.topologies.mirror.sending import Sender
 from dr_ctl.topologies.mirror.verifying import Verifying
 from dr_ctl.topologies.mirror.view import MirrorSeen
-
-if TYPE_CHECKING:
-    from dr_ctl.cli.price import FailoverPrice
 
 LOST_S = 5.0
 _PASSWORDS = {"__all__": {"password"}}
@@ -120,8 +118,6 @@ class World:
         steps = self.runbook(ask.operation).steps
         observe = next((step.limits for step in steps if step.verb == "observe"), {})
         self.observer.spend_at_most(observe.get("lost", LOST_S), lost)
-        from dr_ctl.cli.price import FailoverPrice  # noqa: PLC0415 - a planned move does not pay for reading Parquet
-
         return FailoverPrice(self.installation, lost, self.clock)
 
     def must_know(self, ask: Ask) -> None:
