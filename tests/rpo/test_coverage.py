@@ -46,7 +46,11 @@ class Estimated:
 
 def estimated(spark: SparkSession, rows: list[Row], folder: Path) -> Estimated:
     """Estimate many histories at once, each a pair of its own."""
-    paths = [str(path) for path in write(rows, folder)]
+    return estimated_of(spark, [str(path) for path in write(rows, folder)], folder)
+
+
+def estimated_of(spark: SparkSession, paths: list[str], folder: Path) -> Estimated:
+    """The same, from files that are there."""
     read = looks.read(spark, paths, str(folder))
     outflows = looks.outflow_looks(read).localCheckpoint()
     flows = facts(looks.facts(read, outflows).collect()).flows

@@ -224,6 +224,20 @@ def test_the_worker_prints_one_document_and_nothing_else(tmp_path: Path) -> None
 
 
 @pytest.mark.spark
+def test_a_spark_whose_own_files_lie_elsewhere_reads_the_history_at_its_odd_place(tmp_path: Path) -> None:
+    place = tmp_path / "a[1] {b}* ü%20? b\\c"
+    write(history(), place)
+    conf = {"spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:1"}
+    (tmp_path / "request.json").write_text(Request(history=str(place), conf=conf).to_json())
+
+    done = subprocess.run(
+        command(tmp_path / "request.json"), capture_output=True, text=True, check=False, timeout=WITHIN_S
+    )
+
+    assert json.loads(done.stdout)["data"]["total"]["loss"]["now"] == 60
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize("ready", ["launching", "running"])
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_worker_that_is_killed_leaves_no_java_behind(tmp_path: Path, how: signal.Signals, ready: str) -> None:
