@@ -62,7 +62,6 @@ class Told:
         }
 
 
-LIVES: dict[str, Life] = {}
 EXPECTED: dict[str, Intervals] = {}
 
 
@@ -71,10 +70,10 @@ def _lives() -> dict[str, list[Row]]:
     rows: dict[str, list[Row]] = {}
 
     def add(life: Life, expected: Intervals, kept: list[Row] | None = None) -> None:
-        LIVES[life.pair], EXPECTED[life.pair] = life, expected
+        EXPECTED[life.pair] = expected
         rows[life.pair] = life.rows() if kept is None else kept
 
-    for pair in ("plain", "twice", "late", "torn", "foreign"):
+    for pair in ("plain", "twice", "late", "foreign"):
         life = ordinary(pair)
         add(life, within(life.intervals))
 
