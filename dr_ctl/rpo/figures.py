@@ -102,8 +102,8 @@ class Histogram:
         """
         below: dict[int, int] = dict.fromkeys(times, 0)
         for each, blocks in self.weights.items():
-            for block, weight in blocks.items() if each <= bucket else ():
-                below[block] += weight
+            for block in below.keys() & blocks.keys() if each <= bucket else ():
+                below[block] += blocks[block]
         whole, count = sum(times.values()), len(times)
         share = sum(below.values()) / whole
         off = [below[block] - share * times[block] for block in sorted(times)]

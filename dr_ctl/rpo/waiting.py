@@ -30,7 +30,7 @@ def waiting(flow: Sequence[Count], queues: Iterable[Sequence[Count]], *, mixed: 
         now = looks[-1]
         if now.depth is None:
             return None
-        then = next((each for each in looks if each.us == cut.us), None)
+        then = next((each for each in reversed(looks) if each.us == cut.us), None)
         sent = _grown(then, now, "added") if now.us == last.us else None
         acked = _grown(then, now, "acked") if now.us == last.us else None
         found += now.depth if sent is None else min(now.depth, sent)

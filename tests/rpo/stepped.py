@@ -80,7 +80,7 @@ class Life:
 
 
 def ordinary(pair: str, **more: object) -> Life:
-    """Half a minute and more of everything: traffic, a stall of four intervals, catching up, silence."""
+    """Traffic, a stall of four intervals, catching up, silence, traffic."""
     life = Life(pair, **more)  # type: ignore[arg-type]
     life.live(6)
     life.live(4, stalled=True)
