@@ -211,7 +211,7 @@ def test_intervals_hold_the_quantile_of_the_process(spark: SparkSession, tmp_pat
             if metric == "loss" and PROCESS.get(load.name, {}).get(name, value) != value:
                 wrong.append(f"{told}, where PROCESS says {PROCESS[load.name][name]}")
     assert not wrong
-    assert judged >= 6
+    assert judged >= 4
 
 
 PROCESS = {"outages": {"p50": 945, "p95": 1462}}
