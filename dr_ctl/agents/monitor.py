@@ -173,6 +173,7 @@ def _counted(view: BrokerView, queue: Queue, at: datetime) -> Row:
         delivering=queue.delivering,
         added=queue.added,
         removed=queue.removed,
+        oldest_ms=queue.oldest_ms,
     )
 
 

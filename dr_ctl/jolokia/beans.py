@@ -77,5 +77,11 @@ def all_addresses(broker: str) -> str:
     return f"{server(broker)},component=addresses,address=*"
 
 
+def outflows(broker: str) -> str:
+    """Every store-and-forward queue of a mirror."""
+    name = '"$ACTIVEMQ_ARTEMIS_MIRROR_*"'
+    return f"{server(broker)},component=addresses,address={name},subcomponent=queues,routing-type=*,queue={name}"
+
+
 def all_queues(broker: str) -> str:
     return f"{server(broker)},component=addresses,address=*,subcomponent=queues,routing-type=*,queue=*"

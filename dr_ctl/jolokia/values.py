@@ -26,6 +26,10 @@ class Fields:
             raise self._bad(name, "a whole number", value)
         return value
 
+    def optional_number(self, name: str) -> int | None:
+        """A whole number, or None where the broker says null."""
+        return None if self._told.get(name) is None else self.number(name)
+
     def real(self, name: str) -> float:
         value = self._told.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

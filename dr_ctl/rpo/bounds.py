@@ -5,13 +5,14 @@ so may what was put in later, until it died. That was at the latest when the sit
 seen alive; while nobody has seen it down, now. Nobody saw what was put in between: it is taken to be no more than the
 highest rate of the last minutes before t0, times the time that passed.
 
-    lost    depth of the outflow at t0 + its highest rate x time since
+    lost    what lay in the outflow at t0 and was not consumed (`waiting`; its depth where that is not known)
+            + the highest rate of the messages x time since
     twice   depth of the outflow of acknowledgements at t0 + its highest rate x time since
             + what clients had in delivery (the most that was seen: their windows limit it)
 
-A `mixed` outflow carries both, and its whole depth bounds both. What is lost of one queue lay in that queue too: its
-own depth and its own rate bound it as well, and the smaller figure holds. Pairs add up; what was not read of one of
-them is not known of the total, and never zero.
+A `mixed` outflow carries both: its whole depth and rate bound what comes twice, and what is lost where the queues tell
+no more. What is lost of one queue lay in that queue too: its own depth and its own rate bound it as well, and the
+smaller figure holds. Pairs add up; what was not read of one of them is not known of the total, and never zero.
 
     age     time since the last look at which nothing of what lay in the outflow at t0 had been put in yet
 
@@ -29,6 +30,7 @@ from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.rpo.recent import US, WINDOW_US, Count, Recent, recent
 from dr_ctl.rpo.result import LossLimit, Objectives, matches
+from dr_ctl.rpo.waiting import waiting
 from dr_ctl.settings.durations import duration
 
 if TYPE_CHECKING:
@@ -198,7 +200,7 @@ class _Pair:
         # A queue that the last minutes do not know is gone; one that only the last look lacks may not have been read.
         self.queues = {key: looks for key, looks in seen.queues(name).items() if looks[-1].us > last_us - WINDOW_US}
         self._death_us = death_us
-        self.lost = self._shipping(_SENDS)
+        self.lost = self._lost()
         self.lost_read_us = self._read_us(_SENDS)
         acks = self._shipping(_ACKS)
         delivering = _sum(_most_delivering(looks) for looks in self.queues.values())
@@ -233,7 +235,8 @@ class _Pair:
         looks = self.queues.get(name)
         if looks is None:
             return 0 if self._flows else None
-        return _least(_sum((looks[-1].depth, self._grown(looks, "added"))), self._shipping(_SENDS, name))
+        own = _sum((looks[-1].depth, self._grown(looks, "added")))
+        return _least(own, self._shipping(_SENDS, name), self.lost)
 
     def queue_twice(self, name: str) -> int | None:
         """At most what lay in the outflow, what clients acknowledged since and what they had in delivery."""
@@ -258,6 +261,20 @@ class _Pair:
     def _shipping(self, kinds: Sequence[str], queue: str | None = None) -> int | None:
         flows = self._of(kinds, queue)
         return _sum(_sum((looks[-1].depth, self._grown(looks, "added"))) for looks in flows) if flows else None
+
+    def _lost(self) -> int | None:
+        flows = [(kind, name, looks) for (kind, name), looks in self._flows.items() if kind in _SENDS]
+        own = {name for _, name, _ in flows}
+        parts: list[int | None] = []
+        for kind, name, looks in flows:
+            served = [each for queue, each in self.queues.items() if (queue if queue in own else _EVERY_FLOW) == name]
+            there = _least(looks[-1].depth, waiting(looks, served, mixed=kind == "mixed"))
+            since = _sum(self._grown(each, "added") for each in served) if served else None
+            grown = self._grown(looks, "added")
+            # Without the outflow's own figures nothing is known, whatever the queues say.
+            is_read = looks[-1].depth is not None and grown is not None
+            parts.append(_sum((there, _least(grown, since))) if is_read else None)
+        return _sum(parts) if parts else None
 
     def _read_us(self, kinds: Sequence[str]) -> int | None:
         return min((looks[-1].us for looks in self._of(kinds)), default=None)

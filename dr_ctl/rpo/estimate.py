@@ -15,7 +15,7 @@ from dr_ctl.rpo.cells import COVERED, Cell
 from dr_ctl.rpo.curves import BINS, curves
 from dr_ctl.rpo.facts import Flow, facts
 from dr_ctl.rpo.figures import Table
-from dr_ctl.rpo.history import count_rows, usable_files
+from dr_ctl.rpo.history import count_rows, read_through, usable_files
 from dr_ctl.rpo.result import (
     ClassEstimate,
     Estimate,
@@ -74,22 +74,31 @@ def estimate(
 
     from dr_ctl.rpo import spark as starting  # noqa: PLC0415 - Spark is imported by those who need it only
 
-    with starting.session_for(count_rows(files), master=master, conf=conf, may_take_time=may_take_time) as session:
-        return estimate_in(
-            session,
-            [str(file) for file in files],
-            str(history),
-            site=site,
-            since=since,
-            until=until,
-            horizon_s=horizon_s,
-            objectives=objectives,
-            include=include,
-            exclude=exclude,
-            findings=findings,
-            clock=clock or SystemClock(),
-            charted=charted,
-        )
+    def asked(files: Sequence[Path], findings: Sequence[Finding]) -> EstimateAnswer:
+        with starting.session_for(count_rows(files), master=master, conf=conf, may_take_time=may_take_time) as session:
+            return estimate_in(
+                session,
+                [str(file) for file in files],
+                str(history),
+                site=site,
+                since=since,
+                until=until,
+                horizon_s=horizon_s,
+                objectives=objectives,
+                include=include,
+                exclude=exclude,
+                findings=findings,
+                clock=clock or SystemClock(),
+                charted=charted,
+            )
+
+    try:
+        return asked(files, findings)
+    except starting.Unfinished:
+        whole, torn = read_through(files, history)
+        if not torn or not whole:
+            raise
+        return asked(whole, [*findings, *torn])
 
 
 def estimate_in(
@@ -127,7 +136,7 @@ def estimate_in(
     table = Table.of(cells)
     window = _window(flows, table)
     stale_s = round(max(0.0, (clock.now() - window.last).total_seconds()), 3)
-    found += [*notes.stale(flows, window, stale_s), *notes.uncertain(table)]
+    found += [*notes.stale(flows, window, stale_s), *notes.ahead(window, clock.now()), *notes.uncertain(table)]
     estimated = _Assembly(site, flows, table, cells, horizon_s).estimate(window, stale_s, objectives)
     drawn = curves(cells, table, work.span_us, BINS) if charted else None
     return EstimateAnswer(estimated, tuple(found), drawn)

@@ -1,8 +1,8 @@
 """Quantiles and their intervals from weighted histograms. Plain numbers in and out; no Spark here.
 
-An interval respects autocorrelation: the window is cut into blocks, the share of time below a value is one figure for
-each of them, and how much these differ says how well the share is known (batch means). The interval of a quantile holds
-those values of which it cannot be said that more, or less, of the time lies below them than the quantile says.
+An interval respects autocorrelation: the window is cut into blocks, the share of time below the quantile is one figure
+for each of them, and how much these differ says how well that share is known (batch means). As many independent answers
+as would know it as well give an interval of shares, and what lies at its ends is the interval of the quantile.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 LEAST_BLOCKS: Final = 24
 LEAST_EXCURSIONS: Final = 10
+Z: Final = 1.959964
 
 
 def t_value(freedom: int) -> float:
     """Student's t for a two-sided 95 %, by Cornish and Fisher's expansion: 0.2 % off at 5 degrees, less above."""
-    z = 1.959964
-    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    return z + first / freedom + second / freedom**2
+    first, second = (Z**3 + Z) / 4, (5 * Z**5 + 16 * Z**3 + 3 * Z) / 96
+    return Z + first / freedom + second / freedom**2
 
 
 @dataclass(slots=True)
@@ -84,26 +84,48 @@ class Histogram:
         times = {block: weight for block, weight in by_block.items() if weight > 0}
         if bucket is None or len(times) < LEAST_BLOCKS or self.excursions(bucket) < LEAST_EXCURSIONS:
             return None
-        return self._inverted(probability, times)
+        share, error = self._share(bucket, times)
+        if error == 0 or share == 1:
+            return self.largest[bucket], self.largest[bucket]
+        # As many excursions of equal length, one independent of the other, would tell as much.
+        if ((1 - share) / error) ** 2 < LEAST_EXCURSIONS:
+            return None
+        count = share * (1 - share) / error**2 * (Z / t_value(len(times) - 1)) ** 2
+        bounds = (self.quantile(each) for each in between(probability, count))
+        low, high = (each for each in bounds if each is not None)
+        return low, high
 
-    def _inverted(self, probability: float, times: Mapping[int, int]) -> tuple[int, int]:
-        whole, count = sum(times.values()), len(times)
-        t = t_value(count - 1)
+    def _share(self, bucket: int, times: Mapping[int, int]) -> tuple[float, float]:
+        """The share of the time up to a bucket, and its standard error, from how much it differs between blocks.
+
+        An excursion may last beyond its block: where a block is like the one before it, the two tell less than two.
+        """
         below: dict[int, int] = dict.fromkeys(times, 0)
-        low: int | None = None
-        for bucket in sorted(self.weights):
-            for block, weight in self.weights[bucket].items():
-                if block in below:
-                    below[block] += weight
-            share = sum(below.values()) / whole
-            spread = sum((below[block] - share * times[block]) ** 2 for block in times)
-            error = t * math.sqrt(count / (count - 1) * spread) / whole
-            if low is None and share + error >= probability:
-                low = self.largest[bucket]
-            if share - error >= probability:
-                return (low if low is not None else self.largest[bucket]), self.largest[bucket]
-        most = max(self.largest.values())
-        return (low if low is not None else most), most
+        for each, blocks in self.weights.items():
+            for block in below.keys() & blocks.keys() if each <= bucket else ():
+                below[block] += blocks[block]
+        whole, count = sum(times.values()), len(times)
+        share = sum(below.values()) / whole
+        off = [below[block] - share * times[block] for block in sorted(times)]
+        alike = 2 * sum(one * other for one, other in itertools.pairwise(off))
+        spread = sum(each**2 for each in off) + max(0.0, alike)
+        return share, math.sqrt(count / (count - 1) * spread) / whole
+
+
+def between(share: float, count: float) -> tuple[float, float]:
+    """The 95 % interval of a share that was told by so many independent answers: Clopper and Pearson's."""
+    return (
+        _beta(share * count, (1 - share) * count + 1, -Z),
+        _beta(share * count + 1, (1 - share) * count, Z),
+    )
+
+
+def _beta(a: float, b: float, z: float) -> float:
+    """The quantile of a beta distribution, by Paulson's approximation; `z` is that of the normal one."""
+    one, other = 1 / (9 * a), 1 / (9 * b)
+    root = math.sqrt((1 - one) ** 2 * other + (1 - other) ** 2 * one - one * other * z**2)
+    ratio = (((1 - one) * (1 - other) + z * root) / ((1 - other) ** 2 - other * z**2)) ** 3
+    return a * ratio / (b + a * ratio)
 
 
 @dataclass(slots=True)

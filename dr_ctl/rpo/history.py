@@ -188,6 +188,20 @@ def usable_files(
     return files, findings
 
 
+def read_through(files: Iterable[Path], root: Path) -> tuple[list[Path], list[Finding]]:
+    """Read files to their ends: those that can be, and those named that are torn inside, which no footer tells."""
+    whole: list[Path] = []
+    torn: list[Finding] = []
+    for path in files:
+        try:
+            pq.ParquetFile(path).read()
+        except (pa.ArrowException, OSError) as error:
+            torn.append(_left_out(path, root, f"it is torn inside ({str(error).splitlines()[0]})"))
+        else:
+            whole.append(path)
+    return whole, torn
+
+
 def count_rows(files: Iterable[Path]) -> int:
     """How many rows files hold, by their footers. Bytes do not tell: a quiet history is small whatever its length."""
     return sum(pq.read_metadata(file).num_rows for file in files)
@@ -207,8 +221,10 @@ def newest_first(root: Path, site: str) -> Iterator[Path]:
 def left_out(path: Path, root: Path) -> Finding | None:
     """The finding that names a file which cannot be read; None where it can."""
     why_not = _why_not_readable(path)
-    if why_not is None:
-        return None
+    return None if why_not is None else _left_out(path, root, why_not)
+
+
+def _left_out(path: Path, root: Path, why_not: str) -> Finding:
     return Finding(
         "DR-RPO-002",
         Severity.WARNING,

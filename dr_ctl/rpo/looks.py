@@ -3,7 +3,7 @@
 An outflow is first in, first out. What was ever put into it stands at `removed + depth`, what was ever shipped at
 `removed`; the look at which the first stood where the second stands now *cuts* history: whatever was sent up to that
 look is at the other site, whatever was sent later may not be. Of all looks the newest such is taken, and only within
-one series: a restart counts anew.
+one series: a restart counts anew, and so do looks among which the clock was put back.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def read(
     until: datetime | None = None,
 ) -> DataFrame:
     """Read history files below `root`. Directories give `date` and `site`, always as words; other columns are left."""
-    frame = spark.read.schema(HISTORY).option("basePath", root).parquet(*paths)
+    frame = spark.read.schema(HISTORY).option("basePath", sql.url(root)).parquet(*sql.files(paths))
     if since is not None:
         frame = frame.where(f"ts >= TIMESTAMP '{since.isoformat()}'")
     if until is not None:
@@ -79,12 +79,16 @@ def outflow_looks(history: DataFrame) -> DataFrame:
           SELECT *, max(sends_depth IS NOT NULL) OVER flow_whole AS has_sends,
                     max(acks_depth IS NOT NULL) OVER flow_whole AS has_acks
           FROM sides WINDOW flow_whole AS (PARTITION BY site, pair, flow)),
-        compared AS (
-          SELECT *, NOT (start <=> lag(start) OVER flow_looks) OR {" OR ".join(map(_fell, _COUNTED))} AS begins
+        fallen AS (
+          SELECT *, NOT (start <=> lag(start) OVER flow_looks) AS is_new, {" OR ".join(map(_fell, _COUNTED))} AS fell
           FROM read_sides
           -- A side that was not read at this look is not an empty one: the look is left out.
           WHERE (NOT has_sends OR sends_depth IS NOT NULL) AND (NOT has_acks OR acks_depth IS NOT NULL)
           WINDOW flow_looks AS (PARTITION BY site, pair, flow ORDER BY us)),
+        compared AS (
+          SELECT *, is_new OR fell OR max(fell AND NOT is_new AND start IS NOT NULL) OVER (
+            PARTITION BY site, pair, flow ORDER BY us ROWS BETWEEN {_REACH} PRECEDING AND {_REACH} FOLLOWING) AS begins
+          FROM fallen),
         series AS (
           SELECT *, sum(int(begins)) OVER (PARTITION BY site, pair, flow ORDER BY us ROWS UNBOUNDED PRECEDING) AS series
           FROM compared),
@@ -104,6 +108,9 @@ def outflow_looks(history: DataFrame) -> DataFrame:
     )
 
 
+_REACH: Final = 2
+"""Counters that fall within one start of a broker tell of a clock that was put back: looks of two times lie among each
+other there, and the way up from one to the other is no more an interval than the way down. So many on either side."""
 _COUNTED: Final = ("sends_added", "sends_shipped", "acks_added", "acks_shipped")
 
 

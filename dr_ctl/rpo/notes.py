@@ -71,6 +71,15 @@ def stale(flows: Sequence[Flow], window: SeenWindow, stale_s: float) -> list[Fin
     return found
 
 
+def ahead(window: SeenWindow, now: datetime) -> list[Finding]:
+    ahead_s = (window.last - now).total_seconds()
+    if ahead_s <= STALE_AT_LEAST_S:
+        return []
+    text = f"the newest look lies {ahead_s:.0f} s in the future of this machine's clock ({stamp(window.last)})"
+    remedy = "Set the clocks of this machine and of the monitor's; leave such looks out with --until."
+    return [Finding("DR-RPO-020", Severity.WARNING, text, remedy)]
+
+
 def uncertain(table: Table) -> list[Finding]:
     found = []
     uncertain_s = table.seconds(TOTAL, AGE_FLOOR)

@@ -44,11 +44,12 @@ class Snapshot(NamedTuple):
 
 def read(spark: SparkSession, number: int, paths: Sequence[str], *, parquet: bool) -> DataFrame:
     """The events of one ledger. What is no event (a line that cannot be read, a column that is empty) is `bad`."""
+    named = sql.files(paths)
     if parquet:
-        frame = spark.read.parquet(*paths).selectExpr(*COLUMNS, "false AS torn")
+        frame = spark.read.parquet(*named).selectExpr(*COLUMNS, "false AS torn")
     else:
         schema = ", ".join(f"{column} STRING" for column in (*COLUMNS, "_corrupt_record"))
-        frame = spark.read.schema(schema).json(list(paths)).selectExpr(*COLUMNS, "_corrupt_record IS NOT NULL AS torn")
+        frame = spark.read.schema(schema).json(named).selectExpr(*COLUMNS, "_corrupt_record IS NOT NULL AS torn")
     known = ", ".join(sql.text(event) for event in EVENTS)
     return sql.over(
         """

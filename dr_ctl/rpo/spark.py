@@ -74,6 +74,10 @@ STOP_LIMIT_S: Final = 10.0
 DUMP_LIMIT_S: Final = 120.0
 
 
+class Unfinished(EnvironmentFault):
+    """A session was there, and the work in it was not done."""
+
+
 @contextmanager
 def session(
     *,
@@ -98,7 +102,7 @@ def session(
         try:
             yield spark
         except (PySparkException, Py4JError) as error:
-            raise EnvironmentFault(
+            raise Unfinished(
                 f"Spark did not finish the work: {_first_line(error)}",
                 remedy="Look at `spark` in the settings file: master, conf, and that both sides see the history.",
             ) from error

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from pyspark.sql import DataFrame, SparkSession
+
+_PATTERN: Final = re.compile(r"[][{}*?\\]")
 
 
 def over(text: str, **given: Any) -> DataFrame:
@@ -23,6 +28,16 @@ def text(value: str | None) -> str:
     if value is None:
         return "CAST(NULL AS STRING)"
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n") + "'"
+
+
+def url(path: str) -> str:
+    """Name a place so that a Spark elsewhere takes it for this one: a bare path it looks up in a default of its own."""
+    return f"file://{Path(path).absolute()}"
+
+
+def files(paths: Iterable[str]) -> list[str]:
+    """Name files to read: their names are patterns to Spark, so what could be taken for one is escaped."""
+    return [_PATTERN.sub(r"\\\g<0>", url(path)) for path in paths]
 
 
 def rows(columns: str, given: Sequence[tuple[str, ...]], empty: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -142,8 +142,18 @@ class Drain(Part):
     stall: Seconds = 20.0
 
 
+def _local(told: object) -> object:
+    """A directory, or a `file:` URL of one: where Spark runs elsewhere, both it and the monitor must see it there."""
+    if not isinstance(told, str) or "://" not in told:
+        return told
+    url = urlsplit(told)
+    if url.scheme != "file" or url.netloc not in ("", "localhost") or not url.path.startswith("/"):
+        raise ValueError(f"{told} is neither a directory nor a file:/// URL; the monitor writes files")
+    return unquote(url.path)
+
+
 class HistorySettings(Part):
-    path: str = "history"
+    path: Annotated[str, BeforeValidator(_local)] = "history"
     every: Seconds = 5.0
     keep: Seconds = 30 * 86400.0
 

@@ -313,8 +313,12 @@ def _outflow(broker: Broker) -> dict[str, Any]:
     out = broker.outflow
     plain = Queue(out.name, out.name, out.number, {}, internal=True)
     plain.paused, plain.lasting, plain.counters = out.paused, out.lasting, out.counters
+    # The first that is not with the link; what is no message has no time of its own.
+    first = out.events[out.under_way] if out.under_way < len(out.events) else None
+    since_ms = first.message.timestamp_ms if first is not None and first.message is not None else 0
     return {
         **_queue(plain),
+        "FirstMessageTimestamp": None if first is None else since_ms,
         "MessageCount": len(out.events),
         "DeliveringCount": out.under_way,
         "ConsumerCount": int(broker.link.attached),

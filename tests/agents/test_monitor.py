@@ -73,6 +73,21 @@ def test_looks_that_change_nothing_are_gathered(tmp_path: Path, monitor: Monitor
     assert (monitor.looks, monitor.rows) == (3, 18)
 
 
+def test_how_old_the_oldest_is_stands_where_the_broker_tells(
+    tmp_path: Path, monitor: Monitor, watched: Watched
+) -> None:
+    [outflow] = [queue for queue in LONDON.queues if queue.internal]
+    for oldest_ms in (None, 1500):
+        watched.view = with_queue(LONDON, replace(outflow, depth=5, added=5, oldest_ms=oldest_ms))
+        monitor.sample()
+    monitor.__exit__(None, None, None)
+
+    files = tmp_path.glob("history/date=*/site=london/*.parquet")
+    rows = [row for path in files for row in pq.ParquetFile(path).read().to_pylist()]
+    assert [row["oldest_ms"] for row in rows if row["kind"] == "mixed"] == [None, 1500]
+    assert {row["oldest_ms"] for row in rows if row["kind"] == "queue"} == {None}
+
+
 @pytest.mark.parametrize(
     ("view", "role"),
     [(REFUSED, "down"), (SILENT, "unknown"), (SICK, "sick"), (FENCED, "standby")],

@@ -179,8 +179,10 @@ class Management:
             own = {each: told for each, told in self.queues.items() if beans.parts(each)["queue"].startswith("dr-ctl.")}
             named = {each: {"Name": beans.parts(each)["queue"], **told} for each, told in own.items()}
             return self._matched("documents", named, names)
-        if bean == beans.all_queues(self.broker):
-            return self._matched("queues", self.queues, names)
+        outflows = {each: told for each, told in self.queues.items() if told is self.outflow}
+        queues = {beans.all_queues(self.broker): self.queues, beans.outflows(self.broker): outflows}
+        if bean in queues:
+            return self._matched("queues" if queues[bean] is self.queues else "outflows", queues[bean], names)
         if bean == beans.server(self.broker):
             return self._told("server", _asked(self.server, names))
         if bean == beans.RUNTIME:

@@ -52,6 +52,31 @@ def test_what_the_broker_says_stands_in_the_view(london: Management) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("told", "oldest_ms"),
+    [
+        ({"FirstMessageTimestamp": 1795251263227 - 1500}, 1500),
+        ({"FirstMessageTimestamp": 1795251263227 + 20}, 0),  # a client's clock may be ahead
+        ({"FirstMessageTimestamp": 0}, None),
+        ({"FirstMessageTimestamp": None}, None),
+        ({}, None),
+        ({"FirstMessageTimestamp": 1795251263227 - 1500, "DeliveringCount": 1}, None),
+        ({"FirstMessageTimestamp": 1795251263227 - 1500, "MessageCount": 0}, None),
+    ],
+    ids=["message", "ahead", "acknowledgement", "nothing", "not told", "older ones are under way", "empty"],
+)
+def test_an_outflow_is_as_old_as_its_first_message_where_that_is_known(
+    london: Management, told: dict[str, Any], oldest_ms: int | None
+) -> None:
+    london.outflow |= {"MessageCount": 3, **told}
+
+    view = seen(london)
+
+    assert view.outflow is not None
+    assert view.outflow.oldest_ms == oldest_ms
+    assert {queue.oldest_ms for queue in view.business.values()} <= {None}
+
+
 def test_what_left_a_queue_is_counted_whatever_the_reason(london: Management) -> None:
     london.queue("busy", MessagesAcknowledged=5, MessagesExpired=3, MessagesKilled=2)
 

@@ -14,7 +14,10 @@ from dr_ctl.rpo.result import LossClass, LossLimit, Objectives
 
 def main(master: str, history: Path, ledger: Path) -> None:
     """Ask with everything that an estimate can be asked for."""
-    conf = {} if master.startswith(("local", "sc://")) else {"spark.driver.host": "127.0.0.1"}
+    conf = {}
+    if not master.startswith(("local", "sc://")):
+        # Where that Spark keeps its own files is not where the history lies.
+        conf = {"spark.driver.host": "127.0.0.1", "spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:1"}
     objectives = Objectives(LossLimit(1000, 60.0), (LossClass(("orders.#",), LossLimit(500)),))
     answer = estimate(history, objectives=objectives, master=master, conf=conf)
     with tempfile.TemporaryDirectory() as out:

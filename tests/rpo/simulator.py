@@ -55,7 +55,7 @@ STRETCHED = 3
 
 @dataclass
 class Truth:
-    """What was true at each step, in steps of STEP_S."""
+    """What was true at each step."""
 
     at_s: list[float] = field(default_factory=list)
     loss: list[int] = field(default_factory=list)
@@ -68,7 +68,14 @@ class Truth:
 
 
 def history(  # noqa: PLR0915 - one step of a life after the other
-    load: Load, seed: int, *, hours: float, pair: str, site: str = "london", every_s: float = EVERY_S
+    load: Load,
+    seed: int,
+    *,
+    hours: float,
+    pair: str,
+    site: str = "london",
+    every_s: float = EVERY_S,
+    step_s: float = STEP_S,
 ) -> tuple[list[Row], Truth]:
     """Live through it: the rows that the monitor writes, and the truth."""
     chance = random.Random(f"{load.name} {seed}")
@@ -81,16 +88,16 @@ def history(  # noqa: PLR0915 - one step of a life after the other
     times: list[float] = []
     mood, consuming = 1.0, True
     next_look, outage_until = 0.0, -1.0
-    steps = int(hours * 3600 / STEP_S)
+    steps = int(hours * 3600 / step_s)
     for number in range(steps):
-        now = number * STEP_S
-        if chance.random() < STEP_S / load.wander_s:
+        now = number * step_s
+        if chance.random() < step_s / load.wander_s:
             mood = load.burst ** chance.uniform(-1, 1)
-        if load.slow_consumer and chance.random() < STEP_S / 60:
+        if load.slow_consumer and chance.random() < step_s / 60:
             consuming = chance.random() < 0.6
-        if chance.random() < STEP_S / load.outage_every_s:
+        if chance.random() < step_s / load.outage_every_s:
             outage_until = now + chance.expovariate(1 / load.outage_s)
-        if chance.random() < STEP_S / load.restart_every_s:
+        if chance.random() < step_s / load.restart_every_s:
             # Counters begin anew; what lies in the queue and in the outflow shows in their depths alone.
             start, base_sent, base_consumed, base_put, base_out = start + 1, sent, consumed, put, out
         if now >= next_look:
@@ -105,9 +112,9 @@ def history(  # noqa: PLR0915 - one step of a life after the other
             rows.append(Row(**told, kind="queue", name="orders", **counted))  # type: ignore[arg-type]
             next_look = now + every_s + min(load.stretch * depth, STRETCHED * every_s)
         _record(truth, now, sent, consumed, shipped, acked, ends, times)
-        arrivals = _poisson(chance, load.rate * mood * STEP_S)
+        arrivals = _poisson(chance, load.rate * mood * step_s)
         backlog = sent - consumed
-        done = min(backlog, _poisson(chance, 3 * load.rate * load.burst * STEP_S)) if consuming else 0
+        done = min(backlog, _poisson(chance, 3 * load.rate * load.burst * step_s)) if consuming else 0
         if arrivals or done:
             outflow.append([arrivals, done])
             sent, consumed = sent + arrivals, consumed + done
@@ -115,7 +122,7 @@ def history(  # noqa: PLR0915 - one step of a life after the other
             if arrivals:
                 ends.append(sent)
                 times.append(now)
-        room = 0 if now < outage_until else _poisson(chance, load.ship * STEP_S)
+        room = 0 if now < outage_until else _poisson(chance, load.ship * step_s)
         while room and outflow:
             first = outflow[0]
             for kind in (0, 1):

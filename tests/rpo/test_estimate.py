@@ -129,6 +129,37 @@ def test_two_pairs_that_are_looked_at_in_turn(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.spark
+def test_a_look_from_the_future_is_told_and_not_taken_for_a_fresh_one(spark: SparkSession, tmp_path: Path) -> None:
+    write(history(), tmp_path)
+
+    answer = estimated(spark, tmp_path, now_s=60)
+
+    assert [finding.id for finding in answer.findings] == ["DR-RPO-020"]
+    assert "60 s in the future" in answer.findings[0].text
+
+
+@pytest.mark.spark
+def test_a_file_that_is_torn_inside_is_named_and_left_out(tmp_path: Path) -> None:
+    write(history(looks=7), tmp_path / "history")
+    (later, *_) = write(history(looks=13), tmp_path / "history")
+    whole = later.read_bytes()
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    later.write_bytes(whole[:4] + b"\xff" * (footer - 4) + whole[footer:])
+    (tmp_path / "request.json").write_text(
+        Request(history=str(tmp_path / "history"), until=at(60).isoformat()).to_json()
+    )
+
+    done = subprocess.run(
+        command(tmp_path / "request.json"), capture_output=True, text=True, check=False, timeout=WITHIN_S
+    )
+
+    told = json.loads(done.stdout)
+    assert told["data"]["window"]["samples"] == 7
+    assert [each["id"] for each in told["findings"] if later.name in each["text"]] == ["DR-RPO-002"]
+    assert "torn inside" in told["findings"][0]["text"]
+
+
+@pytest.mark.spark
 def test_a_window_leaves_out_what_lies_outside(spark: SparkSession, tmp_path: Path) -> None:
     write(history(), tmp_path)
 
@@ -221,6 +252,20 @@ def test_the_worker_prints_one_document_and_nothing_else(tmp_path: Path) -> None
     assert set(document) == {"data", "verdict", "findings"}
     assert document["data"]["total"]["loss"]["now"] == 60
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+@pytest.mark.spark
+def test_a_spark_whose_own_files_lie_elsewhere_reads_the_history_at_its_odd_place(tmp_path: Path) -> None:
+    place = tmp_path / "a[1] {b}* ü%20? b\\c"
+    write(history(), place)
+    conf = {"spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:1"}
+    (tmp_path / "request.json").write_text(Request(history=str(place), conf=conf).to_json())
+
+    done = subprocess.run(
+        command(tmp_path / "request.json"), capture_output=True, text=True, check=False, timeout=WITHIN_S
+    )
+
+    assert json.loads(done.stdout)["data"]["total"]["loss"]["now"] == 60
 
 
 @pytest.mark.spark

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from dr_ctl.rpo.cells import BOTH, HELD, PUT, STEP, TOLD, Cell
-from dr_ctl.rpo.figures import LEAST_EXCURSIONS, Histogram, Table, t_value, weighted_quantile
+from dr_ctl.rpo.figures import LEAST_EXCURSIONS, Histogram, Table, between, t_value, weighted_quantile
 from dr_ctl.rpo.horizon import LEAST_MOMENTS, ahead, changes, level
 
 
@@ -56,11 +56,29 @@ def test_an_interval_needs_blocks_and_excursions() -> None:
     assert histogram(many[:23]).interval(0.5) is None
     assert histogram([[0] * 40] * 24).interval(0.5) is None
     few = [[0] * 40 for _ in range(24)]
-    for block in range(LEAST_EXCURSIONS - 1):
-        few[block][3] = 8
+    for number in range(LEAST_EXCURSIONS - 1):
+        few[2 * number][3] = 8
     assert histogram(few).interval(0.5) is None
     few[20][3] = 8
     assert histogram(few).interval(0.5) is not None
+
+
+def test_excursions_that_stand_together_tell_less_than_their_number() -> None:
+    together = [[0] * 40 for _ in range(24)]
+    for block in range(5):
+        together[block] = [0, 0, 8, 8] * 10
+
+    assert histogram(together).excursions(0) == 50
+    assert histogram(together).interval(0.9) is None
+
+
+@pytest.mark.parametrize(
+    ("share", "count", "low", "high"),
+    # Clopper and Pearson's bounds for 5 of 10, 190 of 200, 990 of 1000.
+    [(0.5, 10, 0.1871, 0.8129), (0.95, 200, 0.9100, 0.9758), (0.99, 1000, 0.9817, 0.9952)],
+)
+def test_the_interval_of_a_share(share: float, count: float, low: float, high: float) -> None:
+    assert between(share, count) == pytest.approx((low, high), abs=0.001)
 
 
 def test_blocks_that_differ_make_the_interval_wide() -> None:

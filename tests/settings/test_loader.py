@@ -15,6 +15,7 @@ NOT_A_DURATION = "is not a duration; write a number with its unit, as in 20ms, 5
 ONE_SECRET = "a secret is exactly one of {env: NAME}, {file: PATH}, {command: [ARGV]}, {plain: …}"
 NO_HTTP = "is not an http or https address, as in http://host:8161/console/jolokia"
 NO_STOMP = "is not a STOMP address, as in stomp://host:61613 or stomp+ssl://host:61612"
+NO_DIRECTORY = "is neither a directory nor a file:/// URL; the monitor writes files"
 CONTROL = 'unacceptable character #x0001: special characters are not allowed\n  in "<unicode string>", position 6'
 
 
@@ -67,6 +68,16 @@ def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
     assert settings.objectives is None
     assert (settings.drain.timeout, settings.drain.stable) == (60, 3)
     assert (settings.history.path, settings.spark.master, settings.runbooks) == ("history", "local[*]", None)
+
+
+@pytest.mark.parametrize(
+    ("told", "place"),
+    [("file:///srv/history", "/srv/history"), ("file://localhost/a%20b", "/a b"), ("../history", "../history")],
+)
+def test_a_history_may_be_named_by_a_url_that_a_spark_elsewhere_sees_too(tmp_path: Path, told: str, place: str) -> None:
+    installation = load(written(tmp_path, swap("path: history", f"path: {told}")))
+
+    assert installation.path(installation.settings.history.path) == (tmp_path / place).resolve()
 
 
 def test_settings_do_not_change_after_loading() -> None:
@@ -173,6 +184,13 @@ hooks: {fence: {run: ./fence.sh}}
         (
             swap("stable: 3", "stable: 0"),
             "dr-ctl.yaml:28:42: drain.stable: should be greater than or equal to 1",
+        ),
+        *(
+            (
+                swap("path: history", f"path: {each}"),
+                f"dr-ctl.yaml:29:17: history.path: {each} {NO_DIRECTORY}",
+            )
+            for each in ("hdfs://name/history", "s3a://bucket/history", "file://elsewhere/history")
         ),
         (swap("stable: 3", "stable: 3.0"), "dr-ctl.yaml:28:42: drain.stable: should be a valid integer"),
         (

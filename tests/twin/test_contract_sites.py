@@ -47,6 +47,36 @@ def test_a_stopped_link_keeps_what_happens_and_a_started_one_ships_it(subject: S
     assert told["MessagesAdded"] == told["MessagesAcknowledged"]
 
 
+def test_an_outflow_tells_how_old_its_first_message_is_and_nothing_of_an_acknowledgement(subject: Subject) -> None:
+    def first(site: str = "london") -> tuple[object, int | None]:
+        outflow = subject.view(site).outflow
+        assert outflow is not None
+        return subject.read(site, outflow.bean, "FirstMessageTimestamp")["FirstMessageTimestamp"], outflow.oldest_ms
+
+    subject.put("london", "orders.in")
+    subject.settled()
+    assert first() == (None, None)
+    subject.execute("london", subject.server("london"), STOP, "paris")
+
+    before_ms = subject.view("london").now_ms
+    subject.put("london", "orders.in", 2)
+    sent_ms, oldest_ms = first()
+    after_ms = subject.view("london").now_ms
+    assert isinstance(sent_ms, int)
+    assert before_ms <= sent_ms <= after_ms
+    assert oldest_ms is not None
+    assert 0 <= oldest_ms <= after_ms - before_ms
+    until(lambda: (first()[1] or 0) > oldest_ms)
+
+    subject.execute("london", subject.server("london"), START, "paris")
+    subject.settled()
+    subject.execute("london", subject.server("london"), STOP, "paris")
+    subject.execute("london", subject.queue("london", "orders.in"), "removeMessages(java.lang.String)", "n = '0'")
+    until(lambda: subject.shipping("london")["MessageCount"] > 0)
+    assert first() == (0, None)
+    subject.execute("london", subject.server("london"), START, "paris")
+
+
 def test_a_link_goes_with_the_peers_door_and_comes_back_with_it(subject: Subject) -> None:
     subject.execute("paris", subject.acceptor("paris", "mirror"), "stop()")
 

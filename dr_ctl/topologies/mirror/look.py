@@ -7,8 +7,8 @@ queues there are) for the tight polls of a drain.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from dr_ctl.jolokia import beans
@@ -73,12 +73,16 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
             Ask(server, Listing.PREPARED),
             Ask(server, Listing.LOCK_COORDINATORS),
             Read(beans.documents(broker), ("Name", "User")),
+            Read(beans.outflows(broker), ("FirstMessageTimestamp",)),
             *(Ask(server, Listing.ROLES, (match,)) for match in matches),
             *([Ask(server, Listing.USERS, ("",))] if matches else []),
         ],
         timeout_s=timeout_s,
     )
     fields = Fields(server, told[0].value())
+    now_ms = fields.number("CurrentTimeMillis")
+    outflows = dict(_beans(told[10]))
+    queues = [_aged(_queue(bean, each), outflows, now_ms) for bean, each in _beans(told[4])]
     return BrokerView(
         pair=pair,
         site=site,
@@ -87,18 +91,18 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         version=fields.text("Version"),
         node=fields.text("NodeID"),
         active=fields.flag("Active"),
-        now_ms=fields.number("CurrentTimeMillis"),
+        now_ms=now_ms,
         pending_acks=fields.number("PendingMirrorAcks"),
         start=str(Fields(beans.RUNTIME, told[1].value()).number("StartTime")),
         acceptors=tuple(_acceptor(bean, each) for bean, each in _beans(told[2])),
         links=tuple(_link(bean, each) for bean, each in _beans(told[3])),
-        queues=tuple(sorted((_queue(bean, each) for bean, each in _beans(told[4])), key=lambda queue: queue.name)),
+        queues=tuple(sorted(queues, key=lambda queue: queue.name)),
         connections=tuple(_connection(row) for row in _rows(told[5])),
         consumers=tuple(_consumer(row) for row in _rows(told[6])),
         prepared=_prepared(told[7]),
         lock_coordinators=_coordinators(told[8]),
         documents={each.text("Name"): each.optional_text("User") or "" for _, each in _beans(told[9])},
-        grants={match: _grants(each.value()) for match, each in zip(matches, told[10:], strict=False)},
+        grants={match: _grants(each.value()) for match, each in zip(matches, told[11:], strict=False)},
         users=_users(told[-1]) if matches else None,
     )
 
@@ -234,6 +238,16 @@ def _queue(bean: str, fields: Fields) -> Queue:
         dead_letter_address=fields.optional_text("DeadLetterAddress"),
         expiry_address=fields.optional_text("ExpiryAddress"),
     )
+
+
+def _aged(queue: Queue, outflows: Mapping[str, Fields], now_ms: int) -> Queue:
+    """Add how old the oldest is. The broker tells the time of the first that the link has not taken yet: while it holds
+    some that are older that says nothing. Acknowledgements have no time: it is null or 0 then."""
+    fields = outflows.get(queue.bean)
+    if fields is None or queue.depth == 0 or queue.delivering > 0 or not fields.has("FirstMessageTimestamp"):
+        return queue
+    since_ms = fields.optional_number("FirstMessageTimestamp")
+    return replace(queue, oldest_ms=max(0, now_ms - since_ms)) if since_ms else queue
 
 
 def _connection(row: dict[str, Any]) -> Connection:

@@ -49,6 +49,7 @@ class Queue:
     last_value: bool
     dead_letter_address: str | None
     expiry_address: str | None
+    oldest_ms: int | None = None  # age of the oldest in an outflow, where the broker can tell
 
     @property
     def business(self) -> bool:

@@ -1,0 +1,156 @@
+"""The estimate beside a run's checks, as a process that hangs: it is ended before the run goes on, and nothing of it
+stays; a run that ends early takes it along."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dr_ctl.cli.preflight import Preflight
+from dr_ctl.engine.outcome import NotNeeded
+from dr_ctl.rpo import worker
+from dr_ctl.rpo.history import write
+from dr_ctl.settings.loader import load
+from tests.cli.conftest import Installation, Shell
+from tests.rpo.test_estimate import history
+
+WITHIN_S = 60.0
+DEAF = """
+import os, signal, subprocess, sys, time
+if os.getpgrp() != os.getpid():
+    os.setpgid(0, 0)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+subprocess.Popen([sys.executable, "-c", "import signal, time\\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\\n"
+                  "open({ready!r}, 'w').close()\\ntime.sleep(600)", {ready!r}])
+time.sleep(600)
+"""
+
+
+def running(word: Path) -> list[int]:
+    """Every process whose command line holds a word."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(word).encode() in (folder / "cmdline").read_bytes() and "Z" not in state(folder):
+                found.append(int(folder.name))
+        except OSError:
+            continue  # it ended meanwhile
+    return found
+
+
+def state(folder: Path) -> str:
+    return (folder / "stat").read_text().rpartition(")")[2].split()[0]
+
+
+def until_gone(word: Path) -> None:
+    end = time.monotonic() + WITHIN_S
+    while running(word):
+        assert time.monotonic() < end, running(word)
+        time.sleep(0.02)  # of processes that are not its own children nothing can be waited for
+
+
+@pytest.fixture
+def deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In the worker's place, a process that hangs and hears no SIGTERM, with a child that does not either."""
+    ready = tmp_path / "ready"
+    script = DEAF.format(ready=str(ready))
+    monkeypatch.setattr(worker, "command", lambda request: [sys.executable, "-c", script])
+    return ready
+
+
+def wait(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+def begun(dr_ctl: Shell, ready: Path) -> Preflight:
+    write(history("london"), dr_ctl.folder / "history")
+    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), dr_ctl.folder)
+    preflight.begin()
+    end = time.monotonic() + WITHIN_S
+    while not ready.exists():
+        assert time.monotonic() < end
+        wait(0.02)
+    return preflight
+
+
+def test_one_that_hangs_is_ended_in_time_and_is_a_finding(
+    dr_ctl: Shell, installation: Installation, deaf: Path
+) -> None:
+    preflight = begun(dr_ctl, deaf)
+    assert len(running(deaf)) == 2
+    began = time.monotonic()
+
+    outcome = preflight.end(within_s=0.2, wait=wait)
+
+    assert isinstance(outcome, NotNeeded)
+    assert [finding.id for finding in outcome.findings] == ["DR-RPO-008"]
+    assert time.monotonic() - began < 10
+    until_gone(deaf)
+
+
+def test_a_run_that_ends_early_takes_it_along(dr_ctl: Shell, installation: Installation, deaf: Path) -> None:
+    preflight = begun(dr_ctl, deaf)
+
+    preflight.abandon()
+    preflight.abandon()
+
+    until_gone(deaf)
+
+
+def test_without_history_none_is_started(dr_ctl: Shell, installation: Installation, deaf: Path) -> None:
+    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), dr_ctl.folder)
+    preflight.begin()
+
+    outcome = preflight.end(within_s=0, wait=wait)
+
+    assert isinstance(outcome, NotNeeded)
+    assert [finding.id for finding in outcome.findings] == ["DR-RPO-001"]
+
+
+@pytest.fixture
+def silent_master() -> Iterator[str]:
+    """A Spark master that takes connections and never says a word."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        yield f"spark://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def settings_with(dr_ctl: Shell, **more: object) -> None:
+    path = dr_ctl.folder / "dr-ctl.yaml"
+    told = yaml.safe_load(path.read_text(encoding="utf-8"))
+    path.write_text(yaml.safe_dump({**told, **more}), encoding="utf-8")
+
+
+@pytest.mark.spark
+def test_a_swapover_whose_spark_hangs_ends_it_before_it_quiesces(
+    dr_ctl: Shell, installation: Installation, silent_master: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(dr_ctl.folder / "scratch"))
+    (dr_ctl.folder / "scratch").mkdir()
+    write(history("london"), dr_ctl.folder / "history")
+    settings_with(dr_ctl, spark={"master": silent_master, "conf": {"spark.driver.host": "127.0.0.1"}})
+    runbooks = dr_ctl.folder / "runbooks"
+    assert dr_ctl("runbook", "show", "swapover").code == 0
+    shipped = Path(__file__).parents[2] / "runbooks"
+    runbooks.mkdir()
+    for book in shipped.glob("*.yaml"):
+        text = book.read_text(encoding="utf-8")
+        (runbooks / book.name).write_text(text.replace("- estimate: {}", "- estimate: {within: 8s}"), encoding="utf-8")
+    settings_with(dr_ctl, runbooks="runbooks")
+    seen: list[list[int]] = []
+    installation.london.before_change = lambda operation: seen.append(running(dr_ctl.folder / "scratch"))
+
+    moved = dr_ctl("swapover", "--to", "paris", "--yes", "--json")
+
+    assert moved.code == 0, moved.document
+    assert "DR-RPO-008" in moved.ids
+    assert seen
+    assert not any(seen), "Java ran on while clients were kept out"
+    assert running(dr_ctl.folder / "scratch") == []

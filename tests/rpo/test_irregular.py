@@ -1,0 +1,266 @@
+"""Histories as they come: gaps, restarts, clocks that jump, files twice, late or torn. Expected figures come from a
+machine that knows every message (`stepped`), never from the code under test.
+
+Each irregularity is a pair of its own in one history, so that one run of Spark answers for all of them.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dr_ctl.rpo.history import Row, usable_files, write
+from dr_ctl.rpo.scope_names import flow_scope
+from tests.rpo import fifo, simulator
+from tests.rpo.stepped import EVERY_S, Interval, Life, ordinary, shifted, weighted, within
+from tests.rpo.test_coverage import Bound, estimated_of
+from tests.rpo.test_estimate import estimated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from dr_ctl.core.model import Finding
+    from dr_ctl.rpo.figures import Table
+
+pytestmark = pytest.mark.spark
+
+Intervals = dict[tuple[float, float], Interval]
+NOON_S = (fifo.EPOCH - simulator.EPOCH).total_seconds()
+HOUR_S, BACK_S, FAR_BACK_S = 3600, 25, 297
+MIDNIGHT_S = 12 * 3600
+"""Both machines count from noon."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What came out: the bounds of covered time by pair, the histograms, the findings about files."""
+
+    bounds: dict[str, list[Bound]]
+    tables: dict[str, Table]
+    findings: Sequence[Finding]
+
+    def intervals(self, pair: str) -> Intervals:
+        return {
+            (each.from_s - NOON_S, each.to_s - NOON_S): Interval(
+                each.from_s - NOON_S,
+                each.to_s - NOON_S,
+                each.loss,
+                -1 if each.age_s is None else each.age_s,
+                each.duplicates,
+            )
+            for each in self.bounds[flow_scope(pair, "*")]
+        }
+
+
+EXPECTED: dict[str, Intervals] = {}
+
+
+def _lives() -> dict[str, list[Row]]:
+    """The rows of every pair, and what is expected of it in `EXPECTED`."""
+    rows: dict[str, list[Row]] = {}
+
+    def add(life: Life, expected: Intervals, kept: list[Row] | None = None) -> None:
+        EXPECTED[life.pair] = expected
+        rows[life.pair] = life.rows() if kept is None else kept
+
+    for pair in ("plain", "twice", "late", "foreign"):
+        life = ordinary(pair)
+        add(life, within(life.intervals))
+
+    # Nobody looked for seven intervals while all was well: what comes after is told by counters that went on.
+    life = ordinary("gap")
+    add(life, within(life.intervals, leave_out=range(11, 18)), life.rows(lambda n: n not in range(12, 18)))
+
+    # Two looks are missing, which is no gap: what was sent within all three intervals may have been lost at once.
+    life = ordinary("two missing")
+    missed = life.intervals[12:15]
+    whole = Interval(missed[0].from_s, missed[-1].to_s, sum(each.loss for each in missed), 3 * EVERY_S, 0)
+    whole = whole._replace(duplicates=whole.loss)
+    expected = within(life.intervals, leave_out=range(12, 15))
+    add(life, {**expected, (whole.from_s, whole.to_s): whole}, life.rows(lambda n: n not in (13, 14)))
+
+    # Counters begin anew, with a new start and without one that could be read. All had been shipped.
+    for pair in ("restart", "counters fall"):
+        life = Life(pair)
+        life.live(8)
+        life.restart()
+        life.live(8)
+        told = life.rows() if pair == "restart" else [replace(row, start=None) for row in life.rows()]
+        # Only the counters tell that something began: they fell because they had been higher.
+        add(life, within(life.intervals, leave_out=[8]), told)
+
+    # The monitor's clock is put forward by an hour after the eleventh look; all goes on.
+    life = ordinary("forward")
+    moved = [shifted(each, HOUR_S) for each in life.intervals[11:]]
+    add(life, within([*life.intervals[:10], *moved]), put(life, 11, HOUR_S))
+
+    # And back by two and a half intervals, and by five minutes: looks of two times lie among each other. Of these, and
+    # of two looks on either side, nothing is said, and never that minutes of messages came within a second.
+    life = ordinary("back")
+    after = [shifted(each, -BACK_S) for each in life.intervals[21:]]
+    add(life, within([*life.intervals[:14], *after]), put(life, 18, -BACK_S))
+    life = Life("far back")
+    life.live(80)
+    after = [shifted(each, -FAR_BACK_S) for each in life.intervals[70:]]
+    add(life, within([*life.intervals[:9], *after]), put(life, 40, -FAR_BACK_S))
+
+    # Midnight lies in the stall.
+    life = ordinary("midnight", begin_s=MIDNIGHT_S - 80)
+    add(life, within(life.intervals))
+    return rows
+
+
+def put(life: Life, first: int, by_s: float) -> list[Row]:
+    """The rows of a life whose monitor's clock was put by so much before a look."""
+    by = timedelta(seconds=by_s)
+    return [replace(row, ts=row.ts + by) if n >= first else row for n, look in enumerate(life.looks) for row in look]
+
+
+def _files(rows: dict[str, list[Row]], root: Path) -> None:
+    for pair, told in rows.items():
+        if pair == "late":
+            # What comes after is written before, and three looks a file.
+            looks = [told[at : at + 9] for at in range(0, len(told), 9)]
+            random.Random(1).shuffle(looks)
+            for part in looks:
+                write(random.Random(2).sample(part, len(part)), root)
+            continue
+        paths = write(told, root)
+        if pair == "twice":
+            for path in paths:
+                shutil.copy(path, path.with_name(f"again-{path.name}"))
+            write(told[10:20], root)
+        if pair == "foreign":
+            for path in paths:
+                _with_foreign_columns(path)
+    # Whole lives of other pairs whose files were torn: nothing of them counts.
+    for n, cut in enumerate((0, 3, 100, -1)):
+        (path,) = write(ordinary(f"gone-{n}").rows(), root)
+        whole = path.read_bytes()
+        path.with_name(f"torn-{n}.parquet").write_bytes(whole[:cut])
+        path.unlink()
+    folder = root / "date=2026-03-01" / "site=london"
+    (folder / "_SUCCESS").write_bytes(b"")
+    (folder / ".hidden.parquet.part").write_bytes(b"PAR1")
+
+
+def _with_foreign_columns(path: Path) -> None:
+    table = pq.ParquetFile(path).read()
+    more = {"note": pa.array(["seen"] * len(table)), "site": pa.array([7] * len(table)), "Depth2": table["depth"]}
+    wider = pa.table({**more, **{name: table[name] for name in reversed(table.column_names)}})
+    pq.write_table(wider, path)
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    root = tmp_path_factory.mktemp("irregular")
+    _files(_lives(), root)
+    files, findings = usable_files(root)
+    found = estimated_of(spark, [str(file) for file in files], root)
+    return Told(found.bounds, found.tables, findings)
+
+
+PAIRS = (
+    "plain",
+    "twice",
+    "late",
+    "foreign",
+    "gap",
+    "two missing",
+    "restart",
+    "counters fall",
+    "forward",
+    "back",
+    "far back",
+    "midnight",
+)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_every_covered_interval_says_what_was_true_in_it(told: Told, pair: str) -> None:
+    found = told.intervals(pair)
+
+    assert found == EXPECTED[pair]
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_quantiles_are_those_of_the_covered_time(told: Told, pair: str) -> None:
+    table = told.tables[flow_scope(pair, "*")]
+
+    for metric, name, per in (("loss", "loss", 1), ("age_ms", "age_s", 1000), ("duplicates", "duplicates", 1)):
+        for probability in (0.5, 0.95, 0.99):
+            said = table.histograms[flow_scope(pair, "*"), metric].quantile(probability)
+            assert said == weighted(EXPECTED[pair], name, probability) * per, (metric, probability)
+
+
+def test_torn_files_are_named_and_nothing_of_them_counts(told: Told) -> None:
+    assert {finding.id for finding in told.findings} == {"DR-RPO-002"}
+    named = " ".join(finding.text for finding in told.findings)
+    assert all(f"site=london/torn-{n}.parquet" in named for n in range(4))
+    assert len(told.findings) == 4
+    assert not any("gone" in scope for scope in told.bounds)
+
+
+def test_midnight_parts_the_files_and_not_the_figures(told: Told) -> None:
+    moved = {(a - MIDNIGHT_S + 80, b - MIDNIGHT_S + 80): shifted(each, -MIDNIGHT_S + 80)
+             for (a, b), each in told.intervals("midnight").items()}  # fmt: skip
+
+    assert moved == told.intervals("plain")
+
+
+def test_sites_whose_names_are_numbers_stay_apart(spark: SparkSession, tmp_path: Path) -> None:
+    first, second = Life("orders-1", site="01"), Life("orders-1", site="1")
+    first.live(10)
+    second.live(10, stalled=True)
+    write([*first.rows(), *second.rows()], tmp_path)
+
+    answers = {site: estimated(spark, tmp_path, site=site, now_s=100).estimate for site in ("01", "1")}
+
+    for site, life in (("01", first), ("1", second)):
+        answer = answers[site]
+        assert answer is not None
+        assert (answer.site, [flow.site for flow in answer.flows]) == (site, [site])
+        assert answer.total.loss.max == max(each.loss for each in life.intervals)
+        assert answer.total.age_s.max == max(each.age_s for each in life.intervals)
+
+
+def test_a_swapover_in_the_middle_does_not_mix_the_directions(spark: SparkSession, tmp_path: Path) -> None:
+    """London serves for ten looks, Paris for ten, then London again. What one site ships is not what the other does."""
+    rows: list[Row] = []
+    lives = {"london": Life("orders-1"), "paris": Life("orders-1", site="paris", role="standby")}
+    served: dict[str, list[Interval]] = {"london": [], "paris": []}
+    for turn, serving in enumerate(("london", "paris", "london")):
+        for site, life in lives.items():
+            life.role = "serving" if site == serving else "standby"
+            life.looks[-1][0] = replace(life.looks[-1][0], name=life.role)
+            before = len(life.intervals)
+            # A standby's own outflow is not at rest: what the other site ships is acknowledged there, say.
+            life.live(10, stalled=site == serving and turn == 1)
+            served[site] += life.intervals[before:] if site == serving else []
+    for life in lives.values():
+        rows += life.rows()
+    write(rows, tmp_path)
+
+    for site, expected in served.items():
+        answer = estimated(spark, tmp_path, site=site, now_s=300).estimate
+        assert answer is not None
+        assert answer.window.covered_s == EVERY_S * len(expected)
+        assert (answer.total.loss.max, answer.total.age_s.max, answer.total.duplicates.max) == tuple(
+            max(getattr(each, name) for each in expected) for name in ("loss", "age_s", "duplicates")
+        )
+        intervals = within(expected)
+        assert answer.total.loss.p50 == weighted(intervals, "loss", 0.5)
+        assert answer.total.age_s.p95 == weighted(intervals, "age_s", 0.95)
+    unasked = estimated(spark, tmp_path, now_s=300).estimate
+    assert unasked is not None
+    assert unasked.site == "london"
