@@ -50,7 +50,7 @@ bench: setup ## the figures in docs/measured.md, measured again
 
 lock: setup ## write the locks anew (needs uv on the PATH)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  --extra dev pyproject.toml -o requirements.lock
+	  --extra dev --extra bench pyproject.toml -o requirements.lock
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --extra connect --constraint requirements.lock --no-annotate \
 	  $$(sed -nE 's/^([A-Za-z0-9._-]+)==.*/--no-emit-package \1/p' requirements.lock | sort -u) \

@@ -1,23 +1,34 @@
-"""The estimate and reconcile beside DuckDB, which answers the same question on the same files: whole processes.
+"""The estimate and reconcile beside DuckDB and Polars, on the same files: whole processes.
 
-    python bench/pipeline.py [ROWS ...]         default 1000000 10000000; 100000000 takes some 10 GB of disk and memory
+    python bench/pipeline.py [ROWS ...]         default 1e6 1e7; 1e8 is the estimate alone, and without Polars
 
-DuckDB's estimate makes the same cut and the same bound of loss and duplicates, with their time-weighted quantiles; it
-makes no age, no drain, no intervals, no classes and nothing of the next minutes.
+All answer the same question. DuckDB's and Polars' estimates make the same cut and the same bound of loss and
+duplicates, with their time-weighted quantiles, which must be the same; they make no age, no drain, no intervals, no
+classes and nothing of the next minutes. `CPU` is the processor time of dr-ctl.
 """
 
 from __future__ import annotations
 
+import ast
+import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
+from datetime import date, timedelta
 from pathlib import Path
 
 import duckdb
+import polars as pl
 
-QUEUES, POLL_S, STEP_ROWS = 100, 5, 2_000_000
-ONCE_ABOVE = 10_000_000
+QUEUES, POLL_S = 100, 5
+FIRST_DAY, LOOKS_OF_A_DAY = date(2026, 3, 1), 86_400 // POLL_S
+ONCE_FROM = 10_000_000
+ALONE_FROM = 100_000_000
+"""From here on the estimate beside DuckDB alone: Polars would hold all of it in memory."""
+BUCKET = 0.02
+"""By so much at most dr-ctl rounds a quantile up: to the largest figure in its bucket."""
 HERE = Path(__file__)
 
 
@@ -39,25 +50,25 @@ def make_history(folder: Path, rows: int) -> None:
         """CREATE TABLE flows AS SELECT p.n, p.put, coalesce(s.put, 0) AS shipped FROM puts p LEFT JOIN puts s
            ON s.n = CASE WHEN p.n % 720 BETWEEN 300 AND 360 THEN p.n - p.n % 720 + 299 ELSE p.n - 1 END"""
     )
-    target = folder / "date=2026-03-01" / "site=london"
-    target.mkdir(parents=True)
     nothing = ", ".join(["NULL"] * 8)
-    step = max(1, STEP_ROWS // (QUEUES + 2))
-    for begin in range(0, looks, step):
+    for begin in range(0, looks, LOOKS_OF_A_DAY):
+        day, end = FIRST_DAY + timedelta(days=begin // LOOKS_OF_A_DAY), min(looks, begin + LOOKS_OF_A_DAY)
+        target = folder / f"date={day.isoformat()}" / "site=london"
+        target.mkdir(parents=True)
         con.execute(
             f"""COPY (
               SELECT moment(n) AS ts, 'orders-1' AS pair, 'queue' AS kind, 'orders.' || q AS name,
                 (sent(q, n) - consumed(q, n))::BIGINT AS depth, 0::BIGINT AS delivering, sent(q, n)::BIGINT AS added,
                 consumed(q, n)::BIGINT AS removed, consumed(q, n)::BIGINT AS acked, NULL::BIGINT AS oldest_ms,
                 NULL::BIGINT AS pending, NULL::BOOLEAN AS link, '1' AS start
-              FROM range({begin}, {min(looks, begin + step)}) r(n), range({QUEUES}) t(q)
+              FROM range({begin}, {end}) r(n), range({QUEUES}) t(q)
               UNION ALL
               SELECT moment(n), 'orders-1', 'mixed', '*', put - shipped, 0, put, shipped, NULL, NULL, NULL, true, '1'
-              FROM flows WHERE n >= {begin} AND n < {begin + step}
+              FROM flows WHERE n >= {begin} AND n < {end}
               UNION ALL
               SELECT moment(n), 'orders-1', 'site', 'serving', {nothing}, '1'
-              FROM flows WHERE n >= {begin} AND n < {begin + step})
-            TO '{target}/20260301T000000-{begin:012}.parquet' (FORMAT parquet)"""
+              FROM flows WHERE n >= {begin} AND n < {end})
+            TO '{target}/{day:%Y%m%d}T000000-{begin:012}.parquet' (FORMAT parquet)"""
         )
 
 
@@ -112,6 +123,76 @@ def duck_estimate(folder: Path) -> None:
     )
 
 
+def polars_estimate(folder: Path) -> None:
+    """The same by Polars."""
+    thing, series = ["pair", "name"], ["pair", "name", "start"]
+    rows = pl.scan_parquet(folder / "date=*" / "site=*" / "*.parquet", hive_partitioning=False)
+    rows = rows.with_columns(us=pl.col("ts").dt.epoch("us"))
+    flow = rows.filter(kind="mixed").select("pair", "us", "start", "depth", "added", "removed").sort("us")
+    flow = flow.with_columns(put=(pl.col("removed") + pl.col("depth")).cum_max().over("pair", "start"))
+    puts = flow.group_by("pair", "start", "put").agg(cut_us=pl.col("us").max()).sort("put")
+    cuts = flow.sort("removed").join_asof(
+        puts, left_on="removed", right_on="put", by=["pair", "start"], check_sortedness=False
+    )
+    looks = (
+        rows.filter(kind="queue")
+        .select(*series, "us", "depth", "added", consumed=pl.coalesce("acked", "removed"))
+        .join(cuts.select("pair", "us", pl.col("cut_us").fill_null(-1)), on=["pair", "us"])
+        .sort(*thing, "us")
+        .with_columns(sent_after=pl.col("added").shift(-1).over(series))
+    )
+    at_cut = looks.select(
+        *series, pl.col("us").alias("at_us"), pl.col("added", "consumed", "sent_after").name.prefix("cut_")
+    )
+    cut = (
+        looks.sort("cut_us")
+        .join_asof(at_cut.sort("at_us"), left_on="cut_us", right_on="at_us", by=series, check_sortedness=False)
+        .with_columns(passed=pl.min_horizontal(pl.coalesce("cut_sent_after", "added"), "added"))
+        .sort(*thing, "us")
+    )
+
+    def before(column: str) -> pl.Expr:
+        return pl.col(column).shift(1).over(thing)
+
+    def above_zero(one: pl.Expr, other: pl.Expr) -> pl.Expr:
+        return pl.max_horizontal(pl.min_horizontal(one, other), 0)
+
+    held = before("depth") + pl.col("added") - before("added")
+    acked = pl.min_horizontal("consumed", "passed") - before("cut_consumed")
+    sums = (
+        cut.select(
+            "pair",
+            "us",
+            from_us=before("us"),
+            goes_on=before("start") == pl.col("start"),
+            loss=above_zero(pl.col("added") - before("cut_added"), held),
+            twice=pl.max_horizontal(acked, 0),
+        )
+        .filter("goes_on")
+        .group_by("pair", "from_us", "us")
+        .agg(pl.col("loss", "twice").sum())
+    )
+    of_flow = flow.select("pair", "us", "depth", "added")
+    most = pl.col("depth") + pl.col("added_end") - pl.col("added")
+    bounds = (
+        sums.join(of_flow.select("pair", "us", added_end="added"), on=["pair", "us"])
+        .join(of_flow, left_on=["pair", "from_us"], right_on=["pair", "us"])
+        .select(
+            weight=pl.col("us") - pl.col("from_us"),
+            loss=pl.min_horizontal("loss", most),
+            twice=pl.min_horizontal("twice", most),
+        )
+        .collect()
+    )
+
+    def quantile(figure: str, probability: float) -> int:
+        below = bounds.sort(figure).with_columns(below=pl.col("weight").cum_sum())
+        return int(below.filter(pl.col("below") >= probability * bounds["weight"].sum())[figure][0])
+
+    loss = [quantile("loss", probability) for probability in (0.5, 0.95, 0.99, 1)]
+    print([(*loss, *(quantile("twice", probability) for probability in (0.99, 1)))])
+
+
 def our_estimate(folder: Path) -> None:
     from dr_ctl.rpo.estimate import estimate  # noqa: PLC0415
 
@@ -157,6 +238,21 @@ def duck_reconcile(folder: Path) -> None:
     )
 
 
+def polars_reconcile(folder: Path) -> None:
+    told = (
+        pl.scan_parquet(folder / "*.parquet")
+        .group_by("queue", "id")
+        .agg(sent=(pl.col("event") == "sent").sum(), consumed=(pl.col("event") == "consumed").sum())
+        .select(
+            lost=((pl.col("sent") > 0) & (pl.col("consumed") == 0)).sum(),
+            doubled=(pl.col("consumed") > pl.max_horizontal("sent", 1)).sum(),
+            unexpected=((pl.col("sent") == 0) & (pl.col("consumed") > 0)).sum(),
+            differing=(pl.col("sent") != pl.col("consumed")).sum(),
+        )
+    )
+    print(told.collect().rows())
+
+
 def our_reconcile(folder: Path) -> None:
     from dr_ctl.rpo.reconcile import reconcile  # noqa: PLC0415
 
@@ -167,27 +263,54 @@ def our_reconcile(folder: Path) -> None:
     print([(*(found.parts[kind].count for kind in ("lost", "doubled", "unexpected")), found.differing)])
 
 
+def agree(work: str, told: dict[str, tuple[int, ...]]) -> None:
+    """See that all gave the same answer: quantiles but for the rounding up to a bucket, all else alike."""
+    ours = told.pop("our")
+    for who, theirs in told.items():
+        exact = (3, 5) if work == "estimate" else range(3)  # the maxima; lost, doubled, unexpected
+        rounded = (0, 1, 2, 4) if work == "estimate" else ()
+        assert all(ours[k] == theirs[k] for k in exact), (work, who, ours, theirs)
+        assert all(theirs[k] <= ours[k] <= theirs[k] * (1 + BUCKET) + 1 for k in rounded), (work, who, ours, theirs)
+
+
+def processor_s() -> float:
+    """What processes that have ended used, their JVMs included: on a shared machine steadier than the wall's clock."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def main(sizes: list[int]) -> None:
-    """Make the files, then time whole processes in turn: the median of three, above ten million rows of one."""
-    print(f"{'whole process, s':<34}{'dr-ctl':>10}{'DuckDB':>10}{'ratio':>8}   answers")
+    """Make the files, then time whole processes in turn: the median of three, of the larger sizes one."""
+    print(f"{'whole process, s':<34}{'dr-ctl':>9}{'DuckDB':>9}{'Polars':>9}{'ratio':>7}{'load':>6}{'CPU':>7}   answer")
     for size in sizes:
         for work, make, unit in (("estimate", make_history, "rows"), ("reconcile", make_ledgers, "+ as many ids")):
+            if work == "reconcile" and size >= ALONE_FROM:
+                continue
             with tempfile.TemporaryDirectory() as scratch:
                 folder = Path(scratch) / "data"
                 make(folder, size)
-                took: dict[str, list[float]] = {"our": [], "duck": []}
-                told: dict[str, str] = {}
-                for _ in range(3 if size < ONCE_ABOVE else 1):
+                took: dict[str, list[float]] = {"our": [], "duck": [], "polars": []}
+                processor: list[float] = []
+                if size >= ALONE_FROM:
+                    del took["polars"]
+                told: dict[str, tuple[int, ...]] = {}
+                for _ in range(3 if size < ONCE_FROM else 1):
                     for who, times in took.items():
-                        began = time.perf_counter()
+                        began, used = time.perf_counter(), processor_s()
                         command = [sys.executable, str(HERE), f"{who}_{work}", str(folder)]
                         done = subprocess.run(command, check=True, capture_output=True, text=True)
                         times.append(time.perf_counter() - began)
-                        told[who] = done.stdout.strip()
-                ours, theirs = (sorted(times)[len(times) // 2] for times in took.values())
-            name = f"{work}, {size:.0e} {unit}"
+                        if who == "our":
+                            processor.append(processor_s() - used)
+                        [told[who]] = ast.literal_eval(done.stdout)
+            answer = told["our"]
+            agree(work, told)
+            medians = {who: round(sorted(times)[len(times) // 2], 1) for who, times in took.items()}
+            columns = "".join(f"{medians.get(who, '-'):>9.4}" for who in ("our", "duck", "polars"))
+            ratio, load = medians["our"] / medians["duck"], os.getloadavg()[0]
+            ours = sorted(processor)[len(processor) // 2]
             print(
-                f"{name:<34}{ours:>10.1f}{theirs:>10.1f}{ours / theirs:>8.1f}   {told['our']} {told['duck']}",
+                f"{f'{work}, {size:.0e} {unit}':<34}{columns}{ratio:>7.1f}{load:>6.1f}{ours:>7.1f}   {answer}",
                 flush=True,
             )
 

@@ -19,13 +19,16 @@ KEPT: Final = 3
 """Archives of other versions that stay: someone may go back to one."""
 
 
-def place(pyspark: str, jars: Path) -> Path | None:
-    """Where the archive for this JVM and these classes is, or would be; None where it cannot be kept."""
+def place(pyspark: str, jars: Path, *, compiles: bool = True) -> Path | None:
+    """Where the archive for this JVM and these classes is, or would be; None where it cannot be kept.
+
+    Work that compiles its plans loads other classes than work that does not: each has its own.
+    """
     java = _java()
     if java is None:
         return None
     told = java.stat()
-    words = [str(java), str(told.st_size), str(told.st_mtime_ns), pyspark, str(jars), _release(java)]
+    words = [str(java), str(told.st_size), str(told.st_mtime_ns), pyspark, str(jars), str(compiles), _release(java)]
     key = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
     folder = Path(os.environ.get("DR_CTL_CACHE") or user_cache_dir("dr-ctl")) / "spark-classes"
     try:

@@ -164,9 +164,7 @@ class Work:
         from dr_ctl.rpo import scopes, spans  # noqa: PLC0415
 
         split = any(flow.is_split for flow in self.flows)
-        queues = spans.queue_looks(
-            self.rows, self.outflows, self.site, masks=self.masks, looks=sum(flow.looks for flow in self.flows)
-        )
+        queues = spans.queue_looks(self.rows, self.outflows, self.site, self.flows, masks=self.masks)
         parts = spans.queue_parts(spans.cut_looks(queues, split=split), self.flows, split=split)
         return scopes.by_flow(
             parts, spans.flow_parts(self.outflows, self.flows, self.site), self.flows, classes=self.classes

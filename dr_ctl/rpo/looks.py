@@ -100,7 +100,7 @@ def outflow_looks(history: DataFrame) -> DataFrame:
         sends_cut AS ({_cut("puts", "sends")}),
         both_cut AS ({_cut("sends_cut", "acks")}),
         numbered AS (SELECT *, dense_rank() OVER (PARTITION BY site, pair ORDER BY us) AS n FROM both_cut)
-        SELECT site, pair, flow, n, us, start, series, link, role, is_mixed,
+        SELECT site, pair, flow, xxhash64(site, pair, flow) AS flow_key, n, us, start, series, link, role, is_mixed,
           sends_depth, sends_added, sends_shipped, sends_cut_us, acks_depth, acks_added, acks_shipped, acks_cut_us
         FROM numbered
         """,

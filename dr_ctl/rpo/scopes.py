@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.rpo import sql
 from dr_ctl.rpo.scope_names import CLASS, METRICS, TOTAL
-from dr_ctl.rpo.spans import NOW
+from dr_ctl.rpo.spans import NOW, flow_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,13 +30,13 @@ def by_flow(parts: DataFrame, flow_parts: DataFrame, flows: Sequence[Flow], *, c
     return sql.over(
         """
         WITH counted AS (
-          SELECT pair, flow, n, {scope} AS scope, is_queue, is_floor, told, sends_depth, acks_depth, covered, stalled,
+          SELECT flow_key, n, {scope} AS scope, is_queue, is_floor, told, sends_depth, acks_depth, covered, stalled,
             put, CASE WHEN NOT is_queue OR mask & 1 = 1 THEN loss ELSE 0 END AS loss,
             CASE WHEN NOT is_queue OR mask & 1 = 1 THEN age_us ELSE 0 END AS age_us,
             CASE WHEN NOT is_queue OR mask & 1 = 1 THEN duplicates ELSE 0 END AS duplicates
           FROM (SELECT * FROM {parts} UNION ALL SELECT {columns} FROM {flow_parts})),
         added_up AS (
-          SELECT pair, flow, n, scope, count_if(is_queue) AS queues, sum(told) AS told, max(put) AS put,
+          SELECT flow_key, n, scope, count_if(is_queue) AS queues, sum(told) AS told, max(put) AS put,
             sum(CASE WHEN is_queue THEN loss END) AS loss, max(is_queue AND loss IS NULL) AS loss_unknown,
             max(CASE WHEN is_queue THEN age_us END) AS age_us, max(is_queue AND age_us IS NULL) AS age_unknown,
             sum(CASE WHEN is_queue THEN duplicates END) AS duplicates,
@@ -44,16 +44,16 @@ def by_flow(parts: DataFrame, flow_parts: DataFrame, flows: Sequence[Flow], *, c
             max(CASE WHEN NOT is_queue THEN age_us END) AS flow_age_us,
             max(sends_depth) AS sends_depth, max(acks_depth) AS acks_depth, max(covered) AS covered,
             max(stalled) AS stalled, max(is_floor) AS is_floor
-          FROM counted GROUP BY pair, flow, n, scope),
+          FROM counted GROUP BY flow_key, n, scope),
         bounded AS (
           SELECT *, sends_depth IS NULL AND acks_depth IS NOT NULL AS acks_only, scope = 'total' AS in_total,
             CASE WHEN sends_depth IS NULL AND acks_depth IS NOT NULL THEN 0 ELSE sends_depth END AS most_lost
           FROM added_up),
         figures AS (
-          SELECT b.*, {loss} AS flow_loss, {duplicates} AS flow_duplicates,
+          SELECT b.*, r.pair, r.flow, {loss} AS flow_loss, {duplicates} AS flow_duplicates,
             CASE WHEN sends_depth = 0 THEN 0 ELSE ceil(sends_depth * 1000 / r.sends_rate) END AS sends_ms,
             CASE WHEN acks_depth = 0 THEN 0 ELSE ceil(acks_depth * 1000 / r.acks_rate) END AS acks_ms
-          FROM bounded b LEFT JOIN {rates} r ON r.pair = b.pair AND r.flow = b.flow)
+          FROM bounded b JOIN {rates} r ON r.flow_key = b.flow_key)
         SELECT pair, flow, n, scope, CAST(flow_loss AS BIGINT) AS loss,
           CAST(ceil(CASE WHEN flow_loss = 0 THEN 0 WHEN queues > 0 AND NOT age_unknown THEN age_us ELSE flow_age_us END
                     / 1000) AS BIGINT) AS age_ms,
@@ -75,9 +75,12 @@ def by_flow(parts: DataFrame, flow_parts: DataFrame, flows: Sequence[Flow], *, c
         loss=_within("loss", "most_lost"),
         duplicates=_within("duplicates", "acks_depth"),
         rates=sql.rows(
-            "pair, flow, sends_rate, acks_rate",
-            [(sql.text(f.pair), sql.text(f.flow), _number(f.sends_rate), _number(f.acks_rate)) for f in flows],
-            "'', '', 0D, 0D",
+            "flow_key, pair, flow, sends_rate, acks_rate",
+            [
+                (flow_key(f), sql.text(f.pair), sql.text(f.flow), _number(f.sends_rate), _number(f.acks_rate))
+                for f in flows
+            ],
+            "0L, '', '', 0D, 0D",
         ),
     )
 

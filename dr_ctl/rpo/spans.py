@@ -33,43 +33,49 @@ NOW: Final = 0
 BROADCAST_LOOKS: Final = 2_000_000
 """An outflow's looks up to so many go to the queues; more are moved as the queues are."""
 PARTS: Final = (
-    "pair, flow, n, is_queue, mask, loss, age_us, duplicates, is_floor, told, "
+    "flow_key, n, is_queue, mask, loss, age_us, duplicates, is_floor, told, "
     "sends_depth, acks_depth, covered, stalled, put"
 )
 
 
-def queue_looks(history: DataFrame, outflows: DataFrame, site: str, *, masks: str, looks: int) -> DataFrame:
+def queue_looks(history: DataFrame, outflows: DataFrame, site: str, flows: Sequence[Flow], *, masks: str) -> DataFrame:
     """One row per queue and look at which its outflow was read too, with the moments of both cuts.
 
-    A queue's own outflow serves it where there is one, else the one that serves all of its pair.
+    A queue's own outflow serves it where there is one, else the one that serves all of its pair. Names stay behind:
+    `thing` stands for the queue, `flow_key` for its outflow.
     """
-    hint = "/*+ BROADCAST(shared), BROADCAST(own) */" if looks <= BROADCAST_LOOKS else ""
+    hint = "/*+ BROADCAST(shared), BROADCAST(own) */" if sum(flow.looks for flow in flows) <= BROADCAST_LOOKS else ""
+    has_own = any(flow.flow != SHARED for flow in flows)
+    own = f"""LEFT JOIN (SELECT * FROM {{outflows}} WHERE site = {{site}} AND flow != '{SHARED}') own
+          ON own.pair = q.pair AND own.us = q.us AND own.flow = q.queue"""
+
+    def served(column: str) -> str:
+        return f"CASE WHEN own.sends_depth IS NOT NULL THEN own.{column} ELSE shared.{column} END"
+
+    def of(column: str) -> str:
+        return served(column) if has_own else f"shared.{column}"
+
+    own_acks = "WHEN own.acks_depth IS NOT NULL THEN own.{0}" if has_own else ""
+    acks = f"CASE {own_acks} WHEN shared.acks_depth IS NOT NULL THEN shared.{{0}} END"
     return sql.over(
-        """
-        SELECT {hint} q.pair, CASE WHEN own.sends_depth IS NOT NULL THEN own.flow ELSE shared.flow END AS flow,
-          q.queue, q.mask, q.us, coalesce(own.n, shared.n) AS n, q.depth, q.added, q.removed, q.consumed, q.oldest_ms,
-          q.sent, CASE WHEN own.sends_depth IS NOT NULL THEN own.sends_cut_us ELSE shared.sends_cut_us END AS cut_us,
-          CASE WHEN own.acks_depth IS NOT NULL THEN own.acks_cut_us ELSE shared.acks_cut_us END AS acked_us,
-          xxhash64(q.start, CASE WHEN own.sends_depth IS NOT NULL THEN own.series ELSE shared.series END,
-            CASE WHEN own.acks_depth IS NOT NULL THEN own.series
-                 WHEN shared.acks_depth IS NOT NULL THEN shared.series END) AS era
+        f"""
+        SELECT {hint} xxhash64(q.pair, q.queue) AS thing, {of("flow_key")} AS flow_key, q.mask, q.us,
+          {"coalesce(own.n, shared.n)" if has_own else "shared.n"} AS n, q.depth, q.added, q.removed, q.consumed,
+          q.oldest_ms, {of("sends_cut_us")} AS cut_us, {acks.format("acks_cut_us")} AS acked_us,
+          xxhash64(q.start, {of("series")}, {acks.format("series")}) AS era
         FROM (
           SELECT pair, name AS queue, unix_micros(ts) AS us, depth, added, removed,
-            coalesce(acked, removed) AS consumed, oldest_ms, greatest(added, removed + depth) AS sent, start,
-            {masks} AS mask
-          FROM {history} WHERE kind = 'queue' AND site = {site}) q
-        LEFT JOIN (SELECT * FROM {outflows} WHERE site = {site} AND flow = '{shared}') shared
+            coalesce(acked, removed) AS consumed, oldest_ms, start, {{masks}} AS mask
+          FROM {{history}} WHERE kind = 'queue' AND site = {{site}}) q
+        {"LEFT" if has_own else ""} JOIN (SELECT * FROM {{outflows}} WHERE site = {{site}} AND flow = '{SHARED}') shared
           ON shared.pair = q.pair AND shared.us = q.us
-        LEFT JOIN (SELECT * FROM {outflows} WHERE site = {site} AND flow != '{shared}') own
-          ON own.pair = q.pair AND own.us = q.us AND own.flow = q.queue
-        WHERE own.sends_depth IS NOT NULL OR shared.sends_depth IS NOT NULL
+        {own if has_own else ""}
+        WHERE shared.sends_depth IS NOT NULL {"OR own.sends_depth IS NOT NULL" if has_own else ""}
         """,
         history=history,
         outflows=outflows,
         site=sql.text(site),
         masks=masks,
-        hint=hint,
-        shared=SHARED,
     )
 
 
@@ -82,52 +88,55 @@ def cut_looks(looks: DataFrame, *, split: bool) -> DataFrame:
     in_series = sql.over(
         """
         WITH seen AS (
-          SELECT *, lag(us) OVER thing AS before_us,
-            NOT (era <=> lag(era) OVER thing) OR coalesce(added < lag(added) OVER thing, false)
-              OR coalesce(removed < lag(removed) OVER thing, false)
-              OR coalesce(consumed < lag(consumed) OVER thing, false) AS begins
-          FROM {looks} WINDOW thing AS (PARTITION BY pair, flow, queue ORDER BY us)),
-        series AS (
-          SELECT *, sum(int(begins)) OVER (
-            PARTITION BY pair, flow, queue ORDER BY us ROWS UNBOUNDED PRECEDING) AS series
-          FROM seen WHERE NOT (before_us <=> us))
-        SELECT pair, flow, queue, mask, us, n, depth, added, consumed, oldest_ms, sent, cut_us, acked_us, series,
-          CASE WHEN lead(series) OVER thing = series THEN lead(sent) OVER thing END AS sent_after
-        FROM series WINDOW thing AS (PARTITION BY pair, flow, queue ORDER BY us)
+          SELECT *, lag(us) OVER looks AS before_us, lag(added) OVER looks AS before_added,
+            lag(consumed) OVER looks AS before_consumed,
+            NOT (era <=> lag(era) OVER looks) OR coalesce(added < lag(added) OVER looks, false)
+              OR coalesce(removed < lag(removed) OVER looks, false)
+              OR coalesce(consumed < lag(consumed) OVER looks, false) AS begins,
+            greatest(added, removed + depth) AS sent
+          FROM {looks} WINDOW looks AS (PARTITION BY thing, flow_key ORDER BY us))
+        SELECT thing, flow_key, mask, us, n, depth, added, consumed, oldest_ms, sent, cut_us, acked_us,
+          begins, before_us, before_added, before_consumed,
+          sum(int(begins)) OVER (PARTITION BY thing, flow_key ORDER BY us ROWS UNBOUNDED PRECEDING) AS series,
+          CASE WHEN NOT lead(begins) OVER looks THEN lead(sent) OVER looks END AS sent_after
+        FROM seen WHERE NOT (before_us <=> us) WINDOW looks AS (PARTITION BY thing, flow_key ORDER BY us)
         """,
         looks=looks,
     )
-    if not split:
-        return _with_cut(in_series, "cut_us", "us, added, sent_after, consumed", "cut")
-    cut = _with_cut(in_series, "cut_us", "us, added, sent_after, consumed", "cut")
-    return _with_cut(cut, "acked_us", "consumed", "acked")
+    before = "before_us AS us, before_added AS added, sent AS sent_after, before_consumed AS consumed"
+    cut = _with_cut(in_series, "cut_us", "us, added, sent_after, consumed", before, "cut")
+    return _with_cut(cut, "acked_us", "consumed", "before_consumed AS consumed", "acked") if split else cut
 
 
-def _with_cut(looks: DataFrame, pointer: str, carry: str, into: str) -> DataFrame:
+def _with_cut(looks: DataFrame, pointer: str, carry: str, before: str, into: str) -> DataFrame:
     """Add the `carry` of the newest look of the series not after `pointer`.
 
-    One pass: a look whose cut lies in the past stands on the line of time twice, as itself and where it cuts.
+    Where the link is in step that is the look itself or the one before it, which is at hand (`before`). Only a look
+    whose cut lies further in the past stands on the line of time twice, as itself and where it cuts.
     """
     return sql.over(
         """
         WITH marked AS (
           SELECT * FROM {looks} LATERAL VIEW inline(
-            CASE WHEN {pointer} IS NULL OR {pointer} >= us
-              THEN array(named_struct('mark', us, 'asks', false, 'is_result', true))
-              ELSE array(named_struct('mark', us, 'asks', false, 'is_result', false),
-                         named_struct('mark', {pointer}, 'asks', true, 'is_result', true)) END
+            CASE WHEN {pointer} < before_us
+              THEN array(named_struct('mark', us, 'asks', false, 'is_result', false),
+                         named_struct('mark', {pointer}, 'asks', true, 'is_result', true))
+              ELSE array(named_struct('mark', us, 'asks', false, 'is_result', true)) END
           ) marks AS mark, asks, is_result),
         found AS (
           SELECT *, last_value(CASE WHEN NOT asks THEN struct(series, {carry}) END, true) OVER (
-              PARTITION BY pair, flow, queue ORDER BY mark, asks ROWS UNBOUNDED PRECEDING) AS newest
+              PARTITION BY thing, flow_key ORDER BY mark, asks ROWS UNBOUNDED PRECEDING) AS newest
           FROM marked)
         SELECT * EXCEPT (mark, asks, is_result, newest),
-          CASE WHEN {pointer} IS NOT NULL AND newest.series = series THEN newest END AS {into}
+          CASE WHEN {pointer} >= us THEN newest
+               WHEN {pointer} >= before_us THEN CASE WHEN NOT begins THEN struct(series, {before}) END
+               WHEN newest.series = series AND {pointer} < before_us THEN newest END AS {into}
         FROM found WHERE is_result
         """,
         looks=looks,
         pointer=pointer,
         carry=carry,
+        before=before,
         into=into,
     )
 
@@ -135,64 +144,69 @@ def _with_cut(looks: DataFrame, pointer: str, carry: str, into: str) -> DataFram
 def queue_parts(looks: DataFrame, flows: Sequence[Flow], *, split: bool) -> DataFrame:
     """Bounds per queue and interval: `n` numbers the interval by the look at its start, `NOW` is the last look itself.
 
-    A null bound is not known: the outflow's then takes its place.
+    Each look tells of the intervals since the look before it; the last one of the time after it and of now, too. A
+    null bound is not known (the queue has just appeared; it was not read any more): the outflow's then takes its place.
     """
     return sql.over(
         """
         WITH known AS (
-          SELECT *, {acked} AS acked_consumed, last_value(cut.us, true) OVER so_far AS known_from_us,
-            first_value(us) OVER so_far AS first_us, least(coalesce(cut.sent_after, sent), sent) AS passed
-          FROM {looks}
-          WINDOW so_far AS (PARTITION BY pair, flow, queue ORDER BY us ROWS UNBOUNDED PRECEDING)),
+          SELECT *, {acked} AS acked_consumed, least(coalesce(cut.sent_after, sent), sent) AS passed FROM {looks}),
         paired AS (
-          SELECT k.pair, k.flow, k.mask, k.us, k.n, k.series, k.depth, k.added, k.consumed, k.oldest_ms, k.passed,
-            cut.added AS cut_added, acked_consumed, coalesce(known_from_us, first_us) AS oldest_us,
-            known_from_us IS NULL AS is_floor,
-            lag(struct(n, us, series, depth, added, consumed, cut.added AS cut_added, acked_consumed, oldest_ms,
-                       coalesce(known_from_us, first_us) AS oldest_us, known_from_us IS NULL AS is_floor))
-              OVER thing AS b,
-            lead(us) OVER thing IS NULL AS is_last
-          FROM known k WINDOW thing AS (PARTITION BY pair, flow, queue ORDER BY us)),
-        bounded AS (
-          SELECT p.*, f.last_n, f.last_us - us <= f.gap_us AS seen_lately, b.series = series AS goes_on,
-            CASE WHEN b.series = series THEN {loss} END AS loss,
-            -- Nothing in the queue can be older than what was oldest at the start.
-            CASE WHEN b.depth = 0 THEN us - b.us ELSE b.oldest_ms * 1000 + us - b.us END AS in_queue_us,
-            {loss_here} AS loss_here,
-            CASE WHEN depth > 0 THEN oldest_ms * 1000 END AS in_queue_here_us
-          FROM paired p JOIN {flows} f ON f.pair = p.pair),
+          SELECT flow_key, mask, us, n, series, depth, added, consumed, oldest_ms, passed, cut.added AS cut_added,
+            acked_consumed,
+            lag(struct(n, us, series, depth, added, consumed, cut.added AS cut_added, acked_consumed, oldest_ms))
+              OVER looks AS b,
+            lead(us) OVER looks IS NULL AS is_last,
+            first_value(us) OVER so_far AS first_us, last_value(cut.us, true) OVER so_far AS known_from_us,
+            last_value(cut.us, true) OVER (
+              PARTITION BY thing, flow_key ORDER BY us ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ) AS known_before_us
+          FROM known
+          WINDOW looks AS (PARTITION BY thing, flow_key ORDER BY us),
+                 so_far AS (PARTITION BY thing, flow_key ORDER BY us ROWS UNBOUNDED PRECEDING)),
         spans AS (
-          SELECT pair, flow, mask, inline(CASE WHEN is_last THEN array(before, after, here) ELSE array(before) END)
-          FROM (SELECT pair, flow, mask, is_last, {before} AS before, {after} AS after, {here} AS here FROM bounded))
-        SELECT pair, flow, explode(CASE WHEN to_n = from_n + 1 THEN array(from_n) ELSE sequence(from_n, to_n - 1) END)
-          AS n, true AS is_queue, mask, loss, age_us, duplicates, is_floor,
-          CAST(told / (to_n - from_n) AS DOUBLE) AS told, CAST(NULL AS BIGINT) AS sends_depth,
-          CAST(NULL AS BIGINT) AS acks_depth, false AS covered, false AS stalled, CAST(NULL AS DOUBLE) AS put
-        FROM spans WHERE from_n IS NOT NULL
+          SELECT p.*, f.last_n, explode(
+              CASE WHEN b.n = n - 1 AND NOT is_last THEN array(b.n)
+                   WHEN NOT is_last THEN {before}
+                   ELSE concat({before}, {after}, {here}) END) AS at
+          FROM paired p JOIN {flows} f ON f.flow_key = p.flow_key),
+        bounded AS (
+          SELECT flow_key, at, mask, consumed, passed,
+            CASE WHEN is_here THEN {loss_here} WHEN goes_on THEN {loss} END AS loss,
+            CASE WHEN is_here THEN acked_consumed WHEN goes_on THEN b.acked_consumed END AS acked,
+            us - coalesce(CASE WHEN is_here THEN known_from_us ELSE known_before_us END, first_us) AS since_us,
+            CASE WHEN is_here THEN known_from_us ELSE known_before_us END IS NULL AS is_floor,
+            -- Nothing in the queue can be older than what was oldest at the start.
+            CASE WHEN is_here THEN CASE WHEN depth > 0 THEN oldest_ms * 1000 END
+                 WHEN b.depth = 0 THEN us - b.us ELSE b.oldest_ms * 1000 + us - b.us END AS in_queue_us,
+            CASE WHEN goes_on THEN (added - b.added + consumed - b.consumed) / (n - b.n) END AS told
+          FROM (SELECT *, at = {now} AND n = last_n AS is_here, at != {now} AND at < n AND b.series = series AS goes_on
+                FROM spans))
+        SELECT flow_key, at AS n, true AS is_queue, mask, loss,
+          CASE WHEN loss = 0 THEN 0 WHEN loss > 0 THEN least(since_us, in_queue_us) END AS age_us,
+          -- `least` and `greatest` skip nulls; an unknown cut is to stay unknown.
+          CASE WHEN acked IS NOT NULL AND consumed IS NOT NULL
+               THEN greatest(least(consumed, passed) - acked, 0) END AS duplicates,
+          coalesce(loss > 0 AND is_floor AND in_queue_us IS NULL, false) AS is_floor, told,
+          CAST(NULL AS BIGINT) AS sends_depth, CAST(NULL AS BIGINT) AS acks_depth, false AS covered, false AS stalled,
+          CAST(NULL AS DOUBLE) AS put
+        FROM bounded
         """,
         looks=looks,
         acked="acked.consumed" if split else "CASE WHEN acked_us IS NOT NULL THEN cut.consumed END",
         flows=_of_pairs(flows),
         loss=_not_below_zero("least(added - b.cut_added, b.depth + added - b.added)"),
         loss_here=_not_below_zero("least(added - cut_added, depth)"),
-        before=_BEFORE,
-        after=_AFTER,
-        here=_HERE,
+        before="CASE WHEN b.n < n THEN sequence(b.n, n - 1) WHEN b IS NULL AND n > 1 THEN array(n - 1) "
+        "ELSE CAST(array() AS ARRAY<INT>) END",
+        after=f"CASE WHEN n < last_n AND {_SEEN_LATELY} THEN sequence(n, last_n - 1) "
+        "ELSE CAST(array() AS ARRAY<INT>) END",
+        here=f"CASE WHEN n = last_n OR {_SEEN_LATELY} THEN array({NOW}) ELSE CAST(array() AS ARRAY<INT>) END",
+        now=NOW,
     )
 
 
-def _span(from_n: str, to_n: str, **figures: str) -> str:
-    figures = {"told": "CAST(NULL AS BIGINT)", **figures}
-    unknown = "CAST(NULL AS BIGINT)"
-    parts = [
-        f"'from_n', CAST({from_n} AS INT), 'to_n', CAST({to_n} AS INT)",
-        *(
-            f"'{name}', CAST({figures.get(name, unknown)} AS BIGINT)"
-            for name in ("loss", "age_us", "duplicates", "told")
-        ),
-        f"'is_floor', {figures.get('is_floor', 'false')}",
-    ]
-    return f"named_struct({', '.join(parts)})"
+_SEEN_LATELY: Final = "f.last_us - us <= f.gap_us"
 
 
 def _not_below_zero(figure: str) -> str:
@@ -200,45 +214,8 @@ def _not_below_zero(figure: str) -> str:
     return f"CASE WHEN {figure} IS NOT NULL THEN greatest({figure}, 0) END"
 
 
-def _age(loss: str, since_cut: str, in_queue: str) -> str:
-    return f"CASE WHEN {loss} = 0 THEN 0 WHEN {loss} > 0 THEN least({since_cut}, {in_queue}) END"
-
-
-def _duplicates(acked: str) -> str:
-    # `least` and `greatest` skip nulls; an unknown cut is to stay unknown.
-    known = f"{acked} IS NOT NULL AND consumed IS NOT NULL"
-    return f"CASE WHEN {known} THEN greatest(least(consumed, passed) - {acked}, 0) END"
-
-
-_BEFORE: Final = f"""CASE
-  WHEN b IS NOT NULL THEN {
-    _span(
-        "b.n",
-        "n",
-        loss="loss",
-        age_us=_age("loss", "us - b.oldest_us", "in_queue_us"),
-        duplicates=f"CASE WHEN goes_on THEN {_duplicates('b.acked_consumed')} END",
-        is_floor="coalesce(loss > 0 AND b.is_floor AND in_queue_us IS NULL, false)",
-        told="CASE WHEN goes_on THEN added - b.added + consumed - b.consumed END",
-    )
-}
-  WHEN n > 1 THEN {_span("n - 1", "n")} END"""
-"""Up to this look: from the one before; or the queue has appeared, and nothing is known of the interval in which."""
-_AFTER: Final = f"CASE WHEN n < last_n AND seen_lately THEN {_span('n', 'last_n')} END"
-"""The queue was not seen any more, though the outflow was: it may be gone, it may not have been read."""
-_HERE: Final = f"""CASE
-  WHEN n = last_n THEN {
-    _span(
-        str(NOW),
-        str(NOW + 1),
-        loss="loss_here",
-        age_us=_age("loss_here", "us - oldest_us", "in_queue_here_us"),
-        duplicates=_duplicates("acked_consumed"),
-        is_floor="coalesce(loss_here > 0 AND is_floor AND in_queue_here_us IS NULL, false)",
-    )
-}
-  WHEN seen_lately THEN {_span(str(NOW), str(NOW + 1))} END"""
-"""At the last look itself."""
+def _age(depth: str, since_cut: str) -> str:
+    return f"CASE WHEN {depth} = 0 THEN 0 WHEN {depth} > 0 THEN {since_cut} END"
 
 
 def flow_parts(outflows: DataFrame, flows: Sequence[Flow], site: str) -> DataFrame:
@@ -265,10 +242,10 @@ def flow_parts(outflows: DataFrame, flows: Sequence[Flow], site: str) -> DataFra
             us - b.us <= f.gap_us AND NOT (b.role <=> 'standby') AS in_time,
             CASE WHEN b.series = p.series THEN b.sends_depth + sends_added - b.sends_added END AS sends_most,
             CASE WHEN b.series = p.series THEN b.acks_depth + acks_added - b.acks_added END AS acks_most
-          FROM paired p JOIN {flows} f ON f.pair = p.pair),
+          FROM paired p JOIN {flows} f ON f.flow_key = p.flow_key),
         spans AS (
-          SELECT pair, flow, inline(array({before}, {after}, {here})) FROM bounded)
-        SELECT pair, flow, explode(sequence(from_n, to_n - 1)) AS n, false AS is_queue, 0L AS mask,
+          SELECT flow_key, inline(array({before}, {after}, {here})) FROM bounded)
+        SELECT flow_key, explode(sequence(from_n, to_n - 1)) AS n, false AS is_queue, 0L AS mask,
           CAST(NULL AS BIGINT) AS loss, age_us, CAST(NULL AS BIGINT) AS duplicates, is_floor,
           CAST(NULL AS DOUBLE) AS told, sends_depth, acks_depth, covered, stalled,
           CAST(put / (to_n - from_n) AS DOUBLE) AS put
@@ -281,7 +258,7 @@ def flow_parts(outflows: DataFrame, flows: Sequence[Flow], site: str) -> DataFra
             "b IS NOT NULL",
             "b.n",
             "n",
-            age_us=_age("sends_most", "us - b.oldest_us", "NULL"),
+            age_us=_age("sends_most", "us - b.oldest_us"),
             is_floor="coalesce(sends_most > 0 AND b.is_floor, false)",
             sends_depth="sends_most",
             acks_depth="acks_most",
@@ -294,7 +271,7 @@ def flow_parts(outflows: DataFrame, flows: Sequence[Flow], site: str) -> DataFra
             "is_last AND (n = pair_last_n OR seen_lately)",
             str(NOW),
             str(NOW + 1),
-            age_us=f"CASE WHEN n = pair_last_n THEN {_age('sends_depth', 'us - oldest_us', 'NULL')} END",
+            age_us=f"CASE WHEN n = pair_last_n THEN {_age('sends_depth', 'us - oldest_us')} END",
             is_floor="n = pair_last_n AND coalesce(sends_depth > 0 AND is_floor, false)",
             sends_depth="CASE WHEN n = pair_last_n THEN sends_depth END",
             acks_depth="CASE WHEN n = pair_last_n THEN acks_depth END",
@@ -316,14 +293,19 @@ def _flow_span(when: str, from_n: str, to_n: str, **figures: str) -> str:
 
 
 def _of_pairs(flows: Sequence[Flow]) -> str:
-    """What is known of each pair: its last look, and how long an interval may be to count."""
-    pairs = sorted({flow.pair for flow in flows})
-    rows = []
-    for pair in pairs:
+    """What is known of each flow's pair: its last look, and how long an interval may be to count."""
+    of_pair: dict[str, tuple[str, ...]] = {}
+    for pair in {flow.pair for flow in flows}:
         mine = [flow for flow in flows if flow.pair == pair]
         last_n, last_us = max(flow.last_n for flow in mine), max(flow.last_us for flow in mine)
-        rows.append((sql.text(pair), str(last_n), f"{last_us}L", f"{max(flow.gap_us for flow in mine)}L"))
-    return sql.rows("pair, last_n, last_us, gap_us", rows, "'', 0, 0L, 0L")
+        of_pair[pair] = str(last_n), f"{last_us}L", f"{max(flow.gap_us for flow in mine)}L"
+    rows = [(flow_key(flow), *of_pair[flow.pair]) for flow in flows]
+    return sql.rows("flow_key, last_n, last_us, gap_us", rows, "0L, 0, 0L, 0L")
+
+
+def flow_key(flow: Flow) -> str:
+    """The key that `looks.outflow_looks` gives a flow, as a literal that Spark works out."""
+    return f"xxhash64({sql.text(flow.site)}, {sql.text(flow.pair)}, {sql.text(flow.flow)})"
 
 
 def masks(include: Sequence[str], exclude: Sequence[str], classes: Sequence[Sequence[str]]) -> str:

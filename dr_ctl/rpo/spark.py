@@ -34,6 +34,8 @@ SESSION_CONF: Final = {
     "spark.sql.session.timeZone": "UTC",
     # A site may be called 01, and a day stays a word.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    # What it could conclude about wide rows is nothing that they are not filtered by already.
+    "spark.sql.constraintPropagation.enabled": "false",
     # Noting the Python line of every column costs more calls to the JVM than making the column.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
@@ -49,15 +51,21 @@ SHORT_WORK_CONF: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
 }
+COMPILES: Final = "spark.sql.codegen.wholeStage"
 TINY_WORK_CONF: Final = {
     # For a few thousand rows, compiling generated classes takes several times as long as interpreting the plan.
-    "spark.sql.codegen.wholeStage": "false",
+    COMPILES: "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # One job a file system listing is too many where the files are small and near.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
-SHORT_WORK_JAVA: Final = "-XX:TieredStopAtLevel=1"
+SHORT_WORK_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """For work of seconds the first compiler alone is faster; for long work it loses."""
+WHOLE_HEAP: Final = "-Xms1g"
+"""Spark's own default, at once: a heap that grows costs seconds of collecting."""
+LONG_WORK_JAVA: Final = ("-XX:+UseParallelGC",)
+LONG_WORK_CONF: Final = {"spark.driver.memory": "4g"}
+"""Of a local session, whose driver does the work. What is sorted beyond that goes to disk."""
 LOG4J: Final = """\
 status = off
 rootLogger.level = error
@@ -147,7 +155,8 @@ def _launched(master: str, conf: Mapping[str, str], *, is_short: bool, may_take_
             remedy="Install a Java runtime, 17 or later, or point JAVA_HOME at one; or name a Spark Connect address.",
         )
     folder = Path(tempfile.mkdtemp(prefix="dr-ctl-spark-"))
-    kept = archive.place(pyspark.__version__, Path(pyspark.__file__).parent)
+    compiles = conf.get(COMPILES, "true") == "true"
+    kept = archive.place(pyspark.__version__, Path(pyspark.__file__).parent, compiles=compiles)
     made = archive.fresh(kept) if kept is not None and may_take_time and not kept.exists() else None
     ended_well = False
     try:
@@ -179,8 +188,8 @@ def _settings(
         f"-Dlog4j2.configurationFile={log4j.as_uri()}",
         f"-Djava.io.tmpdir={folder}",
         "-XX:-UsePerfData",
-        "-XX:+UseParallelGC",
-        *([SHORT_WORK_JAVA] if is_short else []),
+        *(SHORT_WORK_JAVA if is_short else LONG_WORK_JAVA),
+        *([WHOLE_HEAP] if is_short and "spark.driver.memory" not in conf else []),
         *sharing,
         conf.get("spark.driver.extraJavaOptions", ""),
     ]
@@ -191,7 +200,7 @@ def _settings(
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
         **SESSION_CONF,
         **(LOCAL_CONF if master.startswith("local") else {}),
-        **(SHORT_WORK_CONF if is_short else {}),
+        **(SHORT_WORK_CONF if is_short else LONG_WORK_CONF if master.startswith("local") else {}),
         **conf,
         "spark.driver.extraJavaOptions": " ".join(java).strip(),
     }

@@ -18,23 +18,20 @@ def points(work: Work) -> DataFrame:
     Known up to one interval between looks: the cut is the newest look that was shipped, not the newest message.
     """
     looks = spans.cut_looks(
-        spans.queue_looks(
-            work.rows, work.outflows, work.site, masks=work.masks, looks=sum(flow.looks for flow in work.flows)
-        ),
-        split=False,
+        spans.queue_looks(work.rows, work.outflows, work.site, work.flows, masks=work.masks), split=False
     )
     return sql.over(
         """
         WITH flows AS (
-          SELECT pair, flow, us, sends_depth, lag(us) OVER looks AS before_us,
+          SELECT pair, flow, flow_key, us, sends_depth, lag(us) OVER looks AS before_us,
             lag(series) OVER looks = series AS goes_on
           FROM {outflows} WHERE site = {site} WINDOW looks AS (PARTITION BY site, pair, flow ORDER BY us)),
         queues AS (
-          SELECT pair, flow, us, max(cut.added IS NULL) AS unknown,
+          SELECT flow_key, us, max(cut.added IS NULL) AS unknown,
             sum(CASE WHEN mask & 1 = 1 THEN greatest(least(added - cut.added, depth), 0) ELSE 0 END) AS loss
-          FROM {looks} GROUP BY pair, flow, us)
+          FROM {looks} GROUP BY flow_key, us)
         SELECT f.pair, f.flow, f.us, f.before_us, least(q.loss, f.sends_depth) AS loss
-        FROM flows f JOIN queues q ON q.pair = f.pair AND q.flow = f.flow AND q.us = f.us
+        FROM flows f JOIN queues q ON q.flow_key = f.flow_key AND q.us = f.us
         WHERE NOT q.unknown AND f.goes_on
         """,
         looks=looks,

@@ -23,11 +23,14 @@ def java(folder: Path, version: str = "17") -> None:
     (folder / "release").write_text(f'JAVA_VERSION="{version}"')
 
 
-def test_each_jvm_and_each_pyspark_has_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+def test_each_jvm_each_pyspark_and_each_way_to_work_has_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
     java(tmp_path / "jdk")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     first, again = (archive.place("4.0", Path("jars")) for _ in range(2))
     other_spark, other_place = archive.place("4.1", Path("jars")), archive.place("4.0", Path("elsewhere"))
+    other_work = archive.place("4.0", Path("jars"), compiles=False)
     java(tmp_path / "jdk", "21")
 
     other_java = archive.place("4.0", Path("jars"))
@@ -35,7 +38,7 @@ def test_each_jvm_and_each_pyspark_has_its_own(tmp_path: Path, monkeypatch: pyte
     assert first == again
     assert first is not None
     assert first.parent == cache / "spark-classes"
-    assert len({first, other_spark, other_place, other_java}) == 4
+    assert len({first, other_spark, other_place, other_work, other_java}) == 5
 
 
 def test_without_java_or_cache_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
