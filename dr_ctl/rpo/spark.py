@@ -12,7 +12,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -159,9 +159,22 @@ def _launched(master: str, conf: Mapping[str, str], *, is_short: bool, may_take_
     kept = archive.place(pyspark.__version__, Path(pyspark.__file__).parent, compiles=compiles)
     made = archive.fresh(kept) if kept is not None and may_take_time and not kept.exists() else None
     ended_well = False
+
+    def jvm(sharing: Sequence[str]) -> AbstractContextManager[SparkSession]:
+        settings = _settings(master, conf, folder, sharing, is_short=is_short)
+        return _jvm(settings, folder, DUMP_LIMIT_S if made is not None else STOP_LIMIT_S)
+
     try:
-        settings = _settings(master, conf, folder, _sharing(kept, made), is_short=is_short)
-        with _jvm(settings, folder, DUMP_LIMIT_S if made is not None else STOP_LIMIT_S) as spark:
+        with ExitStack() as started:
+            sharing = _sharing(kept, made)
+            try:
+                spark = started.enter_context(jvm(sharing))
+            except EnvironmentFault:
+                if kept is None or made is not None or not sharing:
+                    raise
+                # A JVM that maps half an archive dies of it: it is made anew another time.
+                kept.unlink(missing_ok=True)
+                spark = started.enter_context(jvm(()))
             yield spark
         ended_well = True
     finally:
@@ -188,6 +201,7 @@ def _settings(
         f"-Dlog4j2.configurationFile={log4j.as_uri()}",
         f"-Djava.io.tmpdir={folder}",
         "-XX:-UsePerfData",
+        f"-XX:ErrorFile={folder / 'crash.log'}",
         *(SHORT_WORK_JAVA if is_short else LONG_WORK_JAVA),
         *([WHOLE_HEAP] if is_short and "spark.driver.memory" not in conf else []),
         *sharing,

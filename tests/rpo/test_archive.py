@@ -88,6 +88,8 @@ def test_a_session_maps_it_makes_it_or_does_without(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.chaos
+# pyspark forgets its pipe to a JVM that did not start.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_archive_is_made_once_and_a_broken_one_is_no_obstacle(tmp_path: Path, cache: Path) -> None:
     from dr_ctl.rpo.spark import session  # noqa: PLC0415
 
