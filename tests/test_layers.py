@@ -56,3 +56,16 @@ def test_a_module_says_what_it_is_for_and_imports_only_from_below(path: Path) ->
         if parts[0] in HOMES:
             assert str(path.relative_to(ROOT)) in HOMES[parts[0]], name
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+
+
+TOPOLOGIES = ROOT / "topologies"
+
+
+@pytest.mark.parametrize("path", sorted(TOPOLOGIES.glob("*/*.py")), ids=lambda path: str(path.relative_to(TOPOLOGIES)))
+def test_a_topology_knows_no_other_one(path: Path) -> None:
+    """What several have in common stands in `artemis`, which knows none of them."""
+    mine = path.relative_to(TOPOLOGIES).parts[0]
+
+    others = {name.split(".")[2] for name in imports(path) if name.startswith("dr_ctl.topologies.")}
+
+    assert others <= {mine, "artemis"}

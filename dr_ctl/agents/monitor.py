@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import Self
@@ -18,9 +18,10 @@ from dr_ctl.engine.lease import LOCK
 from dr_ctl.rpo.history import Row, Writer
 from dr_ctl.rpo.upkeep import Upkeep
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.mirror.access import Observer
-from dr_ctl.topologies.mirror.names import numbered
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Queue
+from dr_ctl.topologies import registry
+from dr_ctl.topologies.artemis.names import numbered
+from dr_ctl.topologies.artemis.view import Broker, Seen, Silent
+from dr_ctl.topologies.registry import Topology
 
 FLUSH_EVERY_S = 60.0
 
@@ -55,7 +56,8 @@ class Monitor:
         """`every_s` replaces the settings' `history.every`."""
         settings = installation.settings
         self._clock = SystemClock()
-        self._observer = Observer(installation, self._clock, time.sleep)
+        self._topology = registry.of(installation)
+        self._observer = self._topology.observer(installation, self._clock, time.sleep)
         self._every_s = every_s if every_s is not None else settings.history.every
         history = installation.path(settings.history.path)
         self._writer = Writer(history, every_s=FLUSH_EVERY_S)
@@ -83,7 +85,7 @@ class Monitor:
         """Look at both sites once and add the rows of what answered."""
         seen = self._observer.look_once()
         at = self._clock.now()
-        rows = history_rows(seen, at)
+        rows = history_rows(seen, at, self._topology)
         if self._writer.add(rows):
             self._upkeep.step(at)
         state = _state(seen)
@@ -102,7 +104,7 @@ class Monitor:
         time.sleep(max(0.0, moment - time.monotonic()))
 
 
-def payable(seen: MirrorSeen) -> tuple[str, ...]:
+def payable(seen: Seen[Broker]) -> tuple[str, ...]:
     """The sites that a debt is owed for, that answer, and that may be paid for without a person: the debt stands where
     the highest epoch is, and the site that took over is seen serving in the same look."""
     if len({debt.kept_at for debt in seen.debts}) > 1:
@@ -122,59 +124,31 @@ def payable(seen: MirrorSeen) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _state(seen: MirrorSeen) -> object:
+def _state(seen: Seen[Broker]) -> object:
     """What must not change unrecorded: who answers, and as what."""
     answers = {
-        (site, pair): isinstance(view, BrokerView)
-        for site, brokers in seen.sites.items()
-        for pair, view in brokers.items()
+        (site, pair): isinstance(view, Broker) for site, brokers in seen.sites.items() for pair, view in brokers.items()
     }
     return seen.roles, answers
 
 
-def _outflow(seen: MirrorSeen, site: str) -> int | None:
-    depths = [
-        view.outflow.depth if isinstance(view, BrokerView) and view.outflow else None
-        for view in seen.sites[site].values()
-    ]
+def _outflow(seen: Seen[Broker], site: str) -> int | None:
+    depths = [None if isinstance(view, Silent) else view.to_ship for view in seen.sites[site].values()]
     known = [depth for depth in depths if depth is not None]
     return sum(known) if len(known) == len(depths) else None
 
 
-def history_rows(seen: MirrorSeen, at: datetime) -> list[Row]:
-    """The rows of one look; a mirror's single stream carries messages and acknowledgements for all queues."""
+def history_rows(seen: Seen[Broker], at: datetime, topology: Topology) -> list[Row]:
+    """The rows of one look, each thing as its topology tells it."""
     rows: list[Row] = []
     for site, role in seen.roles.items():
         for pair, view in seen.sites[site].items():
-            start = view.start if isinstance(view, BrokerView) else None
+            start = None if isinstance(view, Silent) else view.start
             rows.append(Row(ts=at, site=site, pair=pair, kind="site", name=role.value, start=start))
-            if not isinstance(view, BrokerView):
-                continue
-            link, outflow = view.link, view.outflow
-            peer = next((other[pair] for name, other in seen.sites.items() if name != site), None)
-            if outflow is not None and link is not None:
-                pending = peer.pending_acks if isinstance(peer, BrokerView) else None
-                rows.append(
-                    replace(_counted(view, outflow, at), kind="mixed", name="*", pending=pending, link=view.attached)
-                )
-            rows += [replace(_counted(view, queue, at), acked=queue.acked) for queue in view.business.values()]
+            if not isinstance(view, Silent):
+                peer = next((seen.view(name, pair) for name in seen.sites if name != site), None)
+                rows += topology.rows(view, peer, at)
     return rows
-
-
-def _counted(view: BrokerView, queue: Queue, at: datetime) -> Row:
-    return Row(
-        ts=at,
-        site=view.site,
-        pair=view.pair,
-        kind="queue",
-        name=queue.name,
-        start=view.start,
-        depth=queue.depth,
-        delivering=queue.delivering,
-        added=queue.added,
-        removed=queue.removed,
-        oldest_ms=queue.oldest_ms,
-    )
 
 
 @contextmanager

@@ -27,11 +27,18 @@ def lab_up(
     sites: Annotated[
         str, typer.Option("--sites", metavar="A,B", help="Names of the sites; the first serves.")
     ] = "london,paris",
+    topology: Annotated[
+        str, typer.Option("--topology", metavar="ID", help="artemis-mirror, or artemis-continuity (Artemis 2.11).")
+    ] = "artemis-mirror",
+    plugin: Annotated[
+        Path | None,
+        typer.Option("--plugin", metavar="JAR", help="The continuity plugin; default: DR_CTL_CONTINUITY_JAR."),
+    ] = None,
 ) -> Result:
-    """Start a pair of real mirrored Artemis brokers on loopback and write their settings file."""
+    """Start a pair of real Artemis brokers on loopback, joined by the topology, and write their settings file."""
     from dr_ctl.cli import labs  # noqa: PLC0415
 
-    return labs.up(session, directory, queue, delay, sites)
+    return labs.up(session, directory, queue, delay, sites, topology=topology, plugin=plugin)
 
 
 @command(lab_app, "down", full="lab down")

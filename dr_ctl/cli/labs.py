@@ -15,14 +15,29 @@ from dr_ctl.lab.run import run_load
 from dr_ctl.settings.durations import seconds
 
 
-def up(session: Session, directory: Path, queues: list[str] | None, delay_ms: int, sites: str) -> Result:
+def up(
+    session: Session,
+    directory: Path,
+    queues: list[str] | None,
+    delay_ms: int,
+    sites: str,
+    *,
+    topology: str,
+    plugin: Path | None,
+) -> Result:
     names = tuple(sites.split(","))
     if len(names) != 2:  # noqa: PLR2004
         raise UsageError(f"--sites {sites}: a lab has two sites", remedy="As in --sites london,paris.")
     session.say("starting two brokers; the first time their distribution is fetched with Maven")
     both = (names[0], names[1])
     lab = Lab.up(
-        directory, sites=both, serving=both[0], queues=queues or ("orders.in", "orders.out"), delay_ms=delay_ms
+        directory,
+        sites=both,
+        serving=both[0],
+        queues=queues or ("orders.in", "orders.out"),
+        delay_ms=delay_ms,
+        topology=topology,
+        plugin=plugin,
     )
     data: dict[str, Json] = {"settings": str(lab.settings_path), "lab": lab.status().as_json()}
     text = f"next: dr-ctl --config {lab.settings_path} status"

@@ -15,12 +15,12 @@ from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import LockDocument, Look, against, held_by, per_machine
 from dr_ctl.engine.roles import error
 from dr_ctl.engine.runs import Runs
-from dr_ctl.topologies.mirror.documents import Documents
-from dr_ctl.topologies.mirror.lease import answered, leased, looks
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+from dr_ctl.topologies.artemis.documents import Documents
+from dr_ctl.topologies.artemis.lease import answered, leased, looks
+from dr_ctl.topologies.artemis.view import Broker, Seen
 
 
-def refuse_if_held(seen: MirrorSeen, runs: Runs, theft: Theft) -> None:
+def refuse_if_held(seen: Seen[Broker], runs: Runs, theft: Theft) -> None:
     """Raise `Locked` where a broker was seen to keep a live lock of another STATE."""
     me = LockDocument(0, "", state=runs.identity())
     for look in looks(seen):
@@ -30,7 +30,7 @@ def refuse_if_held(seen: MirrorSeen, runs: Runs, theft: Theft) -> None:
 
 @contextmanager
 def locked(
-    world: World, runs: Runs, seen: MirrorSeen, run: str, what: str, by: Mapping[str, Json], theft: Theft
+    world: World, runs: Runs, seen: Seen[Broker], run: str, what: str, by: Mapping[str, Json], theft: Theft
 ) -> Iterator[Lease]:
     """Hold the lock on every broker that was seen to answer; raises `Locked`. What the world sends goes out under it.
 
@@ -62,7 +62,7 @@ def note_pauses(lease: Lease, baseline: Mapping[str, Any]) -> None:
             lease.before(site, pair, told.get("paused", ()))
 
 
-def note_left(lease: Lease, seen: MirrorSeen) -> None:
+def note_left(lease: Lease, seen: Seen[Broker]) -> None:
     """What is still paused at the end stays in the lock, so that any host can see and lift it."""
     for site in seen.sites:
         for view in seen.views(site):
@@ -76,7 +76,7 @@ def told(lease: Lease, theft: Theft) -> dict[str, Json]:
     return {"epoch": lease.epoch, "at": at, "stolen_from": stolen, "reason": theft.reason if stolen else None}
 
 
-def changed(before: MirrorSeen, now: MirrorSeen) -> Finding | None:
+def changed(before: Seen[Broker], now: Seen[Broker]) -> Finding | None:
     """Say that the sites are not any more what a person was asked about."""
     if before.roles == now.roles:
         return None
@@ -87,13 +87,13 @@ def changed(before: MirrorSeen, now: MirrorSeen) -> Finding | None:
 # What `status` and `validate` show.
 
 
-def standing(seen: MirrorSeen) -> list[tuple[Look, LockDocument]]:
+def standing(seen: Seen[Broker]) -> list[tuple[Look, LockDocument]]:
     """The newest lock of each broker that has not been released, or still names what its run has left paused."""
     newest = [(look, look.highest) for look in looks(seen)]
     return [(look, each) for look, each in newest if each is not None and (each.paused or not each.released)]
 
 
-def shown(seen: MirrorSeen) -> list[Json]:
+def shown(seen: Seen[Broker]) -> list[Json]:
     """Who holds the lock where, for `data.locks`."""
     return [
         {
@@ -115,7 +115,7 @@ def shown(seen: MirrorSeen) -> list[Json]:
     ]
 
 
-def holders(seen: MirrorSeen) -> list[Finding]:
+def holders(seen: Seen[Broker]) -> list[Finding]:
     """Name each run that holds a lock, or held one and never released it; once, wherever it holds it."""
     found: dict[str, Finding] = {}
     for look, each in standing(seen):
@@ -132,7 +132,7 @@ def holders(seen: MirrorSeen) -> list[Finding]:
     return list(found.values())
 
 
-def pausers(seen: MirrorSeen, view: BrokerView) -> dict[str, str]:
+def pausers(seen: Seen[Broker], view: Broker) -> dict[str, str]:
     """Which run paused which queue of a broker, by its lock."""
     return {
         queue: run
@@ -143,7 +143,7 @@ def pausers(seen: MirrorSeen, view: BrokerView) -> dict[str, str]:
     }
 
 
-def forbidden(world: World, seen: MirrorSeen) -> list[Finding]:
+def forbidden(world: World, seen: Seen[Broker]) -> list[Finding]:
     """Say where this user may not create a lock. Asked, not tried: a check changes nothing."""
     found = []
     for site, pair in sorted(answered(seen)):

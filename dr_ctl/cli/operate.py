@@ -26,7 +26,7 @@ from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, FAILOVER, REINS
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.roles import error, other_sites, unexpected
 from dr_ctl.engine.runs import RunFiles, Runs, write
-from dr_ctl.topologies.mirror.view import MirrorSeen
+from dr_ctl.topologies.artemis.view import Broker, Seen
 
 
 def plan(session: Session, asked: Ask, out: Path | None) -> Result:
@@ -105,7 +105,7 @@ def run(session: Session, asked: Ask, how: How) -> Result:
             return running.execute(session, world, files, decided, lease, how, price, superseded=unfinished)
 
 
-def _observed(world: World, price: FailoverPrice | None) -> MirrorSeen:
+def _observed(world: World, price: FailoverPrice | None) -> Seen[Broker]:
     seen = world.observer.observe()
     if price is not None:
         price.saw(seen)
@@ -159,7 +159,7 @@ def _still_open(unfinished: RunFiles, asked: Ask) -> Result:
     return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=unfinished.name)
 
 
-def _with_pairs(result: Result, seen: MirrorSeen, session: Session) -> Result:
+def _with_pairs(result: Result, seen: Seen[Broker], session: Session) -> Result:
     debts = owed(session.state(), seen.debts, [site for site in seen.sites if seen.views(site)])
     return replace(result, data={**result.data, "pairs": [pair.as_json() for pair in seen.pairs]}, debts=debts)
 
@@ -284,7 +284,7 @@ def escalate(session: Session, name: str | None, timeout: str | None, accept_los
     return run(session, asked, how)
 
 
-def _past_no_return(past: History, seen: MirrorSeen, files: RunFiles) -> Result | None:
+def _past_no_return(past: History, seen: Seen[Broker], files: RunFiles) -> Result | None:
     """Say that a run cannot be undone: it may have opened its target, or somebody else did."""
     target = past.ask.target
     if not past.activation and (seen.roles[target] is Role.STANDBY or target in past.serving):

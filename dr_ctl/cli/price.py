@@ -4,11 +4,11 @@ samples of the history. Contacts no broker, needs neither Java nor Spark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dr_ctl.cli.objectives import objectives
 from dr_ctl.core.clock import Clock
@@ -17,7 +17,8 @@ from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.roles import error
 from dr_ctl.rpo.result import matches
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.mirror.view import MirrorSeen
+from dr_ctl.topologies.artemis.showing import Carried
+from dr_ctl.topologies.artemis.view import Broker, Seen
 
 if TYPE_CHECKING:
     from dr_ctl.rpo.bounds import Bounds
@@ -26,15 +27,18 @@ if TYPE_CHECKING:
 class FailoverPrice:
     """Implements `Price` for one lost site. Read anew each time: what may be lost grows while the site may live."""
 
-    def __init__(self, installation: Installation, lost: str, clock: Clock) -> None:
+    def __init__(
+        self, installation: Installation, lost: str, clock: Clock, carried: Callable[[Any, Any], Carried]
+    ) -> None:
         self.lost = lost
-        self._installation, self._clock = installation, clock
+        """`carried` says what a closed broker still holds for its peer."""
+        self._installation, self._clock, self._carried = installation, clock, carried
         self._down_since: datetime | None = None
-        self._read: tuple[MirrorSeen, datetime] | None = None
+        self._read: tuple[Seen[Broker], datetime] | None = None
         # What reads Parquet takes a tenth of a second to load: beside the first look, whose answers are waited for.
         Thread(target=import_module, args=("dr_ctl.rpo.bounds",), daemon=True, name="load bounds").start()
 
-    def saw(self, seen: MirrorSeen) -> None:
+    def saw(self, seen: Seen[Broker]) -> None:
         """Note what a look told: a site that is down sends nothing any more, so its price grows no further; one that
         is closed and answers says itself what it still has to ship."""
         role = seen.roles[self.lost]
@@ -74,27 +78,23 @@ class FailoverPrice:
             pairs=[broker.name for broker in settings.sites[self.lost].brokers],
         )
 
-    def _of_read(self, seen: MirrorSeen, at: datetime) -> Bounds:
+    def _of_read(self, seen: Seen[Broker], at: datetime) -> Bounds:
         """What lies in the outflows is all that may be lost or come twice: a closed site adds nothing to them. Of one
         queue no more than lies in it can be lost."""
         from dr_ctl.rpo.bounds import Bound, Bounds, ClassBound, QueueBound  # noqa: PLC0415 - as above
 
         settings, told = self._installation.settings, objectives(self._installation)
-        here, pairs = seen.views(self.lost), seen.sites[self.lost]
+        here = seen.views(self.lost)
         target = next(site for site in seen.sites if site != self.lost)
-        shipping = [view.outflow.depth if view.outflow is not None else None for view in here]
-        pending = [peer.pending_acks if (peer := seen.view(target, pair)) is not None else None for pair in pairs]
-        lost = None if None in shipping else sum(each or 0 for each in shipping)
-        twice = None if lost is None or None in pending else lost + sum(each or 0 for each in pending)
+        held = [self._carried(view, seen.view(target, view.pair)) for view in here]
+        lost, twice = _total([each.lost for each in held]), _total([each.twice for each in held])
+        own = [each.queues for each in held]
         depths: dict[str, int] = {}
         for view in here:
             for name, queue in view.business.items():
                 if matches(settings.queues.include, name) and not matches(settings.queues.exclude, name):
                     depths[name] = depths.get(name, 0) + queue.depth
-        queues = tuple(
-            QueueBound(name, None if lost is None else min(lost, depth), twice)
-            for name, depth in sorted(depths.items())
-        )
+        queues = tuple(QueueBound(name, *_of_queue(name, own, lost, twice, depths)) for name in sorted(depths))
         classes = tuple(
             ClassBound(
                 each.queues,
@@ -104,3 +104,21 @@ class FailoverPrice:
             for each in (told.classes if told is not None else ())
         )
         return Bounds(self.lost, Bound(lost, at), Bound(twice, at), queues, classes)
+
+
+def _total(parts: Sequence[int | None]) -> int | None:
+    return None if None in parts else sum(each or 0 for each in parts)
+
+
+def _of_queue(
+    name: str,
+    own: Sequence[Mapping[str, tuple[int, int | None]] | None],
+    lost: int | None,
+    twice: int | None,
+    depths: Mapping[str, int],
+) -> tuple[int | None, int | None]:
+    """What may be lost of one queue and come twice: by its own outflows, or at most the whole and what lies in it."""
+    if any(each is None for each in own):
+        return None if lost is None else min(lost, depths[name]), twice
+    mine = [each.get(name, (0, 0)) for each in own if each is not None]
+    return sum(each for each, _ in mine), _total([each for _, each in mine])

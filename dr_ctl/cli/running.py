@@ -28,7 +28,7 @@ from dr_ctl.engine.plan import Plan
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
 from dr_ctl.processes.hooks import HookRunner
-from dr_ctl.topologies.mirror.view import MirrorSeen
+from dr_ctl.topologies.artemis.view import Broker, Seen
 
 if TYPE_CHECKING:
     from dr_ctl.cli.price import FailoverPrice
@@ -71,7 +71,7 @@ def execute(
         reason = decided.ask.reason
         manner = replace(manner, begun=lambda: _end_for(superseded, files.name, reason, world))
 
-    def act(journal: Journal, stop: StopRequest) -> RunResult[MirrorSeen]:
+    def act(journal: Journal, stop: StopRequest) -> RunResult[Seen[Broker]]:
         return executor.execute(
             decided,
             world.driver(),
@@ -95,7 +95,7 @@ def undo(session: Session, world: World, files: RunFiles, past: History, lease: 
     listener = session.listener()
     locking.note_pauses(lease, past.baseline)
 
-    def act(journal: Journal, stop: StopRequest) -> RunResult[MirrorSeen]:
+    def act(journal: Journal, stop: StopRequest) -> RunResult[Seen[Broker]]:
         del stop  # an undo is not stopped half way: the first signal waits for its end
         journal.lock(locking.told(lease, theft))
         return executor.undo(past, world.driver(), journal, clock=world.clock, listener=listener)
@@ -111,7 +111,7 @@ def _end_for(unfinished: RunFiles, successor: str, reason: str | None, world: Wo
 
 
 def _journaled(
-    session: Session, world: World, files: RunFiles, act: Callable[[Journal, StopRequest], RunResult[MirrorSeen]]
+    session: Session, world: World, files: RunFiles, act: Callable[[Journal, StopRequest], RunResult[Seen[Broker]]]
 ) -> Result:
     """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
     with stoppable() as stop:
@@ -146,7 +146,7 @@ def _reported(result: Result, files: RunFiles) -> Result:
         return replace(result, findings=(*result.findings, finding))
 
 
-def _data(ended: RunResult[MirrorSeen], files: RunFiles) -> dict[str, Json]:
+def _data(ended: RunResult[Seen[Broker]], files: RunFiles) -> dict[str, Json]:
     data: dict[str, Json] = {
         "pairs": [pair.as_json() for pair in ended.seen.pairs],
         "outage_s": round(ended.outage_s, 3) if ended.outage_s is not None else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dr_ctl.cli import locking
 from dr_ctl.cli.estimates import with_age
@@ -21,9 +21,9 @@ from dr_ctl.engine.plan import Ask, Decision, Refusal
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import error
 from dr_ctl.engine.runs import RunFiles
-from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.mirror import checks
-from dr_ctl.topologies.mirror.view import QUARANTINE_PREFIX, BrokerView, MirrorSeen, Silent
+from dr_ctl.topologies.artemis import checks
+from dr_ctl.topologies.artemis.view import QUARANTINE_PREFIX, Broker, Seen, Silent
+from dr_ctl.topologies.registry import Topology
 
 WATCH_EVERY_S = 2.0
 VERIFY_S = 5.0
@@ -34,18 +34,22 @@ def status(session: Session) -> Result:
     installation = session.installation()
     with World.of(installation, time.sleep) as world:
         before, seen, took_s = world.observer.observe_twice()
+    links = [
+        world.topology.link(view, before.view(site, view.pair), took_s)
+        for site in seen.sites
+        for view in seen.views(site)
+    ]
     unfinished = session.runs().unfinished()
-    answered = any(isinstance(view, BrokerView) for brokers in seen.sites.values() for view in brokers.values())
+    answered = any(isinstance(view, Broker) for brokers in seen.sites.values() for view in brokers.values())
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-    rates = _rates(before, seen, took_s)
     findings = [*_broken(seen), *_quarantined(seen), *_silent(seen), *_open_run(unfinished)]
-    findings += [*locking.holders(seen), *_pauses(seen)]
+    findings += [*locking.holders(seen), *_pauses(seen), *_closed(seen)]
     estimated, line, stale = with_age(installation, serving[0]) if len(serving) == 1 else (None, "", [])
     findings += stale
     data: dict[str, Json] = {
         "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
         "pairs": [pair.as_json() for pair in seen.pairs],
-        "links": [_link(view, rates) for site in seen.sites for view in seen.views(site)],
+        "links": [*links],
         "open_run": unfinished.name if unfinished is not None else None,
         "locks": locking.shown(seen),
         "estimate": estimated,
@@ -57,7 +61,14 @@ def status(session: Session) -> Result:
     else:
         summary, code = "both sites let clients in" if serving else "no site serves", ExitCode.OK
     debts = owed(session.state(), seen.debts, [site for site in seen.sites if seen.views(site)])
-    return Result(code, summary, findings, data, text="\n".join(filter(None, (_text(seen, rates), line))), debts=debts)
+    return Result(
+        code,
+        summary,
+        findings,
+        data,
+        text="\n".join(filter(None, (_text(seen, links, world.topology), line))),
+        debts=debts,
+    )
 
 
 def watch(session: Session) -> Result:
@@ -67,43 +78,8 @@ def watch(session: Session) -> Result:
         time.sleep(WATCH_EVERY_S)
 
 
-def _rates(before: MirrorSeen, after: MirrorSeen, took_s: float) -> dict[tuple[str, str], float | None]:
-    """Events shipped per second by each outflow; None where two looks do not tell."""
-    rates: dict[tuple[str, str], float | None] = {}
-    for site in after.sites:
-        for view in after.views(site):
-            was, outflow = before.view(site, view.pair), view.outflow
-            known = was is not None and was.outflow is not None and was.start == view.start and outflow is not None
-            if known and was is not None and was.outflow is not None and outflow is not None:
-                rates[site, view.pair] = (outflow.removed - was.outflow.removed) / took_s
-            else:
-                rates[site, view.pair] = None
-    return rates
-
-
-def _link(view: BrokerView, rates: dict[tuple[str, str], float | None]) -> dict[str, Json]:
-    link, outflow, rate = view.link, view.outflow, rates[view.site, view.pair]
-    depth = outflow.depth if outflow is not None else None
-    return {
-        "from": view.site,
-        "pair": view.pair,
-        "name": link.name if link is not None else None,
-        "started": link.started if link is not None else None,
-        "attached": view.attached,
-        "outflow": depth,
-        "rate": round(rate, 1) if rate is not None else None,
-        "drain_s": _drain_s(depth, rate),
-        "pending_acks": view.pending_acks,
-    }
-
-
-def _drain_s(depth: int | None, rate: float | None) -> float | None:
-    if depth == 0:
-        return 0.0
-    return round(depth / rate, 2) if depth is not None and rate is not None and rate > 0 else None
-
-
-def _text(seen: MirrorSeen, rates: dict[tuple[str, str], float | None]) -> str:
+def _text(seen: Seen[Broker], links: Sequence[Mapping[str, Json]], topology: Topology) -> str:
+    told = {(each["from"], each["pair"]): topology.lines(each) for each in links}
     lines = []
     for site, brokers in seen.sites.items():
         lines.append(f"{site:<16} {seen.roles[site].value}")
@@ -111,20 +87,15 @@ def _text(seen: MirrorSeen, rates: dict[tuple[str, str], float | None]) -> str:
             if isinstance(view, Silent):
                 lines.append(f"  {view.pair}: {view.error}")
                 continue
-            told = _link(view, rates)
-            state = "attached" if told["attached"] else "started, not attached" if told["started"] else "not started"
-            drain = told["drain_s"]
-            left = f", {duration(float(str(drain)))} to drain" if drain is not None else ", time to drain not known"
-            rate = f" at {told['rate']}/s" if told["rate"] is not None else ""
             doors = ", ".join(f"{door.name} {'open' if door.started else 'closed'}" for door in view.doors)
             doors += ", and roles kept out" if view.shut_out else ""
             depth = sum(queue.depth for queue in view.business.values())
             lines.append(f"  {view.pair}: {doors}; {depth} messages in {len(view.business)} queues")
-            lines.append(f"    link {told['name']} {state}; {told['outflow']} to ship{rate}{left}")
+            lines += [f"    {line}" for line in told[site, view.pair]]
     return "\n".join(lines)
 
 
-def _broken(seen: MirrorSeen) -> Iterator[Finding]:
+def _broken(seen: Seen[Broker]) -> Iterator[Finding]:
     """What is owed and came about all the same: a lost site that serves again, a quarantine that a restart ended."""
     for debt in seen.debts:
         if debt.kind is DebtKind.FENCE and seen.roles.get(debt.about) is Role.SERVING:
@@ -140,7 +111,7 @@ def _broken(seen: MirrorSeen) -> Iterator[Finding]:
             yield Finding("DR-RETURN-004", Severity.WARNING, text, remedy)
 
 
-def _quarantined(seen: MirrorSeen) -> Iterator[Finding]:
+def _quarantined(seen: Seen[Broker]) -> Iterator[Finding]:
     """What a return took out because nothing explained it, until a person has looked at it."""
     for site in seen.sites:
         for view in seen.views(site):
@@ -151,7 +122,7 @@ def _quarantined(seen: MirrorSeen) -> Iterator[Finding]:
                     yield Finding("DR-RECONCILE-003", Severity.WARNING, text, remedy)
 
 
-def _silent(seen: MirrorSeen) -> list[Finding]:
+def _silent(seen: Seen[Broker]) -> list[Finding]:
     return [
         Finding(
             "DR-SITE-001", Severity.WARNING, f"{site}/{view.pair} is {view.role.value}: {view.error}", view.error.remedy
@@ -162,6 +133,15 @@ def _silent(seen: MirrorSeen) -> list[Finding]:
     ]
 
 
+def _closed(seen: Seen[Broker]) -> list[Finding]:
+    """Both up and nobody served: after a fence, and where a start left neither site active."""
+    if any(role is not Role.STANDBY for role in seen.roles.values()):
+        return []
+    text = f"{' and '.join(seen.roles)} are up and closed: nobody is served"
+    remedy = "`dr-ctl activate SITE` opens one; without a receipt only where nothing is under way between the sites."
+    return [Finding("DR-ROLE-015", Severity.WARNING, text, remedy)]
+
+
 def _open_run(unfinished: RunFiles | None) -> list[Finding]:
     if unfinished is None:
         return []
@@ -169,7 +149,7 @@ def _open_run(unfinished: RunFiles | None) -> list[Finding]:
     return [Finding("DR-RUN-003", Severity.WARNING, text, "`dr-ctl resume` goes on with it, `dr-ctl abort` undoes it.")]
 
 
-def _pauses(seen: MirrorSeen) -> list[Finding]:
+def _pauses(seen: Seen[Broker]) -> list[Finding]:
     found = []
     for site in seen.sites:
         for view in seen.views(site):
@@ -241,23 +221,25 @@ def verify(session: Session, asked: Ask) -> Result:
     return Result(code, outcome.text, outcome.findings, data)
 
 
-def _target(seen: MirrorSeen) -> str:
+def _target(seen: Seen[Broker]) -> str:
     """Where a move would go: the site that waits; without one, a site that does not serve."""
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     others = [site for site in seen.roles if site not in serving[:1]]
     return next((site for site in others if seen.roles[site] is Role.STANDBY), others[0])
 
 
-def _strength(seen: MirrorSeen, site: str) -> str | None:
+def _strength(seen: Seen[Broker], site: str) -> str | None:
     """What a fence of a site can be: closed now, or also after a restart of its brokers. None where it is not known."""
     views = seen.views(site)
     if len(views) < len(seen.sites[site]):
         return None
-    boots_open = [view for view in views if any(door.opens_at_boot for door in view.doors)]
-    return "now" if any(view.config.lasting is None for view in boots_open) else "lasting"
+    lasts = [True if view.config.lasting is not None else view.boots_closed for view in views]
+    if None in lasts:
+        return None
+    return "lasting" if all(lasts) else "now"
 
 
-def _without_the_other(seen: MirrorSeen, target: str, against: Sequence[Finding]) -> tuple[str, ExitCode]:
+def _without_the_other(seen: Seen[Broker], target: str, against: Sequence[Finding]) -> tuple[str, ExitCode]:
     """Whether the target could serve if the other site were lost: it does not depend on that site being up."""
     if any(each.severity is Severity.ERROR for each in against):
         return "not ready", ExitCode.PRECHECK_FAILED

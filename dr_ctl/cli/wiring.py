@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from dr_ctl.cli.price import FailoverPrice
 from dr_ctl.core.clock import Clock, SystemClock
@@ -24,13 +24,13 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
 from dr_ctl.settings.model import Installation
 from dr_ctl.telemetry.events import Listener
-from dr_ctl.topologies.mirror.access import Observer
-from dr_ctl.topologies.mirror.doors import Doors
-from dr_ctl.topologies.mirror.driver import MirrorDriver
-from dr_ctl.topologies.mirror.recipe import MirrorRecipe
-from dr_ctl.topologies.mirror.sending import Sender
-from dr_ctl.topologies.mirror.verifying import Verifying
-from dr_ctl.topologies.mirror.view import MirrorSeen
+from dr_ctl.topologies import registry
+from dr_ctl.topologies.artemis.access import Observer
+from dr_ctl.topologies.artemis.doors import Doors
+from dr_ctl.topologies.artemis.driver import ArtemisDriver
+from dr_ctl.topologies.artemis.recipe import ArtemisRecipe
+from dr_ctl.topologies.artemis.sending import Sender
+from dr_ctl.topologies.artemis.view import Broker, Seen
 
 LOST_S = 5.0
 _PASSWORDS = {"__all__": {"password"}}
@@ -41,8 +41,9 @@ class World:
     """One installation, wired for looking. `driver` adds what can change it; a dry run never asks for that."""
 
     installation: Installation
-    observer: Observer
-    recipe: MirrorRecipe
+    topology: registry.Topology
+    observer: Observer[Any]
+    recipe: ArtemisRecipe[Any]
     clock: Clock
     lease: Lease | None = None
     _sender: Sender | None = None
@@ -50,13 +51,18 @@ class World:
     @classmethod
     def of(cls, installation: Installation, wait: Callable[[float], object]) -> World:
         settings, clock = installation.settings, SystemClock()
+        topology = registry.of(installation)
         return cls(
-            installation, Observer(installation, clock, wait), MirrorRecipe(settings.queues, settings.drain), clock
+            installation,
+            topology,
+            topology.observer(installation, clock, wait),
+            topology.recipe(settings.queues, settings.drain),
+            clock,
         )
 
-    def driver(self) -> MirrorDriver:
+    def driver(self) -> ArtemisDriver[Any]:
         self._sender = self._sender or Sender(self.observer, self.lease)
-        return MirrorDriver(self.observer, self.recipe, self._sender)
+        return self.topology.driver(self.observer, self.recipe, self._sender)
 
     def verify(self, move: Move, listener: Listener, within_s: float) -> Outcome:
         """Look at the gate, without a run: nothing is written down, and nothing could be changed."""
@@ -64,7 +70,9 @@ class World:
         limits = {"within": within_s, "stable": float(settings.stable)}
         step = PlannedStep(1, VERIFY, move.target, "the whole gate", limits=limits)
         try:
-            return Verifying(self.observer, settings.poll).verify(step, move, Onlooker(self.clock, listener))
+            return self.topology.verifying(self.observer, settings.poll).verify(
+                step, move, Onlooker(self.clock, listener)
+            )
         except BrokerError as error:
             return Unknown(str(error))
 
@@ -95,7 +103,7 @@ class World:
         return book
 
     def decide(
-        self, ask: Ask, seen: MirrorSeen, past: History | None = None, price: FailoverPrice | None = None
+        self, ask: Ask, seen: Seen[Broker], past: History | None = None, price: FailoverPrice | None = None
     ) -> Decision:
         """Plan; what the plan rests on includes the settings."""
         decided = plan(self.runbook(ask.operation), self.recipe, seen, ask, past, price)
@@ -118,7 +126,7 @@ class World:
         steps = self.runbook(ask.operation).steps
         observe = next((step.limits for step in steps if step.verb == "observe"), {})
         self.observer.spend_at_most(observe.get("lost", LOST_S), lost)
-        return FailoverPrice(self.installation, lost, self.clock)
+        return FailoverPrice(self.installation, lost, self.clock, self.topology.carried)
 
     def must_know(self, ask: Ask) -> None:
         """Raise `UsageError` where a site that was named is not in the settings."""

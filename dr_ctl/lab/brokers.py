@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import time
 from dataclasses import dataclass, replace
@@ -12,13 +13,14 @@ from xml.sax.saxutils import quoteattr
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault
 from dr_ctl.lab import processes
-from dr_ctl.lab.admin import Admin
 from dr_ctl.lab.state import ADMIN, APP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from dr_ctl.lab.admin import Admin
+    from dr_ctl.lab.kinds import Kind
     from dr_ctl.lab.state import SiteState
 
 CREATE_TIMEOUT_S = 60
@@ -43,15 +45,20 @@ class Make:
     link_auto_start: bool = True
     edit: Callable[[str], str] | None = None
 
+    @property
+    def plain_queues(self) -> list[str]:
+        """Those whose names need no management call: they stand in broker.xml."""
+        return [name for name in self.queues if PLAIN_QUEUE.fullmatch(name)]
 
-def create(home: Path, instance: Path, make: Make) -> None:
+
+def create(home: Path, instance: Path, make: Make, kind: Kind) -> None:
     """Make the broker's instance directory; nothing runs after it. EnvironmentFault where `artemis create` fails."""
     site = make.site
     argv = [
         str(home / "bin" / "artemis"), "create", str(instance), "--silent", "--name", site.name,
         "--user", ADMIN, "--password", "replaced", "--role", "amq", "--require-login",
         "--host", "127.0.0.1", "--http-host", "127.0.0.1", "--http-port", str(site.http), "--relax-jolokia",
-        "--default-port", str(site.clients), "--no-autotune", "--nio", "--java-memory", "512M",
+        "--default-port", str(site.clients), "--no-autotune", "--nio", *kind.create_options,
         "--no-hornetq-acceptor", "--no-mqtt-acceptor", "--no-amqp-acceptor", "--no-stomp-acceptor",
     ]  # fmt: skip
     try:
@@ -71,10 +78,17 @@ def create(home: Path, instance: Path, make: Make) -> None:
     _write(etc / "artemis-users.properties", f"{ADMIN} = {site.admin_password}\n{APP} = {site.app_password}\n")
     _write(etc / "artemis-roles.properties", f"amq = {ADMIN}\napps = {APP}\n")
     profile = (etc / "artemis.profile").read_text()
-    profile = re.sub(r"-Xms\d+[MG]", "-Xms128M", profile).replace("-XX:+UseStringDeduplication ", "")
-    _write(etc / "artemis.profile", profile.replace("-XX:+UseG1GC", LIGHT))
-    xml = configured((etc / "broker.xml").read_text(), make)
+    _write(etc / "artemis.profile", kind.profile(re.sub(r"-Xms\d+[MG]", "-Xms128M", profile)))
+    xml = kind.configured((etc / "broker.xml").read_text(), make)
     _write(etc / "broker.xml", make.edit(xml) if make.edit else xml)
+    if kind.jar is not None:
+        (instance / "lib").mkdir(exist_ok=True)
+        shutil.copy(kind.jar, instance / "lib")
+
+
+def profile(text: str) -> str:
+    """The start-up options of a mirrored broker, made light."""
+    return text.replace("-XX:+UseStringDeduplication ", "").replace("-XX:+UseG1GC", LIGHT)
 
 
 def configured(xml: str, make: Make) -> str:
@@ -91,8 +105,7 @@ def configured(xml: str, make: Make) -> str:
     )
     queues = "".join(
         f"\n         <address name={quoteattr(name)}><anycast><queue name={quoteattr(name)}/></anycast></address>"
-        for name in make.queues
-        if PLAIN_QUEUE.fullmatch(name)
+        for name in make.plain_queues
     )
     acceptors = f"""<acceptors>
          <acceptor name="clients">tcp://127.0.0.1:{site.clients}?protocols=CORE,AMQP,STOMP;autoStart=false</acceptor>
@@ -145,9 +158,9 @@ def wait_until(what: str, true: Callable[[], bool], instance: Path, site: SiteSt
     raise EnvironmentFault(f"{site.name}: {what} did not come true: {because}\n{log_tail(instance)}")
 
 
-def wait_active(instance: Path, site: SiteState, until: float) -> None:
+def wait_active(instance: Path, site: SiteState, admin: Admin, until: float) -> None:
     """Wait until the broker says over its management that it is active."""
-    wait_until("active", Admin(site, timeout_s=2).active, instance, site, until)
+    wait_until("active", admin.active, instance, site, until)
 
 
 def log_tail(instance: Path, lines: int = 15) -> str:

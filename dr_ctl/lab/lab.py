@@ -19,9 +19,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault, UsageError
-from dr_ctl.lab import brokers, distribution, processes, settings_file, wire
+from dr_ctl.lab import brokers, distribution, kinds, processes, settings_file, wire
 from dr_ctl.lab import state as lab_state
-from dr_ctl.lab.admin import Admin
 from dr_ctl.lab.cache import release_ports, reserve_ports
 from dr_ctl.lab.state import LabState, LinkState, SiteState
 from dr_ctl.lab.traffic import Load, Target
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from dr_ctl.core.model import Json
+    from dr_ctl.lab.admin import Admin
 
 UP_S = 90.0
 DOWN_S = 15.0
@@ -92,13 +92,15 @@ class Lab:
         link_auto_start: Mapping[str, bool] | None = None,
         admin_door: bool = False,
         edit: Callable[[str], str] | None = None,
+        topology: str = lab_state.MIRROR,
+        plugin: Path | None = None,
     ) -> Self:
         """Start a new lab and return when both brokers are active, mirror each other, and `serving` lets clients in.
 
         `delay_ms` is for each direction of each link. `link_auto_start` maps a site to whether its link starts at
         boot; one that does not is not waited for. `admin_door` gives each broker one more open acceptor. `edit`
-        changes each broker.xml before the first start. EnvironmentFault, with the end of the broker's log, where it
-        is not up within 90 s; then nothing of it is left.
+        changes each broker.xml before the first start; `plugin` is the jar of the continuity plugin. EnvironmentFault,
+        with the end of the broker's log, where it is not up within 90 s; then nothing of it is left.
         """
         for name in sites:
             if not SITE_NAME.fullmatch(name):
@@ -110,15 +112,16 @@ class Lab:
         directory = directory.resolve()
         if directory.exists() and any(directory.iterdir()):
             raise UsageError(f"{directory} is not empty", remedy="`dr-ctl lab down` ends a lab that is up there.")
-        home = distribution.obtain()
+        kind = kinds.of(topology, plugin)
+        home = distribution.obtain(kind.distribution)
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
-        lab = cls(directory, _new_state(directory, sites, queues, door=admin_door))
+        lab = cls(directory, replace(_new_state(directory, sites, queues, door=admin_door), topology=topology))
         try:
             lab._save()
             lab._start_links(delay_ms)
             auto_start = {name: (link_auto_start or {}).get(name, True) for name in sites}
-            lab._create(home, auto_start, edit)
+            lab._create(home, kind, auto_start, edit)
             lab._start_brokers([name for name in sites if auto_start[name]])
             settings_file.write(directory, lab.state)
             if serving is not None:
@@ -167,7 +170,7 @@ class Lab:
 
     def admin(self, site: str, *, timeout_s: float = 5.0) -> Admin:
         """Management of a site's broker, for setting a scene."""
-        return Admin(self.site(site), timeout_s=timeout_s)
+        return kinds.admin(self.state.topology, self.site(site), timeout_s=timeout_s)
 
     def pid(self, site: str) -> int | None:
         """The broker's process; None where it does not run."""
@@ -212,7 +215,7 @@ class Lab:
             state = brokers.start(self.instance(site), state)
             self._keep(state)
         if wait:
-            brokers.wait_active(self.instance(site), state, time.monotonic() + UP_S)
+            brokers.wait_active(self.instance(site), state, self.admin(site, timeout_s=2), time.monotonic() + UP_S)
 
     def freeze(self, site: str) -> None:
         """Stop a site's broker in its tracks (SIGSTOP): its ports accept, nothing answers."""
@@ -284,7 +287,7 @@ class Lab:
     def status(self) -> LabStatus:
         """Say how everything is; what does not answer within two seconds is said not to answer."""
         with ThreadPoolExecutor(max_workers=4) as side_by_side:
-            sites = side_by_side.map(_site_status, self.state.sites)
+            sites = side_by_side.map(lambda site: _site_status(self.state, site), self.state.sites)
             links = side_by_side.map(lambda link: _link_status(self.state, link), self.state.links)
             return LabStatus(self.state.name, tuple(sites), tuple(links))
 
@@ -297,7 +300,9 @@ class Lab:
             process = processes.launch(argv, cwd=self.directory, log=self.directory / f"wire-{link.name}.log")
             self._keep(replace(link, process=process))
 
-    def _create(self, home: Path, auto_start: Mapping[str, bool], edit: Callable[[str], str] | None) -> None:
+    def _create(
+        self, home: Path, kind: kinds.Kind, auto_start: Mapping[str, bool], edit: Callable[[str], str] | None
+    ) -> None:
         def create(link: LinkState) -> None:
             make = brokers.Make(
                 site=self.site(link.source),
@@ -307,7 +312,7 @@ class Lab:
                 link_auto_start=auto_start[link.source],
                 edit=edit,
             )
-            brokers.create(home, self.instance(link.source), make)
+            brokers.create(home, self.instance(link.source), make, kind)
 
         with ThreadPoolExecutor(max_workers=2) as side_by_side:
             list(side_by_side.map(create, self.state.links))
@@ -317,7 +322,7 @@ class Lab:
         for site in self.state.sites:
             self.start(site.name, wait=False)
         for site in self.state.sites:
-            brokers.wait_active(self.instance(site.name), site, until)
+            brokers.wait_active(self.instance(site.name), site, self.admin(site.name, timeout_s=2), until)
         self._wait_links(linked, until)
         for name in self.queues:
             if not brokers.PLAIN_QUEUE.fullmatch(name):
@@ -326,14 +331,14 @@ class Lab:
     def _wait_links(self, sources: list[str], until: float) -> None:
         for name in sources:
             peer = self.state.other(name).name
-            connected = partial(Admin(self.site(name), timeout_s=2).link_attached, peer)
+            connected = partial(self.admin(name, timeout_s=2).link_attached, peer)
             brokers.wait_until(f"link to {peer}", connected, self.instance(name), self.site(name), until)
 
     def _left(self, queues: Sequence[str]) -> int | None:
         """Count what lies in the queues where clients are served; None where no site says that it serves."""
         found: list[int] = []
         for site in self.state.sites:
-            admin = Admin(site, timeout_s=2)
+            admin = self.admin(site.name, timeout_s=2)
             try:
                 if admin.clients_open():
                     depths = admin.depths()
@@ -387,13 +392,13 @@ def _new_state(directory: Path, sites: tuple[str, str], queues: Sequence[str], *
     return LabState(name=directory.name, sites=made, links=links, queues=tuple(queues))
 
 
-def _site_status(site: SiteState) -> SiteStatus:
+def _site_status(state: LabState, site: SiteState) -> SiteStatus:
     running = site.process is not None and site.process.alive()
     frozen = site.process is not None and site.process.frozen()
     clients_open = None
     if running:
         try:
-            clients_open = Admin(site, timeout_s=2).clients_open()
+            clients_open = kinds.admin(state.topology, site, timeout_s=2).clients_open()
         except BrokerError:
             clients_open = None
     return SiteStatus(site.name, running, frozen, clients_open is not None, clients_open)
@@ -405,7 +410,9 @@ def _link_status(state: LabState, link: LinkState) -> LinkStatus:
     except EnvironmentFault:
         told = None
     try:
-        connected: bool | None = Admin(state.site(link.source), timeout_s=2).link_attached(link.target)
+        connected: bool | None = kinds.admin(state.topology, state.site(link.source), timeout_s=2).link_attached(
+            link.target
+        )
     except BrokerError:
         connected = None
     mode, delay_ms = (told.mode, told.delay_ms) if told else (None, None)

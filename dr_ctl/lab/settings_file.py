@@ -34,7 +34,7 @@ def document(state: LabState) -> dict[str, Any]:
     return {
         "version": 1,
         "name": state.name,
-        "topology": "artemis-mirror",
+        "topology": state.topology,
         "sites": {site.name: {"brokers": [_broker(site)]} for site in state.sites},
         "objectives": {"loss": {"messages": 0, "age": "30s"}, "recovery": "2m"},
         "history": {"path": "history"},

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 FILE = "lab.json"
 VERSION = 1
 ADMIN, APP = "admin", "app"
+MIRROR = "artemis-mirror"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class LabState:
     sites: tuple[SiteState, ...]
     links: tuple[LinkState, ...]
     queues: tuple[str, ...]
+    topology: str = MIRROR
 
     def site(self, name: str) -> SiteState:
         """UsageError where there is no such site."""
@@ -102,6 +104,7 @@ def load(directory: Path) -> LabState:
             sites=tuple(SiteState(**_with_process(one)) for one in told["sites"]),
             links=tuple(LinkState(**_with_process(one)) for one in told["links"]),
             queues=tuple(told["queues"]),
+            topology=told.get("topology", MIRROR),
         )
     except FileNotFoundError:
         raise UsageError(f"{directory} holds no lab", remedy="`dr-ctl lab up` starts one.") from None

@@ -14,6 +14,8 @@ from pydantic import ValidationError
 from dr_ctl.core.errors import UsageError
 from dr_ctl.settings.model import Installation, Settings
 
+PLUGIN = "artemis-continuity"
+
 
 class SettingsError(UsageError):
     """Everything that is wrong with the file."""
@@ -137,6 +139,8 @@ def _contradictions(root: yaml.Node) -> list[Problem]:
         return []
     key, sites = step
     problems = []
+    topology = _into(root, "topology")
+    told = topology[1].value if topology is not None else None
     if len(sites.value) != 2:  # noqa: PLR2004
         problems.append(_at(key, "sites", f"an installation has two sites, not {len(sites.value)}"))
     named: list[dict[str, yaml.Node]] = []
@@ -149,6 +153,10 @@ def _contradictions(root: yaml.Node) -> list[Problem]:
             if found[1].value in here:
                 problems.append(_at(found[1], f"sites.{name.value}", f"a second broker is called {found[1].value}"))
             here[found[1].value] = found[1]
+            lasting = _into(broker, "lasting_fence")
+            if lasting is not None and told == PLUGIN:
+                text = f"lasting_fence: {PLUGIN} has none: the plugin closes its doors at every start by itself"
+                problems.append(_at(lasting[0], f"sites.{name.value}", text))
             both = sorted(set(_words(broker, "clients")) & set(_words(broker, "mirror")))
             if both:
                 text = f"{', '.join(both)} cannot be for clients and for the peer's link: closing it would cut the link"

@@ -173,7 +173,7 @@ class Settings(Part):
 
     version: Literal[1]
     name: str = Field(min_length=1)
-    topology: Literal["artemis-mirror"]
+    topology: Literal["artemis-mirror", "artemis-continuity"]
     sites: dict[SiteName, Site]
     queues: Queues = Queues()
     objectives: Objectives | None = None

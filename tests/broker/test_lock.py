@@ -17,7 +17,7 @@ from dr_ctl.cli.wiring import World
 from dr_ctl.engine.lease import LOCK, LockDocument
 from dr_ctl.lab.lab import Lab
 from dr_ctl.settings.loader import load
-from dr_ctl.topologies.mirror.documents import Documents
+from dr_ctl.topologies.artemis.documents import Documents
 from tests.broker.driving import Ended, Operator, state_of, until
 from tests.broker.test_interruptions import cut_at_the_fence, drain_waits
 

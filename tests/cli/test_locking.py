@@ -13,7 +13,7 @@ from dr_ctl.core.clock import SystemClock
 from dr_ctl.engine import holding
 from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.runs import Runs
-from dr_ctl.topologies.mirror import driver
+from dr_ctl.topologies.artemis import driver
 from tests.cli.conftest import Ended, Installation, Shell
 from tests.cli.test_swapover import MOVE, NAME, Terminal, begun, person, swapover
 from tests.mirror.pair import Management

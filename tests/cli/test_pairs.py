@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dr_ctl.topologies.mirror import activating
+from dr_ctl.topologies.artemis import activating
 from tests.cli.conftest import Ended, Shell
 from tests.mirror.pair import Management, console, failed, mirrored_pair
 

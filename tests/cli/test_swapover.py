@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.engine.plan import Ask, Plan, PlannedStep
-from dr_ctl.topologies.mirror import driver
+from dr_ctl.topologies.artemis import driver
 from tests.cli.conftest import Ended, Installation, Shell
 from tests.mirror.pair import failed
 from tests.report.scribe import NAME, Scribe
@@ -132,14 +132,14 @@ class TestMeanwhile:
     def test_a_target_that_somebody_opens_before_the_checks_ends_the_run(
         self, dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        check = driver.MirrorDriver._check
+        check = driver.ArtemisDriver._check
 
-        def opened(self: driver.MirrorDriver, *told: Any) -> Any:
+        def opened(self: driver.ArtemisDriver, *told: Any) -> Any:
             installation.paris.acceptors["clients"]["Started"] = True
             installation.london.outflow |= {"MessageCount": 5, "MessagesAdded": 5}
             return check(self, *told)
 
-        monkeypatch.setattr(driver.MirrorDriver, "_check", opened)
+        monkeypatch.setattr(driver.ArtemisDriver, "_check", opened)
 
         ended = swapover(dr_ctl, "--yes")
 

@@ -11,8 +11,10 @@ import pytest
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.jolokia.errors import LoginRefused, TimedOut, Unreachable
 from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.mirror.checks import all_findings, some
-from dr_ctl.topologies.mirror.view import Config, Link, MirrorSeen, Silent
+from dr_ctl.topologies.artemis.checks import some
+from dr_ctl.topologies.artemis.view import Config, Silent
+from dr_ctl.topologies.mirror.checks import all_findings
+from dr_ctl.topologies.mirror.view import Link, MirrorSeen
 from tests.mirror.views import (
     ADMIN,
     CLIENTS,

@@ -10,16 +10,23 @@ import pytest
 from dr_ctl.engine.lease import Forbidden
 from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.errors import OperationFailed
+from dr_ctl.topologies.artemis.documents import Documents
+from dr_ctl.topologies.artemis.names import numbered
+from dr_ctl.topologies.artemis.papers import IN_USER
 from dr_ctl.topologies.mirror.access import Access
-from dr_ctl.topologies.mirror.documents import Documents
-from dr_ctl.topologies.mirror.names import numbered
 from tests.mirror.pair import Management, _Direct, failed
 
 
 def documents(broker: Management) -> Documents:
-    view = SimpleNamespace(broker=broker.broker)
+    view = SimpleNamespace(broker=broker.broker, papers=IN_USER)
     access = SimpleNamespace(
-        site=broker.site, pair="orders-1", names=lambda: view, wire=lambda: _Direct(broker), close=lambda: None
+        clock=Access.clock,
+        clock_ms=Access.clock_ms,
+        site=broker.site,
+        pair="orders-1",
+        names=lambda: view,
+        wire=lambda: _Direct(broker),
+        close=lambda: None,
     )
     return Documents(cast("Access", access))
 

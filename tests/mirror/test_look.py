@@ -10,9 +10,11 @@ import pytest
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
+from dr_ctl.topologies.artemis.look import dispatch, find_broker
+from dr_ctl.topologies.artemis.view import Config, Connection, Consumer
 from dr_ctl.topologies.mirror.browsing import origin_ids
-from dr_ctl.topologies.mirror.look import dispatch, find_broker, look, look_at_flow
-from dr_ctl.topologies.mirror.view import BrokerView, Config, Connection, Consumer
+from dr_ctl.topologies.mirror.look import look, look_at_flow
+from dr_ctl.topologies.mirror.view import BrokerView
 from tests.mirror.pair import NO_BEAN, PAIR, Management, connection, consumer, failed, mirrored_pair
 
 CONFIG = Config(("clients",), ("mirror",), None)

@@ -18,10 +18,11 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.errors import TimedOut, Unreachable
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.mirror import losing
-from dr_ctl.topologies.mirror.operations import CREATE_QUEUE, DESTROY_QUEUE
+from dr_ctl.topologies.artemis import losing
+from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, DESTROY_QUEUE
+from dr_ctl.topologies.artemis.view import Config, Silent
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
-from dr_ctl.topologies.mirror.view import Config, MirrorSeen, Silent
+from dr_ctl.topologies.mirror.view import MirrorSeen
 from tests.mirror.pair import Management, mirrored_pair
 from tests.mirror.test_recipe import observed
 from tests.mirror.views import PAIR, at_both, broker, consumer, door, doors, queue, seen, with_queue

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.artemis import queues
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.parity import Difference
 from tests.mirror.views import at_both, broker, outflow, queue, with_queue
@@ -147,21 +148,21 @@ class TestMoved:
         before = [broker("london", queue(added=10, removed=4)), broker("paris", queue(site="paris", added=9))]
         after = [broker("london", queue(added=13, removed=6)), broker("paris", queue(site="paris", added=10))]
 
-        assert parity.moved(before, after) == {"orders.in": 5}
+        assert queues.moved(before, after) == {"orders.in": 5}
 
     def test_a_queue_that_stood_still_did_not_move(self) -> None:
         both = [broker("london", queue(depth=500))]
 
-        assert parity.moved(both, both) == {"orders.in": 0}
+        assert queues.moved(both, both) == {"orders.in": 0}
 
     def test_counters_that_began_anew_tell_nothing(self) -> None:
         before = [broker("london", queue(added=10))]
         after = [broker("london", queue(added=900), start="1795259999999")]
 
-        assert parity.moved(before, after) == {}
+        assert queues.moved(before, after) == {}
 
     def test_a_queue_that_was_not_there_before_tells_nothing(self) -> None:
-        assert parity.moved([broker("london")], [broker("london", queue(added=900))]) == {}
+        assert queues.moved([broker("london")], [broker("london", queue(added=900))]) == {}
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,10 @@ from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import beans
 from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.artemis.view import Config
 from dr_ctl.topologies.mirror.look import look
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
-from dr_ctl.topologies.mirror.view import Config, MirrorSeen
+from dr_ctl.topologies.mirror.view import MirrorSeen
 from tests.mirror.pair import Management, mirrored_pair
 from tests.mirror.views import at_both, broker, door, doors, queue, seen, with_queue
 

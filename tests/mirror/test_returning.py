@@ -17,9 +17,12 @@ from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.errors import Unreachable
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.mirror.operations import CREATE_QUEUE, DESTROY_QUEUE, PAUSE_LASTING, RESUME, START_LINK
+from dr_ctl.topologies.artemis.operations import PAUSE_LASTING, RESUME
+from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, DESTROY_QUEUE
+from dr_ctl.topologies.artemis.view import Silent
+from dr_ctl.topologies.mirror.operations import START_LINK
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
-from dr_ctl.topologies.mirror.view import MirrorSeen, Silent
+from dr_ctl.topologies.mirror.view import MirrorSeen
 from tests.mirror.pair import mirrored_pair
 from tests.mirror.test_recipe import observed
 from tests.mirror.views import PAIR, at_both, doors, queue, seen, with_queue

@@ -82,6 +82,9 @@ class Pair:
     def together(self, ask: Callable[[Scripted], Any], of: Sequence[Scripted]) -> list[Any]:
         return [ask(each) for each in of]
 
+    def ways(self, move: Move) -> list[tuple[Scripted, Scripted]]:
+        return [(self.brokers[move.source][pair], there) for pair, there in self.brokers[move.target].items()]
+
 
 def closed(site: str, *more: Any, depth: int = 3) -> BrokerView:
     return broker(site, queue("orders.in", depth, site=site), *more, serving=False)

@@ -59,6 +59,19 @@ def test_the_example_loads() -> None:
     assert installation.path("history") == EXAMPLE.parent / "history"
 
 
+def test_the_example_of_the_plugin_loads() -> None:
+    assert load(EXAMPLE.with_name("artemis-continuity.yaml")).settings.topology == "artemis-continuity"
+
+
+def test_the_plugin_has_no_lasting_fence(tmp_path: Path) -> None:
+    text = EXAMPLE.with_name("artemis-continuity.yaml").read_text(encoding="utf-8")
+    text = text.replace("clients: [serving]", "clients: [serving]\n        lasting_fence: {roles: [apps]}", 1)
+
+    told = problems(written(tmp_path, text))
+
+    assert "sites.london: lasting_fence: artemis-continuity has none" in told
+
+
 def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:
     short = GOOD[: GOOD.index("queues:")].replace("        mirror: [mirror]\n", "")
 
@@ -129,7 +142,7 @@ hooks: {fence: {run: ./fence.sh}}
         "dr-ctl.yaml:" + each
         for each in (
             "1:10: version: should be 1",
-            "3:11: topology: should be 'artemis-mirror'",
+            "3:11: topology: should be 'artemis-mirror' or 'artemis-continuity'",
             "4:1: color: unknown key",
             "6:3: sites.London: does not match [a-z][a-z0-9-]*",
             "8:15: sites: broker orders-1 has no pair: the other site has no broker of that name",

@@ -11,7 +11,8 @@ import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.jolokia.client import Answer, Wire
-from dr_ctl.topologies.mirror import activating, driver, reconciling, releasing
+from dr_ctl.topologies.artemis import activating, driver, releasing
+from dr_ctl.topologies.mirror import reconciling
 from dr_ctl.twin.host import APP
 from tests.broker.driving import Ended
 from tests.twin.conftest import Command

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
-from dr_ctl.topologies.mirror import activating, driver
+from dr_ctl.topologies.artemis import activating, driver
 from dr_ctl.twin.faults import Faults
 from tests.twin.conftest import Command
 from tests.twin.subject import until

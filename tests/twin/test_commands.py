@@ -11,7 +11,7 @@ import pytest
 from dr_ctl.agents.monitor import recording
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.settings.loader import load
-from dr_ctl.topologies.mirror import activating, driver
+from dr_ctl.topologies.artemis import activating, driver
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from tests.broker.driving import Ended
 from tests.twin.conftest import Command

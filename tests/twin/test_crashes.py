@@ -12,7 +12,7 @@ import pytest
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
-from dr_ctl.topologies.mirror.sending import Sender
+from dr_ctl.topologies.artemis.sending import Sender
 from tests.twin.conftest import Command
 from tests.twin.matrix import OPERATIONS, Judge, done, scene
 

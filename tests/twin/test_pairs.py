@@ -11,7 +11,7 @@ import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.lab.traffic import Load
-from dr_ctl.topologies.mirror import activating
+from dr_ctl.topologies.artemis import activating
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from tests.broker.driving import Ended
 from tests.twin.conftest import Command

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from dr_ctl.jolokia.client import Ask, Listing, Reader
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean
-from dr_ctl.topologies.mirror.view import BrokerView, Queue
+from dr_ctl.topologies.artemis.view import Broker, Queue
+from dr_ctl.topologies.mirror.view import BrokerView
 
 Origin = tuple[str, int]
 
@@ -29,7 +30,7 @@ def told(origin: Origin) -> str:
     return f"{origin[0]}:{origin[1]}"
 
 
-def origin_ids(reader: Reader, view: BrokerView, queues: Sequence[Queue], *, limit: int) -> list[frozenset[Origin]]:
+def origin_ids(reader: Reader, view: Broker, queues: Sequence[Queue], *, limit: int) -> list[frozenset[Origin]]:
     """The identity of each message of each queue. One POST for all queues; at most `limit` messages of each."""
     return [frozenset(origin for origin, _ in found) for found in _browsed(reader, view, queues, limit)]
 
@@ -43,7 +44,7 @@ def numbered(reader: Reader, view: BrokerView, queue: Queue, *, limit: int) -> d
 
 
 def _browsed(
-    reader: Reader, view: BrokerView, queues: Sequence[Queue], limit: int
+    reader: Reader, view: Broker, queues: Sequence[Queue], limit: int
 ) -> list[list[tuple[Origin, Mapping[str, Any]]]]:
     answers = reader.look([Ask(queue.bean, Listing.BROWSE, (1, limit)) for queue in queues]) if queues else []
     try:

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.model import Finding, Role
 from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.artemis.checks import (
+    error,
+    errors_first,
+    info,
+    of_doors,
+    of_queues,
+    of_silent,
+    of_standby,
+    some,
+    warning,
+)
+from dr_ctl.topologies.artemis.view import Silent
 from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, Silent
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
 CLOCK_SKEW_MS = 2000
-_NAMED = 5
-NAME_STOMP = "Set `stomp:` to an address of the broker's client acceptor, with a user that may connect."
-
-
-def error(id_: str, text: str, remedy: str) -> Finding:
-    return Finding(id_, Severity.ERROR, text, remedy)
-
-
-def warning(id_: str, text: str, remedy: str) -> Finding:
-    return Finding(id_, Severity.WARNING, text, remedy)
-
-
-def info(id_: str, text: str, remedy: str = "") -> Finding:
-    return Finding(id_, Severity.INFO, text, remedy)
-
-
-def some(items: Sequence[str]) -> str:
-    """The first few, and how many more there are."""
-    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
-    return "; ".join(items[:_NAMED]) + more
 
 
 def all_findings(
@@ -39,24 +31,14 @@ def all_findings(
     found: list[Finding] = []
     for brokers in seen.sites.values():
         for view in brokers.values():
-            found += list(_silent(view) if isinstance(view, Silent) else of_broker(view))
+            found += list(of_silent(view) if isinstance(view, Silent) else of_broker(view))
     for pair in seen.sites[source]:
         here, there = seen.view(source, pair), seen.view(target, pair)
         if there is not None and there.role is not Role.SERVING:
-            found += list(_standby(there))
+            found += list(of_standby(there))
         if here is not None and there is not None:
             found += list(_pair(here, there, seen, queues, accepted))
     return errors_first(found)
-
-
-def errors_first(found: Iterable[Finding]) -> list[Finding]:
-    order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
-    return sorted(found, key=lambda each: order.index(each.severity))
-
-
-def _silent(silent: Silent) -> Iterator[Finding]:
-    name = f"{silent.site}/{silent.pair}"
-    yield error("DR-SITE-001", f"{name} is {silent.role.value}: {silent.error}", silent.error.remedy)
 
 
 def of_broker(view: BrokerView) -> Iterator[Finding]:
@@ -66,41 +48,15 @@ def of_broker(view: BrokerView) -> Iterator[Finding]:
         yield error(
             "DR-SITE-002", f"{name}: the broker is not active (a passive backup?)", "Start or promote it first."
         )
-    named = {"clients": view.config.clients, "mirror": view.config.mirror or ()}
-    here = {each.name for each in view.acceptors}
-    for key, names in named.items():
-        missing = [each for each in names if each not in here]
-        if not missing:
-            continue
-        there = ", ".join(each.name for each in view.acceptors) or "none"
-        yield error(
-            "DR-DOOR-001",
-            f"{name}: no acceptor {', '.join(missing)}; the broker has {there}",
-            f"Name the acceptors under `{key}:` as broker.xml does.",
-        )
+    yield from of_doors(name, view)
     yield from _doors(name, view)
     yield from _lasting(name, view)
     yield from _link(name, view)
-    if view.prepared:
-        yield error(
-            "DR-TX-001",
-            f"{name}: {len(view.prepared)} prepared transaction(s): their messages are not at the peer: "
-            f"{some(view.prepared)}",
-            "Let the transaction manager finish them, or commit or roll them back in the console.",
-        )
-    if paused := [queue.name for queue in view.business.values() if queue.paused]:
-        yield info("DR-QUEUE-001", f"{name}: paused, and left so: {some(sorted(paused))}")
+    yield from of_queues(name, view)
 
 
 def _doors(name: str, view: BrokerView) -> Iterator[Finding]:
     doors = view.doors
-    if view.open and not all(door.started for door in doors):
-        closed = [door.name for door in doors if not door.started]
-        yield warning(
-            "DR-DOOR-002",
-            f"{name}: serves, but acceptor {', '.join(closed)} is closed",
-            "Open it, or take it out of `clients:`.",
-        )
     if not view.mirror_doors and view.config.mirror is None:
         amqp = [door.name for door in view.other_doors if "AMQP" in door.protocols]
         what = f"{', '.join(amqp)} could all be it" if amqp else "none but the clients' speaks AMQP"
@@ -108,25 +64,6 @@ def _doors(name: str, view: BrokerView) -> Iterator[Finding]:
             "DR-DOOR-003",
             f"{name}: cannot tell which acceptor the peer's link uses: {what}",
             "Give the link an acceptor of its own, named under `mirror:`; closing the clients' would cut the link.",
-        )
-    if shut := [door.name for door in view.mirror_doors if not door.started]:
-        yield error(
-            "DR-DOOR-004",
-            f"{name}: acceptor {', '.join(shut)} of the peer's link is closed",
-            "Start it in the console: without it nothing reaches this site.",
-        )
-    if strangers := view.strangers():
-        yield error(
-            "DR-DOOR-005",
-            f"{name}: clients on acceptors that a fence would not close: {some(strangers)}",
-            "Add that acceptor to `clients:`, or move these clients to a client acceptor.",
-        )
-    others = [door.name for door in view.other_doors if door.started]
-    if others and not strangers:
-        yield warning(
-            "DR-DOOR-006",
-            f"{name}: acceptor {', '.join(others)} is open and stays so; nobody uses it now",
-            "Add it to `clients:` if clients may come through it.",
         )
     if boots := [door.name for door in doors if door.opens_at_boot]:
         yield warning(
@@ -213,16 +150,6 @@ def _link(name: str, view: BrokerView) -> Iterator[Finding]:
             "DR-LINK-006",
             f"{name}: messages between brokers of this site: {some(busy)}",
             "Wait: the gate opens once they have arrived.",
-        )
-
-
-def _standby(view: BrokerView) -> Iterator[Finding]:
-    held = [f"{each.queue}: {each.told}" for each in view.consumers if each.queue in view.business]
-    if held:
-        yield error(
-            "DR-STANDBY-001",
-            f"{view.site}/{view.pair}: consumers at the standby site: {some(held)}",
-            "Stop these clients: what they hold cannot be acknowledged by the mirror, and would come twice for ever.",
         )
 
 

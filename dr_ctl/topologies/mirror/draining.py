@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode
-from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
-from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.ports import Act, Hand, Move
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.mirror import checks
-from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl.topologies.artemis import checks
+from dr_ctl.topologies.artemis.checks import warning
+from dr_ctl.topologies.artemis.sending import Sender
+from dr_ctl.topologies.mirror.access import Access, Observer, Way
 from dr_ctl.topologies.mirror.links import Flows
 from dr_ctl.topologies.mirror.look import Flow
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
-from dr_ctl.topologies.mirror.sending import Sender
-from dr_ctl.topologies.mirror.waiting import PairWait, Way, until_all, ways
+from dr_ctl.topologies.mirror.view import BrokerView
+from dr_ctl.topologies.mirror.waiting import PairWait, until_all
 
 SMALL: Final = 500
 CATCH_UP_POLL_S: Final = 0.1
@@ -31,11 +34,13 @@ class Draining:
 
     def __init__(self, observer: Observer, recipe: MirrorRecipe, sender: Sender) -> None:
         self._observer, self._recipe, self._sender = observer, recipe, sender
+        self.verbs: Mapping[str, Act] = {"catch-up": self.catch_up, "drain": self.drain}
+        self.inverses: Mapping[str, Act] = dict.fromkeys(("catch-up", "drain"), self._start_links)
 
     def catch_up(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         """While the source serves: both links attached, and little enough under way that a drain takes a moment."""
         within_s = step.limits["within"]
-        waits = [_Small(way, self._recipe, self._sender, hand, within_s) for way in ways(self._observer, move)]
+        waits = [_Small(way, self._recipe, self._sender, hand, within_s) for way in self._observer.ways(move)]
         failed = until_all(self._observer, waits, hand, _UNDER_WAY, CATCH_UP_POLL_S) if waits else None
         if failed is not None:
             return failed
@@ -46,7 +51,7 @@ class Draining:
         """Lift the pauses and wait, side by side, until nothing is under way in either direction."""
         lifting = self._observer.pool.submit(self._lift, move, hand)
         try:
-            waits = [_Empty(way, self._recipe, self._sender, hand, step) for way in ways(self._observer, move)]
+            waits = [_Empty(way, self._recipe, self._sender, hand, step) for way in self._observer.ways(move)]
             failed = until_all(self._observer, waits, hand, _UNDER_WAY, self._recipe.poll_s) if waits else None
         finally:
             lifted = _ended(lifting)
@@ -63,6 +68,37 @@ class Draining:
         hand.change(calls, self._sender.send)
         left = [call.about for access in source for call in self._recipe.lifts(access.look(), move)]
         return checks.some(left) if left else None
+
+    def _start_links(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        del move
+        stopped, away = self._stopped_links()
+        # A broker that is away is not waited for: clients are. A link's stop and start travel together, so it is only
+        # left stopped where that one request was cut in its middle.
+        findings = tuple(
+            warning("DR-LINK-007", f"{access.site}: whether its link is started could not be seen", "Look at it.")
+            for access in away
+        )
+        calls = [call for call in step.inverse if (call.site, call.pair) in stopped]
+        if not calls:
+            return NotNeeded("no link was seen stopped", findings=findings)
+        hand.change(calls, self._sender.send)
+        if left := self._stopped_links()[0] & {(call.site, call.pair) for call in calls}:
+            return Refused(f"the link of {', '.join(site for site, _ in sorted(left))} is not started")
+        return Done("links started", findings=findings)
+
+    def _stopped_links(self) -> tuple[set[tuple[str, str]], list[Access]]:
+        """The brokers whose link is not started, and those that did not answer."""
+
+        def look(access: Access) -> BrokerView | None:
+            try:
+                return access.look()
+            except BrokerError:
+                return None
+
+        every = self._observer.all()
+        views = dict(zip(every, self._observer.together(look, every), strict=True))
+        stopped = {(view.site, view.pair) for view in views.values() if view and view.link and not view.link.started}
+        return stopped, [access for access, view in views.items() if view is None]
 
 
 class _Small(PairWait):

@@ -7,10 +7,10 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.engine.ports import Hand
+from dr_ctl.topologies.artemis.sending import Sender
 from dr_ctl.topologies.mirror.access import Access, Observer
 from dr_ctl.topologies.mirror.look import Flow
 from dr_ctl.topologies.mirror.recipe import LINK_RESTARTS, MirrorRecipe
-from dr_ctl.topologies.mirror.sending import Sender
 
 # A link that lost its peer for a moment comes back by itself within one retry; a hung handshake takes a minute.
 PATIENCE_S: Final = 2.0

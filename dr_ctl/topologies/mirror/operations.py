@@ -1,4 +1,4 @@
-"""The operations of a broker that dr-ctl calls, each with its whole signature, and the calls made of them. Pure."""
+"""The operations on a link that dr-ctl calls, and the calls made of them. Pure."""
 
 from __future__ import annotations
 
@@ -6,68 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia import beans
+from dr_ctl.topologies.artemis.operations import call
 
 if TYPE_CHECKING:
-    from dr_ctl.core.model import Json
-    from dr_ctl.topologies.mirror.view import Acceptor, BrokerView, Link, Queue
+    from dr_ctl.topologies.mirror.view import BrokerView, Link
 
-START: Final = "start()"
-STOP: Final = "stop()"
-PAUSE: Final = "pause()"
-PAUSE_LASTING: Final = "pause(boolean)"
-RESUME: Final = "resume()"
 STOP_LINK: Final = "stopBrokerConnection(java.lang.String)"
 START_LINK: Final = "startBrokerConnection(java.lang.String)"
-# With the second argument a queue that is there already, or is not there, is no error.
-CREATE_QUEUE: Final = "createQueue(java.lang.String,boolean)"
-DESTROY_QUEUE: Final = "destroyQueue(java.lang.String,boolean)"
-MOVE: Final = "moveMessage(long,java.lang.String)"
-_TEXT: Final = "java.lang.String"
-SHUT_OUT: Final = f"addSecuritySettings({','.join([_TEXT] * 11)})"
-# Versions that protect management by roles too; without these two words it would take them away.
-SHUT_OUT_WITH_VIEWS: Final = f"addSecuritySettings({','.join([_TEXT] * 13)})"
-LET_IN: Final = f"removeSecuritySettings({_TEXT})"
-RELOAD: Final = "reloadConfigurationFile()"
-KEEPS_OUT: Final = (SHUT_OUT, SHUT_OUT_WITH_VIEWS)
-ADMITS: Final = (LET_IN, RELOAD)
-
-
-def call(
-    view: BrokerView,
-    bean: str,
-    operation: str,
-    arguments: tuple[Json, ...],
-    about: str,
-    when: str | None = None,
-    at_most: int = 1,
-) -> Call:
-    """Make a call at one broker; `about` says what it does, without where."""
-    return Call(view.site, view.pair, bean, operation, arguments, f"{about} at {view.site}", when, at_most)
-
-
-def open_door(view: BrokerView, door: Acceptor, when: str | None = None) -> Call:
-    return call(view, door.bean, START, (), f"open {_named(view, door)}", when)
-
-
-def close_door(view: BrokerView, door: Acceptor, when: str | None = None) -> Call:
-    return call(view, door.bean, STOP, (), f"close {_named(view, door)}", when)
-
-
-def _named(view: BrokerView, door: Acceptor) -> str:
-    return f"acceptor {door.name}{' of the link' if door in view.mirror_doors else ''}"
-
-
-def pause(view: BrokerView, queue: Queue, when: str | None = None, at_most: int = 1) -> Call:
-    return call(view, queue.bean, PAUSE, (), f"pause {queue.name}", when, at_most)
-
-
-def pause_lasting(view: BrokerView, queue: Queue) -> Call:
-    """Pause a queue so that it stays paused when the broker is restarted."""
-    return call(view, queue.bean, PAUSE_LASTING, (True,), f"pause {queue.name}")
-
-
-def resume(view: BrokerView, queue: Queue, when: str | None = None) -> Call:
-    return call(view, queue.bean, RESUME, (), f"resume {queue.name}", when)
 
 
 def stop_link(view: BrokerView, link: Link, when: str | None = None, at_most: int = 1) -> Call:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dr_ctl.rpo.result import matches
 from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.mirror.view import BrokerView, Queue
+from dr_ctl.topologies.artemis.queues import selected
+from dr_ctl.topologies.mirror.view import BrokerView
 
 ORIGINS_UP_TO = 1000
 
@@ -32,15 +32,6 @@ class Difference:
 
     def told(self, source: str, target: str) -> str:
         return f"{self.queue}: {self.source} at {source}, {self.target} at {target}"
-
-
-def selected(view: BrokerView, queues: Queues) -> dict[str, Queue]:
-    """The business queues that the settings speak of, by name."""
-    return {
-        name: queue
-        for name, queue in view.business.items()
-        if matches(queues.include, name) and not matches(queues.exclude, name)
-    }
 
 
 def differences(source: BrokerView, target: BrokerView, queues: Queues) -> list[Difference]:
@@ -91,18 +82,6 @@ def unexplained(source: BrokerView, target: BrokerView, queues: Queues, moved: M
         for each in differences(source, target, queues)
         if each.blocks and (between is None or each.size > between + moved.get(each.queue, 0))
     ]
-
-
-def moved(before: Sequence[BrokerView], after: Sequence[BrokerView]) -> dict[str, int]:
-    """How many messages each queue gained or lost between two looks, the larger of both sites."""
-    result: dict[str, int] = {}
-    for first, second in zip(before, after, strict=True):
-        for name, queue in second.business.items():
-            was = first.business.get(name)
-            if was is not None and first.start == second.start:
-                change = (queue.added - was.added) + (queue.removed - was.removed)
-                result[name] = max(result.get(name, 0), change)
-    return result
 
 
 def not_accepted(found: Sequence[Difference], accepted: Mapping[str, int]) -> list[Difference]:

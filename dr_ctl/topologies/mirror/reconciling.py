@@ -17,14 +17,16 @@ from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.jolokia import beans
-from dr_ctl.topologies.mirror import checks, parity
+from dr_ctl.topologies.artemis import checks
+from dr_ctl.topologies.artemis.operations import MOVE, call
+from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, internal_queue
+from dr_ctl.topologies.artemis.sending import Sender
+from dr_ctl.topologies.artemis.view import quarantine_queue
+from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.browsing import Origin, numbered, told
-from dr_ctl.topologies.mirror.debts import internal_queue
-from dr_ctl.topologies.mirror.operations import CREATE_QUEUE, MOVE, call
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
-from dr_ctl.topologies.mirror.sending import Sender
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, quarantine_queue
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
 UNCHANGED_S: Final = 2.0
 

@@ -12,17 +12,20 @@ from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Act, Hand, Move
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.mirror import checks, parity, returning
-from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl.topologies.artemis import checks
+from dr_ctl.topologies.artemis.effects import holds, left_of
+from dr_ctl.topologies.artemis.operations import PAUSE_LASTING, RESUME
+from dr_ctl.topologies.artemis.papers import DESTROY_QUEUE
+from dr_ctl.topologies.artemis.queues import selected
+from dr_ctl.topologies.artemis.sending import Sender
+from dr_ctl.topologies.mirror import parity, returning
+from dr_ctl.topologies.mirror.access import Observer, Way
 from dr_ctl.topologies.mirror.browsing import Origin, Residue, origin_ids, residue
-from dr_ctl.topologies.mirror.effects import holds, left_of
 from dr_ctl.topologies.mirror.links import Flows
-from dr_ctl.topologies.mirror.operations import DESTROY_QUEUE, PAUSE_LASTING, RESUME
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
 from dr_ctl.topologies.mirror.reconciling import Reconciling, TakenIn
-from dr_ctl.topologies.mirror.sending import Sender
 from dr_ctl.topologies.mirror.view import BrokerView
-from dr_ctl.topologies.mirror.waiting import PairWait, Way, until_all
+from dr_ctl.topologies.mirror.waiting import PairWait, until_all
 
 CALM: Final = 5
 # The serving site's producers go on: what they send is under way all the time, and is no residue.
@@ -129,7 +132,7 @@ class Reinstating:
 
     def _origins(self, view: BrokerView) -> dict[str, frozenset[Origin] | None]:
         """Who the messages of each queue are; None of one that is too deep to look at each."""
-        chosen = parity.selected(view, self._observer.queues)
+        chosen = selected(view, self._observer.queues)
         shallow = [queue for queue in chosen.values() if queue.depth <= parity.ORIGINS_UP_TO]
         reader = self._observer.brokers[view.site][view.pair].reader()
         ids = origin_ids(reader, view, shallow, limit=parity.ORIGINS_UP_TO)

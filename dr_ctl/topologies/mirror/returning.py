@@ -11,20 +11,17 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import beans
-from dr_ctl.topologies.mirror import checks, lasting, parity
-from dr_ctl.topologies.mirror.baseline import before
-from dr_ctl.topologies.mirror.debts import document, owe_again, pay
-from dr_ctl.topologies.mirror.operations import (
-    CREATE_QUEUE,
-    MOVE,
-    call,
-    close_door,
-    open_door,
-    pause_lasting,
-    resume,
-    start_link,
-)
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen, quarantine_queue
+from dr_ctl.topologies.artemis import lasting
+from dr_ctl.topologies.artemis.baseline import before
+from dr_ctl.topologies.artemis.checks import error, warning
+from dr_ctl.topologies.artemis.debts import document, owe_again, pay
+from dr_ctl.topologies.artemis.losing import came_back_open
+from dr_ctl.topologies.artemis.operations import MOVE, call, close_door, open_door, pause_lasting, resume
+from dr_ctl.topologies.artemis.papers import CREATE_QUEUE
+from dr_ctl.topologies.artemis.view import quarantine_queue
+from dr_ctl.topologies.mirror import checks, parity
+from dr_ctl.topologies.mirror.operations import start_link
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
 # What the return itself puts right.
 _MENDED: Final = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
@@ -35,14 +32,14 @@ def findings(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
     for site in (move.source, move.target):
         for broker in seen.sites[site].values():
             if not isinstance(broker, BrokerView):
-                yield checks.error(
+                yield error(
                     "DR-SITE-001", f"{site}/{broker.pair} is {broker.role.value}: {broker.error}", broker.error.remedy
                 )
                 continue
             yield from (each for each in checks.of_broker(broker) if each.id not in _MENDED)
     if seen.roles[move.target] is Role.SERVING and seen.roles[move.source] is Role.SERVING:
         text = f"{move.target} came back open: it is fenced at once, before anything else"
-        yield checks.warning("DR-RETURN-001", text, "Let its client acceptors boot closed: autoStart=false.")
+        yield warning("DR-RETURN-001", text, "Let its client acceptors boot closed: autoStart=false.")
 
 
 def nothing_owed(seen: MirrorSeen, move: Move) -> bool:
@@ -57,11 +54,6 @@ def nothing_owed(seen: MirrorSeen, move: Move) -> bool:
 
 def _both(seen: MirrorSeen, move: Move) -> list[BrokerView]:
     return [*seen.views(move.source), *seen.views(move.target)]
-
-
-def came_back_open(seen: MirrorSeen, move: Move) -> bool:
-    """Say whether the returned site lets clients in beside the one that serves."""
-    return seen.roles[move.source] is Role.SERVING and any(view.open for view in seen.views(move.target))
 
 
 def residue(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:

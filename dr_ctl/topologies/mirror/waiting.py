@@ -10,22 +10,14 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Json
 from dr_ctl.engine.outcome import Done, Outcome
-from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.mirror.access import Access, Observer
+from dr_ctl.engine.ports import Hand
+from dr_ctl.topologies.artemis.sending import Sender
+from dr_ctl.topologies.mirror.access import Observer, Way
 from dr_ctl.topologies.mirror.links import Flows, Mender, Movement, depth, flows, why_not_moving
 from dr_ctl.topologies.mirror.look import Flow
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
-from dr_ctl.topologies.mirror.sending import Sender
-
-Way = tuple[Access, Access]
 
 _IDLE_S: Final = 1.0  # said to a person; the link is restarted later
-
-
-def ways(observer: Observer, move: Move) -> list[Way]:
-    """Both brokers of each pair that is still to move, the source's first."""
-    sites = observer.brokers
-    return [(source, sites[move.target][pair]) for pair, source in sites[move.source].items() if pair not in move.moved]
 
 
 class PairWait(ABC):

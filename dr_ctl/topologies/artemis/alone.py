@@ -1,0 +1,161 @@
+"""How a pair does a runbook's steps one by one: what speaks against each, what it calls. Pure.
+
+Each rests on what is seen now, not on what an earlier command said: a receipt is only believed where nothing has moved
+since, a pause is only lifted where a run's lock names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RELEASE
+from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
+from dr_ctl.topologies.artemis import lasting, receipts
+from dr_ctl.topologies.artemis.baseline import paused_by_runs
+from dr_ctl.topologies.artemis.checks import error, some
+from dr_ctl.topologies.artemis.debts import document, owe_again, pay
+from dr_ctl.topologies.artemis.operations import pause, resume
+from dr_ctl.topologies.artemis.view import Broker, Queue, Seen
+
+# Of one site alone: what would make closing or opening its doors useless.
+_GRAVE: Final = frozenset({"DR-SITE-002", "DR-DOOR-001", "DR-DOOR-003", "DR-DOOR-005", "DR-DOOR-008", "DR-CONT-001"})
+
+
+def findings(
+    seen: Seen[Broker], move: Move, of_move: Callable[[], Iterable[Finding]], of_source: Callable[[], Iterable[Finding]]
+) -> Iterator[Finding]:
+    """What speaks against one step. Those that ask for both sites rest on all checks of a move, the others on those of
+    the site that is left."""
+    if move.ask.operation in (DRAIN, ACTIVATE):
+        yield from of_move()
+    else:
+        for each in of_source():
+            grave = each.id in _GRAVE or each.severity is not Severity.ERROR
+            yield each if grave else replace(each, severity=Severity.WARNING)
+    if move.ask.operation == ACTIVATE:
+        yield from _unproven(seen, move)
+    if move.ask.operation == RELEASE and seen.roles[move.target] is Role.SERVING:
+        if not _paused(seen, move):
+            text = f"{move.source} must not be opened while {move.target} is"
+            remedy = f"`dr-ctl swapover --to {move.source}` moves the service."
+            yield error("DR-ROLE-011", text, remedy)
+    elif move.ask.operation == RELEASE and seen.roles[move.source] is Role.STANDBY:
+        yield from _moved_on(seen, move)
+
+
+def _unproven(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
+    """Opening a site needs the receipt of a drain; without one, empty outflows that were read."""
+    drained = f"`dr-ctl drain --to {move.target}`; if {move.source} is lost: `dr-ctl failover --to {move.target}`."
+    for pair in seen.sites[move.target]:
+        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+        if here is None or there is None or there.role is Role.SERVING:
+            continue
+        receipt = receipts.held_at(there)
+        if receipt is not None:
+            for text in receipts.moved(receipt, (here, there)):
+                yield error("DR-RECEIPT-001", text, f"Drain again: {drained}")
+        elif left := [text for view in (here, there) for text in (*_to_ship(view), *_unapplied(view))]:
+            text = f"nothing shows that a drain to {move.target} has finished: {some(left)}"
+            yield error("DR-RECEIPT-002", text, drained)
+
+
+def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
+    """A site may be opened again only while the other holds nothing that it lacks, and it has applied all that came."""
+    for pair in seen.sites[move.target]:
+        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+        if here is None or there is None:
+            continue  # both answered when the roles were looked at
+        if left := [*_to_ship(there), *_unapplied(here)]:
+            text = f"{move.target} holds what {move.source} lacks: {some(left)}"
+            remedy = f"`dr-ctl drain --to {move.source}`, then `dr-ctl activate {move.source}`."
+            yield error("DR-RELEASE-001", text, remedy)
+
+
+def _to_ship(view: Broker) -> Iterator[str]:
+    if view.to_ship is None:
+        yield f"the outflow of {view.site} was not read"
+    elif view.to_ship:
+        yield f"{view.to_ship} to ship at {view.site}"
+
+
+def _unapplied(view: Broker) -> Iterator[str]:
+    if view.unapplied:
+        yield f"{view.unapplied} acknowledgements not applied at {view.site}"
+
+
+def holds_already(seen: Seen[Broker], move: Move) -> str | None:
+    """Say what holds already where there is nothing to do."""
+    site, role = move.source, seen.roles[move.source]
+    if move.ask.operation == QUIESCE and role is Role.STANDBY:
+        return f"{site} is closed to clients already"
+    views = seen.views(site)
+    lasts = all(view.shut_out for view in views if view.config.lasting is not None)
+    if move.ask.operation == FENCE and role is Role.STANDBY and lasts and not _owed(seen, move):
+        return f"clients are kept out of {site} already"
+    kept_out = any(view.shut_out for view in views)
+    if move.ask.operation == RELEASE and role is Role.SERVING and not (kept_out or _paused(seen, move)):
+        return f"{site} serves already, and no run has paused anything there"
+    return None
+
+
+def fence(step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
+    """Close the doors; strike out that the fence is owed, once it is proven."""
+    owed = [
+        (view, kind)
+        for view in seen.views(move.target)
+        for kind in (DebtKind.FENCE,)
+        if document(kind, move.source, view.site) in view.documents
+    ]
+    views = seen.views(move.source)
+    closes, opens = lasting.fence(views), lasting.unfence(views, move)
+    struck = [call for view, kind in owed for call in pay(view, kind, move.source)]
+    again = [owe_again(view, kind, move.source) for view, kind in owed]
+    cut_off = bool(step.words.get(CUT_OFF))
+    return Draft(move.source, "clients out, proven", (*closes, *struck), (*opens, *again), cut_off=cut_off)
+
+
+def release(seen: Seen[Broker], move: Move) -> Draft:
+    """Open the doors again, unless the other site serves, then lift what runs have paused. What is undone is closed and
+    paused as it was."""
+    views = seen.views(move.source)
+    opens = seen.roles[move.target] is not Role.SERVING
+    shut = [(view, [door for door in view.doors if opens and not door.started]) for view in views]
+    paused = _paused(seen, move)
+    kept_out = [view for view in views if opens and view.shut_out]
+    calls: list[Call] = [
+        *(call for view in kept_out for call in lasting.let_in(view)),
+        *(call for view, doors in shut for call in view.opening(doors)),
+        *(strikes(seen) if opens else ()),
+    ]
+    inverse = [call for view, doors in shut for call in view.closing(doors, "it is open")]
+    inverse += [call for view in kept_out for call in lasting.shut_out(view, "they are let in")]
+    return Draft(
+        move.source,
+        "clients let in again, and what runs have paused lifted",
+        (*calls, *(resume(view, queue) for view, queue in paused)),
+        (*inverse, *(pause(view, queue, "it is not paused") for view, queue in paused)),
+    )
+
+
+def strikes(seen: Seen[Broker]) -> list[Call]:
+    """Take away receipts: where a site is opened, what they say is over."""
+    return [call for site in seen.sites for view in seen.views(site) for call in receipts.strike(view)]
+
+
+def _paused(seen: Seen[Broker], move: Move) -> Sequence[tuple[Broker, Queue]]:
+    return [
+        (view, queue)
+        for view in seen.views(move.source)
+        for queue in view.business.values()
+        if queue.paused and queue.name in paused_by_runs(view)
+    ]
+
+
+def _owed(seen: Seen[Broker], move: Move) -> bool:
+    return any(debt.kind is DebtKind.FENCE and debt.about == move.source for debt in seen.debts)

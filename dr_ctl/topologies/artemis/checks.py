@@ -1,0 +1,105 @@
+"""Makes findings, and the words that several of them share. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from dr_ctl.core.model import Finding, Severity
+from dr_ctl.topologies.artemis.view import Broker, Silent
+
+_NAMED = 5
+NAME_STOMP = "Set `stomp:` to an address of the broker's client acceptor, with a user that may connect."
+
+
+def error(id_: str, text: str, remedy: str) -> Finding:
+    return Finding(id_, Severity.ERROR, text, remedy)
+
+
+def warning(id_: str, text: str, remedy: str) -> Finding:
+    return Finding(id_, Severity.WARNING, text, remedy)
+
+
+def info(id_: str, text: str, remedy: str = "") -> Finding:
+    return Finding(id_, Severity.INFO, text, remedy)
+
+
+def some(items: Sequence[str]) -> str:
+    """The first few, and how many more there are."""
+    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    return "; ".join(items[:_NAMED]) + more
+
+
+def errors_first(found: Iterable[Finding]) -> list[Finding]:
+    order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
+    return sorted(found, key=lambda each: order.index(each.severity))
+
+
+def of_silent(silent: Silent) -> Iterator[Finding]:
+    name = f"{silent.site}/{silent.pair}"
+    yield error("DR-SITE-001", f"{name} is {silent.role.value}: {silent.error}", silent.error.remedy)
+
+
+def of_doors(name: str, view: Broker) -> Iterator[Finding]:
+    """What speaks against a broker's doors, however they are opened and closed."""
+    named = {"clients": view.config.clients, "mirror": view.config.mirror or ()}
+    here = {each.name for each in view.acceptors}
+    for key, names in named.items():
+        missing = [each for each in names if each not in here]
+        if not missing:
+            continue
+        there = ", ".join(each.name for each in view.acceptors) or "none"
+        yield error(
+            "DR-DOOR-001",
+            f"{name}: no acceptor {', '.join(missing)}; the broker has {there}",
+            f"Name the acceptors under `{key}:` as broker.xml does.",
+        )
+    doors = view.doors
+    if view.open and not all(door.started for door in doors):
+        closed = [door.name for door in doors if not door.started]
+        yield warning(
+            "DR-DOOR-002",
+            f"{name}: serves, but acceptor {', '.join(closed)} is closed",
+            "Open it, or take it out of `clients:`.",
+        )
+    if shut := [door.name for door in view.mirror_doors if not door.started]:
+        yield error(
+            "DR-DOOR-004",
+            f"{name}: acceptor {', '.join(shut)} of the peer's link is closed",
+            "Start it in the console: without it nothing reaches this site.",
+        )
+    if strangers := view.strangers():
+        yield error(
+            "DR-DOOR-005",
+            f"{name}: clients on acceptors that a fence would not close: {some(strangers)}",
+            "Add that acceptor to `clients:`, or move these clients to a client acceptor.",
+        )
+    others = [door.name for door in view.other_doors if door.started]
+    if others and not strangers:
+        yield warning(
+            "DR-DOOR-006",
+            f"{name}: acceptor {', '.join(others)} is open and stays so; nobody uses it now",
+            "Add it to `clients:` if clients may come through it.",
+        )
+
+
+def of_queues(name: str, view: Broker) -> Iterator[Finding]:
+    """What lies in a broker that no peer has, and what delivers nothing."""
+    if view.prepared:
+        yield error(
+            "DR-TX-001",
+            f"{name}: {len(view.prepared)} prepared transaction(s): their messages are not at the peer: "
+            f"{some(view.prepared)}",
+            "Let the transaction manager finish them, or commit or roll them back in the console.",
+        )
+    if paused := [queue.name for queue in view.business.values() if queue.paused]:
+        yield info("DR-QUEUE-001", f"{name}: paused, and left so: {some(sorted(paused))}")
+
+
+def of_standby(view: Broker) -> Iterator[Finding]:
+    held = [f"{each.queue}: {each.told}" for each in view.consumers if each.queue in view.business]
+    if held:
+        yield error(
+            "DR-STANDBY-001",
+            f"{view.site}/{view.pair}: consumers at the standby site: {some(held)}",
+            "Stop these clients: what they hold cannot be acknowledged by the mirror, and would come twice for ever.",
+        )

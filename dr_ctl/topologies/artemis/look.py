@@ -1,0 +1,170 @@
+"""Parts of a look that all Artemis brokers answer alike: what is asked, and how the answer becomes a value."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from dr_ctl.jolokia import beans
+from dr_ctl.jolokia.client import READ_S, Answer, Read, Reader, Search
+from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
+from dr_ctl.jolokia.values import Fields
+from dr_ctl.topologies.artemis.view import OUTFLOW_PREFIX, Acceptor, Broker, Connection, Consumer, Grants, Queue
+
+ACCEPTOR: Final = ("Name", "Started", "Parameters")
+QUEUE: Final = (
+    "MessageCount", "DeliveringCount", "ScheduledCount", "ConsumerCount", "Paused",
+    "MessagesAdded", "MessagesAcknowledged", "MessagesExpired", "MessagesKilled",
+    "Durable", "Temporary", "InternalQueue", "RingSize", "LastValue", "DeadLetterAddress", "ExpiryAddress",
+)  # fmt: skip
+
+
+def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:
+    """Find the broker's own name; raises `NoSuchBean` where there is none or several."""
+    names = reader.look([Search(beans.ANY_SERVER)], timeout_s=timeout_s)[0].value()
+    try:
+        found = [beans.parts(str(name)).get("broker") for name in names]
+    except (ValueError, TypeError) as error:
+        raise BadValue(f"{reader.url}: the search for the broker gave no names of beans: {error}") from error
+    if len(found) != 1 or found[0] is None:
+        raise NoSuchBean(f"{reader.url}: {len(found)} brokers answer there; name one with `broker:`")
+    return found[0]
+
+
+def dispatch(reader: Reader, view: Broker) -> dict[str, tuple[int, bool]]:
+    """What each queue has in delivery and whether it is paused, and nothing else: the poll of a quiesce."""
+    told = reader.look([Read(beans.all_queues(view.broker), ("DeliveringCount", "Paused"))])
+    return {
+        beans.parts(bean)["queue"]: (fields.number("DeliveringCount"), fields.flag("Paused"))
+        for bean, fields in found(told[0])
+    }
+
+
+def found(answer: Answer) -> list[tuple[str, Fields]]:
+    """What a pattern matched; nothing matched is an empty list, any other error is raised."""
+    if isinstance(answer.error, NoSuchBean):
+        return []
+    value = answer.value()
+    if not isinstance(value, dict):
+        raise BadValue("a read by pattern gave no beans")
+    return [(bean, Fields(bean, told)) for bean, told in value.items()]
+
+
+def rows(answer: Answer) -> list[dict[str, Any]]:
+    told = json.loads(str(answer.value()))
+    rows = told["data"] if isinstance(told, dict) else None
+    if not isinstance(rows, list) or told.get("count", len(rows)) != len(rows):
+        raise BadValue("a listing gave no rows, or not all of them")
+    return rows
+
+
+def _port(address: str) -> int | None:
+    port = address.rpartition(":")[2]
+    return int(port) if port.isdecimal() else None
+
+
+def acceptor(bean: str, fields: Fields) -> Acceptor:
+    told = fields.mapping("Parameters")
+    port = told.get("port", "")
+    return Acceptor(
+        name=fields.text("Name"),
+        bean=bean,
+        started=fields.flag("Started"),
+        port=int(port) if port.isdecimal() else None,
+        # An acceptor that names no protocol speaks them all.
+        protocols=frozenset(told.get("protocols", "CORE,AMQP,STOMP,HORNETQ,MQTT,OPENWIRE").upper().split(",")),
+        opens_at_boot=told.get("autoStart", "true").lower() != "false",
+    )
+
+
+def queue(bean: str, fields: Fields) -> Queue:
+    keys = beans.parts(bean)
+    acked = fields.number("MessagesAcknowledged")
+    name = keys["queue"]
+    return Queue(
+        name=name,
+        address=keys["address"],
+        routing=keys["routing-type"],
+        bean=bean,
+        depth=fields.number("MessageCount"),
+        delivering=fields.number("DeliveringCount"),
+        scheduled=fields.number("ScheduledCount"),
+        consumers=fields.number("ConsumerCount"),
+        paused=fields.flag("Paused"),
+        added=fields.number("MessagesAdded"),
+        acked=acked,
+        removed=acked + fields.number("MessagesExpired") + fields.number("MessagesKilled"),
+        durable=fields.flag("Durable"),
+        temporary=fields.flag("Temporary"),
+        internal=fields.flag("InternalQueue") if fields.has("InternalQueue") else name.startswith(OUTFLOW_PREFIX),
+        ring=fields.has("RingSize") and fields.number("RingSize") >= 0,
+        last_value=fields.has("LastValue") and fields.flag("LastValue"),
+        dead_letter_address=fields.optional_text("DeadLetterAddress"),
+        expiry_address=fields.optional_text("ExpiryAddress"),
+    )
+
+
+def connection(row: dict[str, Any]) -> Connection:
+    return Connection(
+        id=str(row["connectionID"]),
+        port=_port(str(row["localAddress"])),
+        remote=str(row["remoteAddress"]),
+        client=str(row["clientID"] or ""),
+        user=str(row["users"] or ""),
+        protocol=str(row["protocol"]),
+    )
+
+
+def consumer(row: dict[str, Any]) -> Consumer:
+    return Consumer(
+        queue=str(row["queue"]),
+        port=_port(str(row["localAddress"])),
+        client=str(row["clientID"] or ""),
+        remote=str(row["remoteAddress"]),
+        user=str(row["user"] or ""),
+        holds=int(row["messagesInTransit"] or 0) if "messagesInTransit" in row else None,
+    )
+
+
+def prepared(answer: Answer) -> tuple[str, ...]:
+    """The prepared transactions; the broker says an empty text where there are none."""
+    told = answer.value()
+    if told == "":
+        return ()
+    listed = json.loads(str(told))
+    if not isinstance(listed, list):
+        raise BadValue("the list of prepared transactions is no list")
+    return tuple(str(each.get("xid_as_base64", each)) if isinstance(each, dict) else str(each) for each in listed)
+
+
+def uncovered(reader: Reader, view: Broker) -> list[str]:
+    """Business addresses where a role that the lasting fence keeps out may still send or consume."""
+    lasting = view.config.lasting
+    if lasting is None:
+        return []
+    mine = {queue.address for queue in view.business.values()}
+    told = reader.look([Read(beans.all_addresses(view.broker), ("RolesAsJSON",))])
+    roles = {beans.parts(bean)["address"]: grants(fields.text("RolesAsJSON")) for bean, fields in found(told[0])}
+    may = {"send", "consume"}
+    return sorted(
+        name
+        for name, granted in roles.items()
+        if name in mine and any(may & {*granted.get(role, ())} for role in lasting.roles)
+    )
+
+
+def grants(text: object) -> Grants:
+    """What each role may do; the words of the broker's listing are kept, whichever its version has."""
+    rows = json.loads(str(text))
+    return {
+        str(row["name"]): tuple(word for word, granted in row.items() if granted is True and word != "name")
+        for row in rows
+    }
+
+
+def users(answer: Answer) -> dict[str, frozenset[str]] | None:
+    """The users and their roles; None where the broker's security keeps them elsewhere."""
+    if isinstance(answer.error, OperationFailed):
+        return None
+    rows = json.loads(str(answer.value()))
+    return {str(row["username"]): frozenset(str(role) for role in row["roles"]) for row in rows}

@@ -1,0 +1,110 @@
+"""How a broker keeps a document of dr-ctl: a durable queue that carries it, and never a message. Pure.
+
+Creating a queue is atomic and survives a restart. Where its text stands depends on what the broker can set in the
+same call: in the queue's `User`, or, in versions that cannot name one, in a filter that no message passes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final, Protocol
+
+from dr_ctl.core.model import Json
+from dr_ctl.jolokia.values import Fields
+
+CREATE: Final = "createQueue(java.lang.String)"
+# With the second argument a queue that is there already, or is not there, is no error.
+CREATE_QUEUE: Final = "createQueue(java.lang.String,boolean)"
+UPDATE: Final = "updateQueue(java.lang.String)"
+DELETE: Final = "destroyQueue(java.lang.String)"
+DESTROY_QUEUE: Final = "destroyQueue(java.lang.String,boolean)"
+_TEXT: Final = "java.lang.String"
+CREATE_FILTERED: Final = f"createQueue({_TEXT},{_TEXT},{_TEXT},{_TEXT},boolean,int,boolean,boolean)"
+UPDATE_FILTERED: Final = (
+    f"updateQueue({_TEXT},{_TEXT},{_TEXT},java.lang.Integer,java.lang.Boolean,java.lang.Boolean,java.lang.Boolean,"
+    f"java.lang.Integer,java.lang.Boolean,java.lang.Integer,java.lang.Long,{_TEXT})"
+)
+CREATING: Final = (CREATE, CREATE_QUEUE, CREATE_FILTERED)
+
+Operation = tuple[str, tuple[Json, ...]]
+
+
+class Papers(Protocol):
+    """The operations that write documents at one kind of broker, and how their text is read back."""
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """What is read of the queue, its name included."""
+
+    def create(self, name: str, text: str, *, kind: str | None = None) -> Operation:
+        """Write one down; of a `kind` that is numbered, an existing one is an error, and all share an address."""
+
+    def update(self, name: str, text: str, *, kind: str) -> Operation:
+        """Replace the text of one of a numbered kind."""
+
+    def probe(self, name: str) -> Operation:
+        """Create a queue that messages pass through, and that no peer gets."""
+
+    def text(self, fields: Fields) -> str:
+        """The text, as read back."""
+
+
+class _InUser:
+    """Versions that take a queue's whole configuration in one call."""
+
+    attributes = ("Name", "User")
+
+    def create(self, name: str, text: str, *, kind: str | None = None) -> Operation:
+        if kind is not None:
+            return CREATE, (json.dumps(_numbered(name, text, kind)),)
+        return CREATE_QUEUE, (json.dumps(internal_queue(name, text)), True)
+
+    def update(self, name: str, text: str, *, kind: str) -> Operation:
+        # With all fields: what is left out would be set to what it is by default.
+        return UPDATE, (json.dumps(_numbered(name, text, kind)),)
+
+    def probe(self, name: str) -> Operation:
+        # Internal: such a queue and what lies in it never reach the peer, whatever the link's address filter says.
+        told = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": False, "internal": True}
+        return CREATE_QUEUE, (json.dumps(told), True)
+
+    def text(self, fields: Fields) -> str:
+        return fields.optional_text("User") or ""
+
+
+IN_USER: Final = _InUser()
+
+
+def _numbered(name: str, text: str, kind: str) -> dict[str, str | bool | int]:
+    return {
+        "name": name,
+        # One address for all of a kind: removing a queue leaves its address behind.
+        "address": kind,
+        "routing-type": "ANYCAST",
+        "durable": True,
+        "internal": True,
+        "auto-create-address": True,
+        "auto-delete": False,
+        "max-consumers": 0,
+        "purge-on-no-consumers": False,
+        "exclusive": False,
+        "user": text,
+    }
+
+
+def internal_queue(name: str, user: str) -> dict[str, str | bool]:
+    """What a document's queue is made of: durable, and never mirrored."""
+    return {
+        "name": name,
+        "address": name,
+        "routing-type": "ANYCAST",
+        "durable": True,
+        "internal": True,
+        "auto-delete": False,
+        "user": user,
+    }
+
+
+def created(operation: str, arguments: tuple[Json, ...]) -> str:
+    """The name of the queue that a call creates."""
+    return str(arguments[2]) if operation == CREATE_FILTERED else str(json.loads(str(arguments[0]))["name"])

@@ -1,0 +1,61 @@
+"""The way to each broker of an installation that the continuity plugin joins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dr_ctl.engine.ports import Move
+from dr_ctl.jolokia.client import Answer, Read
+from dr_ctl.settings.model import Installation
+from dr_ctl.topologies.artemis import access
+from dr_ctl.topologies.continuity import look
+from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
+
+
+class Access(access.Access[SiteView]):
+    """One broker with the plugin."""
+
+    def _look(self, broker: str, timeout_s: float) -> SiteView:
+        return look.look(
+            self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
+        )
+
+    def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
+        """None while the plugin does not deliver: an acceptor whose port is taken says that it is started."""
+        delivers, started = look.serving(self.reader(), self.names().broker, timeout_s=timeout_s)
+        return started if delivers else ()
+
+    @staticmethod
+    def clock(broker: str) -> Read:
+        return look.clock(broker)
+
+    @staticmethod
+    def clock_ms(answer: Answer) -> int:
+        return look.clock_ms(answer)
+
+
+Way = tuple[Access, Access]
+
+
+class Observer(access.Observer[SiteView]):
+    """Looks at both sites."""
+
+    brokers: Mapping[str, Mapping[str, Access]]
+
+    def at(self, site: str) -> Sequence[Access]:
+        return list(self.brokers[site].values())
+
+    def ways(self, move: Move) -> Sequence[Way]:
+        there = self.brokers[move.target]
+        return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if pair not in move.moved]
+
+    def unapplied_at(self, site: str, *, timeout_s: float) -> int:
+        return sum(view.unapplied for view in self.together(lambda each: each.look(timeout_s=timeout_s), self.at(site)))
+
+    def _access(self, installation: Installation, site: str, pair: str) -> Access:
+        return Access(installation, site, pair)
+
+    def _differ(self, seen: ContinuitySeen, pair: str) -> bool:
+        """What lies staged, or was acknowledged and not shipped, differs all the time: only the gate compares."""
+        del seen, pair
+        return False

@@ -1,0 +1,157 @@
+"""The named checks of a pair that the continuity plugin joins: everything that speaks against a move, at once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dr_ctl.core.model import Finding, Role
+from dr_ctl.topologies.artemis.checks import (
+    error,
+    errors_first,
+    of_doors,
+    of_queues,
+    of_silent,
+    of_standby,
+    some,
+    warning,
+)
+from dr_ctl.topologies.artemis.view import Silent
+from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
+
+# What a broker remembers of the ids that it has seen, unless its file says otherwise: nothing tells what it says.
+ID_CACHE: Final = 20_000
+
+
+def all_findings(seen: ContinuitySeen, *, source: str, target: str) -> list[Finding]:
+    """Everything worth saying about a move from `source` to `target`, errors first."""
+    found: list[Finding] = []
+    for brokers in seen.sites.values():
+        for view in brokers.values():
+            found += list(of_silent(view) if isinstance(view, Silent) else of_broker(view))
+    for pair in seen.sites[source]:
+        here, there = seen.view(source, pair), seen.view(target, pair)
+        if there is not None and there.role is not Role.SERVING:
+            found += list(of_standby(there))
+        if here is not None and there is not None:
+            found += list(_pair(here, there))
+    return errors_first(found)
+
+
+def of_broker(view: SiteView) -> Iterator[Finding]:
+    """What one broker says of itself, whatever its role."""
+    name = f"{view.site}/{view.pair}"
+    service = view.service
+    yield from of_doors(name, view)
+    if service is None or not service.started:
+        yield error(
+            "DR-CONT-001",
+            f"{name}: the continuity plugin has not started",
+            "Look at the broker's log: the plugin is not there, is still starting, or its local user is refused "
+            "(AMQ229031). Only a restart of the broker starts it again.",
+        )
+        return
+    if service.activated and not service.delivering:
+        yield warning(
+            "DR-CONT-007",
+            f"{name}: activated, and does not deliver: clients may connect and get nothing that is staged",
+            f"`dr-ctl activate {view.site}` activates it again; see that its client port is free.",
+        )
+    if not service.activated and (opened := [door.name for door in view.doors if door.started]):
+        yield error(
+            "DR-CONT-006",
+            f"{name}: acceptor {', '.join(opened)} is open although the site is not active",
+            "Name it under serving-acceptors of the plugin in broker.xml: the plugin opens and closes only those.",
+        )
+    yield from _flows(name, view)
+    yield from of_queues(name, view)
+
+
+def _flows(name: str, view: SiteView) -> Iterator[Finding]:
+    addresses: dict[str, list[str]] = {}
+    for flow in view.flows:
+        addresses.setdefault(flow.address, []).append(flow.queue)
+    if shared := [f"{address}: {', '.join(names)}" for address, names in addresses.items() if len(names) > 1]:
+        yield error(
+            "DR-CONT-002",
+            f"{name}: several queues on one address: {some(shared)}",
+            "The plugin ships every message of the address once for each queue: give each queue an address of its own.",
+        )
+    if deep := [f"{flow.queue}: {view.holds(flow.queue)}" for flow in view.flows if view.holds(flow.queue) > ID_CACHE]:
+        yield warning(
+            "DR-CONT-003",
+            f"{name}: deeper than the {ID_CACHE} ids that a broker remembers unless told otherwise: {some(deep)}",
+            "Set id-cache-size above the deepest backlog at both sites: what is not remembered comes twice.",
+        )
+    if stopped := [bridge for bridge, started in view.ships.items() if not started]:
+        yield error(
+            "DR-CONT-008",
+            f"{name}: bridge {some(stopped)} is stopped: nothing of it is shipped",
+            "Start it in the console, then look at how much has gathered before it: `dr-ctl status`.",
+        )
+    elif not view.attached:
+        yield warning(
+            "DR-CONT-009",
+            f"{name}: a bridge is not connected to the other site",
+            "It tries again by itself. If it stays so: the other site's acceptor, what stands between the sites, or "
+            "the plugin's remote user and password (a wrong one shows only in the logs: AMQ229031).",
+        )
+    if unread := [flow.in_acks.name for flow in view.flows if not flow.in_acks.consumers]:
+        yield error(
+            "DR-CONT-011",
+            f"{name}: nobody applies the acknowledgements in {some(unread)}",
+            "Restart the broker: the plugin's receiver is gone.",
+        )
+    commands = view.commands
+    if commands is not None and (waiting := commands.out.depth + commands.into.depth):
+        yield warning(
+            "DR-CONT-010",
+            f"{name}: {waiting} command(s) of the plugin wait for the other site",
+            "While both sites are up this is a matter of seconds. Commands of an outage would be obeyed when the other "
+            "site is back, and could leave both inactive: a failover keeps them, `dr-ctl reinstate` removes them.",
+        )
+
+
+def _pair(source: SiteView, target: SiteView) -> Iterator[Finding]:
+    here, there = source.service, target.service
+    if source.version != target.version:
+        yield warning(
+            "DR-PAIR-002",
+            f"versions differ: {source.version} at {source.site}, {target.version} at {target.site}",
+            "Rehearse the move with both versions; it is only known to work between equal ones.",
+        )
+    if paused := [queue.name for queue in target.business.values() if queue.paused]:
+        yield warning(
+            "DR-QUEUE-002",
+            f"paused at {target.site}, clients will get nothing from: {some(sorted(paused))}",
+            "Resume them there if that is not meant.",
+        )
+    if here is None or there is None:
+        return
+    if here.site_id == there.site_id:
+        yield error(
+            "DR-CONT-004",
+            f"both sites of {source.pair} call themselves {here.site_id}: neither ships what the other wrote",
+            "Give each its own site-id in broker.xml.",
+        )
+    if (here.suffixes, here.prefix) != (there.suffixes, there.prefix):
+        yield error(
+            "DR-CONT-005",
+            f"{source.pair}: the plugin's queues have other names at {source.site} than at {target.site}",
+            "Set the same suffixes and command-destination-prefix at both sites.",
+        )
+    names = {flow.queue for flow in source.flows} ^ {flow.queue for flow in target.flows}
+    if names:
+        yield error(
+            "DR-CONT-005",
+            f"{source.pair}: flows that only one site has: {some(sorted(names))}",
+            "The plugin makes them when both sites talk; if that does not help, create the queue at the other site.",
+        )
+    skew_ms = abs(source.now_ms - target.now_ms)
+    if skew_ms > min(here.staging_ms, there.staging_ms):
+        yield warning(
+            "DR-CONT-012",
+            f"{source.pair}: the clocks differ by {skew_ms / 1000:.1f} s, more than the staging delay of "
+            f"{min(here.staging_ms, there.staging_ms) / 1000:g} s",
+            "Let both hosts take their time from the same source: the delay is counted from the producer's clock.",
+        )

@@ -1,0 +1,105 @@
+"""Acts on an installation that the continuity plugin joins: what the plugin asks for, beside what all have in common.
+
+What the plugin answers to an activation is never the proof: its acceptor says that it is started while another process
+has its port, and a command that was stuck behind a bridge can take the activation back much later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.artemis.driver import ArtemisDriver
+from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE
+from dr_ctl.topologies.artemis.sending import Sender
+from dr_ctl.topologies.continuity.access import Observer
+from dr_ctl.topologies.continuity.draining import Draining
+from dr_ctl.topologies.continuity.recipe import ContinuityRecipe
+from dr_ctl.topologies.continuity.reinstating import Reinstating
+from dr_ctl.topologies.continuity.verifying import Verifying
+from dr_ctl.topologies.continuity.view import SiteView
+
+POLL_S: Final = 0.2
+# Longer than bridges confirm late, and than any bridge waits for its next try unless its interval is longer.
+WATCH_S: Final = 3.0
+# A bridge whose connection was taken and dropped waits for its call to time out.
+WATCH_AT_MOST_S: Final = 35.0
+INTERVALS: Final = 3
+
+
+class ContinuityDriver(ArtemisDriver[SiteView]):
+    """The acting half of the topology; one instance serves one command."""
+
+    def __init__(self, observer: Observer, recipe: ContinuityRecipe, sender: Sender) -> None:
+        super().__init__(
+            observer,
+            recipe,
+            sender,
+            verifying=Verifying(observer, recipe.poll_s),
+            draining=Draining(observer, recipe, sender),
+            returning=Reinstating(observer, sender),
+        )
+        self._verbs["probe"] = self._probe_and_watch
+
+    def _probe_and_watch(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        outcome = self._probe(step, move, hand)
+        if not isinstance(outcome, Done | NotNeeded):
+            return outcome
+        taken_back = self._watch(step, move, hand)
+        if isinstance(taken_back, Refused | Unknown):
+            return taken_back
+        text = f"{outcome.text}; {taken_back.text}"
+        return replace(outcome, text=text, findings=(*outcome.findings, *taken_back.findings))
+
+    def _watch(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        """Until no command is under way any more: activate again what one has deactivated."""
+        began = quiet_since = hand.monotonic()
+        again = 0
+        while True:
+            views = self._observer.look_at(move.target)
+            others = self._observer.look_once().views(move.source)
+            undone = [view for view in views if not view.delivers]
+            if undone and any(view.open for view in others):
+                return Unknown(f"{move.target} was deactivated by a command, and {move.source} is open")
+            if undone:
+                again += 1
+                hand.notice(f"{move.target}: {undone[0].pair} was deactivated by a command: activating it again")
+                calls = [call for call in step.calls if call.operation == ACTIVATE_SITE]
+                hand.change([c for c in calls if c.pair in {view.pair for view in undone}], self._sender.send)
+            # Of a site that is away nothing comes, and what waits for it is kept.
+            waiting = [view for view in (*views, *others) if _talks(view)] if others else []
+            now = hand.monotonic()
+            if undone or waiting:
+                quiet_since = now
+            hold_s = max(WATCH_S, INTERVALS * max(_interval_s(view) for view in views))
+            hand.waiting(
+                "until no late command can undo the activation", None, "commands are under way" if waiting else None
+            )
+            if now - quiet_since >= hold_s:
+                break
+            if now - began > WATCH_AT_MOST_S:
+                left = "commands of the plugin are still under way" if waiting else "it is deactivated again and again"
+                return Refused(f"{move.target} serves, but {left}", code=ExitCode.INCOMPLETE)
+            hand.wait(POLL_S)
+        if not again:
+            return Done("no command undid the activation")
+        try:
+            why = self._doors.why_not(move.target, serving=True)
+        except BrokerError as error:
+            why = str(error)
+        if why is not None:
+            return Unknown(f"{move.target} was deactivated and activated again, and {why}: look at {move.target} first")
+        return Done(f"activated again {again} time(s) after a late command")
+
+
+def _talks(view: SiteView) -> bool:
+    return view.commands is not None and bool(view.commands.out.depth or view.commands.into.depth)
+
+
+def _interval_s(view: SiteView) -> float:
+    return view.service.interval_ms / 1000 if view.service is not None else 0.0

@@ -1,0 +1,236 @@
+"""What one look at a broker with the continuity plugin told: frozen values, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from dr_ctl.core.model import Json, Role
+from dr_ctl.engine.plan import Call
+from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE, DEACTIVATE_SITE, START, STOP
+from dr_ctl.topologies.artemis.papers import Papers
+from dr_ctl.topologies.artemis.view import Acceptor, Broker, Queue, Seen
+from dr_ctl.topologies.continuity.papers import InFilter
+
+# How long the plugin waits for its peer to be drained before it delivers anyway: long where the gate has shown that it
+# is, short where nothing can come any more.
+MOVING_MS: Final = 20_000
+RETURNING_MS: Final = 5_000
+ALONE_MS: Final = 1_000
+PREFIX: Final = "continuity.cmd"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The plugin itself. `suffixes` name its queues: outflow of messages, of acknowledgements, inflow of both."""
+
+    bean: str
+    site_id: str
+    activated: bool
+    delivering: bool
+    started: bool
+    staging_ms: int
+    interval_ms: float
+    suffixes: tuple[str, str, str, str]
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """One bridge. Both counters only ever grow; what is between them is under way."""
+
+    name: str
+    bean: str
+    started: bool
+    forwarded: int
+    acked: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What carries one queue: its four queues, the two bridges that ship and the one that delivers."""
+
+    queue: str
+    address: str
+    out_mirror: Queue
+    out_acks: Queue
+    in_mirror: Queue
+    in_acks: Queue
+    mirror_bridge: Bridge
+    acks_bridge: Bridge
+    target_bridge: Bridge
+
+    @property
+    def outflow(self) -> tuple[Queue, Queue]:
+        return self.out_mirror, self.out_acks
+
+    @property
+    def shipping(self) -> tuple[Bridge, Bridge]:
+        return self.mirror_bridge, self.acks_bridge
+
+    @property
+    def stuck(self) -> bool:
+        """Say whether all that is staged has been handed to the queue and was not taken: it lies there already."""
+        staged = self.in_mirror
+        return staged.depth > 0 and staged.scheduled == 0 and staged.delivering == staged.depth
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """How the two plugins talk to each other."""
+
+    out: Queue
+    into: Queue
+    bridge: Bridge
+
+
+@dataclass(frozen=True, slots=True)
+class SiteView(Broker):
+    """One broker as it answered. `service` is None where the plugin has not started."""
+
+    service: Service | None
+    flows: tuple[Flow, ...]
+    commands: Commands | None
+
+    @property
+    def open(self) -> bool:
+        """Clients may get in as soon as the plugin is activated, delivering or not."""
+        return any(door.started for door in self.doors) or (self.service is not None and self.service.activated)
+
+    @property
+    def role(self) -> Role:
+        if self.service is None or not self.service.started or self.missing_doors:
+            return Role.UNKNOWN
+        return Role.SERVING if self.open else Role.STANDBY
+
+    @property
+    def delivers(self) -> bool:
+        return self.service is not None and self.service.activated and self.service.delivering
+
+    @property
+    def mirror_doors(self) -> tuple[Acceptor, ...]:
+        """The acceptors that the peer's bridges use: as set, else the only one with a port that is not for clients."""
+        if self.config.mirror is not None:
+            return tuple(each for each in self.acceptors if each.name in self.config.mirror)
+        clients = self.config.clients
+        others = [each for each in self.acceptors if each.name not in clients and each.port is not None]
+        return tuple(others) if len(others) == 1 else ()
+
+    @property
+    def other_doors(self) -> tuple[Acceptor, ...]:
+        """Doors of the host itself, as the plugin's own sessions use one, are no doors."""
+        mine = {each.name for each in (*self.doors, *self.mirror_doors)}
+        return tuple(each for each in self.acceptors if each.name not in mine and each.port is not None)
+
+    @property
+    def attached(self) -> bool:
+        """A bridge that is connected is a consumer of the queue that it ships."""
+        queues = [queue for flow in self.flows for queue in flow.outflow]
+        return self.commands is not None and all(queue.consumers for queue in (*queues, self.commands.out))
+
+    @property
+    def to_ship(self) -> int | None:
+        if self.service is None:
+            return None
+        return sum(queue.depth for flow in self.flows for queue in flow.outflow)
+
+    @property
+    def unapplied(self) -> int:
+        return sum(flow.in_acks.depth for flow in self.flows)
+
+    @property
+    def ships(self) -> Mapping[str, bool]:
+        told = {bridge.name: bridge.started for flow in self.flows for bridge in flow.shipping}
+        return told | ({self.commands.bridge.name: self.commands.bridge.started} if self.commands is not None else {})
+
+    @property
+    def counted(self) -> Iterable[Queue]:
+        flows = [queue for flow in self.flows for queue in (*flow.outflow, flow.in_mirror, flow.in_acks)]
+        return [*self.business.values(), *flows]
+
+    @property
+    def boots_closed(self) -> bool | None:
+        """The plugin closes its doors at every start; whether it opens them again when the peer talks, it keeps."""
+        return None
+
+    @property
+    def settable(self) -> Mapping[str, Json]:
+        return {"commands_paused": self.commands is not None and self.commands.out.paused}
+
+    @property
+    def papers(self) -> Papers:
+        return self.keeping
+
+    @property
+    def keeping(self) -> InFilter:
+        return InFilter(self.service.prefix if self.service is not None else PREFIX)
+
+    def flow(self, queue: str) -> Flow | None:
+        return next((flow for flow in self.flows if flow.queue == queue), None)
+
+    def holds(self, queue: str) -> int:
+        """How many messages of a queue lie here, delivered or staged."""
+        flow, there = self.flow(queue), self.business.get(queue)
+        return (there.depth if there is not None else 0) + (flow.in_mirror.depth if flow is not None else 0)
+
+    def unsettled(self) -> Iterator[str]:
+        if self.service is None or self.commands is None:
+            yield f"{self.site}: the continuity plugin has not started"
+            return
+        if stopped := [name for name, started in self.ships.items() if not started]:
+            yield f"{self.site}: bridge {', '.join(stopped[:3])} is stopped"
+        elif not self.attached:
+            yield f"{self.site}: a bridge is not connected to its peer"
+        for queue in (self.commands.out, self.commands.into):
+            if queue.depth:
+                yield f"{self.site}: {queue.depth} command(s) in {queue.name}"
+        for flow in self.flows:
+            for queue in (*flow.outflow, flow.in_acks):
+                if queue.depth:
+                    what = "not applied yet in" if queue is flow.in_acks else "to ship in"
+                    yield f"{self.site}: {queue.depth} {what} {queue.name}"
+            if flow.in_mirror.scheduled:
+                yield f"{self.site}: {flow.in_mirror.scheduled} in {flow.in_mirror.name} for the staging delay"
+
+    def peer_moved(self, before: Broker) -> bool:
+        if not isinstance(before, SiteView) or self.start != before.start:
+            return True
+        was = {flow.queue: _arrived(flow) for flow in before.flows}
+        return any(_arrived(flow) != was.get(flow.queue) for flow in self.flows)
+
+    def opening(self, doors: Iterable[Acceptor], when: str | None = None, *, alone: bool = False) -> tuple[Call, ...]:
+        half = self.service is not None and self.service.activated and not self.service.delivering
+        if not (list(doors) or half):
+            return ()
+        wait_ms = ALONE_MS if alone else MOVING_MS if when is None else RETURNING_MS
+        return (self._call(ACTIVATE_SITE, (wait_ms,), "activate the site", when),)
+
+    def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
+        activated = self.service is not None and self.service.activated
+        if not (list(doors) or activated):
+            return ()
+        return (self._call(DEACTIVATE_SITE, (), "deactivate the site", when),)
+
+    def shows(self, call: Call) -> bool | None:
+        if call.operation == ACTIVATE_SITE:
+            return self.delivers and all(door.started for door in self.doors)
+        if call.operation == DEACTIVATE_SITE:
+            return not self.open
+        if call.operation in (START, STOP):
+            bridges = [bridge for flow in self.flows for bridge in (*flow.shipping, flow.target_bridge)]
+            mine = next((each for each in bridges if each.bean == call.bean), None)
+            return mine.started is (call.operation == START) if mine is not None else None
+        return None
+
+    def _call(self, operation: str, arguments: tuple[int, ...], about: str, when: str | None) -> Call:
+        bean = self.service.bean if self.service is not None else ""
+        return Call(self.site, self.pair, bean, operation, arguments, f"{about} at {self.site}", when)
+
+
+def _arrived(flow: Flow) -> tuple[int, ...]:
+    """What only its peer can have brought about."""
+    return (flow.in_mirror.added, flow.in_acks.added, flow.mirror_bridge.acked, flow.acks_bridge.acked)
+
+
+ContinuitySeen = Seen[SiteView]

@@ -1,0 +1,39 @@
+"""Labs with the real continuity plugin, and what tests do to its bridges."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.lab.continuity import JAR
+from dr_ctl.lab.kinds import CONTINUITY
+from dr_ctl.lab.lab import Lab
+
+FAST, SLOW = ("fast.a", "fast.b"), ("slow.a", "slow.b")
+needs_plugin = pytest.mark.skipif(
+    not Path(os.environ.get(JAR, "")).is_file(),
+    reason=f"the tests of the continuity plugin did NOT run: {JAR} names no jar (docs/artemis-continuity.md)",
+)
+
+
+def up(directory: Path, **more: object) -> Lab:
+    return Lab.up(directory, topology=CONTINUITY, queues=(*FAST, *SLOW), **more)  # type: ignore[arg-type]
+
+
+def bridges(lab: Lab, site: str, operation: str, *kinds: str) -> None:
+    """Stop or start the bridges of a site whose names end so."""
+    admin = lab.admin(site)
+    found = admin._call({"type": "read", "mbean": f"{admin._broker},bridge=*,*", "attribute": ["Name"]})
+    for bean, told in found.items():
+        if told["Name"].endswith(kinds):
+            admin._call({"type": "exec", "mbean": bean, "operation": operation})
+
+
+def activated(lab: Lab, site: str) -> tuple[bool, bool]:
+    """What the plugin says of itself: activated, delivering."""
+    admin = lab.admin(site)
+    bean = f'{admin._broker},component=continuity,name="continuity.service"'
+    told = admin._call({"type": "read", "mbean": bean, "attribute": ["SiteActivated", "Delivering"]})
+    return told["SiteActivated"], told["Delivering"]

@@ -1,0 +1,216 @@
+"""Moves on two real brokers with the real continuity plugin; the ledger of message ids judges them."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.agents.monitor import recording
+from dr_ctl.lab.lab import Lab
+from dr_ctl.settings.loader import load
+from dr_ctl.stomp_io.client import Closed, greet
+from tests.broker.driving import Operator, changed_settings, until
+from tests.continuity.plugin import FAST, SLOW, activated, bridges, needs_plugin, up
+
+pytestmark = [pytest.mark.broker, needs_plugin]
+
+
+@pytest.mark.parametrize("moves", [2, pytest.param(10, marks=pytest.mark.chaos)])
+def test_there_and_back_under_load_nothing_is_lost_and_nothing_twice(
+    plugin_lab: Lab, operator: Operator, moves: int
+) -> None:
+    """Two flows whose consumers keep up, two with a backlog: the plugin loses acknowledgements of all of them."""
+    with (
+        plugin_lab.load(60, queues=FAST, work_ms=1) as fast,
+        plugin_lab.load(40, queues=SLOW, consumers=1, work_ms=40) as slow,
+    ):
+        for move in range(moves):
+            fast.wait_for(fast.counts().sent + 100)
+            ended = operator.run("swapover", "--to", ("paris", "london")[move % 2], "--yes")
+            assert ended.code == 0, ended.told
+        slow.pause_producing()
+        verdicts = fast.stop(), slow.stop(drain_s=300)
+
+    for verdict in verdicts:
+        assert verdict.drained
+        assert not verdict.lost
+        assert not verdict.consumed_twice
+        assert not verdict.processed_twice
+
+
+def test_what_is_seen_of_it(plugin_lab: Lab, operator: Operator) -> None:
+    status = operator.run("status")
+
+    assert (status.code, status.document["summary"]) == (0, "london serves")
+    for link in status.document["data"]["links"]:
+        assert link["attached"]
+        figures = ("loss_risk", "duplicate_risk", "recovery_point_s", "recovery_time_s")
+        assert [link[name] for name in figures] == [0, 0, 0.0, 0.0]
+    validate = operator.run("validate", "--for", "swapover")
+    assert validate.code == 0, validate.told
+
+
+def test_a_bridge_that_is_stopped_is_an_error(plugin_lab: Lab, operator: Operator) -> None:
+    bridges(plugin_lab, "london", "stop()", "fast.a.out.mirror.bridge")
+    try:
+        ended = operator.run("swapover", "--to", "paris", "--yes")
+    finally:
+        bridges(plugin_lab, "london", "start()", "fast.a.out.mirror.bridge")
+
+    assert ended.code == 10
+    assert "DR-CONT-008" in ended.told
+    until(lambda: plugin_lab.admin("london").link_attached("paris"))
+
+
+def test_both_sites_inactive_is_said_and_activate_repairs_it(plugin_lab: Lab, operator: Operator) -> None:
+    plugin_lab.close_clients("london")
+    status = operator.run("status")
+    assert (status.code, status.document["summary"]) == (0, "no site serves")
+
+    ended = operator.run("activate", "london", "--yes")
+
+    assert ended.code == 0, ended.told
+    assert activated(plugin_lab, "london") == (True, True)
+    assert operator.run("status").document["summary"] == "london serves"
+
+
+def test_a_port_that_another_process_has_is_never_a_success(plugin_lab: Lab, operator: Operator) -> None:
+    """The plugin's acceptor says that it is started."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", plugin_lab.site("paris").clients))
+        other.listen()
+
+        ended = operator.run("swapover", "--to", "paris", "--yes")
+
+    assert ended.code == 20, ended.told
+    assert activated(plugin_lab, "london") == (True, True)
+    assert activated(plugin_lab, "paris") == (False, False)
+
+
+def test_copies_that_the_plugin_deleted_refuse_the_move_and_are_named(
+    plugin_lab: Lab, operator: Operator, tmp_path: Path
+) -> None:
+    paris = plugin_lab.admin("paris")
+    staged = paris.depth("slow.a.in.mirror")
+    with plugin_lab.load(100, queues=["slow.a"], consumers=0) as load_:
+        load_.wait_for(20)
+        sent = load_.stop(drain_s=0).counts.sent
+    until(lambda: paris.depth("slow.a.in.mirror") == staged + sent)
+    [bean] = paris._call({"type": "search", "mbean": f'{paris._broker},queue="slow.a.in.mirror",*'})
+    # What a rollback of a client does to the copy.
+    paris._call({"type": "exec", "mbean": bean, "operation": "removeAllMessages()"})
+
+    ended = operator.run("swapover", "--to", "paris", "--yes")
+
+    assert ended.code == 20, ended.told
+    assert "DR-CONT-013" in ended.told
+    assert activated(plugin_lab, "london") == (True, True)
+
+
+def test_a_plugin_that_left_its_beans_where_they_were_is_read_as_well(tmp_path: Path) -> None:
+    def unmoved(xml: str) -> str:
+        return xml.replace('hierarchy" value="true"', 'hierarchy" value="false"')
+
+    with up(tmp_path / "lab", edit=unmoved) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        status = operator.run("status")
+        ended = operator.run("swapover", "--to", "paris", "--yes")
+
+    assert [link["attached"] for link in status.document["data"]["links"]] == [True, True]
+    assert ended.code == 0, ended.told
+
+
+def test_a_wrong_remote_password_is_found_although_no_flag_says_so(tmp_path: Path) -> None:
+    def wrong(xml: str) -> str:
+        return xml.replace('remote-password" value="', 'remote-password" value="not-')
+
+    nobody = {"london": False, "paris": False}  # such links never come up: they are not waited for
+    with up(tmp_path / "lab", edit=wrong, link_auto_start=nobody, serving=None) as lab:
+        ended = Operator(lab, tmp_path / "state").run("validate", "--for", "swapover")
+
+    assert "DR-CONT-009" in ended.told
+
+
+def test_the_lost_site_and_its_return(tmp_path: Path) -> None:
+    """Its bridges stopped for a moment before the kill: messages and acknowledgements are under way when it dies."""
+    with up(tmp_path / "lab") as lab:
+        operator = Operator(lab, tmp_path / "state")
+        with lab.load(60, queues=(*FAST, *SLOW), work_ms=2) as traffic:
+            with recording(load(lab.settings_path), every_s=0.5):
+                traffic.wait_for(150)
+                bridges(lab, "london", "stop()", ".out.mirror.bridge", ".out.acks.bridge")
+                traffic.wait_for(traffic.counts().sent + 90)
+                lab.kill("london")
+                until(lambda: "down" in operator.run("status").told, why="london is seen down")
+            refused = operator.run("failover", "--to", "paris", "--yes")
+            at_most = refused.document["data"]["bounds"]
+            ended = operator.run("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+            traffic.wait_for(traffic.counts().sent + 50)
+            before = traffic.ledger.verdict(drained=False)
+            lab.start("london")
+            returned = operator.run("failback", "--to", "london", "--yes")
+            traffic.wait_for(traffic.counts().sent + 50)
+            after = traffic.stop()
+
+        assert refused.code == 11, refused.told
+        assert ended.code == 0, ended.told
+        assert len(before.consumed_twice) <= at_most["twice"]["at_most"]
+        assert returned.code == 0, returned.told
+        recovered = next(
+            entry["evidence"]["recovered"]
+            for entry in operator.journal()
+            if entry["kind"] == "step" and entry["step"].endswith("-reinstate") and "recovered" in entry["evidence"]
+        )
+        assert after.drained
+        assert not after.lost
+        assert len(set(after.consumed_twice) - set(before.consumed_twice)) <= recovered
+        assert not operator.run("status").document["debts"]
+
+
+@pytest.mark.parametrize("tries", [1, pytest.param(10, marks=pytest.mark.chaos)])
+def test_commands_of_an_outage_activate_nobody(tmp_path: Path, tries: int) -> None:
+    """A site that activates itself whenever its peer says that it is there, and a peer that says so again and again."""
+
+    def eager(xml: str) -> str:
+        return xml.replace('active-on-start" value="false"', 'active-on-start" value="true"')
+
+    with up(tmp_path / "lab", edit=eager) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        lost, left = "london", "paris"
+        for _ in range(tries):
+            lab.kill(lost)
+            ended = operator.run("failover", "--to", left, "--yes", "--accept-loss", "unknown")
+            assert ended.code == 0, ended.told
+            lab.stop(left)
+            lab.start(left)
+            ended = operator.run("failover", "--to", left, "--yes", "--accept-loss", "unknown")
+            assert ended.code == 0, ended.told
+
+            lab.start(lost)
+
+            until(lambda site=lost: lab.admin(site).active())
+            ended = operator.run("reinstate", lost, "--yes")
+            assert ended.code == 0, ended.told
+            assert activated(lab, left) == (True, True)
+            assert activated(lab, lost) == (False, False)
+            clients = lab.site(lost)
+            assert isinstance(greet(clients.stomp, clients.app, None, timeout_s=2), Closed)
+            lost, left = left, lost
+
+
+def test_a_setting_that_names_no_door_of_the_plugin_is_found(plugin_lab: Lab, tmp_path: Path) -> None:
+    path = changed_settings(plugin_lab, tmp_path, lambda told: _rename(told, "mirror"))
+
+    ended = Operator(plugin_lab, tmp_path / "state", path).run("validate", "--for", "swapover")
+
+    assert ended.code == 10
+    assert "DR-CONT-006" in ended.told
+
+
+def _rename(told: dict[str, dict[str, dict[str, list[dict[str, list[str]]]]]], door: str) -> None:
+    for site in told["sites"].values():
+        for broker in site["brokers"]:
+            broker["clients"], broker["mirror"] = [door], ["clients"]

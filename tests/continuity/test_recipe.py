@@ -1,0 +1,105 @@
+"""The exact calls of a plan where the plugin joins the sites, and what undoes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dr_ctl.engine.plan import Ask, Call
+from dr_ctl.engine.ports import Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE, DEACTIVATE_SITE
+from dr_ctl.topologies.continuity.recipe import ContinuityRecipe
+from dr_ctl.topologies.continuity.returning import REMOVE_ALL
+from dr_ctl.topologies.continuity.view import ALONE_MS, MOVING_MS, RETURNING_MS
+from tests.continuity.views import broker, door, flow, queue, seen, service
+
+RECIPE = ContinuityRecipe(Queues(), Drain())
+BOTH = seen(broker("london"), broker("paris"))
+
+
+def move(operation: str = "swapover", target: str = "paris") -> Move:
+    source = "london" if target == "paris" else "paris"
+    return Move(Ask(operation, target), source, RECIPE.baseline(BOTH))
+
+
+def calls(verb: str, asked: Move, site: str = "both") -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+    draft = RECIPE.draft(RunbookStep(verb, site, 1), BOTH, asked)
+    return draft.calls, draft.inverse
+
+
+def test_a_fence_is_the_plugins_own_and_is_undone_by_it() -> None:
+    [close], [again] = calls("fence", move())
+
+    assert (close.site, close.operation) == ("london", DEACTIVATE_SITE)
+    assert (again.site, again.operation, again.arguments) == ("london", ACTIVATE_SITE, (RETURNING_MS,))
+    assert again.when == "it is closed"
+
+
+@pytest.mark.parametrize(("operation", "wait_ms"), [("swapover", MOVING_MS), ("failover", ALONE_MS)])
+def test_an_activation_always_says_how_long_it_waits(operation: str, wait_ms: int) -> None:
+    [activate], [close] = calls("activate", move(operation))
+
+    assert (activate.site, activate.operation, activate.arguments) == ("paris", ACTIVATE_SITE, (wait_ms,))
+    assert (close.site, close.operation) == ("paris", DEACTIVATE_SITE)
+
+
+def test_a_site_that_is_activated_and_does_not_deliver_is_activated_again() -> None:
+    paris = broker("paris", active=True, service=service("paris", active=True, delivering=False))
+
+    [call] = paris.opening([each for each in paris.doors if not each.started])
+
+    assert call.operation == ACTIVATE_SITE
+    assert broker("paris").opening([]) == ()
+
+
+def test_one_that_is_activated_by_its_flag_only_is_deactivated_too() -> None:
+    paris = broker("paris", acceptors=(door("clients", started=False),), service=service("paris", active=True))
+
+    assert [call.operation for call in paris.closing([])] == [DEACTIVATE_SITE]
+
+
+def test_a_drain_says_beforehand_what_it_may_remove() -> None:
+    made, _ = calls("drain", move())
+
+    removing = [call for call in made if call.operation.startswith("removeMessages")]
+    assert {call.site for call in removing} == {"paris"}
+    assert all(call.when is not None and call.at_most > 1 for call in removing)
+
+
+def test_a_quarantine_keeps_the_commands_too_and_undoes_it() -> None:
+    made, inverse = calls("quarantine", move("failover"), "lost")
+
+    assert [call.operation for call in made][-2:] == ["stop()", "pause(boolean)"]
+    assert [call.operation for call in inverse if "(java" not in call.operation] == ["resume()", "start()"]
+
+
+def test_a_return_lets_messages_in_before_acknowledgements() -> None:
+    paris = broker("paris", active=True)
+    assert paris.commands is not None
+    paris = replace(paris, commands=replace(paris.commands, out=queue("continuity.cmd.out", 2, paused=True)))
+    paris = replace(paris, acceptors=(door("clients", started=True), door("mirror", started=False)))
+    both = seen(broker("london", flow("orders", to_ship=3), active=False), paris)
+    asked = Move(Ask("reinstate", "london"), "paris", RECIPE.baseline(both))
+
+    draft = RECIPE.draft(RunbookStep("reinstate", "lost", 1), both, asked)
+
+    order = [(call.site, call.operation, call.about.split()[1]) for call in draft.calls if call.when is None]
+    assert order == [
+        ("paris", "stop()", "orders.in.mirror.bridge"),
+        ("paris", REMOVE_ALL, "the"),
+        ("paris", "start()", "acceptor"),
+        ("london", "stop()", "orders.out.acks.bridge"),
+        ("london", "start()", "by"),
+        ("paris", "start()", "again"),
+        ("paris", "resume()", "continuity.cmd.out"),
+    ]
+
+
+def test_what_the_plugin_cannot_do_stands_in_the_plan() -> None:
+    told = " ".join(RECIPE.not_replicated(BOTH, move()))
+
+    for words in ("rolled back", "multicast", "scheduled"):
+        assert words in told
