@@ -345,7 +345,7 @@ def test_a_reader_has_no_way_to_change() -> None:
     public = {name for name, _ in inspect.getmembers(Reader) if not name.startswith("_")}
 
     assert public == {"look", "url"}
-    assert all(listing.value.startswith(("list", "browse(", "count", "canInvoke(")) for listing in Listing)
+    assert all(listing.value.startswith(("list", "get", "browse(", "count", "canInvoke(")) for listing in Listing)
 
 
 def test_an_account_shows_its_password_in_no_text() -> None:
