@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from dr_ctl.cli.wiring import World
+from dr_ctl.core.model import Role
 from dr_ctl.lab.lab import Lab
+from dr_ctl.settings import loader
 
 MOVES, STARTS, LOSSES = 6, 11, 5
 RATE, DELAY_MS = 300, 0
@@ -74,8 +77,9 @@ def _gaps() -> None:
 
 
 def _failovers() -> None:
-    """How long from the command until clients are served at the other site, with the dead one refusing connections."""
-    took: dict[str, list[float]] = {"command to first message": []}
+    """How long from the command until clients are served at the other site, with the dead one refusing connections; and
+    beside it how long a look takes that tells that it is down."""
+    took: dict[str, list[float]] = {"command to first message": [], "a look that tells": []}
     with tempfile.TemporaryDirectory() as folder, Lab.up(Path(folder) / "lab") as lab:
         environment = {
             **os.environ,
@@ -92,6 +96,7 @@ def _failovers() -> None:
             with lab.load(RATE, work_ms=1) as load:
                 load.wait_for(RATE)
                 lab.kill(lost)
+                detected_s = _detection_s(lab, lost)
                 began = datetime.now(UTC)
                 dr_ctl("failover", "--to", target, "--accept-loss", "unknown")
                 load.wait_for(load.counts().sent + RATE // 2)
@@ -99,10 +104,18 @@ def _failovers() -> None:
             assert served is not None
             if number >= 0:
                 took["command to first message"].append((datetime.fromisoformat(served) - began).total_seconds())
+                took["a look that tells"].append(detected_s)
             lab.start(lost)
             dr_ctl("reinstate", lost)
             lost, target = target, lost
     _table(f"failover under {RATE} messages/s, {LOSSES} losses, s", took)
+
+
+def _detection_s(lab: Lab, lost: str) -> float:
+    with World.of(loader.load(lab.settings_path), time.sleep) as world:
+        began = time.monotonic()
+        assert world.observer.observe().roles[lost] is Role.DOWN
+        return time.monotonic() - began
 
 
 def _table(title: str, took: dict[str, list[float]], *, goal: float | None = None) -> None:

@@ -30,8 +30,8 @@ class FailoverPrice:
     def __init__(
         self, installation: Installation, lost: str, clock: Clock, carried: Callable[[Any, Any], Carried]
     ) -> None:
-        self.lost = lost
         """`carried` says what a closed broker still holds for its peer."""
+        self.lost = lost
         self._installation, self._clock, self._carried = installation, clock, carried
         self._down_since: datetime | None = None
         self._read: tuple[Seen[Broker], datetime] | None = None
