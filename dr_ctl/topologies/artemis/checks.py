@@ -103,3 +103,19 @@ def of_standby(view: Broker) -> Iterator[Finding]:
             f"{view.site}/{view.pair}: consumers at the standby site: {some(held)}",
             "Stop these clients: what they hold cannot be acknowledged by the mirror, and would come twice for ever.",
         )
+
+
+def of_pair(source: Broker, target: Broker) -> Iterator[Finding]:
+    """What two brokers of one pair say beside each other."""
+    if source.version != target.version:
+        yield warning(
+            "DR-PAIR-002",
+            f"versions differ: {source.version} at {source.site}, {target.version} at {target.site}",
+            "Rehearse the move with both versions; it is only known to work between equal ones.",
+        )
+    if paused := [queue.name for queue in target.business.values() if queue.paused]:
+        yield warning(
+            "DR-QUEUE-002",
+            f"paused at {target.site}, clients will get nothing from: {some(sorted(paused))}",
+            "Resume them there if that is not meant.",
+        )

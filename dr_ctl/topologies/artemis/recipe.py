@@ -170,13 +170,7 @@ class ArtemisRecipe(ABC, Generic[V]):
         calls: list[Call] = []
         inverse: list[Call] = []
         for view in seen.views(move.source):
-            if view.open:
-                queues = self.to_pause(view)
-                calls += [pause(view, queue) for queue in queues]
-                if queues:
-                    text = "pause a queue that was created meanwhile"
-                    when = "a queue was created since the look"
-                    calls.append(call(view, beans.all_queues(view.broker), PAUSE, (), text, when, NEW_QUEUES))
+            calls += self._of_each(view, pause, PAUSE, "pause")
             was = before(move, view)
             inverse += [
                 resume(view, queue, "it is paused")
@@ -208,15 +202,17 @@ class ArtemisRecipe(ABC, Generic[V]):
         """What quiesce will have paused, and what an interrupted run left paused."""
         calls: list[Call] = []
         for view in seen.views(move.source):
-            if view.open:
-                queues = self.to_pause(view)
-                calls += [resume(view, queue) for queue in queues]
-                if queues:
-                    text = "resume a queue that was created meanwhile"
-                    when = "a queue was created since the look"
-                    calls.append(call(view, beans.all_queues(view.broker), RESUME, (), text, when, NEW_QUEUES))
-            calls += self.lifts(view, move)
+            calls += [*self._of_each(view, resume, RESUME, "resume"), *self.lifts(view, move)]
         return tuple(calls)
+
+    def _of_each(self, view: V, make: Callable[[V, Queue], Call], operation: str, word: str) -> list[Call]:
+        """The call for each queue that a quiesce is for, and for those that are created meanwhile."""
+        queues = self.to_pause(view) if view.open else []
+        calls = [make(view, queue) for queue in queues]
+        if queues:
+            text, when = f"{word} a queue that was created meanwhile", "a queue was created since the look"
+            calls.append(call(view, beans.all_queues(view.broker), operation, (), text, when, NEW_QUEUES))
+        return calls
 
     def _verify(self, step: RunbookStep, seen: Seen[V], move: Move) -> Draft:
         del step

@@ -10,6 +10,7 @@ from dr_ctl.topologies.artemis.checks import (
     error,
     errors_first,
     of_doors,
+    of_pair,
     of_queues,
     of_silent,
     of_standby,
@@ -114,18 +115,7 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
 
 def _pair(source: SiteView, target: SiteView) -> Iterator[Finding]:
     here, there = source.service, target.service
-    if source.version != target.version:
-        yield warning(
-            "DR-PAIR-002",
-            f"versions differ: {source.version} at {source.site}, {target.version} at {target.site}",
-            "Rehearse the move with both versions; it is only known to work between equal ones.",
-        )
-    if paused := [queue.name for queue in target.business.values() if queue.paused]:
-        yield warning(
-            "DR-QUEUE-002",
-            f"paused at {target.site}, clients will get nothing from: {some(sorted(paused))}",
-            "Resume them there if that is not meant.",
-        )
+    yield from of_pair(source, target)
     if here is None or there is None:
         return
     if here.site_id == there.site_id:

@@ -11,6 +11,7 @@ from dr_ctl.topologies.artemis.checks import (
     errors_first,
     info,
     of_doors,
+    of_pair,
     of_queues,
     of_silent,
     of_standby,
@@ -156,24 +157,13 @@ def _link(name: str, view: BrokerView) -> Iterator[Finding]:
 def _pair(
     source: BrokerView, target: BrokerView, seen: MirrorSeen, queues: Queues, accepted: Mapping[str, int]
 ) -> Iterator[Finding]:
-    if source.version != target.version:
-        yield warning(
-            "DR-PAIR-002",
-            f"versions differ: {source.version} at {source.site}, {target.version} at {target.site}",
-            "Rehearse the move with both versions; a mirror is only known to work between equal ones.",
-        )
+    yield from of_pair(source, target)
     skew = abs(source.now_ms - target.now_ms)
     if skew > CLOCK_SKEW_MS:
         yield warning(
             "DR-PAIR-003",
             f"the brokers' clocks differ by {skew / 1000:.1f} s: scheduled and expiring messages",
             "Let both hosts take their time from the same source.",
-        )
-    if paused := [queue.name for queue in target.business.values() if queue.paused]:
-        yield warning(
-            "DR-QUEUE-002",
-            f"paused at {target.site}, clients will get nothing from: {some(sorted(paused))}",
-            "Resume them there if that is not meant.",
         )
     if Role.SERVING in (source.role, target.role):
         wrong = parity.not_accepted(
