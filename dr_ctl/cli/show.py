@@ -169,9 +169,12 @@ def validate(session: Session, operation: str | None) -> Result:
     with World.of(session.installation(), time.sleep) as world:
         seen = world.observer.observe()
         target = _target(seen)
+        other = next(site for site in seen.roles if site != target)
         decided = world.decide(Ask("swapover", target), seen)
-        findings = [*decided.findings, *locking.forbidden(world, seen)]
-        lost = Move(Ask("failover", target), next(site for site in seen.roles if site != target), {})
+        # Where the roles alone refuse it, what the brokers say of themselves is worth as much.
+        against = world.recipe.why_not(seen, Move(Ask("swapover", target), other, {}))
+        findings = list(dict.fromkeys([*decided.findings, *against, *locking.forbidden(world, seen)]))
+        lost = Move(Ask("failover", target), other, {})
         against = [each for each in world.recipe.why_not(seen, lost) if each.id != "DR-ALIVE-001"]
         returns = {name: world.decide(Ask(name, target), seen) for name in RETURNS}
     silent = any(role in _UNANSWERED for role in seen.roles.values())
