@@ -237,7 +237,7 @@ def test_a_broker_that_cannot_start_is_quoted_and_leaves_nothing(
 def test_a_broken_distribution_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
-    monkeypatch.setattr(distribution, "obtain", lambda: broken)
+    monkeypatch.setattr(distribution, "obtain", lambda _: broken)
     made: list[Lab] = []
     monkeypatch.setattr(Lab, "_save", lambda lab, save=Lab._save: (made.append(lab), save(lab)))
 
