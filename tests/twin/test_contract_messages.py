@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from typing import Any
 
 import pytest
 
@@ -126,10 +127,18 @@ def test_a_selector_leaves_the_others_where_they_are(subject: Subject) -> None:
 def test_a_bytes_message_keeps_its_bytes(subject: Subject, durable: bool) -> None:
     told = {"destination": "orders.in", "destination-type": "ANYCAST", "content-length": "3", "receipt": "r"}
     told |= {"persistent": "true"} if durable else {}
+
+    def rows_there() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = subject.execute(
+            "london", subject.queue("london", "orders.in"), "browse(int,int)", 1, 10
+        )["value"]
+        return found
+
     with subject.client("london") as client:
         client.connection.send(encode("SEND", told, "abc"))
         client.frame("RECEIPT")
-        rows = subject.execute("london", subject.queue("london", "orders.in"), "browse(int,int)", 1, 10)["value"]
+        until(rows_there)  # what has just been received is counted at once, and browsed a moment later
+        rows = rows_there()
 
     assert (rows[0]["type"], rows[0]["BodyPreview"], rows[0]["durable"]) == (4, [97, 98, 99], durable)
 
