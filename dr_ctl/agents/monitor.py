@@ -15,7 +15,8 @@ from typing import Self
 from dr_ctl.core.clock import SystemClock, stamp
 from dr_ctl.core.model import Role
 from dr_ctl.engine.lease import LOCK
-from dr_ctl.rpo.history import Row, Writer
+from dr_ctl.rpo.history import Writer
+from dr_ctl.rpo.row import Row
 from dr_ctl.rpo.upkeep import Upkeep
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import uuid
 from collections import defaultdict
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Final, Self
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from dr_ctl.core.clock import Clock
+    from dr_ctl.rpo.row import Row
 
 SCHEMA: Final = pa.schema(
     [
@@ -45,34 +45,6 @@ SCHEMA: Final = pa.schema(
     ]
 )
 """The columns of a file. `date` and `site` are its directories and not in it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One thing at one look. `kind` is `mirror`, `acks`, `mixed`, `queue` or `site` (`name` is then the role).
-
-    `name` is `*` for an outflow that serves all queues of its pair. `ts` must know its time zone.
-    """
-
-    site: str
-    ts: datetime
-    kind: str
-    name: str
-    pair: str | None = None
-    depth: int | None = None
-    delivering: int | None = None
-    added: int | None = None
-    removed: int | None = None
-    acked: int | None = None
-    oldest_ms: int | None = None
-    pending: int | None = None
-    link: bool | None = None
-    start: str | None = None
-
-    @property
-    def day(self) -> date:
-        """The UTC day whose directory holds the row."""
-        return self.ts.astimezone(UTC).date()
 
 
 MOST_WAITING: Final = 100_000

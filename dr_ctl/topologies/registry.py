@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Json
-from dr_ctl.rpo.history import Row
+from dr_ctl.rpo.row import Row
 from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.artemis.access import Observer
 from dr_ctl.topologies.artemis.driver import ArtemisDriver
@@ -17,16 +17,6 @@ from dr_ctl.topologies.artemis.recipe import ArtemisRecipe
 from dr_ctl.topologies.artemis.sending import Sender
 from dr_ctl.topologies.artemis.showing import Carried
 from dr_ctl.topologies.artemis.verifying import Verifying
-from dr_ctl.topologies.continuity import access as continuity_access
-from dr_ctl.topologies.continuity import showing as continuity_showing
-from dr_ctl.topologies.continuity.driver import ContinuityDriver
-from dr_ctl.topologies.continuity.recipe import ContinuityRecipe
-from dr_ctl.topologies.continuity.verifying import Verifying as ContinuityVerifying
-from dr_ctl.topologies.mirror import access as mirror_access
-from dr_ctl.topologies.mirror import showing as mirror_showing
-from dr_ctl.topologies.mirror.driver import MirrorDriver
-from dr_ctl.topologies.mirror.recipe import MirrorRecipe
-from dr_ctl.topologies.mirror.verifying import Verifying as MirrorVerifying
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +33,47 @@ class Topology:
     carried: Callable[[Any, Any], Carried]
 
 
-TOPOLOGIES: Final[Mapping[str, Topology]] = {
-    "artemis-mirror": Topology(
-        observer=mirror_access.Observer,
-        recipe=MirrorRecipe,
-        driver=MirrorDriver,
-        verifying=MirrorVerifying,
-        link=mirror_showing.link,
-        lines=mirror_showing.lines,
-        rows=mirror_showing.rows,
-        carried=mirror_showing.carried,
-    ),
-    "artemis-continuity": Topology(
-        observer=continuity_access.Observer,
-        recipe=ContinuityRecipe,
-        driver=ContinuityDriver,
-        verifying=ContinuityVerifying,
-        link=continuity_showing.link,
-        lines=continuity_showing.lines,
-        rows=continuity_showing.rows,
-        carried=continuity_showing.carried,
-    ),
+def _mirror() -> Topology:
+    from dr_ctl.topologies.mirror import access, driver, recipe, showing, verifying  # noqa: PLC0415 - see `named`
+
+    return Topology(
+        observer=access.Observer,
+        recipe=recipe.MirrorRecipe,
+        driver=driver.MirrorDriver,
+        verifying=verifying.Verifying,
+        link=showing.link,
+        lines=showing.lines,
+        rows=showing.rows,
+        carried=showing.carried,
+    )
+
+
+def _continuity() -> Topology:
+    from dr_ctl.topologies.continuity import access, driver, recipe, showing, verifying  # noqa: PLC0415 - see `named`
+
+    return Topology(
+        observer=access.Observer,
+        recipe=recipe.ContinuityRecipe,
+        driver=driver.ContinuityDriver,
+        verifying=verifying.Verifying,
+        link=showing.link,
+        lines=showing.lines,
+        rows=showing.rows,
+        carried=showing.carried,
+    )
+
+
+_TOPOLOGIES: Final[Mapping[str, Callable[[], Topology]]] = {
+    "artemis-mirror": _mirror,
+    "artemis-continuity": _continuity,
 }
+
+
+def named(topology: str) -> Topology:
+    """The topology of that id. Loaded only now: a command pays for the one that it drives."""
+    return _TOPOLOGIES[topology]()
 
 
 def of(installation: Installation) -> Topology:
     """The topology that an installation names."""
-    return TOPOLOGIES[installation.settings.topology]
+    return named(installation.settings.topology)

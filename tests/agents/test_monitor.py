@@ -16,7 +16,7 @@ from dr_ctl.rpo.bounds import bounds
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.artemis.view import Silent
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
-from dr_ctl.topologies.registry import TOPOLOGIES
+from dr_ctl.topologies.registry import named
 from tests.cli.conftest import Shell
 from tests.mirror.views import PAIR, at_both, doors, seen, with_queue
 
@@ -52,7 +52,7 @@ def watched() -> Watched:
 @pytest.fixture
 def monitor(tmp_path: Path, capsys: Capture, watched: Watched, monkeypatch: pytest.MonkeyPatch) -> Iterator[Monitor]:
     path = Shell(tmp_path, capsys).settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
-    topology = replace(TOPOLOGIES["artemis-mirror"], observer=lambda *given: watched)
+    topology = replace(named("artemis-mirror"), observer=lambda *given: watched)
     monkeypatch.setattr("dr_ctl.agents.monitor.registry.of", lambda installation: topology)
     with Monitor(load(path)) as monitor:
         yield monitor

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.rpo.bounds import Bounds, bounds
-from dr_ctl.rpo.history import Row, write
+from dr_ctl.rpo.history import write
 from dr_ctl.rpo.result import LossClass, LossLimit, Objectives
+from dr_ctl.rpo.row import Row
 from tests.rpo.fifo import at
 
 ONE, TWO = "orders-1", "orders-2"

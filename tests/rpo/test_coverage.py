@@ -19,7 +19,8 @@ from dr_ctl.rpo.cells import Cell
 from dr_ctl.rpo.estimate import BLOCKS, Work
 from dr_ctl.rpo.facts import facts
 from dr_ctl.rpo.figures import Histogram, Table
-from dr_ctl.rpo.history import Row, usable_files, write
+from dr_ctl.rpo.history import usable_files, write
+from dr_ctl.rpo.row import Row
 from dr_ctl.rpo.scope_names import flow_scope
 from tests.rpo.simulator import EPOCH, EVERY_S, LOADS, STEP_S, STRETCHED, Load, Truth, history
 

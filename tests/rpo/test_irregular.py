@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.rpo.history import Row, usable_files, write
+from dr_ctl.rpo.history import usable_files, write
+from dr_ctl.rpo.row import Row
 from dr_ctl.rpo.scope_names import flow_scope
 from tests.rpo import fifo, simulator
 from tests.rpo.stepped import EVERY_S, Interval, Life, ordinary, shifted, weighted, within

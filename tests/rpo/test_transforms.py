@@ -12,7 +12,8 @@ import pytest
 from dr_ctl.rpo import distribution, looks, scopes, spans
 from dr_ctl.rpo.estimate import Work
 from dr_ctl.rpo.facts import GAP_POLLS, Flow, facts
-from dr_ctl.rpo.history import Row, write
+from dr_ctl.rpo.history import write
+from dr_ctl.rpo.row import Row
 from tests.rpo.fifo import FifoSite, Style, Truth, at
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.rpo import upkeep
-from dr_ctl.rpo.history import SCHEMA, Row, newest_first, usable_files, write
+from dr_ctl.rpo.history import SCHEMA, newest_first, usable_files, write
 from dr_ctl.rpo.recent import _begin_us
+from dr_ctl.rpo.row import Row
 from dr_ctl.rpo.upkeep import Upkeep
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

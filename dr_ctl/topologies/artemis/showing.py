@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from dr_ctl.rpo.history import Row
+from dr_ctl.rpo.row import Row
 from dr_ctl.topologies.artemis.view import Broker, Queue
 
 

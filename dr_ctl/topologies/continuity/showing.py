@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from dr_ctl.core.model import Json
-from dr_ctl.rpo.history import Row
+from dr_ctl.rpo.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.showing import Carried, counted, drain_s, of_queue
 from dr_ctl.topologies.continuity.view import SiteView

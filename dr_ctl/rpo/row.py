@@ -1,0 +1,34 @@
+"""One row of the history, as a value. Nothing that reads or writes Parquet: who only looks does not pay for that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One thing at one look. `kind` is `mirror`, `acks`, `mixed`, `queue` or `site` (`name` is then the role).
+
+    `name` is `*` for an outflow that serves all queues of its pair. `ts` must know its time zone.
+    """
+
+    site: str
+    ts: datetime
+    kind: str
+    name: str
+    pair: str | None = None
+    depth: int | None = None
+    delivering: int | None = None
+    added: int | None = None
+    removed: int | None = None
+    acked: int | None = None
+    oldest_ms: int | None = None
+    pending: int | None = None
+    link: bool | None = None
+    start: str | None = None
+
+    @property
+    def day(self) -> date:
+        """The UTC day whose directory holds the row."""
+        return self.ts.astimezone(UTC).date()
