@@ -50,6 +50,9 @@ class Activating:
         kept_out = admit(self._observer, self._sender, move.target, admits, hand)
         if kept_out is not None and move.ask.operation != FAILOVER:
             return Refused(kept_out)
+        # That took a moment, and what lets clients in follows a look at the other site.
+        if admits and (why := self._may_open(move)[1]) is not None:
+            return Refused(why)
         self.sent = self.sent or bool(starts)
         outcomes = dict(zip(starts, self._change(starts, hand), strict=True))
         if outcomes and all(isinstance(each, Refused) for each in outcomes.values()):

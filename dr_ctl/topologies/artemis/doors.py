@@ -78,9 +78,9 @@ class Doors:
         told = "; a restart does not let clients in" if lasts else ""
         if len(greeted) == len(self._observer.at(site)):
             text = f"no client gets in: doors closed, and no greeting where there was one{told}"
-            return Done(text, {"proof": "attempt", "lasting": lasts}, found)
+            return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, found)
         finding = checks.warning("DR-FENCE-002", f"{site}: the fence is shown by flag only", checks.NAME_STOMP)
-        return Done(f"doors closed, by flag only{told}", {"proof": "flag", "lasting": lasts}, (finding, *found))
+        return Done(f"doors closed, by flag only{told}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *found))
 
     def _not_lasting(self, views: Sequence[Broker]) -> Iterator[Finding]:
         """What the lasting fence that the settings ask for lacks; the doors are closed all the same."""
