@@ -137,7 +137,7 @@ class Subject:
         return self.execute(site, self.server(site), "createQueue(java.lang.String)", json.dumps(told))
 
     def settled(self) -> None:
-        """Wait until nothing is under way."""
+        """Wait until nothing is under way; a message that management has just sent may not be in the outflow yet."""
         until(lambda: all(self.shipping(site)["MessageCount"] == 0 == self.pending(site) for site in SITES))
 
     # clients
@@ -200,6 +200,14 @@ class Client:
 
 def other(site: str) -> str:
     return SITES[1 - SITES.index(site)]
+
+
+def comes(read: Callable[[], object], wanted: object, *, within_s: float = 10.0) -> None:
+    """Wait until what is read is as it should be; else show what it is."""
+    end = time.monotonic() + within_s
+    while (told := read()) != wanted and time.monotonic() < end:
+        time.sleep(0.01)
+    assert told == wanted
 
 
 def until(condition: Callable[[], object], *, within_s: float = 10.0) -> None:

@@ -11,7 +11,7 @@ from dr_ctl.stomp_io.client import Closed, Connected, Refused, greet
 from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl.stomp_io.frames import encode
 from dr_ctl.topologies.mirror.browsing import origin_ids
-from tests.twin.subject import SITES, Subject, until
+from tests.twin.subject import SITES, Subject, comes, until
 
 
 def test_what_is_sent_appears_at_the_peer_under_the_same_origin(subject: Subject) -> None:
@@ -19,7 +19,7 @@ def test_what_is_sent_appears_at_the_peer_under_the_same_origin(subject: Subject
         client.send("orders.in", "one", order_id="a")
         client.send("orders.in", "two", durable=False)
 
-    until(lambda: subject.depth("paris", "orders.in") == 2)
+    comes(lambda: subject.depth("paris", "orders.in"), 2)
     views = {site: subject.view(site) for site in SITES}
     ids = {}
     for site, view in views.items():
@@ -33,14 +33,14 @@ def test_what_is_sent_appears_at_the_peer_under_the_same_origin(subject: Subject
 def test_an_acknowledgement_leaves_at_both_sites(subject: Subject) -> None:
     with subject.client("london") as client:
         client.send("orders.in")
-        until(lambda: subject.depth("paris", "orders.in") == 1)
+        comes(lambda: subject.depth("paris", "orders.in"), 1)
         client.subscribe("orders.in")
         message = client.message()
         assert subject.counts("london", "orders.in")[:2] == (1, 1)
 
         client.ack(message)
 
-        until(lambda: subject.depth("paris", "orders.in") == 0)
+        comes(lambda: subject.depth("paris", "orders.in"), 0)
         assert subject.depth("london", "orders.in") == 0
         assert [subject.counters(site, "orders.in") for site in SITES] == [(1, 1, 0), (1, 1, 0)]
 
@@ -50,7 +50,7 @@ def test_a_message_says_what_it_was_sent_with_and_where_it_was_born(subject: Sub
         client.send("orders.in", "the body", order_id="a:b")
         client.subscribe("orders.in")
         here = client.message()
-    until(lambda: subject.depth("paris", "orders.in") == 1)
+    comes(lambda: subject.depth("paris", "orders.in"), 1)
     subject.stage.close_clients("london")
     subject.stage.open_clients("paris")
     with subject.client("paris") as client:
@@ -76,7 +76,7 @@ def test_what_a_client_does_not_finish_comes_again_at_its_place(subject: Subject
             client.send("orders.in", name)
         client.subscribe("orders.in")
         first = client.message()
-    until(lambda: subject.counts("london", "orders.in") == (2, 0, 2))
+    comes(lambda: subject.counts("london", "orders.in"), (2, 0, 2))
     with subject.client("london") as client:
         client.subscribe("orders.in")
         again = client.message()
@@ -216,9 +216,9 @@ def test_after_ten_deliveries_a_message_is_a_dead_letter_at_both_sites(subject: 
         with subject.client("london") as client:
             client.subscribe("orders.out")
             client.message()
-        until(lambda: subject.counts("london", "orders.out")[1] == 0)
+        comes(lambda: subject.counts("london", "orders.out")[1], 0)
 
-    until(lambda: [subject.depth(site, "DLQ") for site in SITES] == [1, 1])
+    comes(lambda: [subject.depth(site, "DLQ") for site in SITES], [1, 1])
     assert [subject.depth(site, "orders.out") for site in SITES] == [0, 0]
     for site in SITES:
         assert subject.counters(site, "orders.out") == (1, 0, 1)
@@ -230,7 +230,7 @@ def test_after_ten_deliveries_a_message_is_a_dead_letter_at_both_sites(subject: 
 def test_what_a_consumer_at_the_peer_holds_cannot_be_acknowledged_there(subject: Subject) -> None:
     with subject.client("london") as client:
         client.send("orders.in")
-        until(lambda: subject.depth("paris", "orders.in") == 1)
+        comes(lambda: subject.depth("paris", "orders.in"), 1)
         subject.stage.open_clients("paris")
         with subject.client("paris") as there:
             there.subscribe("orders.in")
@@ -238,19 +238,19 @@ def test_what_a_consumer_at_the_peer_holds_cannot_be_acknowledged_there(subject:
             client.subscribe("orders.in")
             client.ack(client.message())
 
-            until(lambda: subject.pending("paris") == 1, within_s=2)
-            until(lambda: subject.pending("paris") == 0, within_s=5)
+            comes(lambda: subject.pending("paris"), 1, within_s=2)
+            comes(lambda: subject.pending("paris"), 0, within_s=5)
 
             assert subject.counts("paris", "orders.in")[:2] == (1, 1)
     assert subject.depth("london", "orders.in") == 0
-    until(lambda: subject.counts("paris", "orders.in")[:2] == (1, 0))  # for ever
+    comes(lambda: subject.counts("paris", "orders.in")[:2], (1, 0))  # for ever
 
 
 def test_a_message_is_moved_out_of_the_mirror_into_a_queue_of_its_own(subject: Subject) -> None:
     move, kept = "moveMessage(long,java.lang.String)", "dr-ctl.kept.paris"
     subject.put("london", "orders.in", 2)
     subject.settled()
-    until(lambda: subject.depth("paris", "orders.in") == 2)
+    comes(lambda: subject.depth("paris", "orders.in"), 2)
     subject.create("paris", kept, internal=True)
     queue = subject.queue("paris", "orders.in")
     number = int(subject.execute("paris", queue, "browse(int,int)", 1, 10)["value"][0]["messageID"])
@@ -262,7 +262,7 @@ def test_a_message_is_moved_out_of_the_mirror_into_a_queue_of_its_own(subject: S
     kind = "java.lang.IllegalArgumentException"
     text = f"{kind} : AMQ229049: No queue found for nowhere"
     assert nowhere == {"error_type": kind, "error": text, "status": 400}
-    until(lambda: subject.depth("london", "orders.in") == 1)
+    comes(lambda: subject.depth("london", "orders.in"), 1)
     assert [subject.counters(site, "orders.in") for site in SITES] == [(2, 1, 0), (2, 1, 0)]
     row = subject.execute("paris", subject.queue("paris", kept), "browse(int,int)", 1, 10)["value"][0]
     assert row["StringProperties"]["_AMQ_ORIG_QUEUE"] == "orders.in"
@@ -274,12 +274,12 @@ def test_a_message_is_moved_out_of_the_mirror_into_a_queue_of_its_own(subject: S
 def test_an_acknowledgement_under_way_names_whose_message_it_was(subject: Subject) -> None:
     subject.put("london", "orders.in")
     subject.settled()
-    until(lambda: subject.depth("paris", "orders.in") == 1)
+    comes(lambda: subject.depth("paris", "orders.in"), 1)
     link = "stopBrokerConnection(java.lang.String)"
     subject.execute("paris", subject.server("paris"), link, "london")
     try:
         subject.execute("paris", subject.queue("paris", "orders.in"), "removeAllMessages()")
-        until(lambda: subject.shipping("paris")["MessageCount"] == 1)
+        comes(lambda: subject.shipping("paris")["MessageCount"], 1)
         row = subject.execute("paris", subject.outflow("paris"), "browse(int,int)", 1, 10)["value"][0]
     finally:
         subject.execute("paris", subject.server("paris"), link.replace("stop", "start"), "london")
@@ -357,7 +357,7 @@ def test_a_client_whose_role_is_kept_out_is_greeted_and_may_do_nothing(
                 client.frame("RECEIPT")
         # What the mirror ships is not kept out.
         subject.put("paris", "orders.in")
-        until(lambda: subject.depth("london", "orders.in") == 1)
+        comes(lambda: subject.depth("london", "orders.in"), 1)
     finally:
         subject.execute("london", server, "removeSecuritySettings(java.lang.String)", "#")
         subject.execute("london", server, "reloadConfigurationFile()")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dr_ctl.jolokia import beans
 from dr_ctl.topologies.mirror.browsing import residue
-from tests.twin.subject import SITES, Subject, until
+from tests.twin.subject import SITES, Subject, comes, until
 
 STOP = "stopBrokerConnection(java.lang.String)"
 START = "startBrokerConnection(java.lang.String)"
@@ -21,6 +21,7 @@ def attached(subject: Subject, site: str) -> bool:
 
 def test_a_stopped_link_keeps_what_happens_and_a_started_one_ships_it(subject: Subject) -> None:
     subject.put("london", "orders.in", 2)
+    comes(lambda: subject.depth("paris", "orders.in"), 2)
     subject.settled()
 
     assert subject.execute("london", subject.server("london"), STOP, "paris")["status"] == 200
@@ -29,7 +30,7 @@ def test_a_stopped_link_keeps_what_happens_and_a_started_one_ships_it(subject: S
     subject.put("london", "orders.in", 3)
     subject.execute("london", subject.queue("london", "orders.in"), "removeMessages(java.lang.String)", "n = '1'")
 
-    until(lambda: subject.shipping("london") == {"MessageCount": 5, "DeliveringCount": 0, "ConsumerCount": 0})
+    comes(lambda: subject.shipping("london"), {"MessageCount": 5, "DeliveringCount": 0, "ConsumerCount": 0})
     with subject.reader("london") as reader:
         left = residue(reader, subject.view("london"))
     # Both were acknowledged; of one the message itself has not been shipped either.
@@ -42,7 +43,7 @@ def test_a_stopped_link_keeps_what_happens_and_a_started_one_ships_it(subject: S
         assert subject.execute("london", subject.server("london"), START, "paris")["status"] == 200
     until(lambda: attached(subject, "london"))
     subject.settled()
-    until(lambda: [subject.depth(site, "orders.in") for site in SITES] == [3, 3])
+    comes(lambda: [subject.depth(site, "orders.in") for site in SITES], [3, 3])
     told = subject.read("london", subject.outflow("london"), "MessagesAdded", "MessagesAcknowledged")
     assert told["MessagesAdded"] == told["MessagesAcknowledged"]
 
@@ -54,6 +55,7 @@ def test_an_outflow_tells_how_old_its_first_message_is_and_nothing_of_an_acknowl
         return subject.read(site, outflow.bean, "FirstMessageTimestamp")["FirstMessageTimestamp"], outflow.oldest_ms
 
     subject.put("london", "orders.in")
+    comes(lambda: subject.depth("paris", "orders.in"), 1)
     subject.settled()
     assert first() == (None, None)
     subject.execute("london", subject.server("london"), STOP, "paris")
@@ -80,14 +82,14 @@ def test_an_outflow_tells_how_old_its_first_message_is_and_nothing_of_an_acknowl
 def test_a_link_goes_with_the_peers_door_and_comes_back_with_it(subject: Subject) -> None:
     subject.execute("paris", subject.acceptor("paris", "mirror"), "stop()")
 
-    until(lambda: subject.link("london") == {"Started": True, "Connected": False})
+    comes(lambda: subject.link("london"), {"Started": True, "Connected": False})
     until(lambda: not attached(subject, "london"))
     assert attached(subject, "paris")
     subject.put("london", "orders.in")
-    until(lambda: subject.shipping("london")["MessageCount"] == 1)
+    comes(lambda: subject.shipping("london")["MessageCount"], 1)
 
     subject.execute("paris", subject.acceptor("paris", "mirror"), "start()")
-    until(lambda: subject.depth("paris", "orders.in") == 1)
+    comes(lambda: subject.depth("paris", "orders.in"), 1)
     assert attached(subject, "london")
 
 
@@ -95,18 +97,18 @@ def test_a_link_over_a_way_that_hangs_seems_attached_and_ships_nothing(subject: 
     subject.stage.cut("london", "hang")
     subject.put("london", "orders.in")
 
-    until(lambda: subject.shipping("london")["DeliveringCount"] == 1)
+    comes(lambda: subject.shipping("london")["DeliveringCount"], 1)
     assert subject.shipping("london") == {"MessageCount": 1, "DeliveringCount": 1, "ConsumerCount": 1}
     assert subject.link("london") == {"Started": True, "Connected": True}
 
     for operation in (STOP, START):
         subject.execute("london", subject.server("london"), operation, "paris")
-    until(lambda: subject.shipping("london")["ConsumerCount"] == 0)
+    comes(lambda: subject.shipping("london")["ConsumerCount"], 0)
     until(lambda: subject.link("london")["Connected"])  # by its flag: the handshake hangs
     assert subject.shipping("london") == {"MessageCount": 1, "DeliveringCount": 0, "ConsumerCount": 0}
 
     subject.stage.heal()
-    until(lambda: subject.depth("paris", "orders.in") == 1)
+    comes(lambda: subject.depth("paris", "orders.in"), 1)
 
 
 def test_a_cut_way_takes_the_link_down_and_healing_brings_it_back(subject: Subject) -> None:
@@ -116,7 +118,7 @@ def test_a_cut_way_takes_the_link_down_and_healing_brings_it_back(subject: Subje
 
     subject.stage.heal()
 
-    until(lambda: subject.depth("paris", "orders.in") == 1)
+    comes(lambda: subject.depth("paris", "orders.in"), 1)
 
 
 def test_a_pause_stops_delivery_and_a_lasting_one_stays(subject: Subject) -> None:
@@ -147,10 +149,10 @@ def test_every_queue_is_paused_by_one_pattern(subject: Subject) -> None:
     assert set(told["value"].values()) == {None}
     assert paused(subject, "london", "$ACTIVEMQ_ARTEMIS_MIRROR_paris") == (True, False)
     subject.put("london", "orders.in")
-    until(lambda: subject.shipping("london") == {"MessageCount": 1, "DeliveringCount": 0, "ConsumerCount": 1})
+    comes(lambda: subject.shipping("london"), {"MessageCount": 1, "DeliveringCount": 0, "ConsumerCount": 1})
     assert subject.depth("paris", "orders.in") == 0
     subject.execute("london", every, "resume()")
-    until(lambda: subject.depth("paris", "orders.in") == 1)
+    comes(lambda: subject.depth("paris", "orders.in"), 1)
 
 
 def test_a_death_takes_what_is_volatile_and_leaves_what_is_durable(subject: Subject) -> None:
@@ -193,7 +195,7 @@ def test_a_death_takes_what_is_volatile_and_leaves_what_is_durable(subject: Subj
 
     subject.execute("paris", subject.acceptor("paris", "mirror"), "start()")
     subject.settled()
-    until(lambda: subject.depth("paris", "orders.out") == 2)
+    comes(lambda: subject.depth("paris", "orders.out"), 2)
     assert subject.depth("paris", "orders.in") == 2  # the other lives at the peer
     subject.execute("london", subject.server("london"), "destroyQueue(java.lang.String)", "dr-ctl.contract.london")
 
@@ -201,14 +203,14 @@ def test_a_death_takes_what_is_volatile_and_leaves_what_is_durable(subject: Subj
 def test_new_messages_after_a_death_have_new_numbers(subject: Subject) -> None:
     with subject.client("london") as client:
         client.send("orders.in")
-    until(lambda: subject.depth("paris", "orders.in") == 1)
+    comes(lambda: subject.depth("paris", "orders.in"), 1)
     subject.stage.kill("london")
     subject.stage.start("london")
     until(lambda: attached(subject, "london"))
 
     subject.put("london", "orders.in")
 
-    until(lambda: subject.depth("paris", "orders.in") == 2)
+    comes(lambda: subject.depth("paris", "orders.in"), 2)
 
 
 def test_the_listings_tell_clients_and_links(subject: Subject) -> None:
@@ -227,4 +229,4 @@ def test_the_listings_tell_clients_and_links(subject: Subject) -> None:
     assert len([each for each in view.consumers if each.queue == "$ACTIVEMQ_ARTEMIS_MIRROR_paris"]) == 1
     assert mine[0].remote == next(each.remote for each in view.consumers if each.port == port)
     assert view.strangers() == []
-    until(lambda: not [each for each in subject.view("london").connections if each.port == port])
+    comes(lambda: [each for each in subject.view("london").connections if each.port == port], [])
