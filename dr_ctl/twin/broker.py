@@ -1,6 +1,7 @@
-"""One simulated broker: its queues, doors and link, what a death takes and what it leaves. No wire, no thread.
+"""One simulated broker: its queues and doors, what a death takes and what it leaves. No wire, no thread.
 
-Every method is called with `lock` held; one lock serves all brokers of a twin.
+What joins it to its peer, a kind of broker adds. Every method is called with `lock` held; one lock serves all brokers
+of a twin.
 """
 
 from __future__ import annotations
@@ -8,37 +9,27 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from dr_ctl.twin.messages import (
-    Event,
-    Message,
-    Origin,
-    Outflow,
-    Queue,
-    Reason,
-    numbers,
-)
-from dr_ctl.twin.parts import Acceptor, BrokerSaysNo, Link, Pending, Ports, Session
+from dr_ctl.twin.messages import Message, Queue, Reason, numbers
+from dr_ctl.twin.parts import Acceptor, BrokerSaysNo, Ports, Session
 from dr_ctl.twin.security import Security
 
-VERSION: Final = "2.56.0"
-OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
-UNFILTERED: Final = ("dr-ctl.", "activemq.management", "$")
 DEAD_LETTERS, EXPIRED = "DLQ", "ExpiryQueue"
 MOST_DELIVERIES: Final = 10
-MOST_REMEMBERED: Final = 1000  # origins, so that what is shipped again after a broken link is not added again
-RETRIES, RETRY_S = 5, 0.1
 NUMBERS_LOST: Final = 2**31  # a death leaves so many numbers unused
 ANYCAST: Final = "ANYCAST"
 
 
-@dataclass
-class Broker:
+@dataclass(kw_only=True)
+class Broker(ABC):
     """`name` is the broker's own; `changed` wakes the links."""
+
+    version: ClassVar[str]
+    bare_message_ids: ClassVar[bool] = False  # a STOMP client is not told which of its consumers a message came to
 
     site: str
     pair: str
@@ -46,7 +37,6 @@ class Broker:
     lock: threading.RLock
     changed: threading.Condition
     acceptors: dict[str, Acceptor]
-    link: Link
     ports: Ports
     console_port: int = 0
     users: Mapping[str, str] = field(default_factory=dict)
@@ -59,15 +49,81 @@ class Broker:
     queues: dict[str, Queue] = field(default_factory=dict)
     addresses: dict[str, set[str]] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
-    peer_connected: bool = False
-    pending: list[Pending] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._first = 1
         self.security = Security(self.roles)
         self.next_number: Callable[[], int] = numbers(self._first)
-        self._shipped_here: OrderedDict[Origin, None] = OrderedDict()
-        self.outflow = Outflow(f"{OUTFLOW_PREFIX}{self.link.name}", self.next_number())
+
+    # what joins it to its peer
+
+    @property
+    @abstractmethod
+    def attached(self) -> bool:
+        """Say whether it ships to its peer now."""
+
+    @property
+    @abstractmethod
+    def even(self) -> bool:
+        """Say whether nothing of it is under way to its peer, and nothing of its peer waits here."""
+
+    @property
+    @abstractmethod
+    def settable(self) -> Mapping[str, Any]:
+        """What can be set of it at this broker, as it is."""
+
+    @property
+    @abstractmethod
+    def serves(self) -> bool:
+        """Say whether clients get in and are served."""
+
+    @abstractmethod
+    def let_clients_in(self) -> None:
+        """What a person at its console would do for it."""
+
+    @abstractmethod
+    def keep_clients_out(self) -> None: ...
+
+    @abstractmethod
+    def installed(self, names: Sequence[str]) -> None:
+        """Before its first start: its file has these queues."""
+
+    def waiting(self, queue: str) -> int:
+        """How many messages clients of a queue have still to get."""
+        found = self.queues.get(queue)
+        return len(found.messages) if found is not None else 0
+
+    @abstractmethod
+    def booted(self) -> None:
+        """It has started."""
+
+    @abstractmethod
+    def fell(self) -> None:
+        """It has died; its queues hold what a death leaves."""
+
+    @abstractmethod
+    def told_of_queue(self, queue: Queue) -> None:
+        """A queue was created by somebody here."""
+
+    @abstractmethod
+    def told_of_address(self, name: str) -> None:
+        """An address was created by somebody here."""
+
+    @abstractmethod
+    def told_of_end(self, queue: Queue) -> None:
+        """A queue was destroyed by somebody here."""
+
+    @abstractmethod
+    def routed(self, message: Message, found: Sequence[Queue], *, aside: bool) -> None:
+        """A message lies in these queues; `aside`: it was put there past its address."""
+
+    @abstractmethod
+    def removed(self, queue: Queue, message: Message, reason: Reason) -> None:
+        """A message was done with here."""
+
+    @abstractmethod
+    def cut_off(self, queue: Queue, held: Sequence[Message]) -> None:
+        """A client's connection ended while it held these."""
 
     # its life
 
@@ -86,9 +142,7 @@ class Broker:
             acceptor.started = acceptor.opens_at_boot
             if acceptor.started:
                 self.ports.open(acceptor.name)
-        self.link.started = self.link.captures = self.link.auto_start
-        if self.link.captures:
-            self._announce()
+        self.booted()
         self.changed.notify_all()
 
     def kill(self) -> None:
@@ -103,35 +157,15 @@ class Broker:
             self.ports.close(name)
         for acceptor in self.acceptors.values():
             acceptor.started = False
-        self._take_down_link()
-        self.peer_connected = False
         self.queues = {name: queue for name, queue in self.queues.items() if queue.durable}
         for queue in self.queues.values():
             queue.restart()
-        self.outflow.restart()
         self._first += NUMBERS_LOST
         self.next_number = numbers(self._first)
+        self.fell()
         self.changed.notify_all()
 
-    def _announce(self) -> None:
-        """A link that is installed tells the peer every address and queue again."""
-        for address in self.addresses:
-            self._capture(Event("addAddress", self.next_number(), address=address))
-        for queue in self.queues.values():
-            self._announce_queue(queue)
-
-    def _announce_queue(self, queue: Queue) -> None:
-        if not (queue.internal or queue.temporary):
-            told = {"auto-created": queue.auto_created, "routing-type": queue.routing.upper(), "durable": queue.durable}
-            event = Event("createQueue", self.next_number(), queue.name, queue.address, options=told)
-            self._capture(event)
-
-    def _capture(self, event: Event) -> None:
-        if self.link.captures and not event.address.startswith(UNFILTERED):
-            self.outflow.add(event)
-            self.changed.notify_all()
-
-    # doors and link
+    # doors
 
     def open_door(self, acceptor: Acceptor) -> None:
         if not acceptor.started:
@@ -153,22 +187,6 @@ class Broker:
         self.sessions.pop(session.ident, None)
         session.leave()
         session.cut()
-
-    def start_link(self) -> None:
-        if not self.link.captures:
-            self.link.captures = True
-            self._announce()
-        self.link.started = True
-        self.changed.notify_all()
-
-    def stop_link(self) -> None:
-        self._take_down_link()
-        self.outflow.under_way = 0
-        self.changed.notify_all()
-
-    def _take_down_link(self) -> None:
-        self.link.started = self.link.connected = self.link.attached = False
-        self.link.breaks += 1
 
     # queues
 
@@ -195,14 +213,14 @@ class Broker:
         )
         self.queues[name] = queue
         if not here_only:
-            self._announce_queue(queue)
+            self.told_of_queue(queue)
         return queue
 
     def add_address(self, name: str, routing: str, *, here_only: bool = False) -> None:
         if name not in self.addresses:
             self.addresses[name] = set()
             if not here_only:
-                self._capture(Event("addAddress", self.next_number(), address=name))
+                self.told_of_address(name)
         self.addresses[name].add(routing.upper())
 
     def queue(self, name: str) -> Queue:
@@ -221,13 +239,13 @@ class Broker:
             raise BrokerSaysNo(kind, text)
         queue.takers.clear()
         del self.queues[name]
-        if not (here_only or queue.internal or queue.temporary):
-            self._capture(Event("deleteQueue", self.next_number(), name, queue.address))
+        if not here_only:
+            self.told_of_end(queue)
 
     # messages
 
     def route(self, message: Message, *, only: tuple[str, ...] | None = None) -> list[Queue]:
-        """Put a message into the queues of its address: all multicast ones and one anycast; tell the peer."""
+        """Put a message into the queues of its address: all multicast ones and one anycast."""
         found = [queue for queue in self.queues.values() if queue.address == message.address]
         if only is not None:
             found = [queue for queue in found if queue.name in only]
@@ -235,34 +253,15 @@ class Broker:
             found = [queue for queue in found if queue.routing == "anycast"][:1]
         for queue in found:
             queue.add(message)
-        told = tuple(queue.name for queue in found if not (queue.internal or queue.temporary))
-        # What the peer shipped is not shipped back.
-        if told and message.origin is None:
-            self._capture(
-                Event(
-                    "message",
-                    message.number,
-                    address=message.address,
-                    message=message,
-                    queues=told,
-                    origin=(self.node, message.number),
-                    durable=message.durable,
-                )
-            )
+        self.routed(message, found, aside=only is not None)
         for queue in found:
             queue.dispatch()
         return found
 
     def remove(self, queue: Queue, message: Message, reason: Reason = Reason.NORMAL) -> None:
-        """A message is done with here; the peer is told by its origin."""
+        """A message is done with here."""
         queue.remove(message, reason)
-        if queue.internal or queue.temporary:
-            return
-        origin = message.origin or (self.node, message.number)
-        number = self.next_number()
-        self._capture(
-            Event("postAck", number, queue.name, queue.address, origin=origin, reason=reason, durable=message.durable)
-        )
+        self.removed(queue, message, reason)
 
     def give_back(self, queue: Queue, message: Message, *, failed: bool) -> None:
         """A consumer is gone without finishing it. After too many of those it is a dead letter."""
@@ -303,68 +302,3 @@ class Broker:
                 longs={"_AMQ_ORIG_MESSAGE_ID": message.number},
             )
         )
-
-    # what the peer ships
-
-    def apply(self, event: Event) -> None:
-        """Take one event of the peer's outflow."""
-        match event.kind:
-            case "message":
-                self._arrived(event)
-            case "postAck":
-                if not self._acknowledge(event):
-                    self.pending.append(Pending(event, 0, time.monotonic() + RETRY_S))
-                    self.changed.notify_all()
-            case "addAddress":
-                self.add_address(event.address, ANYCAST, here_only=True)
-            case "createQueue" if event.queue not in self.queues:
-                told = {**event.options, "name": event.queue, "address": event.address}
-                self.create_queue(told, auto_created=bool(told["auto-created"]), here_only=True)
-            case "deleteQueue" if event.queue in self.queues and not self.queues[event.queue].takers:
-                self.destroy_queue(event.queue, here_only=True)
-
-    def _arrived(self, event: Event) -> None:
-        shipped = event.message
-        if shipped is None or event.origin in self._shipped_here:
-            return
-        origin = event.origin or ("", 0)
-        self._shipped_here[origin] = None
-        if len(self._shipped_here) > MOST_REMEMBERED:
-            self._shipped_here.popitem(last=False)
-        message = Message(
-            number=self.next_number(),
-            address=shipped.address,
-            body=shipped.body,
-            text=shipped.text,
-            headers=shipped.headers,
-            durable=shipped.durable,
-            priority=shipped.priority,
-            timestamp_ms=shipped.timestamp_ms,
-            origin=origin,
-            longs=shipped.longs,
-            anycast=shipped.anycast,
-        )
-        self.route(message, only=event.queues)
-
-    def _acknowledge(self, event: Event) -> bool:
-        """Apply an acknowledgement; False while its message is not there, or is in a consumer's hands."""
-        queue = self.queues.get(event.queue)
-        if queue is None or event.origin is None:
-            return True
-        node, number = event.origin
-        message = queue.messages.get(number) if node == self.node else queue.by_origin.get(event.origin)
-        # In a consumer's hands it cannot be taken away.
-        if message is None or message.number in queue.delivering:
-            return False
-        queue.remove(message, event.reason)
-        return True
-
-    def retry_pending(self) -> float | None:
-        """Try what was not found again; seconds until the next try, None where nothing waits."""
-        now = time.monotonic()
-        for each in [one for one in self.pending if one.next_s <= now]:
-            each.tries += 1
-            each.next_s = now + RETRY_S
-            if self._acknowledge(each.event) or each.tries > RETRIES:
-                self.pending.remove(each)
-        return max(0.0, min(each.next_s for each in self.pending) - now) if self.pending else None

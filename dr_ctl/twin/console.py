@@ -13,9 +13,10 @@ import time
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Final
 
+from dr_ctl.twin.beans import ILLEGAL
 from dr_ctl.twin.doors import shut
 from dr_ctl.twin.faults import Fault, FaultKind, told_otherwise
-from dr_ctl.twin.jolokia import NotARequest, Request, answer, requests_in
+from dr_ctl.twin.jolokia import NotARequest, Request, answer, failed, requests_in
 
 if TYPE_CHECKING:
     from dr_ctl.twin.host import Host
@@ -63,7 +64,11 @@ class Console:
         """Refuse a login, and every login of a user who failed too often lately."""
         user, password = _login(authorization)
         failures, since = self._failures.get(user, (0, 0.0))
-        if failures >= MOST_FAILURES and time.monotonic() - since < BACK_OFF_S:
+        if (
+            self.host.management.dialect.backs_off
+            and failures >= MOST_FAILURES
+            and time.monotonic() - since < BACK_OFF_S
+        ):
             return 429, {"Retry-After": "1"}
         if user == ADMIN and self.host.broker.users.get(user) == password:
             self._failures.pop(user, None)
@@ -115,12 +120,12 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             document = json.loads(body)
         except ValueError:
-            self._reply(400, "400 (Bad Request)\n\nInvalid JSON request\n", "text/plain")
+            self._no_request("Invalid JSON request")
             return
         try:
             requests = requests_in(document)
         except NotARequest as error:
-            self._reply(400, f"400 (Bad Request)\n\n{error}\n", "text/plain")
+            self._no_request(str(error))
             return
         with self._host.broker.lock:
             struck = self._host.faults.due(requests)
@@ -135,6 +140,13 @@ class _Handler(BaseHTTPRequestHandler):
                 self._host.die(back_after_s=fault.back_after_s)
                 raise Hung
         self._reply(200, json.dumps(answers if isinstance(document, list) else answers[0]), "application/json")
+
+    def _no_request(self, why: str) -> None:
+        """Refuse the whole POST, as a page of the server, or in the way in which a request would be."""
+        if self._host.management.dialect.refuses_in_json:
+            self._reply(200, json.dumps(failed(ILLEGAL, why, 400)), "text/plain;charset=utf-8")
+        else:
+            self._reply(400, f"400 (Bad Request)\n\n{why}\n", "text/plain")
 
     def _instead(self, fault: Fault) -> bool:
         """Do what a fault does before the request is done; True where nothing more comes of it."""
@@ -171,7 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
                 if any(request is each for each in idle):
                     told: dict[str, Any] = {"value": None, "status": 200}
                 else:
-                    told = answer(broker, request)
+                    told = answer(self._host.management, request)
                 if request.changes:
                     self._host.note(request, told["status"])
             for fault, mine in lies:

@@ -9,11 +9,10 @@ from dr_ctl.twin.messages import Message
 
 
 def settable(broker: Broker) -> dict[str, Any]:
-    """Doors, link, pauses, queues with their documents, addresses: what a tool could have left otherwise."""
+    """Doors, the way to the peer, pauses, queues with their documents, addresses: what a tool could leave otherwise."""
     return {
         "alive": broker.alive,
         "doors": {acceptor.name: acceptor.started for acceptor in broker.acceptors.values()},
-        "link": broker.link.started,
         "queues": {
             queue.name: {
                 "address": queue.address,
@@ -25,7 +24,7 @@ def settable(broker: Broker) -> dict[str, Any]:
             }
             for queue in broker.queues.values()
         },
-        "outflow": {"paused": broker.outflow.paused, "lasting": broker.outflow.lasting},
+        **broker.settable,
         "addresses": sorted(broker.addresses),
         "security": {
             match: {role: sorted(words) for role, words in grants.items()}

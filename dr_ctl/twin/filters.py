@@ -1,4 +1,5 @@
-"""The filters that are asked of the brokers: comparisons with a text, IS NULL, IS NOT NULL, joined by AND."""
+"""The filters that are asked of the brokers: comparisons with a text or a list of them, IS NULL, IS NOT NULL, joined by
+AND."""
 
 from __future__ import annotations
 
@@ -10,9 +11,12 @@ from dr_ctl.twin.parts import BrokerSaysNo
 
 _TERM: Final = re.compile(
     r"""\s*(?:"(?P<quoted>[^"]+)"|(?P<plain>[A-Za-z_$][\w.$-]*))\s*
-        (?:(?P<is>IS\s+(?P<not>NOT\s+)?NULL)|(?P<op>=|<>)\s*'(?P<text>(?:[^']|'')*)')\s*""",
+        (?:(?P<is>IS\s+(?P<not>NOT\s+)?NULL)|(?P<op>=|<>)\s*'(?P<text>(?:[^']|'')*)'
+        |IN\s*\((?P<some>\s*'(?:[^']|'')*'\s*(?:,\s*'(?:[^']|'')*'\s*)*)\))\s*""",
     re.VERBOSE | re.IGNORECASE,
 )
+
+_QUOTED: Final = re.compile(r"'((?:[^']|'')*)'")
 
 Named = Callable[[str], str | None]
 
@@ -34,5 +38,7 @@ def _holds(term: re.Match[str], named: Named) -> bool:
         return (value is None) is (term["not"] is None)
     if value is None:
         return False
+    if term["some"] is not None:
+        return value in [each.replace("''", "'") for each in _QUOTED.findall(term["some"])]
     same = value == term["text"].replace("''", "'")
     return same if term["op"] == "=" else not same

@@ -5,19 +5,21 @@ from __future__ import annotations
 import socket
 import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from dr_ctl.twin.broker import Broker
 from dr_ctl.twin.console import ADMIN, PATH, Console
 from dr_ctl.twin.doors import LOOPBACK, Doors
 from dr_ctl.twin.faults import Faults
-from dr_ctl.twin.jolokia import Request
-from dr_ctl.twin.parts import Acceptor, Link
+from dr_ctl.twin.jolokia import Management, Request
+from dr_ctl.twin.kinds import Kind
+from dr_ctl.twin.parts import Acceptor
+from dr_ctl.twin.security import APPS
 from dr_ctl.twin.stomp import StompSession
 
 APP: Final = "app"
-ROLES: Final = {ADMIN: "amq", APP: "apps"}
-PROTOCOLS: Final = {"clients": "CORE,AMQP,STOMP", "mirror": "AMQP"}
+ROLES: Final = {ADMIN: "amq", APP: APPS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Host:
         name: str,
         peer: str,
         *,
+        kind: Kind,
         lock: threading.RLock,
         changed: threading.Condition,
         users: dict[str, str],
@@ -55,21 +58,23 @@ class Host:
         self._ending: list[threading.Thread] = []
         acceptors = {
             door: Acceptor(door, self._doors.reserve(door, self._welcome), protocols, opens_at_boot=door == "mirror")
-            for door, protocols in PROTOCOLS.items()
+            for door, protocols in kind.protocols.items()
         }
-        self.broker = Broker(
+        self.broker: Broker = kind.broker(
+            peer,
             site=site,
             pair=pair,
             name=name,
             lock=lock,
             changed=changed,
             acceptors=acceptors,
-            link=Link(peer, 0),
             ports=self,
             console_port=self._doors.reserve("console", self._welcome),
             users=users,
             roles=ROLES,
         )
+        told = partial(kind.beans, self.broker)
+        self.management = Management(told, kind.dialect, self.broker.version, self.broker.node)
         self._console = Console(self)
         self._doors.start()
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from dr_ctl.twin import names
-from dr_ctl.twin.beans import ILLEGAL, Bean, beans, signatures
-from dr_ctl.twin.broker import VERSION, Broker
+from dr_ctl.twin.beans import ILLEGAL, Bean, signatures
 from dr_ctl.twin.parts import BrokerSaysNo
 
 NO_BEAN: Final = "javax.management.InstanceNotFoundException"
@@ -19,6 +18,29 @@ TYPES: Final = frozenset({"read", "exec", "search", "version"})
 LOOKING: Final = re.compile(r"(list|browse|count|get|is|canInvoke)")
 
 Answer = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a console says of itself, and how it differs from others of its kind. `forbids`: an attribute of what is not
+    there is not missing, it is forbidden. `refuses_in_json`: what is no request is answered like one. `backs_off`: a
+    user who fails too often has to wait."""
+
+    agent: str
+    protocol: str
+    forbids: bool = False
+    refuses_in_json: bool = False
+    backs_off: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Management:
+    """What is asked for at one console."""
+
+    beans: Callable[[], Iterator[Bean]]
+    dialect: Dialect
+    version: str
+    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +99,10 @@ def _one_attribute(attributes: Any) -> dict[str, Any]:
     return {"attribute": attributes[0]} if isinstance(attributes, list) and len(attributes) == 1 else {}
 
 
-def answer(broker: Broker, request: Request) -> Answer:
+def answer(at: Management, request: Request) -> Answer:
     """Do one request; what fails is an answer too."""
     try:
-        told = _KINDS[request.kind](broker, request)
+        told = _KINDS[request.kind](at, request)
     except BrokerSaysNo as error:
         told = failed(error.kind, error.text, error.status)
     except ValueError as error:
@@ -96,20 +118,20 @@ def _value(value: Any) -> Answer:
     return {"value": value, "status": 200}
 
 
-def _version(broker: Broker, request: Request) -> Answer:
+def _version(at: Management, request: Request) -> Answer:
     del request
-    details = {"server_product": "Artemis", "server_vendor": "Apache", "server_version": VERSION}
-    return _value({"agent": "2.4.3", "protocol": "8.1", "details": details, "id": broker.node})
+    details = {"server_product": "Artemis", "server_vendor": "Apache", "server_version": at.version}
+    return _value({"agent": at.dialect.agent, "protocol": at.dialect.protocol, "details": details, "id": at.node})
 
 
-def _search(broker: Broker, request: Request) -> Answer:
-    found = [bean.name for bean in beans(broker) if names.matches(request.bean, bean.name)]
-    return _value([name if name.count(",") == 0 else names.canonical(name) for name in found])
+def _search(at: Management, request: Request) -> Answer:
+    found = [bean.name for bean in at.beans() if names.matches(request.bean, bean.name)]
+    return _value([_as_told(name) for name in found])
 
 
-def _found(broker: Broker, request: Request, doing: str) -> list[Bean]:
+def _found(at: Management, request: Request, doing: str) -> list[Bean]:
     """The beans that are meant; an exact name means one."""
-    found = [bean for bean in beans(broker) if names.matches(request.bean, bean.name)]
+    found = [bean for bean in at.beans() if names.matches(request.bean, bean.name)]
     if not found:
         pattern = names.is_pattern(request.bean)
         text = f"No MBean with pattern {request.bean} found for {doing}" if pattern else request.bean
@@ -117,12 +139,16 @@ def _found(broker: Broker, request: Request, doing: str) -> list[Bean]:
     return found
 
 
-def _read(broker: Broker, request: Request) -> Answer:
-    found = _found(broker, request, "reading attributes")
+def _read(at: Management, request: Request) -> Answer:
     wanted = request.attributes
-    if names.is_pattern(request.bean):
+    exact = not names.is_pattern(request.bean)
+    keys_of = [wanted] if isinstance(wanted, str) else wanted
+    if at.dialect.forbids and exact and keys_of:
+        _forbidden(at, request, keys_of)
+    found = _found(at, request, "reading attributes")
+    if not exact:
         # A bean that lacks an attribute leaves it out; one that has none of them is left out.
-        keys = [wanted] if isinstance(wanted, str) else wanted
+        keys = keys_of
         rows: dict[str, Any] = {}
         for bean in found:
             told = bean.read()
@@ -144,8 +170,21 @@ def _read(broker: Broker, request: Request) -> Answer:
     return _value({key: attributes[key] for key in wanted or attributes if key in attributes} | gaps)
 
 
-def _execute(broker: Broker, request: Request) -> Answer:
-    found = _found(broker, request, "invoking JMX operations")
+def _forbidden(at: Management, request: Request, keys: Sequence[str]) -> None:
+    """What guards the beans knows no attribute of what is not there, and so lets nobody read it."""
+    bean = next((each for each in at.beans() if names.matches(request.bean, each.name)), None)
+    there = bean.read() if bean is not None else {}
+    if missing := [key for key in keys if key not in there]:
+        text = f"Reading attribute {missing[0]} is forbidden for MBean {_as_told(request.bean)}"
+        raise BrokerSaysNo("java.lang.Exception", text, 403)
+
+
+def _as_told(name: str) -> str:
+    return name if name.count(",") == 0 else names.canonical(name)
+
+
+def _execute(at: Management, request: Request) -> Answer:
+    found = _found(at, request, "invoking JMX operations")
     if not names.is_pattern(request.bean):
         return _value(_call(found[0], request))
     return _value({names.canonical(bean.name): _call(bean, request) for bean in found})
@@ -192,7 +231,7 @@ def _as(kind: str, argument: Any) -> Any:
     return argument
 
 
-_KINDS: Final[Mapping[str, Callable[[Broker, Request], Answer]]] = {
+_KINDS: Final[Mapping[str, Callable[[Management, Request], Answer]]] = {
     "version": _version,
     "search": _search,
     "read": _read,

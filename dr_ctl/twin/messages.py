@@ -41,27 +41,12 @@ class Message:
     origin: Origin | None = None
     longs: Mapping[str, int] = field(default_factory=dict)
     anycast: bool = True
+    not_before_ms: int | None = None  # delivered at this time of the broker's clock, not before
     failed: int = 0  # deliveries that were not acknowledged
 
     @property
     def size(self) -> int:
         return len(self.body) + OVERHEAD
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One entry of an outflow: a message for its queues, an acknowledgement by origin, or a change of topology."""
-
-    kind: str  # message, postAck, addAddress, createQueue, deleteQueue
-    number: int
-    queue: str = ""
-    address: str = ""
-    message: Message | None = None
-    queues: tuple[str, ...] = ()
-    origin: Origin | None = None
-    reason: Reason = Reason.NORMAL
-    options: Mapping[str, Any] = field(default_factory=dict)
-    durable: bool = True
 
 
 class Taker(Protocol):
@@ -87,7 +72,7 @@ class Counters:
 
 @dataclass
 class Queue:
-    """One queue. Messages in delivery count, and are out of `waiting`."""
+    """One queue. Messages in delivery, and those that wait for their time, count, and are out of `waiting`."""
 
     name: str
     address: str
@@ -108,13 +93,25 @@ class Queue:
     takers: list[Taker] = field(default_factory=list)
     waiting: list[deque[Message]] = field(default_factory=lambda: [deque() for _ in range(PRIORITIES)])
     by_origin: dict[Origin, Message] = field(default_factory=dict)
+    scheduled: dict[int, int] = field(default_factory=dict)
 
     def add(self, message: Message) -> None:
         self.messages[message.number] = message
         if message.origin is not None:
             self.by_origin[message.origin] = message
-        self.waiting[message.priority].append(message)
+        if message.not_before_ms is not None:
+            self.scheduled[message.number] = message.not_before_ms
+        else:
+            self.waiting[message.priority].append(message)
         self.counters.added += 1
+
+    def let_due_in(self, now_ms: int) -> int | None:
+        """Let in whose time has come; the time of the next, None where none waits for it."""
+        for number in [each for each, at_ms in self.scheduled.items() if at_ms <= now_ms]:
+            del self.scheduled[number]
+            message = self.messages[number]
+            self.waiting[message.priority].append(message)
+        return min(self.scheduled.values(), default=None)
 
     def live(self) -> Iterator[Message]:
         """The messages that nobody holds, in the order in which they would be delivered."""
@@ -152,6 +149,7 @@ class Queue:
         """Take a message out for good; what stands in `waiting` is passed over later."""
         del self.messages[message.number]
         self.delivering.pop(message.number, None)
+        self.scheduled.pop(message.number, None)
         if message.origin is not None:
             self.by_origin.pop(message.origin, None)
         match reason:
@@ -165,50 +163,16 @@ class Queue:
     def restart(self) -> None:
         """What a death leaves: durable messages in order, lasting pauses; counters count from what is left."""
         kept = [each for level in reversed(self.waiting) for each in level if each.number in self.messages]
-        held = [self.messages[number] for number in self.delivering if number in self.messages]
+        held = [self.messages[number] for number in (*self.delivering, *self.scheduled) if number in self.messages]
         left = sorted((each for each in {*kept, *held} if each.durable), key=lambda each: each.number)
         self.messages, self.delivering, self.by_origin, self.takers = {}, {}, {}, []
+        self.scheduled = {}
         self.waiting = [deque() for _ in range(PRIORITIES)]
         self.counters = Counters()
         self.paused = self.lasting
         for message in left:
             message.failed = 0
             self.add(message)
-
-
-@dataclass
-class Outflow:
-    """What a link still has to ship: events in order; the first `under_way` of them are with the link."""
-
-    name: str
-    number: int
-    events: deque[Event] = field(default_factory=deque)
-    under_way: int = 0
-    paused: bool = False
-    lasting: bool = False
-    counters: Counters = field(default_factory=Counters)
-
-    def add(self, event: Event) -> None:
-        self.events.append(event)
-        self.counters.added += 1
-
-    def next(self) -> Event | None:
-        """The next event to ship; it stays until `done` says that the peer has it."""
-        if self.paused or self.under_way >= len(self.events):
-            return None
-        self.under_way += 1
-        return self.events[self.under_way - 1]
-
-    def done(self) -> None:
-        self.events.popleft()
-        self.under_way -= 1
-        self.counters.acknowledged += 1
-
-    def restart(self) -> None:
-        self.events = deque(each for each in self.events if each.durable)
-        self.counters = Counters(added=len(self.events))
-        self.under_way = 0
-        self.paused = self.lasting
 
 
 def numbers(first: int) -> Callable[[], int]:

@@ -1,11 +1,9 @@
-"""What a simulated broker is put together from: doors, the link, what waits, and what it needs of those around it."""
+"""What a simulated broker is put together from: doors, and what it needs of those around it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
-
-from dr_ctl.twin.messages import Event
 
 
 class BrokerSaysNo(Exception):
@@ -25,29 +23,6 @@ class Acceptor:
     protocols: str
     opens_at_boot: bool
     started: bool = False
-
-
-@dataclass
-class Link:
-    """The broker connection to the peer. It captures from its first start on, whether it is connected or not."""
-
-    name: str
-    port: int
-    auto_start: bool = True
-    started: bool = False
-    connected: bool = False
-    attached: bool = False
-    captures: bool = False
-    breaks: int = 0  # how often it was taken down here
-
-
-@dataclass
-class Pending:
-    """An acknowledgement whose message was not found: tried again a few times, then given up."""
-
-    event: Event
-    tries: int
-    next_s: float
 
 
 @dataclass

@@ -13,6 +13,7 @@ WORDS: Final = (
 _DELETING: Final = frozenset({"deleteDurableQueue", "deleteNonDurableQueue", "deleteAddress"})
 _EVERYTHING: Final = frozenset(WORDS) - {"manage", "view", "edit"}
 _ALL: Final = "#"
+APPS: Final = "apps"  # the role of the clients
 
 Grants = Mapping[str, frozenset[str]]
 

@@ -1,4 +1,4 @@
-"""The twin: two sites with a simulated broker each per pair, mirrored, behind real ports on loopback.
+"""The twin: two sites with a simulated broker each per pair, joined by a topology, behind real ports on loopback.
 
 It lives in the process that made it and ends with it. `Twin` is a context manager for those who want it gone at the
 end of a block.
@@ -18,23 +18,28 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
-from dr_ctl.twin import dump
-from dr_ctl.twin.broker import ANYCAST, DEAD_LETTERS, EXPIRED
+from dr_ctl.twin import dump, kinds
 from dr_ctl.twin.console import ADMIN
-from dr_ctl.twin.host import APP, ROLES, Change, Host
-from dr_ctl.twin.link import Mode, Way
+from dr_ctl.twin.continuity.broker import ContinuityBroker
+from dr_ctl.twin.continuity.way import ContinuityWay
+from dr_ctl.twin.host import APP, Change, Host
+from dr_ctl.twin.kinds import MIRROR, Kind
+from dr_ctl.twin.way import Mode, Way
 
 SETTINGS: Final = "dr-ctl.yaml"
 MARK: Final = "twin"
 PAIR: Final = "orders-1"
 LOOK_S: Final = 0.01
+OPENS_WITHIN_S: Final = 10.0
 
 
 class Twin:
     """A twin that is up. Where a method takes a site and no pair, all brokers of the site are meant."""
 
-    def __init__(self, directory: Path, sites: tuple[str, str], pairs: Sequence[str], queues: Sequence[str]) -> None:
-        self.directory = directory
+    def __init__(
+        self, directory: Path, kind: Kind, sites: tuple[str, str], pairs: Sequence[str], queues: Sequence[str]
+    ) -> None:
+        self.directory, self.kind = directory, kind
         self.sites, self.pairs, self.queues = sites, tuple(pairs), tuple(queues)
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -46,6 +51,7 @@ class Twin:
                 pair,
                 site if len(self.pairs) == 1 else f"{site}-{pair}",
                 peer,
+                kind=kind,
                 lock=self._lock,
                 changed=self._changed,
                 users={ADMIN: secrets.token_urlsafe(18), APP: password},
@@ -53,13 +59,11 @@ class Twin:
             for site, peer in (sites, sites[::-1])
             for pair in self.pairs
         }
-        self._ways = {
-            (site, pair): Way(self.host(site, pair).broker, self.host(peer, pair).broker)
+        self._ways: dict[tuple[str, str], Way[Any]] = {
+            (site, pair): kind.way(self.host(site, pair).broker, self.host(peer, pair).broker)
             for site, peer in (sites, sites[::-1])
             for pair in self.pairs
         }
-        for way in self._ways.values():
-            way.source.link.port = way.target.acceptors["mirror"].port
 
     @classmethod
     def up(
@@ -71,8 +75,9 @@ class Twin:
         queues: Sequence[str] = ("orders.in", "orders.out"),
         pairs: Sequence[str] = (PAIR,),
         delay_ms: float = 0.0,
+        topology: str = MIRROR,
     ) -> Self:
-        """Start a twin and return when its brokers mirror each other, and `serving` lets clients in."""
+        """Start a twin and return when its brokers ship to each other, and `serving` lets clients in."""
         if sites[0] == sites[1] or (serving is not None and serving not in sites):
             raise UsageError(
                 f"sites {sites[0]} and {sites[1]}, serving {serving}: two different sites, one of them serving"
@@ -82,10 +87,11 @@ class Twin:
             raise UsageError(f"{directory} is not empty", remedy="Name another directory, or empty that one.")
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
-        twin = cls(directory, sites, pairs, queues)
+        twin = cls(directory, kinds.of(topology), sites, pairs, queues)
         try:
             (directory / MARK).touch()
-            twin._create_queues()
+            for host in twin._hosts.values():
+                host.broker.installed(queues)
             twin._write_settings()
             for host in twin._hosts.values():
                 host.start()
@@ -205,21 +211,50 @@ class Twin:
                 if site_from in (None, site):
                     way.delay_s = ms / 1000
 
+    def lose_acks(self, share: float) -> None:
+        """Let so many of the acknowledgements vanish that arrive for several flows at once, as the plugin does."""
+        for broker in self._with_plugin():
+            broker.ack_loss = share
+
+    def activate_on_start(self, *, on: bool = True) -> None:
+        """Let each site activate itself when its inactive peer says that it has started."""
+        for broker in self._with_plugin():
+            broker.active_on_start = on
+
+    def confirm_late(self, seconds: float) -> None:
+        """Let every bridge's confirmations come so much later."""
+        with self._lock:
+            for way in self._ways.values():
+                if isinstance(way, ContinuityWay):
+                    way.confirm_s = seconds
+
+    def _with_plugin(self) -> list[ContinuityBroker]:
+        found = [host.broker for host in self._hosts.values() if isinstance(host.broker, ContinuityBroker)]
+        if not found:
+            raise UsageError(f"no broker of a twin of {self.kind.topology} has the continuity plugin")
+        return found
+
     def _tell(self, site_from: str | None, mode: Mode) -> None:
         for (site, _), way in self._ways.items():
             if site_from in (None, site):
                 way.set(mode)
 
     def open_clients(self, site: str, pair: str | None = None) -> None:
-        """Let clients in, as a person at its console could: the other site is not looked at."""
-        with self._lock:
-            for host in self._of(site, pair):
-                host.broker.open_door(host.broker.acceptors["clients"])
+        """Let clients in, as a person at its console could: the other site is not looked at. Returns when they are."""
+        with self._changed:
+            hosts = self._of(site, pair)
+            for host in hosts:
+                host.broker.let_clients_in()
+            until = time.monotonic() + OPENS_WITHIN_S
+            while not all(host.broker.serves for host in hosts):
+                if time.monotonic() > until:
+                    raise EnvironmentFault(f"{site} does not serve after {OPENS_WITHIN_S:g} s")
+                self._changed.wait(LOOK_S)
 
     def close_clients(self, site: str, pair: str | None = None) -> None:
         with self._lock:
             for host in self._of(site, pair):
-                host.broker.close_door(host.broker.acceptors["clients"])
+                host.broker.keep_clients_out()
 
     def pause(self, site: str, queue: str, pair: str | None = None) -> None:
         """Let a queue deliver nothing until it is resumed, or its broker dies."""
@@ -239,7 +274,7 @@ class Twin:
 
     def _mirrored(self) -> bool:
         brokers = [host.broker for host in self._hosts.values()]
-        return all(each.link.attached and not each.outflow.events and not each.pending for each in brokers)
+        return all(each.attached and each.even for each in brokers)
 
     # what is seen of it
 
@@ -269,18 +304,9 @@ class Twin:
     def left(self, queues: Sequence[str]) -> int | None:
         """Count what lies in the queues where clients are served; None where no broker serves."""
         with self._lock:
-            serving = [host.broker for host in self._hosts.values() if host.broker.acceptors["clients"].started]
-            depths = [
-                len(queue.messages) for broker in serving for queue in broker.queues.values() if queue.name in queues
-            ]
+            serving = [host.broker for host in self._hosts.values() if host.broker.serves]
+            depths = [broker.waiting(queue) for broker in serving for queue in queues]
             return sum(depths) if serving else None
-
-    def _create_queues(self) -> None:
-        for host in self._hosts.values():
-            host.broker.add_address("activemq.notifications", "multicast", here_only=True)
-            for name in (*self.queues, DEAD_LETTERS, EXPIRED):
-                told = {"name": name, "address": name, "routing-type": ANYCAST, "durable": True}
-                host.broker.create_queue(told, here_only=True)
 
     def _write_settings(self) -> None:
         """JSON, which every reader of YAML reads too."""
@@ -299,13 +325,13 @@ class Twin:
                 "password": {"file": f"secrets/{secret.name}"},
                 "clients": ["clients"],
                 "mirror": ["mirror"],
-                "lasting_fence": {"roles": [ROLES[APP]]},
+                **self.kind.settings,
             }
             sites.setdefault(site, {"brokers": []})["brokers"].append(told)
         document = {
             "version": 1,
             "name": self.directory.name,
-            "topology": "artemis-mirror",
+            "topology": self.kind.topology,
             "sites": sites,
             "objectives": {"loss": {"messages": 0, "age": "30s"}, "recovery": "2m"},
             "history": {"path": "history"},

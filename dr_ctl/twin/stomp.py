@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from dr_ctl.twin.broker import ANYCAST, VERSION, Broker
+from dr_ctl.twin.broker import ANYCAST, Broker
 from dr_ctl.twin.doors import Doors, shut
 from dr_ctl.twin.filters import compiled
 from dr_ctl.twin.messages import ORIGIN_NODE, ORIGIN_NUMBER, Message, Queue
 from dr_ctl.twin.parts import BrokerSaysNo, Holding
 
-SERVER: Final = f"ActiveMQ-Artemis/{VERSION} ActiveMQ Artemis Messaging Engine"
 WINDOW: Final = 10240
 LEAST_BEAT_S: Final = 0.5
 TTL_S: Final = 60.0
@@ -95,6 +94,11 @@ class Subscription:
     def wants(self, message: Message) -> bool:
         return self._selects(message.headers.get)
 
+    def name_of(self, message: Message) -> str:
+        """What this consumer knows a message by."""
+        number = str(message.number)
+        return number if self.session.broker.bare_message_ids else f"{self.number},{number}"
+
     def take(self, queue: Queue, message: Message) -> None:
         self.delivered += 1
         self.session.deliver(self, message)
@@ -115,9 +119,12 @@ class Subscription:
             self.session.broker.remove(self.queue, message)
         self.queue.dispatch()
 
-    def leave(self) -> None:
+    def leave(self, *, cut: bool) -> None:
+        """Give back what is in hand; `cut`: the whole connection ends with it."""
         if self in self.queue.takers:
             self.queue.takers.remove(self)
+        if cut and self.in_hand:
+            self.session.broker.cut_off(self.queue, list(self.in_hand.values()))
         # Back to the head in their order: the last first.
         for message in reversed(list(self.in_hand.values())):
             if message.number in self.queue.messages:
@@ -194,7 +201,7 @@ class StompSession:
     def leave(self) -> None:
         subscriptions, self._subscriptions = list(self._subscriptions.values()), {}
         for each in subscriptions:
-            each.leave()
+            each.leave(cut=True)
 
     def cut(self) -> None:
         self._over = True
@@ -254,7 +261,11 @@ class StompSession:
             self._refuse(text, body=text.encode())
             return
         self._connected, self.user, self.client = True, user, got.headers.get("client-id", "")
-        told = [("version", "1.2"), ("session", self.ident), ("server", SERVER)]
+        told = [
+            ("version", "1.2"),
+            ("session", self.ident),
+            ("server", f"ActiveMQ-Artemis/{self.broker.version} ActiveMQ Artemis Messaging Engine"),
+        ]
         if (beats := got.headers.get("heart-beat")) is not None:
             theirs, wanted = (int(each) for each in beats.split(","))
             mine = max(wanted, round(LEAST_BEAT_S * 1000)) if wanted else 0
@@ -350,15 +361,15 @@ class StompSession:
             text = f"Cannot unsubscribe as no subscription exists for id: {ident}"
             self._refuse(text, receipt=got.headers.get("receipt"))
             return
-        taker.leave()
+        taker.leave(cut=False)
         self._receipt(got)
 
     def _on_ack(self, got: Frame) -> None:
         ident = got.headers.get("id", "")
-        consumer, _, number = ident.partition(",")
+        number = ident.rpartition(",")[2]
         for taker in self._subscriptions.values():
             message = taker.in_hand.get(int(number)) if number.isdecimal() else None
-            if str(taker.number) == consumer and message is not None:
+            if message is not None and taker.name_of(message) == ident:
                 earlier = list(taker.in_hand.values()) if taker.mode == "client" else [message]
                 for each in earlier[: earlier.index(message) + 1]:
                     taker.done(each)
@@ -368,7 +379,7 @@ class StompSession:
         self._refuse(text, receipt=got.headers.get("receipt"))
 
     def deliver(self, taker: Subscription, message: Message) -> None:
-        ident = f"{taker.number},{message.number}"
+        ident = taker.name_of(message)
         told = [("subscription", taker.ident)]
         if not message.text:
             told.append(("content-length", str(len(message.body))))

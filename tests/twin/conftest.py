@@ -12,10 +12,13 @@ import pytest
 from dr_ctl.cli.app import run
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.lab.lab import Lab
+from dr_ctl.topologies.continuity import draining, driver, reinstating, verifying
+from dr_ctl.twin.kinds import CONTINUITY, MIRROR
 from tests.broker.driving import Ended, on_queue, reset
 from tests.twin.subject import Subject
 
 Command = Callable[..., Ended]
+BOTH = pytest.mark.parametrize("topology", [MIRROR, CONTINUITY])
 
 
 @pytest.fixture(scope="session")
@@ -25,9 +28,26 @@ def real_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def twin(tmp_path: Path) -> Iterator[PlayedTwin]:
-    with PlayedTwin.up(tmp_path / "twin") as twin:
+def topology() -> str:
+    """What joins the sites of the twin; a test that is for another, or for several, is parametrized by it."""
+    return MIRROR
+
+
+@pytest.fixture
+def twin(tmp_path: Path, topology: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedTwin]:
+    if topology == CONTINUITY:
+        prompt(monkeypatch)
+    with PlayedTwin.up(tmp_path / "twin", topology=topology) as twin:
         yield twin
+
+
+def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what waits for the late confirmations of real bridges wait for those of a twin, which come at once."""
+    monkeypatch.setattr(verifying.Verifying, "least_window_s", 0.1)
+    monkeypatch.setattr(driver, "WATCH_S", 0.1)
+    monkeypatch.setattr(driver, "INTERVALS", 0)
+    monkeypatch.setattr(draining, "STUCK_S", 0.3)
+    monkeypatch.setattr(reinstating, "UNCHANGED_S", 0.3)
 
 
 @pytest.fixture(params=["twin", pytest.param("brokers", marks=pytest.mark.broker)])

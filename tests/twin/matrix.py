@@ -41,7 +41,7 @@ def lose(twin: PlayedTwin, dr_ctl: Command) -> None:
     pair.put("london", "orders.out", 1)
     pair.execute("london", pair.queue("london", "orders.in"), "removeMessages(java.lang.String)", "n = '1'")
     twin.kill("london")
-    until(lambda: not twin.host("paris").broker.link.connected)
+    until(lambda: not twin.host("paris").broker.attached)
 
 
 def lose_and_return(twin: PlayedTwin, dr_ctl: Command) -> None:

@@ -13,8 +13,9 @@ from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.artemis import activating, driver
 from dr_ctl.twin.faults import Fault, FaultKind, When
+from dr_ctl.twin.kinds import CONTINUITY
 from tests.broker.driving import Ended
-from tests.twin.conftest import Command
+from tests.twin.conftest import BOTH, Command
 from tests.twin.subject import until
 
 RATE = 300
@@ -47,6 +48,7 @@ def at_most(dr_ctl: Command) -> int | None:
     return told
 
 
+@BOTH
 def test_a_move_there_and_back_under_load_loses_and_doubles_nothing(twin: PlayedTwin, dr_ctl: Command) -> None:
     twin.delay(10)
     with twin.load(RATE, work_ms=1) as traffic:
@@ -63,6 +65,23 @@ def test_a_move_there_and_back_under_load_loses_and_doubles_nothing(twin: Played
     assert twin.left(twin.queues) == 0
 
 
+@pytest.mark.parametrize("topology", [CONTINUITY])
+def test_acknowledgements_that_the_plugin_loses_double_nothing(twin: PlayedTwin, dr_ctl: Command) -> None:
+    twin.lose_acks(0.2)
+    with twin.load(RATE, work_ms=1) as traffic:
+        traffic.wait_for(200)
+        moved = dr_ctl("swapover", "--to", "paris", "--yes")
+        traffic.wait_for(traffic.counts().sent + 50)
+        verdict = traffic.stop()
+
+    assert ok(moved)
+    removed = [each for each in twin.changes() if each.operation.startswith("removeMessages(")]
+    assert any("orders.in.in.mirror" in each.bean or "orders.out.in.mirror" in each.bean for each in removed)
+    assert verdict.clean
+    assert (verdict.lost, verdict.consumed_twice) == ((), ())
+
+
+@BOTH
 def test_the_same_move_again_changes_nothing(twin: PlayedTwin, dr_ctl: Command) -> None:
     assert ok(dr_ctl("swapover", "--to", "paris", "--yes"))
     changes = len(twin.changes())
@@ -73,6 +92,7 @@ def test_the_same_move_again_changes_nothing(twin: PlayedTwin, dr_ctl: Command) 
     assert len(twin.changes()) == changes
 
 
+@BOTH
 def test_a_dry_run_asks_and_changes_nothing(twin: PlayedTwin, dr_ctl: Command) -> None:
     before = twin.dump()
 
@@ -83,6 +103,7 @@ def test_a_dry_run_asks_and_changes_nothing(twin: PlayedTwin, dr_ctl: Command) -
     assert twin.dump() == before
 
 
+@BOTH
 def test_a_lost_site_is_replaced_and_taken_in_again(twin: PlayedTwin, dr_ctl: Command) -> None:
     twin.delay(10)
     with twin.load(RATE, work_ms=1) as traffic:

@@ -122,7 +122,7 @@ def test_a_broker_can_die_at_its_second_change_and_come_back(
     until(lambda: host.broker.alive)
     assert paused(host) is done
     assert Reader(wire).look([ASK])[0].error is None
-    assert host.broker.link.started
+    assert host.broker.settable["link"]
     twin.wait_mirrored()
 
 

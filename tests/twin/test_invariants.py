@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dr_ctl.twin.broker import Broker
-from dr_ctl.twin.link import Mode, Way
+from dr_ctl.twin.broker import ANYCAST
 from dr_ctl.twin.messages import Message
-from dr_ctl.twin.parts import Acceptor, Link
-from dr_ctl.twin.site import ANYCAST
+from dr_ctl.twin.mirror.broker import MirrorBroker
+from dr_ctl.twin.mirror.outflow import Link
+from dr_ctl.twin.mirror.way import MirrorWay
+from dr_ctl.twin.parts import Acceptor
+from dr_ctl.twin.way import Mode
 
 QUEUES = ("orders.in", "orders.out")
 
@@ -29,11 +31,11 @@ class NoPorts:
 
 
 @contextmanager
-def pair() -> Iterator[tuple[dict[str, Broker], dict[str, Way]]]:
+def pair() -> Iterator[tuple[dict[str, MirrorBroker], dict[str, MirrorWay]]]:
     lock = threading.RLock()
     changed = threading.Condition(lock)
     brokers = {
-        site: Broker(
+        site: MirrorBroker(
             site=site,
             pair="orders-1",
             name=site,
@@ -54,8 +56,8 @@ def pair() -> Iterator[tuple[dict[str, Broker], dict[str, Way]]]:
                 broker.create_queue({"name": name, "routing-type": ANYCAST}, here_only=True)
             broker.start()
     ways = {
-        "london": Way(brokers["london"], brokers["paris"]),
-        "paris": Way(brokers["paris"], brokers["london"]),
+        "london": MirrorWay(brokers["london"], brokers["paris"]),
+        "paris": MirrorWay(brokers["paris"], brokers["london"]),
     }
     for way in ways.values():
         way.start()
@@ -66,7 +68,7 @@ def pair() -> Iterator[tuple[dict[str, Broker], dict[str, Way]]]:
             way.end()
 
 
-def settle(brokers: dict[str, Broker]) -> None:
+def settle(brokers: dict[str, MirrorBroker]) -> None:
     def quiet() -> bool:
         return all(each.link.attached and not each.outflow.events and not each.pending for each in brokers.values())
 
@@ -79,7 +81,7 @@ def settle(brokers: dict[str, Broker]) -> None:
     raise AssertionError("the links do not empty")
 
 
-def bodies(broker: Broker) -> dict[str, list[bytes]]:
+def bodies(broker: MirrorBroker) -> dict[str, list[bytes]]:
     return {name: sorted(each.body for each in broker.queues[name].messages.values()) for name in QUEUES}
 
 
@@ -123,8 +125,8 @@ def do(
     queue: str,
     number: int,
     serving: str,
-    brokers: dict[str, Broker],
-    ways: dict[str, Way],
+    brokers: dict[str, MirrorBroker],
+    ways: dict[str, MirrorWay],
     wanted: dict[str, list[bytes]],
 ) -> None:
     broker = brokers[site]

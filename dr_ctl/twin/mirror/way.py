@@ -1,4 +1,4 @@
-"""The way from one broker to its peer: what leaves the outflow, when it arrives, and what a cut does to it.
+"""The link of a mirror at work: what leaves the outflow, when it arrives, and what a cut does to it.
 
 An event stays in the outflow until the peer's confirmation is back. What was applied there and not confirmed is
 shipped again after a break, and recognised there.
@@ -6,71 +6,35 @@ shipped again after a break, and recognised there.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
-from enum import Enum
 from typing import Final
 
-from dr_ctl.twin.broker import Broker
-from dr_ctl.twin.messages import Event
+from dr_ctl.twin.mirror.broker import MirrorBroker
+from dr_ctl.twin.mirror.outflow import Event
+from dr_ctl.twin.way import AT_ONCE, REDIAL_S, Mode, Way
 
-REDIAL_S: Final = 0.1
 CREDITS: Final = 1000
-AT_ONCE: Final = 50
 
 
-class Mode(Enum):
-    """What the way between the brokers does: `accept` takes a connection for a peer that refuses, as balancers do."""
+class MirrorWay(Way[MirrorBroker]):
+    """One direction of a mirrored pair."""
 
-    OPEN = "open"
-    REFUSE = "refuse"
-    HANG = "hang"
-    ACCEPT = "accept"
-
-
-class Way:
-    """One direction of a pair; a thread of its own carries what there is."""
-
-    def __init__(self, source: Broker, target: Broker, *, delay_s: float = 0.0) -> None:
-        self.source, self.target = source, target
-        self.mode = Mode.OPEN
-        self.delay_s = delay_s
+    def __init__(self, source: MirrorBroker, target: MirrorBroker, *, delay_s: float = 0.0) -> None:
+        super().__init__(source, target, delay_s=delay_s)
         self._out: deque[tuple[float, Event]] = deque()
         self._back: deque[float] = deque()
         self._redial_s = 0.0
         self._held = False  # a connection that was accepted and never comes to life
         self._breaks = 0
-        self._over = False
-        self._thread = threading.Thread(target=self._run, name=f"link {source.name}-{target.name}", daemon=True)
+        source.link.port = target.acceptors["mirror"].port
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def end(self) -> None:
-        with self.source.lock:
-            self._over = True
-            self.source.changed.notify_all()
-        self._thread.join()
-
-    def set(self, mode: Mode) -> None:
-        """Change what the way does; `open` resets what was held, so that the source dials anew at once."""
-        with self.source.lock:
-            if mode is Mode.REFUSE or (mode is Mode.OPEN and self._held):
-                self._drop()
-            self.mode = mode
-            self._redial_s = 0.0
-            self.source.changed.notify_all()
-
-    def _run(self) -> None:
-        changed = self.source.changed
-        with changed:
-            while not self._over:
-                wait_s = self._turn()
-                changed.wait(wait_s)
+    def _change(self, mode: Mode) -> None:
+        if mode is Mode.REFUSE or (mode is Mode.OPEN and self._held):
+            self._drop()
+        self._redial_s = 0.0
 
     def _turn(self) -> float | None:
-        """Do what is due; seconds until something else is, None where only a change can bring it."""
         link, now = self.source.link, time.monotonic()
         if not (self.source.alive and link.started):
             self._drop()
@@ -94,9 +58,6 @@ class Way:
         if link.attached and not self.source.frozen:
             waits += self._carry(now)
         return min(waits, default=None)
-
-    def _peer_there(self) -> bool:
-        return self.target.alive and self.target.acceptors["mirror"].started and self.mode is not Mode.REFUSE
 
     def _dial(self, now: float) -> None:
         self._redial_s = now + REDIAL_S

@@ -1,0 +1,1 @@
+"""A twin whose sites are joined by the continuity plugin."""

@@ -1,0 +1,124 @@
+"""What carries messages from one of the plugin's queues to another: a bridge, and the receiver at the end."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Final
+
+from dr_ctl.twin.messages import Message, Queue, Reason
+
+CREDITS: Final = 5000
+
+
+class Bridge:
+    """Takes from a queue while it is connected; a message stays there until the confirmation is back. One that is not
+    connected is no consumer of its queue. `stopped` by a person or the plugin, it does not connect."""
+
+    def __init__(self, name: str, queue: Queue, address: str) -> None:
+        self.name, self.queue, self.address = name, queue, address
+        self.delay_s = 0.0
+        self.started = self.connected = False
+        self.forwarded = self.acked = 0
+        self.held: deque[tuple[float, Message]] = deque()
+        self.back: deque[tuple[float, Message]] = deque()
+        self.refused: list[Message] = []  # its target has it already, and it stays in delivery for ever
+
+    @property
+    def ready(self) -> bool:
+        return self.connected and len(self.held) + len(self.back) < CREDITS
+
+    def wants(self, message: Message) -> bool:
+        del message
+        return True
+
+    def take(self, queue: Queue, message: Message) -> None:
+        del queue
+        self.held.append((time.monotonic() + self.delay_s, message))
+        self.forwarded += 1
+
+    def stop(self) -> None:
+        self.started = False
+        self.drop()
+
+    def connect(self) -> None:
+        if not self.connected:
+            self.connected = True
+            self.queue.takers.append(self)
+            self.queue.dispatch()
+
+    def drop(self) -> None:
+        """Its connection is gone: what is not confirmed stands in the queue again, in its order."""
+        if not self.connected:
+            return
+        self.connected = False
+        self.queue.takers.remove(self)
+        for message in reversed([*self.refused, *(each for _, each in (*self.back, *self.held))]):
+            self.queue.give_back(message)
+        self._forget()
+
+    def fell(self) -> None:
+        """Its broker is gone, and what the queue had handed over with it."""
+        self.started = self.connected = False
+        self.forwarded = self.acked = 0
+        self._forget()
+
+    def arrived(self, confirmed_s: float) -> Message:
+        """The next message is there; its confirmation comes later."""
+        _, message = self.held.popleft()
+        self.back.append((confirmed_s, message))
+        return message
+
+    def refuse(self) -> None:
+        """The last that arrived was not taken, and is never confirmed."""
+        self.refused.append(self.back.pop()[1])
+
+    def confirm(self, now_s: float) -> None:
+        while self.back and self.back[0][0] <= now_s:
+            _, message = self.back.popleft()
+            # It may have been taken away meanwhile, with its queue.
+            if message.number in self.queue.messages:
+                self.queue.remove(message, Reason.NORMAL)
+            self.acked += 1
+        self.queue.dispatch()
+
+    def due_s(self) -> list[float]:
+        """When something of it is due."""
+        return [each[0][0] for each in (self.held, self.back) if each]
+
+    def _forget(self) -> None:
+        self.held.clear()
+        self.back.clear()
+        self.refused.clear()
+
+
+class Receiver:
+    """The plugin's own consumer of a queue: all that comes, in order."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.inbox: list[Message] = []
+
+    @property
+    def ready(self) -> bool:
+        return True
+
+    def wants(self, message: Message) -> bool:
+        del message
+        return True
+
+    def take(self, queue: Queue, message: Message) -> None:
+        del queue
+        self.inbox.append(message)
+
+    def listen(self) -> None:
+        self.inbox.clear()
+        self.queue.takers.append(self)
+        self.queue.dispatch()
+
+    def receive(self) -> list[Message]:
+        """What has come since; it is out of the queue with that."""
+        came, self.inbox = self.inbox, []
+        for message in came:
+            self.queue.remove(message, Reason.NORMAL)
+        return came

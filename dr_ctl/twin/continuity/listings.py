@@ -1,0 +1,84 @@
+"""What the plugin's bridges and receivers add to the broker's listings, and messages as they are listed in one row."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.twin.continuity.broker import ContinuityBroker
+from dr_ctl.twin.listings import ROUTED_ANYCAST, Row, clients, clients_consumers, date
+from dr_ctl.twin.messages import Message
+
+_INSIDE: Final = "invm:1"
+# A version that tells less of each consumer than later ones.
+_LESS: Final = (
+    "id", "session", "clientID", "user", "protocol", "queue", "queueType", "filter", "address", "localAddress",
+    "remoteAddress", "creationTime",
+)  # fmt: skip
+
+
+def connections(broker: ContinuityBroker) -> list[Row]:
+    """The peer's bridges, the plugin's own sessions, and the clients."""
+    port = broker.acceptors["mirror"].port
+    inside = [(_INSIDE, _INSIDE)] * (1 + len(broker.flows))
+    outside = [(f"/127.0.0.1:{number}", f"tcp:///127.0.0.1:{port}") for number in range(1, broker.incoming + 1)]
+    rows: list[Row] = [
+        {
+            "connectionID": f"{broker.node[:8]}{number}",
+            "remoteAddress": remote,
+            "users": "admin",
+            "creationTime": date(broker.start_ms),
+            "implementation": "RemotingConnectionImpl",
+            "protocol": "CORE",
+            "clientID": "",
+            "localAddress": local,
+            "sessionCount": 1,
+        }
+        for number, (remote, local) in enumerate([*inside, *outside])
+    ]
+    return rows + [
+        {**row, "remoteAddress": f"/{row['remoteAddress']}", "localAddress": f"tcp:///{row['localAddress']}"}
+        for row in clients(broker)
+    ]
+
+
+def consumers(broker: ContinuityBroker) -> list[Row]:
+    """The plugin's receivers and the clients; bridges are none that is listed."""
+    received = [broker.service.into, *(flow.in_acks for flow in broker.flows.values())]
+    rows: list[Row] = [
+        {
+            "id": str(queue.number),
+            "session": broker.node,
+            "clientID": "",
+            "user": "admin",
+            "protocol": "CORE",
+            "queue": queue.name,
+            "queueType": queue.routing,
+            "filter": "",
+            "address": queue.address,
+            "localAddress": _INSIDE,
+            "remoteAddress": _INSIDE,
+            "creationTime": date(broker.start_ms),
+        }
+        for queue in received
+    ]
+    theirs = [
+        {**row, "remoteAddress": f"/{row['remoteAddress']}", "localAddress": f"tcp:///{row['localAddress']}"}
+        for row in clients_consumers(broker)
+    ]
+    return rows + [{key: row[key] for key in _LESS} for row in theirs]
+
+
+def row(message: Message) -> Row:
+    """All that is listed of a message, its properties beside its own fields."""
+    told: Row = {
+        "messageID": message.number,
+        "address": message.address,
+        "type": 3 if message.text else 4,
+        "durable": message.durable,
+        "expiration": 0,
+        "priority": message.priority,
+        "timestamp": message.timestamp_ms,
+        **message.headers,
+        **message.longs,
+    }
+    return {**told, "_AMQ_ROUTING_TYPE": ROUTED_ANYCAST} if message.anycast else told

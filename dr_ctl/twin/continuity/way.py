@@ -1,0 +1,73 @@
+"""The bridges of one broker at work: when they are connected, what they carry to the peer, and what comes back."""
+
+from __future__ import annotations
+
+import time
+
+from dr_ctl.twin.continuity.broker import ContinuityBroker
+from dr_ctl.twin.way import AT_ONCE, REDIAL_S, Mode, Way
+
+
+class ContinuityWay(Way[ContinuityBroker]):
+    """One direction of a pair that the plugin joins, and what the plugin at its source does by itself.
+    `confirm_s`: how much later than they could be confirmations are, as those of the real bridges often are."""
+
+    def __init__(self, source: ContinuityBroker, target: ContinuityBroker, *, delay_s: float = 0.0) -> None:
+        super().__init__(source, target, delay_s=delay_s)
+        self.confirm_s = 0.0
+        self._redial_s = 0.0
+        self._cuts = 0
+
+    def _change(self, mode: Mode) -> None:
+        if mode is Mode.REFUSE:
+            self._drop()
+        self._redial_s = 0.0
+
+    def _drop(self) -> None:
+        for bridge in self.source.shipping:
+            bridge.drop()
+        self.target.incoming = 0
+
+    def _turn(self) -> float | None:
+        now_s = time.monotonic()
+        if not self.source.alive:
+            self.target.incoming = 0
+            return None
+        if self._cuts != self.target.cuts or not self._peer_there():
+            self._cuts = self.target.cuts
+            self._drop()
+        due: list[float] = []
+        if not self.source.frozen:
+            due += self._connect(now_s)
+            self._carry(now_s)
+            due += self.source.work(now_s)
+        due += [at for bridge in self.source.shipping for at in bridge.due_s()] if self._carries() else []
+        return max(0.0, min(due) - now_s) if due else None
+
+    def _carries(self) -> bool:
+        return self.mode is not Mode.HANG and not self.source.frozen and not self.target.frozen
+
+    def _connect(self, now_s: float) -> list[float]:
+        """Those that are started dial until they are in; one whose connection is only held is not in."""
+        waiting = [bridge for bridge in self.source.shipping if bridge.started and not bridge.connected]
+        if waiting and now_s >= self._redial_s:
+            self._redial_s = now_s + REDIAL_S
+            if self._peer_there() and self.mode is Mode.OPEN and not self.target.frozen:
+                for bridge in waiting:
+                    bridge.delay_s = self.delay_s
+                    bridge.connect()
+                waiting = []
+        self.target.incoming = sum(bridge.connected for bridge in self.source.shipping)
+        return [self._redial_s] if waiting else []
+
+    def _carry(self, now_s: float) -> None:
+        if not self._carries():
+            return
+        for bridge in list(self.source.shipping):
+            bridge.delay_s = self.delay_s
+            for _ in range(AT_ONCE):
+                if not bridge.held or bridge.held[0][0] > now_s:
+                    break
+                message = bridge.arrived(now_s + self.delay_s + self.confirm_s)
+                self.target.accept(bridge.address, message, self.source.node)
+            bridge.confirm(now_s)
