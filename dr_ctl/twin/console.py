@@ -63,18 +63,15 @@ class Console:
     def why_not_let_in(self, authorization: str | None) -> tuple[int, dict[str, str]] | None:
         """Refuse a login, and every login of a user who failed too often lately."""
         user, password = _login(authorization)
+        newer = self.host.management.dialect.backs_off
         failures, since = self._failures.get(user, (0, 0.0))
-        if (
-            self.host.management.dialect.backs_off
-            and failures >= MOST_FAILURES
-            and time.monotonic() - since < BACK_OFF_S
-        ):
+        if newer and failures >= MOST_FAILURES and time.monotonic() - since < BACK_OFF_S:
             return 429, {"Retry-After": "1"}
         if user == ADMIN and self.host.broker.users.get(user) == password:
             self._failures.pop(user, None)
             return None
         self._failures[user] = (failures + 1, time.monotonic())
-        return 403, {"Hawtio-Forbidden-Reason": "NONE"}
+        return 403, {"Hawtio-Forbidden-Reason": "NONE"} if newer else {}
 
     def _serve(self, sock: socket.socket) -> None:
         try:

@@ -144,7 +144,13 @@ def _read(at: Management, request: Request) -> Answer:
     exact = not names.is_pattern(request.bean)
     keys_of = [wanted] if isinstance(wanted, str) else wanted
     if at.dialect.forbids and exact and keys_of:
-        _forbidden(at, request, keys_of)
+        forbidden = _forbidden(at, request, keys_of)
+        if forbidden and not request.ignore_errors:
+            raise BrokerSaysNo("java.lang.Exception", next(iter(forbidden.values())), 403)
+        if forbidden:
+            known = next((bean.read() for bean in at.beans() if names.matches(request.bean, bean.name)), {})
+            refused = {key: f"ERROR: {text} (class java.lang.SecurityException)" for key, text in forbidden.items()}
+            return _value({key: refused.get(key, known.get(key)) for key in keys_of})
     found = _found(at, request, "reading attributes")
     if not exact:
         # A bean that lacks an attribute leaves it out; one that has none of them is left out.
@@ -170,13 +176,11 @@ def _read(at: Management, request: Request) -> Answer:
     return _value({key: attributes[key] for key in wanted or attributes if key in attributes} | gaps)
 
 
-def _forbidden(at: Management, request: Request, keys: Sequence[str]) -> None:
+def _forbidden(at: Management, request: Request, keys: Sequence[str]) -> dict[str, str]:
     """What guards the beans knows no attribute of what is not there, and so lets nobody read it."""
-    bean = next((each for each in at.beans() if names.matches(request.bean, each.name)), None)
-    there = bean.read() if bean is not None else {}
-    if missing := [key for key in keys if key not in there]:
-        text = f"Reading attribute {missing[0]} is forbidden for MBean {_as_told(request.bean)}"
-        raise BrokerSaysNo("java.lang.Exception", text, 403)
+    there = next((bean.read() for bean in at.beans() if names.matches(request.bean, bean.name)), {})
+    bean = _as_told(request.bean)
+    return {key: f"Reading attribute {key} is forbidden for MBean {bean}" for key in keys if key not in there}
 
 
 def _as_told(name: str) -> str:
@@ -184,6 +188,8 @@ def _as_told(name: str) -> str:
 
 
 def _execute(at: Management, request: Request) -> Answer:
+    if at.dialect.forbids and names.is_pattern(request.bean):
+        raise BrokerSaysNo(NO_BEAN, request.bean, 404)  # for it that is a name like any other
     found = _found(at, request, "invoking JMX operations")
     if not names.is_pattern(request.bean):
         return _value(_call(found[0], request))

@@ -397,6 +397,7 @@ class StompSession:
         if message.origin is not None:
             told += [(ORIGIN_NODE, message.origin[0]), (ORIGIN_NUMBER, str(message.origin[1]))]
         told += [(name, text) for name, text in message.headers.items() if name not in _OURS]
+        told += [(name, str(number)) for name, number in message.longs.items()]
         if taker.mode != "auto":
             told.append(("ack", ident))
         if message.text:

@@ -139,26 +139,25 @@ class ContinuityBroker(Broker):
         return queue
 
     def destroy_queue(self, name: str, *, with_takers: bool = False, here_only: bool = False) -> None:
+        """The plugin's own queues of it stay, and so does all of it at the peer."""
         super().destroy_queue(name, with_takers=with_takers, here_only=here_only)
-        if (flow := self.flows.pop(name, None)) is None:
-            return
-        for bridge in flow.bridges:
-            bridge.stop()
-        for queue in flow.queues:
-            self.queues.pop(queue.name, None)
+        if (flow := self.flows.pop(name, None)) is not None:
+            for bridge in flow.bridges:
+                bridge.stop()
 
     def told_of_queue(self, queue: Queue) -> None:
         if self.alive and _carried(queue):
             self.service.tell("add-queue", address=queue.address, queue=queue.name)
 
     def told_of_end(self, queue: Queue) -> None:
-        if self.alive and _carried(queue):
-            self.service.tell("remove-queue", address=queue.address, queue=queue.name)
+        """The peer keeps its own."""
 
     def told_of_address(self, name: str) -> None:
         """An address without a queue is nothing to the plugin."""
 
     def _own_queue(self, name: str, routing: str = "anycast") -> Queue:
+        if name in self.queues:
+            return self.queues[name]
         self.addresses.setdefault(name, set()).add(routing.upper())
         queue = Queue(name, name, self.next_number(), {}, routing=routing, user="admin")
         self.queues[name] = queue
@@ -249,7 +248,8 @@ class ContinuityBroker(Broker):
         message = replace(shipped, number=self.next_number(), address=address, anycast=True, failed=0)
         if address.endswith(IN_MIRROR):
             message.not_before_ms = message.timestamp_ms + self.staging_ms
-            later = {"continuity-original-sched-delivery-time": 0, "_AMQ_SCHED_DELIVERY": message.not_before_ms}
+            was = message.longs.get("_AMQ_SCHED_DELIVERY", 0)
+            later = {"continuity-original-sched-delivery-time": was, "_AMQ_SCHED_DELIVERY": message.not_before_ms}
             message.longs = {**message.longs, **later}
         self._put(queue, message)
 
@@ -260,10 +260,11 @@ class ContinuityBroker(Broker):
             next_ms = flow.in_mirror.let_due_in(self.now_ms())
             if next_ms is not None:
                 due.append(now_s + max(0, next_ms - self.now_ms()) / 1000)
+        due += self.service.work(now_s)
         self._apply_acks()
         for flow in self.flows.values():
             self._deliver(flow, now_s)
-        return due + self.service.work(now_s)
+        return due
 
     def _apply_acks(self) -> None:
         came = {name: flow.receiver.receive() for name, flow in self.flows.items() if flow.receiver.inbox}

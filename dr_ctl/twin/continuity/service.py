@@ -122,5 +122,3 @@ class Service:
             case "add-queue" if queue not in broker.queues:
                 options = {"name": queue, "address": told["addr"], "routing-type": "ANYCAST", "durable": True}
                 broker.create_queue(options, here_only=True)
-            case "remove-queue" if queue in broker.queues and not broker.queues[queue].takers:
-                broker.destroy_queue(queue, here_only=True)

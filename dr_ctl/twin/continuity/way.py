@@ -38,9 +38,10 @@ class ContinuityWay(Way[ContinuityBroker]):
             self._drop()
         due: list[float] = []
         if not self.source.frozen:
+            # First: nobody wakes this thread for what it sets going itself.
+            due += self.source.work(now_s)
             due += self._connect(now_s)
             self._carry(now_s)
-            due += self.source.work(now_s)
         due += [at for bridge in self.source.shipping for at in bridge.due_s()] if self._carries() else []
         return max(0.0, min(due) - now_s) if due else None
 
