@@ -3,6 +3,7 @@ run would, with each effect applied once."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.artemis.sending import Sender
+from dr_ctl.twin.kinds import CONTINUITY, MIRROR
 from tests.twin.conftest import Command
-from tests.twin.matrix import OPERATIONS, Judge, done, scene
+from tests.twin.matrix import OPERATIONS, Judge, at_rest, done
 
 
 class Died(BaseException):
@@ -65,7 +67,7 @@ def undisturbed(operation: str, twin: PlayedTwin, dr_ctl: Command, monkeypatch: 
         death.strike(patch)
         done(dr_ctl(*OPERATIONS[operation].words, "--yes"))
     assert before < len(twin.changes())
-    return scene(twin), effects(twin), death.requests
+    return at_rest(twin), effects(twin), death.requests
 
 
 def bare(told: dict[str, Any]) -> dict[str, Any]:
@@ -76,13 +78,30 @@ def bare(told: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+KILLED = ("swapover", "failover", "failback", "fence", "drain", "activate", "release")
+IN_CI = 2  # moments at which a run on a twin of the plugin dies, by chance; all of them with the marker
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("operation", ["swapover", "failover", "failback", "fence", "drain", "activate", "release"])
+@pytest.mark.parametrize(
+    ("topology", "operation", "moments"),
+    [
+        *((MIRROR, operation, None) for operation in KILLED),
+        *((CONTINUITY, operation, IN_CI) for operation in ("swapover", "failover")),
+        *(pytest.param(CONTINUITY, operation, None, marks=pytest.mark.chaos) for operation in KILLED),
+    ],
+)
 def test_a_run_that_is_killed_anywhere_ends_where_an_undisturbed_one_would(
-    tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, operation: str, after: bool
+    tmp_path: Path,
+    dr_ctl: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    topology: str,
+    operation: str,
+    moments: int | None,
+    after: bool,
 ) -> None:
     def fresh(name: str) -> PlayedTwin:
-        twin = PlayedTwin.up(tmp_path / name)
+        twin = PlayedTwin.up(tmp_path / name, topology=topology)
         monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
         monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / f"state of {name}"))
         return twin
@@ -91,7 +110,8 @@ def test_a_run_that_is_killed_anywhere_ends_where_an_undisturbed_one_would(
         wanted, once, requests = undisturbed(operation, twin, dr_ctl, monkeypatch)
     assert requests > 0
 
-    for at in range(1, requests + 1):
+    every = range(1, requests + 1)
+    for at in every if moments is None else random.Random(f"{operation} {after}").sample(every, moments):
         with fresh(f"dies at {at}") as twin:
             judge = Judge(twin, monkeypatch)
             OPERATIONS[operation].before(twin, dr_ctl)
@@ -103,7 +123,7 @@ def test_a_run_that_is_killed_anywhere_ends_where_an_undisturbed_one_would(
             ended = dr_ctl("resume", "--yes")
 
             assert ended.code == 0, (at, ended.document)
-            assert bare(scene(twin)) == bare(wanted), at
+            assert bare(at_rest(twin)) == bare(wanted), at
             assert effects(twin) == once, at
             assert judge.twice == []
             assert dr_ctl("runs", "verify").code == 0

@@ -10,8 +10,9 @@ import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.twin.faults import Fault, FaultKind, When
+from dr_ctl.twin.kinds import CONTINUITY, MIRROR
 from tests.twin.conftest import Command
-from tests.twin.matrix import NOTHING_CHANGED, OPERATIONS, Judge, quick, scene, serving
+from tests.twin.matrix import NOTHING_CHANGED, OPERATIONS, Judge, at_rest, quick, serving
 
 KINDS = (
     FaultKind.SILENT,
@@ -22,15 +23,22 @@ KINDS = (
     FaultKind.IDLE,
     FaultKind.UNANSWERED,
 )
-LIES = (("Started", True), ("Started", False), ("MessageCount", 0), ("PendingMirrorAcks", 0), ("Paused", False))
+LIES = {
+    MIRROR: (("Started", True), ("Started", False), ("MessageCount", 0), ("PendingMirrorAcks", 0), ("Paused", False)),
+    CONTINUITY: (
+        *(("Started", True), ("Started", False), ("MessageCount", 0), ("Paused", False), ("ConsumerCount", 0)),
+        *(("SiteActivated", True), ("SiteActivated", False), ("Delivering", True), ("Delivering", False)),
+    ),
+}
 AFTER = {True: (0, 1, 2, 3, 5), False: (0, 3, 8, 16, 30)}
-IN_CI = 40
+IN_CI = {MIRROR: 40, CONTINUITY: 8}
 
 
 @dataclass(frozen=True)
 class Cell:
     """One fault at one site, at the request that it meets after so many of its kind."""
 
+    topology: str
     operation: str
     site: str
     changing: bool
@@ -39,32 +47,41 @@ class Cell:
 
     def __str__(self) -> str:
         what = "change" if self.changing else "look"
-        return f"{self.operation}, {self.kind.value} at {what} {self.after} at {self.site}"
+        joined = "" if self.topology == MIRROR else f"{self.topology}, "
+        return f"{joined}{self.operation}, {self.kind.value} at {what} {self.after} at {self.site}"
 
     @property
     def fault(self) -> Fault:
-        attribute, value = random.Random(str(self)).choice(LIES)
+        attribute, value = random.Random(str(self)).choice(LIES[self.topology])
         when = When(changing=self.changing, after=self.after)
         return Fault(self.kind, when, attribute=attribute, value=value)
 
 
 CELLS = [
-    Cell(operation, site, changing, after, kind)
-    for operation, site, changing, kind in itertools.product(OPERATIONS, ("london", "paris"), (True, False), KINDS)
+    Cell(topology, operation, site, changing, after, kind)
+    for topology, operation, site, changing, kind in itertools.product(
+        IN_CI, OPERATIONS, ("london", "paris"), (True, False), KINDS
+    )
     for after in AFTER[changing]
     # Only an operation can say that it did what it did not, only a look can lie; a dead site meets no request.
     if (kind is not FaultKind.IDLE or changing)
     and (kind is not FaultKind.LIE or not changing)
     and not (operation == "failover" and site == "london")
 ]
-SAMPLE = set(random.Random(20261121).sample(range(len(CELLS)), IN_CI))
-assert len(CELLS) >= 500
+SAMPLE = {
+    number
+    for topology, count in IN_CI.items()
+    for number in random.Random(20261121).sample(
+        [number for number, cell in enumerate(CELLS) if cell.topology == topology], count
+    )
+}
+assert len(CELLS) >= 1000
 
 
 @pytest.mark.parametrize(
-    "cell",
+    ("topology", "cell"),
     [
-        pytest.param(cell, id=str(cell), marks=() if number in SAMPLE else (pytest.mark.chaos,))
+        pytest.param(cell.topology, cell, id=str(cell), marks=() if number in SAMPLE else (pytest.mark.chaos,))
         for number, cell in enumerate(CELLS)
     ],
 )
@@ -73,7 +90,7 @@ def test_an_end_that_is_told_is_true(
 ) -> None:
     operation = OPERATIONS[cell.operation]
     operation.before(twin, dr_ctl)
-    before, judge = scene(twin), Judge(twin, monkeypatch)
+    before, judge = at_rest(twin), Judge(twin, monkeypatch)
     twin.host(cell.site).faults.add(cell.fault)
 
     with quick(monkeypatch):
@@ -84,11 +101,12 @@ def test_an_end_that_is_told_is_true(
     assert judge.twice == []
     assert ended.code != 1, ended.document
     if ended.code == 0:
+        at_rest(twin)
         assert operation.wanted(twin), ended.document
     elif ended.code in NOTHING_CHANGED:
-        assert scene(twin) == before, ended.document
+        assert at_rest(twin) == before, ended.document
     elif ended.code in (20, 24) and ended.document["data"].get("undone"):
-        assert {name: told["settable"] for name, told in scene(twin).items()} == {
+        assert {name: told["settable"] for name, told in at_rest(twin).items()} == {
             name: told["settable"] for name, told in before.items()
         }
     elif ended.code == 21:
@@ -96,7 +114,7 @@ def test_an_end_that_is_told_is_true(
     elif ended.code == 22:
         assert "look at" in ended.document["summary"], ended.document
     elif ended.code == 23:
-        assert serving(twin) == () or scene(twin) != before, ended.document
+        assert serving(twin) == () or at_rest(twin) != before, ended.document
         assert "DR-RUN-001" in [finding["id"] for finding in ended.document["findings"]], ended.document
     else:
         # Of a drain by itself nothing is undone, and nobody is let in by its end.

@@ -10,8 +10,9 @@ import pytest
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.host import Change
+from dr_ctl.twin.kinds import CONTINUITY, MIRROR
 from tests.twin.conftest import Command
-from tests.twin.matrix import OPERATIONS, Judge, done, quick, scene, serving
+from tests.twin.matrix import OPERATIONS, Judge, at_rest, done, opens, quick, serving
 from tests.twin.test_crashes import Death, Died
 
 
@@ -22,19 +23,27 @@ def before_no_return(operation: str, twin: PlayedTwin, dr_ctl: Command) -> list[
     done(dr_ctl(*OPERATIONS[operation].words, "--yes"))
     found = []
     for each in twin.changes()[earlier:]:
-        if each.operation == "start()" and each.site == OPERATIONS[operation].serving[0] and '"clients"' in each.bean:
+        if opens(each, OPERATIONS[operation].serving[0]):
             return found
         if "dr-ctl.lock" not in str(each.arguments):
             found.append(each)
     raise AssertionError("it never opened a door")
 
 
-@pytest.mark.parametrize("operation", ["swapover", "failover"])
+@pytest.mark.parametrize(
+    ("topology", "operation"),
+    [
+        (MIRROR, "swapover"),
+        (MIRROR, "failover"),
+        (CONTINUITY, "swapover"),
+        pytest.param(CONTINUITY, "failover", marks=pytest.mark.chaos),
+    ],
+)
 def test_whichever_call_fails_both_sites_are_as_they_were(
-    tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, operation: str
+    tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, topology: str, operation: str
 ) -> None:
     def fresh(name: str) -> PlayedTwin:
-        twin = PlayedTwin.up(tmp_path / name)
+        twin = PlayedTwin.up(tmp_path / name, topology=topology)
         monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
         monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / f"state of {name}"))
         return twin
@@ -47,7 +56,7 @@ def test_whichever_call_fails_both_sites_are_as_they_were(
         with fresh(f"fails at {number}") as twin:
             judge = Judge(twin, monkeypatch)
             OPERATIONS[operation].before(twin, dr_ctl)
-            before = scene(twin)
+            before = at_rest(twin)
             verb = call.operation.partition("(")[0]
             nth = sum((each.site, each.operation) == (call.site, call.operation) for each in calls[:number])
             # For good, so that it is no hiccup; the inverse is another operation.
@@ -62,12 +71,19 @@ def test_whichever_call_fails_both_sites_are_as_they_were(
                 assert ended.document["findings"], (call, ended.document)
             else:
                 assert ended.code in (10, 13, 20, 24), (call, ended.document)
-                assert scene(twin) == before, (call, ended.document)
+                assert at_rest(twin) == before, (call, ended.document)
             assert judge.twice == []
 
 
 @pytest.mark.parametrize("repair", ["resume", "abort", "release"])
-@pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize(
+    ("topology", "at"),
+    [
+        *((MIRROR, at) for at in (1, 2, 3, 4, 5)),
+        (CONTINUITY, 3),
+        *(pytest.param(CONTINUITY, at, marks=pytest.mark.chaos) for at in (1, 2, 4, 5)),
+    ],
+)
 def test_a_site_that_somebody_opened_meanwhile_stays_the_only_one(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, repair: str, at: int
 ) -> None:

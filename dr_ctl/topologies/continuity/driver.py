@@ -44,7 +44,22 @@ class ContinuityDriver(ArtemisDriver[SiteView]):
             draining=Draining(observer, recipe, sender),
             returning=Reinstating(observer, sender),
         )
+        self._verbs["activate"] = self._activate
         self._verbs["probe"] = self._probe_and_watch
+
+    def _activate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        self._let_begin(step, move, hand)
+        return self._activating.activate(step, move, hand)
+
+    def _let_begin(self, step: PlannedStep, move: Move, hand: Hand) -> None:
+        """Wait for a delivery that is about to begin: an activation that went out before a crash is not sent again, for
+        each tells the other site to stop. Where no client is let in it has failed, and nothing is to be waited for."""
+        calls = [call for call in step.calls if call.operation == ACTIVATE_SITE]
+        until = hand.monotonic() + max((int(str(call.arguments[0])) / 1000 for call in calls), default=0) + POLL_S
+        while any(view.half_open for view in self._observer.look_at(move.target)) and hand.monotonic() < until:
+            if not self._doors.let_in(self._observer.at(move.target)):
+                return
+            hand.wait(POLL_S)
 
     def _probe_and_watch(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         outcome = self._probe(step, move, hand)

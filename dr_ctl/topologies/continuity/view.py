@@ -109,6 +109,11 @@ class SiteView(Broker):
         return self.service is not None and self.service.activated and self.service.delivering
 
     @property
+    def half_open(self) -> bool:
+        """Clients may get in, and nothing that is staged is delivered yet."""
+        return self.service is not None and self.service.activated and not self.service.delivering
+
+    @property
     def mirror_doors(self) -> tuple[Acceptor, ...]:
         """The acceptors that the peer's bridges use: as set, else the only one with a port that is not for clients."""
         if self.config.mirror is not None:
@@ -200,8 +205,7 @@ class SiteView(Broker):
         return any(_arrived(flow) != was.get(flow.queue) for flow in self.flows)
 
     def opening(self, doors: Iterable[Acceptor], when: str | None = None, *, alone: bool = False) -> tuple[Call, ...]:
-        half = self.service is not None and self.service.activated and not self.service.delivering
-        if not (list(doors) or half):
+        if not (list(doors) or self.half_open):
             return ()
         wait_ms = ALONE_MS if alone else MOVING_MS if when is None else RETURNING_MS
         return (self._call(ACTIVATE_SITE, (wait_ms,), "activate the site", when),)
