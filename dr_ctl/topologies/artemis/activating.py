@@ -141,13 +141,20 @@ class Activating:
             refused = {pair for pair in left if _refused(pair, outcomes)}
             if hand.monotonic() > until or (refused == set(left) and len(told) == 1):
                 return self._left_over(left, len(told), outcomes, move)
-            if refused and hand.monotonic() > again_at:
+            if hand.monotonic() > again_at:
                 again_at = hand.monotonic() + AGAIN_S
-                self._try_again(refused, outcomes, move, hand)
+                again = refused | (set(left) & self._taken_back(move))
+                if again:
+                    self._try_again(again, outcomes, move, hand)
             hand.wait(POLL_S)
 
+    def _taken_back(self, move: Move) -> set[str]:
+        """The pairs at the target that something else closes again, where the topology has such a thing."""
+        del move
+        return set()
+
     def _try_again(self, pairs: set[str], outcomes: dict[Call, Outcome], move: Move, hand: Hand) -> None:
-        """Open what was refused once more, where the other broker of the pair is seen closed."""
+        """Open what was refused, or closed again, once more, where the other broker of the pair is seen closed."""
         seen = self._observer.look_once()
         views = {pair: seen.view(move.source, pair) for pair in pairs}
         # Of a lost site silence is all there is; of any other it says nothing, and nothing is opened beside it.

@@ -62,12 +62,13 @@ class ArtemisDriver(Generic[V]):
         verifying: Verifying,
         draining: Verbs,
         returning: Verbs,
+        activating: type[Activating] = Activating,
     ) -> None:
         """`draining` are the waits of a move, `returning` the verbs by which a lost site is taken in again."""
         self._observer, self._recipe, self._sender = observer, recipe, sender
         self._doors = Doors(observer)
         self._verifying = verifying
-        self._activating = Activating(observer, sender, self._doors, self._verifying)
+        self._activating = activating(observer, sender, self._doors, self._verifying)
         self._releasing = Releasing(observer, sender, self._doors)
         self._verbs: dict[str, Act] = {
             "observe": self._observe,

@@ -14,6 +14,7 @@ from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.artemis.activating import Activating
 from dr_ctl.topologies.artemis.driver import ArtemisDriver
 from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE
 from dr_ctl.topologies.artemis.sending import Sender
@@ -32,6 +33,13 @@ WATCH_AT_MOST_S: Final = 35.0
 INTERVALS: Final = 3
 
 
+class TakenBack(Activating):
+    """An activation that a command which was under way may take back before it is shown to hold."""
+
+    def _taken_back(self, move: Move) -> set[str]:
+        return {view.pair for view in self._observer.look_once().views(move.target) if not view.open}
+
+
 class ContinuityDriver(ArtemisDriver[SiteView]):
     """The acting half of the topology; one instance serves one command."""
 
@@ -43,6 +51,7 @@ class ContinuityDriver(ArtemisDriver[SiteView]):
             verifying=Verifying(observer, recipe.poll_s),
             draining=Draining(observer, recipe, sender),
             returning=Reinstating(observer, sender),
+            activating=TakenBack,
         )
         self._verbs["activate"] = self._activate
         self._verbs["probe"] = self._probe_and_watch
@@ -63,6 +72,11 @@ class ContinuityDriver(ArtemisDriver[SiteView]):
 
     def _probe_and_watch(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         outcome = self._probe(step, move, hand)
+        if isinstance(outcome, Refused) and not all(view.delivers for view in self._observer.look_at(move.target)):
+            # A command was quicker than the message.
+            if not isinstance(watched := self._watch(step, move, hand), Done):
+                return watched
+            outcome = self._probe(step, move, hand)
         if not isinstance(outcome, Done | NotNeeded):
             return outcome
         taken_back = self._watch(step, move, hand)
