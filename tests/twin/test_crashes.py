@@ -15,6 +15,7 @@ from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.artemis.sending import Sender
 from dr_ctl.twin.kinds import CONTINUITY, MIRROR
+from tests.broker.driving import Ended
 from tests.twin.conftest import Command
 from tests.twin.matrix import OPERATIONS, Judge, at_rest, done
 
@@ -78,6 +79,14 @@ def bare(told: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def lived(dr_ctl: Command, operation: str) -> Ended | None:
+    """The end of a run, None where it died on the way."""
+    try:
+        return dr_ctl(*OPERATIONS[operation].words, "--yes")
+    except Died:
+        return None
+
+
 KILLED = ("swapover", "failover", "failback", "fence", "drain", "activate", "release")
 IN_CI = 2  # moments at which a run on a twin of the plugin dies, by chance; all of them with the marker
 
@@ -117,10 +126,11 @@ def test_a_run_that_is_killed_anywhere_ends_where_an_undisturbed_one_would(
             OPERATIONS[operation].before(twin, dr_ctl)
             with monkeypatch.context() as patch:
                 Death(at, after=after).strike(patch)
-                with pytest.raises(Died):
-                    dr_ctl(*OPERATIONS[operation].words, "--yes")
+                ended = lived(dr_ctl, operation)
+            # The plugin starts deliveries by itself: to hold one again may be needed, or not.
+            assert ended is None or (topology, at) == (CONTINUITY, requests)
 
-            ended = dr_ctl("resume", "--yes")
+            ended = ended or dr_ctl("resume", "--yes")
 
             assert ended.code == 0, (at, ended.document)
             assert bare(at_rest(twin)) == bare(wanted), at

@@ -15,7 +15,7 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Act, Hand, Move
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.checks import some, warning
-from dr_ctl.topologies.artemis.effects import left_of
+from dr_ctl.topologies.artemis.effects import holds, left_of
 from dr_ctl.topologies.artemis.operations import CLOSING, RESUME, START, STOP, call, write_document
 from dr_ctl.topologies.artemis.papers import DESTROY_QUEUE
 from dr_ctl.topologies.artemis.sending import Sender
@@ -49,6 +49,11 @@ class Reinstating:
     def _change(self, calls: Sequence[Call], hand: Hand) -> list[Outcome]:
         return hand.change(calls, self._sender.send)
 
+    def _make(self, calls: Sequence[Call], move: Move, hand: Hand) -> None:
+        """Make those calls whose effect does not hold: a run that is resumed here, or the plugin, has made some."""
+        views = self._all(move)
+        self._change([each for each in calls if not holds(each, views)], hand)
+
     def _pairs(self, ways: Sequence[Way]) -> list[Both]:
         told = self._observer.together(lambda access: access.look(), [access for way in ways for access in way])
         return list(zip(told[::2], told[1::2], strict=True))
@@ -79,20 +84,21 @@ class Reinstating:
             self._recovered = {}
             return NotNeeded(f"{move.target} is taken in already")
         calls = _Calls(step, move)
-        self._change([*calls.hold_delivery, *calls.hold_acks, *calls.forget], hand)
+        self._make([*calls.hold_delivery, *calls.hold_acks], move, hand)
+        self._change(calls.forget, hand)
         if left := left_of([*calls.hold_delivery, *calls.hold_acks], self._all(move)):
             return Refused(f"has not come true: {some(left)}")
-        self._change(calls.doors, hand)
+        self._make(calls.doors, move, hand)
         if (late := self._until(_messages_in, calls.hold_delivery, step, move, hand)) is not None:
             return late
-        self._change(calls.ship_acks, hand)
+        self._make(calls.ship_acks, move, hand)
         if (late := self._until(_acks_in, calls.hold_delivery, step, move, hand)) is not None:
             return late
         if (refused := self._remove_done(move, hand)) is not None:
             return refused
         text = f"{self._number} message(s) recovered: a client at {move.target} may have done some of them, unrecorded"
         hand.notice(text)
-        self._change([*calls.deliver, *calls.talk, *calls.strikes], hand)
+        self._make([*calls.deliver, *calls.talk, *calls.strikes], move, hand)
         views = self._all(move)
         if left := left_of([*calls.deliver, *calls.talk], views):
             return Refused(f"has not come true: {some(left)}")
