@@ -7,6 +7,7 @@ import pytest
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.topologies.artemis import activating, driver
 from dr_ctl.twin.faults import Faults
+from dr_ctl.twin.kinds import CONTINUITY, MIRROR
 from tests.twin.conftest import Command
 from tests.twin.subject import until
 
@@ -15,7 +16,12 @@ ALL = range(40)
 
 
 @pytest.mark.parametrize(
-    "seed", [*SAMPLE, *(pytest.param(seed, marks=pytest.mark.chaos) for seed in ALL if seed not in SAMPLE)]
+    ("topology", "seed"),
+    [
+        *((MIRROR, seed) for seed in SAMPLE),
+        *(pytest.param(MIRROR, seed, marks=pytest.mark.chaos) for seed in ALL if seed not in SAMPLE),
+        *(pytest.param(CONTINUITY, seed, marks=pytest.mark.chaos) for seed in ALL),
+    ],
 )
 def test_whatever_fails_nothing_is_lost_and_never_do_both_sites_serve(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, seed: int

@@ -81,7 +81,6 @@ def test_acknowledgements_that_the_plugin_loses_double_nothing(twin: PlayedTwin,
     assert (verdict.lost, verdict.consumed_twice) == ((), ())
 
 
-@BOTH
 def test_the_same_move_again_changes_nothing(twin: PlayedTwin, dr_ctl: Command) -> None:
     assert ok(dr_ctl("swapover", "--to", "paris", "--yes"))
     changes = len(twin.changes())

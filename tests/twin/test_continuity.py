@@ -27,11 +27,12 @@ def plugin(twin: PlayedTwin, site: str) -> ContinuityBroker:
     return broker
 
 
-def test_commands_of_an_outage_activate_nobody(twin: PlayedTwin, dr_ctl: Command) -> None:
+@pytest.mark.parametrize("rounds", [1, pytest.param(4, marks=pytest.mark.chaos)])
+def test_commands_of_an_outage_activate_nobody(twin: PlayedTwin, dr_ctl: Command, rounds: int) -> None:
     """A site that activates itself whenever its peer says that it is there, and a peer that says so again and again."""
     twin.activate_on_start()
     lost, left = "london", "paris"
-    for _ in range(2):
+    for _ in range(rounds):
         twin.kill(lost)
         done(dr_ctl("failover", "--to", left, "--yes", *ACCEPTED))
         twin.kill(left)
@@ -70,7 +71,8 @@ def test_a_command_that_comes_late_is_found_and_its_effect_taken_back(
     assert [each.site for each in activations] == ["paris", "paris"]
 
 
-@pytest.mark.parametrize("late_s", [1.5])
+@pytest.mark.chaos
+@pytest.mark.parametrize("late_s", [0.5, 1.5])
 def test_confirmations_that_come_late_are_waited_for(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, late_s: float
 ) -> None:

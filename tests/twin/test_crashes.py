@@ -88,7 +88,7 @@ def lived(dr_ctl: Command, operation: str) -> Ended | None:
 
 
 KILLED = ("swapover", "failover", "failback", "fence", "drain", "activate", "release")
-IN_CI = 2  # moments at which a run on a twin of the plugin dies, by chance; all of them with the marker
+IN_CI = 1  # moments at which a run on a twin of the plugin dies, by chance; all of them with the marker
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

@@ -31,7 +31,7 @@ LIES = {
     ),
 }
 AFTER = {True: (0, 1, 2, 3, 5), False: (0, 3, 8, 16, 30)}
-IN_CI = {MIRROR: 40, CONTINUITY: 8}
+IN_CI = {MIRROR: 40, CONTINUITY: 4}
 
 
 @dataclass(frozen=True)

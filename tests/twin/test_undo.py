@@ -3,6 +3,7 @@ does by hand between a crash and its repair never opens a second site."""
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from dr_ctl.twin.kinds import CONTINUITY, MIRROR
 from tests.twin.conftest import Command
 from tests.twin.matrix import OPERATIONS, Judge, at_rest, done, opens, quick, serving
 from tests.twin.test_crashes import Death, Died
+
+IN_CI = 3  # requests that fail on a twin of the plugin, by chance; all of them with the marker
 
 
 def before_no_return(operation: str, twin: PlayedTwin, dr_ctl: Command) -> list[Change]:
@@ -31,16 +34,17 @@ def before_no_return(operation: str, twin: PlayedTwin, dr_ctl: Command) -> list[
 
 
 @pytest.mark.parametrize(
-    ("topology", "operation"),
+    ("topology", "operation", "some"),
     [
-        (MIRROR, "swapover"),
-        (MIRROR, "failover"),
-        (CONTINUITY, "swapover"),
-        pytest.param(CONTINUITY, "failover", marks=pytest.mark.chaos),
+        (MIRROR, "swapover", None),
+        (MIRROR, "failover", None),
+        (CONTINUITY, "swapover", IN_CI),
+        pytest.param(CONTINUITY, "swapover", None, marks=pytest.mark.chaos),
+        pytest.param(CONTINUITY, "failover", None, marks=pytest.mark.chaos),
     ],
 )
 def test_whichever_call_fails_both_sites_are_as_they_were(
-    tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, topology: str, operation: str
+    tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, topology: str, operation: str, some: int | None
 ) -> None:
     def fresh(name: str) -> PlayedTwin:
         twin = PlayedTwin.up(tmp_path / name, topology=topology)
@@ -52,7 +56,8 @@ def test_whichever_call_fails_both_sites_are_as_they_were(
         calls = before_no_return(operation, twin, dr_ctl)
     assert calls
 
-    for number, call in enumerate(calls):
+    every = list(enumerate(calls))
+    for number, call in every if some is None else random.Random(operation).sample(every, some):
         with fresh(f"fails at {number}") as twin:
             judge = Judge(twin, monkeypatch)
             OPERATIONS[operation].before(twin, dr_ctl)
