@@ -175,6 +175,7 @@ def test_whatever_a_call_meets_never_do_both_sites_serve_and_the_end_is_said(
             assert ended.document["summary"]
 
 
+@BOTH
 def test_a_frozen_site_is_not_taken_for_lost(twin: PlayedTwin, dr_ctl: Command) -> None:
     before = twin.dump()
     twin.freeze("london")
@@ -186,6 +187,7 @@ def test_a_frozen_site_is_not_taken_for_lost(twin: PlayedTwin, dr_ctl: Command) 
     assert twin.dump() == before
 
 
+@BOTH
 def test_a_sick_site_is_not_taken_for_lost(twin: PlayedTwin, dr_ctl: Command) -> None:
     twin.sicken("london")
 
@@ -212,9 +214,12 @@ def test_clocks_that_differ_are_a_finding(twin: PlayedTwin, dr_ctl: Command) -> 
     assert "DR-PAIR-003" in [finding["id"] for finding in told["findings"]]
 
 
-def test_several_pairs_move_together(tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+@BOTH
+def test_several_pairs_move_together(
+    tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, topology: str
+) -> None:
     pairs = ("orders-1", "orders-2")
-    with PlayedTwin.up(tmp_path / "two", pairs=pairs) as two:
+    with PlayedTwin.up(tmp_path / "two", pairs=pairs, topology=topology) as two:
         monkeypatch.setenv("DR_CTL_CONFIG", str(two.settings_path))
         with two.load(100, pair="orders-1") as first, two.load(100, pair="orders-2") as second:
             second.wait_for(20)

@@ -7,11 +7,13 @@ import threading
 import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.topologies.artemis import activating
 from dr_ctl.topologies.continuity import driver, verifying
 from dr_ctl.twin.continuity.broker import ContinuityBroker
+from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.kinds import CONTINUITY
 from tests.twin.conftest import Command
-from tests.twin.matrix import ACCEPTED, done, put, serving
+from tests.twin.matrix import ACCEPTED, Judge, at_rest, done, put, quick, serving
 from tests.twin.plugin_subject import DEACTIVATE, PluginSubject
 from tests.twin.subject import until
 
@@ -117,3 +119,50 @@ def test_both_sites_inactive_is_said_and_activate_repairs_it(twin: PlayedTwin, d
 
     assert plugin(twin, "london").serves
     assert dr_ctl("status").document["summary"] == "london serves"
+
+
+MEETS = [
+    ("paris", Fault(FaultKind.ERROR, When(operation="activateSite"), times=None), (20, 22)),
+    ("paris", Fault(FaultKind.IDLE, When(operation="activateSite")), (0,)),
+    ("london", Fault(FaultKind.IDLE, When(operation="deactivateSite"), times=None), (20,)),
+]
+MEETS_TOO = [
+    ("paris", Fault(FaultKind.UNANSWERED, When(operation="activateSite")), (0,)),
+    ("paris", Fault(FaultKind.DIES_AFTER, When(operation="activateSite"), back_after_s=0.2), (0, 20, 22, 23)),
+    ("paris", Fault(FaultKind.DIES_BEFORE, When(operation="activateSite"), back_after_s=0.2), (0, 20, 22, 23)),
+    ("london", Fault(FaultKind.RESET, When(operation="deactivateSite")), (20,)),
+    ("london", Fault(FaultKind.UNANSWERED, When(operation="deactivateSite")), (0,)),
+    ("london", Fault(FaultKind.DIES_AFTER, When(operation="deactivateSite"), back_after_s=0.2), (0, 20, 22, 23)),
+]
+
+
+@pytest.mark.parametrize(
+    ("site", "fault", "codes"),
+    [*MEETS, *(pytest.param(*each, marks=pytest.mark.chaos) for each in MEETS_TOO)],
+    ids=lambda told: f"{told.when.operation} {told.kind.value}" if isinstance(told, Fault) else "",
+)
+def test_whatever_the_call_meets_that_opens_or_closes_a_site_its_end_is_said(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, site: str, fault: Fault, codes: tuple[int, ...]
+) -> None:
+    judge = Judge(twin, monkeypatch)
+    before = at_rest(twin)
+    twin.host(site).faults.add(fault)
+
+    with quick(monkeypatch), monkeypatch.context() as patch:
+        patch.setattr(activating, "ACTIVATE_S", 2.0)  # it is tried again after half a second
+        ended = dr_ctl("swapover", "--to", "paris", "--yes")
+
+    twin.host(site).faults.clear()
+    until(lambda: all(twin.host(each).broker.alive for each in twin.sites))
+    assert judge.twice == []
+    assert ended.code in codes, ended.document
+    match ended.code:
+        case 0:
+            assert (serving(twin), plugin(twin, "paris").serves) == (("paris",), True)
+        case 20:
+            assert (serving(twin), plugin(twin, "london").serves) == (("london",), True)
+            assert fault.kind in (FaultKind.DIES_AFTER, FaultKind.DIES_BEFORE) or at_rest(twin) == before
+        case 23:
+            assert serving(twin) == ()
+        case _:
+            assert "look at" in ended.document["summary"], ended.document

@@ -406,6 +406,34 @@ def test_a_bridge_starts_again_where_its_peers_door_opens(pair: PluginSubject) -
     until(lambda: pair.view("london").attached)
 
 
+def test_a_cut_way_takes_the_bridges_down_and_healing_brings_them_back(pair: PluginSubject) -> None:
+    pair.stage.cut("london")
+    until(lambda: not pair.flow("london", "orders.in").out_mirror.consumers)
+    assert pair.view("paris").attached
+    pair.send("orders.in", ["a"])
+    assert pair.depths("orders.in.out.mirror", "orders.in.in.mirror") == [1, 0, 0, 0]
+
+    pair.stage.heal()
+
+    until(lambda: pair.depths("orders.in.in.mirror")[1] == 1)
+
+
+def test_over_a_way_that_hangs_a_bridge_seems_connected_and_ships_nothing(pair: PluginSubject) -> None:
+    pair.stage.cut("london", "hang")
+    pair.send("orders.in", ["a"])
+
+    until(lambda: pair.flow("london", "orders.in").out_mirror.delivering == 1)
+    outflow = pair.flow("london", "orders.in")
+    assert (outflow.out_mirror.depth, outflow.out_mirror.consumers) == (1, 1)
+    assert outflow.mirror_bridge.forwarded - outflow.mirror_bridge.acked == 1
+    assert pair.depths("orders.in.in.mirror")[1] == 0
+
+    pair.stage.heal()
+    until(lambda: pair.depths("orders.in.in.mirror")[1] == 1)
+    pair.quiet()
+    assert pair.counters("paris", "orders.in.in.mirror") == (1, 0, 0)
+
+
 def test_alone_a_site_delivers_when_its_patience_is_over_and_what_it_said_is_kept(pair: PluginSubject) -> None:
     pair.send("orders.in", ["a", "b"])
     pair.staged("orders.in", 2)
