@@ -4,6 +4,7 @@ run would, with each effect applied once."""
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,16 +31,19 @@ class Death:
     def __init__(self, at: int | None, *, after: bool) -> None:
         self.at, self.after = at, after
         self.requests = 0
+        self._counting = threading.Lock()
 
     def strike(self, monkeypatch: pytest.MonkeyPatch) -> None:
         post = Sender._post
 
         def mortal(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
-            self.requests += 1
-            if self.requests == self.at and not self.after:
+            with self._counting:  # both sites' requests may go out at the same time
+                self.requests += 1
+                strikes = self.requests == self.at
+            if strikes and not self.after:
                 raise Died
             outcomes = post(sender, calls)
-            if self.requests == self.at:
+            if strikes:
                 raise Died
             return outcomes
 

@@ -84,9 +84,14 @@ class Reinstating:
             self._recovered = {}
             return NotNeeded(f"{move.target} is taken in already")
         calls = _Calls(step, move)
-        self._make([*calls.hold_delivery, *calls.hold_acks], move, hand)
+        # Where all messages are in already, as after a crash, no acknowledgement can overtake one.
+        behind = {
+            view.pair for view in self._observer.look_at(move.target) if any(f.out_mirror.depth for f in view.flows)
+        }
+        held = [*calls.hold_delivery, *(each for each in calls.hold_acks if each.pair in behind)]
+        self._make(held, move, hand)
         self._change(calls.forget, hand)
-        if left := left_of([*calls.hold_delivery, *calls.hold_acks], self._all(move)):
+        if left := left_of(held, self._all(move)):
             return Refused(f"has not come true: {some(left)}")
         self._make(calls.doors, move, hand)
         if (late := self._until(_messages_in, calls.hold_delivery, step, move, hand)) is not None:
