@@ -15,6 +15,8 @@ from dr_ctl.lab.lab import Lab
 from dr_ctl.topologies.continuity import draining, driver, reinstating, verifying
 from dr_ctl.twin.kinds import CONTINUITY, MIRROR
 from tests.broker.driving import Ended, on_queue, reset
+from tests.continuity.plugin import needs_plugin
+from tests.twin.plugin_subject import FLOWS, PluginSubject
 from tests.twin.subject import Subject
 
 Command = Callable[..., Ended]
@@ -62,6 +64,24 @@ def subject(request: pytest.FixtureRequest) -> Subject:
         on_queue(lab, site, f"$ACTIVEMQ_ARTEMIS_MIRROR_{lab.state.other(site).name}", "resume()")
     reset(lab)
     return Subject(lab)
+
+
+@pytest.fixture(scope="session")
+def plugin_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with Lab.up(tmp_path_factory.mktemp("plugin contract") / "lab", topology=CONTINUITY, queues=FLOWS) as lab:
+        yield lab
+
+
+@pytest.fixture(params=["twin", pytest.param("brokers", marks=[pytest.mark.broker, needs_plugin])])
+def pair(request: pytest.FixtureRequest) -> PluginSubject:
+    if request.param == "twin":
+        twin: PlayedTwin = request.getfixturevalue("twin")
+        return PluginSubject(twin)
+    lab: Lab = request.getfixturevalue("plugin_pair")
+    subject = PluginSubject(lab)
+    lab.heal()
+    subject.reset()
+    return subject
 
 
 @pytest.fixture

@@ -17,6 +17,11 @@ ACTIVATE, DEACTIVATE = "activateSite(java.lang.Long)", "deactivateSite()"
 FLOWS = ("orders.in", "orders.out")
 
 
+def bare(told: dict[str, Any]) -> dict[str, Any]:
+    """An answer without what these versions add to each, whether it is wanted or not."""
+    return {key: value for key, value in told.items() if key not in ("request", "timestamp")}
+
+
 class PluginSubject(Subject):
     """What is tested: doors open by activation, the plugin's queues are wherever it has put them."""
 
