@@ -12,7 +12,7 @@ from dr_ctl.lab.lab import Lab
 from dr_ctl.settings.loader import load
 from dr_ctl.stomp_io.client import Closed, greet
 from tests.broker.driving import Operator, changed_settings, until
-from tests.continuity.plugin import FAST, SLOW, activated, bridges, needs_plugin, up
+from tests.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, up
 
 pytestmark = [pytest.mark.broker, needs_plugin]
 
@@ -30,13 +30,55 @@ def test_there_and_back_under_load_nothing_is_lost_and_nothing_twice(
             fast.wait_for(fast.counts().sent + 100)
             ended = operator.run("swapover", "--to", ("paris", "london")[move % 2], "--yes")
             assert ended.code == 0, ended.told
+            print(f"move {move + 1}: {ended.document['summary']}; {conserved(operator)} messages in both queues, by id")
         slow.pause_producing()
         verdicts = fast.stop(), slow.stop(drain_s=300)
 
     for verdict in verdicts:
+        print(verdict.as_json())
         assert verdict.drained
         assert not verdict.lost
         assert not verdict.consumed_twice
+        assert not verdict.processed_twice
+    # All that was sent was consumed: once both sites have been the target nothing of it is left anywhere.
+    for target in ("paris", "london"):
+        ended = operator.run("swapover", "--to", target, "--yes")
+        assert ended.code == 0, ended.told
+    until(lambda: not left(plugin_lab), why=f"nothing is left: {left(plugin_lab)}")
+
+
+def conserved(operator: Operator) -> int:
+    """How many messages lay at the site that was left when its gate held: each of them once at the other, by its id."""
+    verified = [each for each in operator.journal() if each["kind"] == "step" and each["step"].endswith("-verify")]
+    told = [pair for pair in verified[-1]["evidence"].values() if isinstance(pair, dict)]
+    assert told
+    for pair in told:
+        assert pair["ids_compared"] == sum(pair["depths"].values()), pair
+    return sum(pair["ids_compared"] for pair in told)
+
+
+def test_two_pairs_move_side_by_side(tmp_path: Path) -> None:
+    with up(tmp_path / "lab", pairs=2) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        status = operator.run("status")
+        checked = operator.run("validate", "--for", "swapover")
+        with lab.load(40, work_ms=30) as load_:
+            load_.wait_for(100)
+            ended = operator.run("swapover", "--to", "paris", "--yes")
+            load_.wait_for(load_.counts().sent + 50)
+            verdict = load_.stop(drain_s=120)
+        print(ended.document["summary"], verdict.as_json())
+
+        assert {(link["from"], link["pair"], link["attached"]) for link in status.document["data"]["links"]} == {
+            (site, pair, True) for site in ("london", "paris") for pair in ("orders-1", "orders-2")
+        }
+        assert checked.code == 0, checked.told
+        assert ended.code == 0, ended.told
+        assert [pair["serving"] for pair in ended.document["data"]["pairs"]] == ["paris", "paris"]
+        assert [activated(lab, "paris", pair) for pair in lab.pairs] == [(True, True)] * 2
+        assert [activated(lab, "london", pair) for pair in lab.pairs] == [(False, False)] * 2
+        conserved(operator)
+        assert verdict.clean
         assert not verdict.processed_twice
 
 
