@@ -165,3 +165,11 @@ def test_a_second_pair_has_brokers_of_its_own_with_names_that_no_site_can_have()
     ]
     with pytest.raises(UsageError, match="london with orders-3"):
         lab.site("london", "orders-3")
+
+
+@pytest.mark.parametrize("pairs", [0, 5])
+def test_a_lab_has_few_pairs_and_at_least_one(tmp_path: Path, pairs: int) -> None:
+    with pytest.raises(UsageError, match="one to 4"):
+        Lab.up(tmp_path / "lab", pairs=pairs)
+
+    assert not (tmp_path / "lab").exists()

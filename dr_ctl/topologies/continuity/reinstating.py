@@ -215,34 +215,30 @@ class Reinstating:
     def _put_back(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         """Shut the way first, then compare: what came in and was done there must not be delivered now either. One that
         is away again can neither be compared with nor be put back: what came in stays held."""
-        inverse = self._to_undo(step, move)
+        there = {(view.site, view.pair) for view in self._answering(move)}
+        inverse = [each for each in step.inverse if each.operation != REMOVE and (each.site, each.pair) in there]
         if not left_of(inverse, self._answering(move)):
             return NotNeeded("as it was")
-        self._change([each for each in inverse if each.operation == STOP], hand)
-        if left := left_of([each for each in inverse if each.operation == STOP], self._answering(move)):
+        shut = [each for each in inverse if each.operation == STOP]
+        self._change(shut, hand)
+        views = self._answering(move)
+        if left := left_of(shut, views):
             return Refused(f"has not come true: {some(left)}")
+        flows = [flow for view in views if view.site == move.source for flow in view.flows]
         try:
-            held = self._remove_done(move, hand) if self._staged(move) else None
+            held = self._remove_done(move, hand) if any(flow.in_mirror.depth for flow in flows) else None
         except BrokerError as error:
             held = Refused(f"{error}: what came in of {move.target} stays staged, and is not delivered")
-        delivers = {flow.in_mirror.bean for view in self._observer.look_at(move.source) for flow in view.flows}
-        delivers |= {f.target_bridge.bean for view in self._observer.look_at(move.source) for f in view.flows}
-        calls = [each for each in inverse if held is None or each.bean not in delivers]
-        views = self._answering(move)
-        self._change([each for each in calls if left_of([each], views)], hand)
-        left = left_of(calls, self._answering(move))
+        if held is not None:
+            delivers = {bean for flow in flows for bean in (flow.in_mirror.bean, flow.target_bridge.bean)}
+            inverse = [each for each in inverse if each.bean not in delivers]
+        self._change([each for each in inverse if left_of([each], views)], hand)
+        left = left_of(inverse, self._answering(move))
         return held or (Refused(f"has not come true: {some(left)}") if left else Done("as it was"))
 
     def _answering(self, move: Move) -> list[SiteView]:
         """The serving brokers, which must answer, and those of the returned ones that do."""
         return [*self._observer.look_at(move.source), *self._observer.look_once().views(move.target)]
-
-    def _to_undo(self, step: PlannedStep, move: Move) -> list[Call]:
-        there = {(view.site, view.pair) for view in self._answering(move)}
-        return [each for each in step.inverse if each.operation != REMOVE and (each.site, each.pair) in there]
-
-    def _staged(self, move: Move) -> bool:
-        return any(flow.in_mirror.depth for view in self._observer.look_at(move.source) for flow in view.flows)
 
     # reconcile
 
