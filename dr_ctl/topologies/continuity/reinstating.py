@@ -107,10 +107,13 @@ class Reinstating:
             self._compares = True
             return NotNeeded(f"{move.target} is taken in already")
         calls = _Calls(step, move)
-        self._make([*calls.hold_delivery, *calls.hold_acks], move, hand)
+        # Where all messages are in, as of a run that is resumed, its acknowledgements may come.
+        behind = _to_ship(self._observer.look_at(move.target))
+        held = [*calls.hold_delivery, *(each for each in calls.hold_acks if each.bean in behind)]
+        self._make(held, move, hand)
         self._change(calls.forget, hand)
         views = self._all(move)
-        if left := [*left_of([*calls.hold_delivery, *calls.hold_acks], views), *_not_forgotten(calls.forget, views)]:
+        if left := [*left_of(held, views), *_not_forgotten(calls.forget, views)]:
             return Refused(f"has not come true: {some(left)}")
         self._make(calls.doors, move, hand)
         applied = {pair: _Applied() for pair in self._observer.brokers[move.source]}
@@ -333,6 +336,11 @@ class _Applied:
             elif other.in_acks.acked < self._arrived.setdefault(flow.queue, other.in_acks.added):
                 found.append(f"{other.in_acks.name} of {there.site} is not applied")
         return found
+
+
+def _to_ship(views: Sequence[SiteView]) -> set[str]:
+    """The bridges of acknowledgements whose messages are not all shipped."""
+    return {flow.acks_bridge.bean for view in views for flow in view.flows if flow.out_mirror.depth}
 
 
 def _not_forgotten(calls: Sequence[Call], views: Sequence[SiteView]) -> list[str]:
