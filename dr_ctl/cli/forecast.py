@@ -170,13 +170,22 @@ def _table(data: Any) -> str:
     window = data["window"]
     covered = duration(window["covered_s"])
     foot = f"{window['samples']} samples, {covered} covered, last look {duration(data['stale_s'])} ago"
-    return "\n".join(
-        [*("".join(f"{cell:>14}" if place else f"{cell:<18}" for place, cell in enumerate(row)) for row in rows), foot]
+    risks = [_figure(data["total"][name]) for name in ("loss_risk", "duplicate_risk")]
+    times = [_seconds(data["total"][name]) for name in ("recovery_point_s", "recovery_time_s")]
+    now = (
+        f"at the last look: loss risk {risks[0]} message(s), duplicate risk {risks[1]}, recovery point {times[0]}, "
+        f"recovery time {times[1]}"
     )
+    lines = ("".join(f"{cell:>14}" if place else f"{cell:<18}" for place, cell in enumerate(row)) for row in rows)
+    return "\n".join([*lines, now, foot])
 
 
 def _figure(value: Json) -> str:
     return "not known" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _seconds(value: Json) -> str:
+    return _figure(value) if value is None else f"{_figure(value)} s"
 
 
 def _moment(option: str, told: str | None) -> datetime | None:

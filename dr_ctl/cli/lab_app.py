@@ -34,11 +34,12 @@ def lab_up(
         Path | None,
         typer.Option("--plugin", metavar="JAR", help="The continuity plugin; default: DR_CTL_CONTINUITY_JAR."),
     ] = None,
+    pairs: Annotated[int, typer.Option("--pairs", metavar="N", help="How many brokers each site has.")] = 1,
 ) -> Result:
-    """Start a pair of real Artemis brokers on loopback, joined by the topology, and write their settings file."""
+    """Start pairs of real Artemis brokers on loopback, joined by the topology, and write their settings file."""
     from dr_ctl.cli import labs  # noqa: PLC0415
 
-    return labs.up(session, directory, queue, delay, sites, topology=topology, plugin=plugin)
+    return labs.up(session, directory, queue, delay, sites, topology=topology, plugin=plugin, pairs=pairs)
 
 
 @command(lab_app, "down", full="lab down")

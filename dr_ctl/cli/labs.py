@@ -24,11 +24,12 @@ def up(
     *,
     topology: str,
     plugin: Path | None,
+    pairs: int,
 ) -> Result:
     names = tuple(sites.split(","))
     if len(names) != 2:  # noqa: PLR2004
         raise UsageError(f"--sites {sites}: a lab has two sites", remedy="As in --sites london,paris.")
-    session.say("starting two brokers; the first time their distribution is fetched with Maven")
+    session.say(f"starting {2 * pairs} brokers; the first time their distribution is fetched with Maven")
     both = (names[0], names[1])
     lab = Lab.up(
         directory,
@@ -38,6 +39,7 @@ def up(
         delay_ms=delay_ms,
         topology=topology,
         plugin=plugin,
+        pairs=pairs,
     )
     data: dict[str, Json] = {"settings": str(lab.settings_path), "lab": lab.status().as_json()}
     text = f"next: dr-ctl --config {lab.settings_path} status"
@@ -53,14 +55,16 @@ def down(session: Session, directory: Path) -> Result:
 def status(session: Session, directory: Path) -> Result:
     del session
     told = Lab.open(directory).status()
+    several = len({site.pair for site in told.sites}) > 1
     lines = [
-        f"{site.name:<12} {'runs' if site.running else 'does not run'}"
+        f"{f'{site.name}/{site.pair}' if several else site.name:<20} {'runs' if site.running else 'does not run'}"
         f"{', frozen' if site.frozen else ''}{'' if site.answers else ', management does not answer'}"
         f"{', lets clients in' if site.clients_open else ''}"
         for site in told.sites
     ]
     lines += [
-        f"link {link.source} -> {link.target}: {link.mode or 'its proxy does not answer'}, "
+        f"link {link.source} -> {link.target}{f' ({link.pair})' if several else ''}: "
+        f"{link.mode or 'its proxy does not answer'}, "
         f"{'not known' if link.delay_ms is None else f'{link.delay_ms:g} ms'} each way, "
         f"{'connected' if link.connected else 'not known' if link.connected is None else 'not connected'}"
         for link in told.links

@@ -14,11 +14,12 @@ from dr_ctl.cli.asking import timeout_s, with_price
 from dr_ctl.cli.how import How
 from dr_ctl.cli.owed import owed
 from dr_ctl.cli.price import FailoverPrice
+from dr_ctl.cli.render import told
 from dr_ctl.cli.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.cli.wiring import World
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.model import ExitCode, Role, Severity
+from dr_ctl.core.model import ExitCode, Json, Role, Severity
 from dr_ctl.engine import executor
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.journal import History, Journal, history, read
@@ -33,13 +34,15 @@ def plan(session: Session, asked: Ask, out: Path | None) -> Result:
     with World.of(session.installation(), time.sleep) as world:
         world.must_know(asked)
         price = world.price(asked)
-        decided = world.decide(asked, _observed(world, price), price=price)
+        seen = _observed(world, price)
+        decided = world.decide(asked, seen, price=price)
+        brings = world.residue(asked, seen)
     if out is not None and isinstance(decided, Plan):
         try:
             write(out, decided.as_json())
         except OSError as problem:
             raise UsageError(f"--out {out}: {problem.strerror}", remedy="Name a file that can be written.") from problem
-    return _priced(_undecided(decided) or _planned(decided), price)
+    return _with(_priced(_undecided(decided) or _planned(decided), price), brings)
 
 
 def _planned(decided: Decision) -> Result:
@@ -84,8 +87,9 @@ def run(session: Session, asked: Ask, how: How) -> Result:
             return _with_pairs(Result(ExitCode.UNKNOWN, finding.text, (finding,)), seen, session)
         if (ended := _undecided(decided)) is not None:
             return _priced(_with_pairs(ended, seen, session), price)
+        brings = world.residue(asked, seen)
         if how.dry_run:
-            return _priced(_planned(decided), price)
+            return _with(_priced(_planned(decided), price), brings)
         assert isinstance(decided, Plan)
         if price is not None:
             session.say(f"price: {price_text(price.bounds())}")
@@ -102,7 +106,10 @@ def run(session: Session, asked: Ask, how: How) -> Result:
             assert isinstance(decided, Plan)
             files = runs.create(asked.operation, world.named(asked), name)
             files.begin(decided.as_json())
-            return running.execute(session, world, files, decided, lease, how, price, superseded=unfinished)
+            brings = world.residue(asked, seen)
+            return _with(
+                running.execute(session, world, files, decided, lease, how, price, superseded=unfinished), brings
+            )
 
 
 def _observed(world: World, price: FailoverPrice | None) -> Seen[Broker]:
@@ -110,6 +117,10 @@ def _observed(world: World, price: FailoverPrice | None) -> Seen[Broker]:
     if price is not None:
         price.saw(seen)
     return seen
+
+
+def _with(result: Result, data: dict[str, Json]) -> Result:
+    return replace(result, data={**result.data, **data})
 
 
 def _priced(result: Result, price: FailoverPrice | None) -> Result:
@@ -127,6 +138,8 @@ def _declined(decided: Plan, how: How) -> Result | None:
         text = "nobody could be asked, and --yes was not given; nothing was changed"
         return Result(ExitCode.DECLINED, text, decided.findings)
     typer.echo(plans.plan_text(decided), err=True)
+    for finding in decided.findings:
+        typer.echo(told(finding), err=True)
     if people.names(*_question(decided)):
         return None
     return Result(ExitCode.DECLINED, "declined; nothing was changed", decided.findings)

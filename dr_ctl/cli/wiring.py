@@ -12,11 +12,23 @@ from typing import Any, Self
 from dr_ctl.cli.price import FailoverPrice
 from dr_ctl.core.clock import Clock, SystemClock
 from dr_ctl.core.errors import BrokerError, UsageError
+from dr_ctl.core.model import Json
 from dr_ctl.engine import runbook
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import History
 from dr_ctl.engine.onlooker import Onlooker
-from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, FAILOVER, FENCE, QUIESCE, REINSTATE, VERIFY, alone
+from dr_ctl.engine.operations import (
+    ALONE,
+    AT_SOURCE,
+    FAILBACK,
+    FAILOVER,
+    FENCE,
+    QUIESCE,
+    REINSTATE,
+    RETURNS,
+    VERIFY,
+    alone,
+)
 from dr_ctl.engine.outcome import Outcome, Unknown
 from dr_ctl.engine.plan import Ask, Decision, Plan, PlannedStep
 from dr_ctl.engine.planner import HOOK, plan
@@ -127,6 +139,13 @@ class World:
         observe = next((step.limits for step in steps if step.verb == "observe"), {})
         self.observer.spend_at_most(observe.get("lost", LOST_S), lost)
         return FailoverPrice(self.installation, lost, self.clock, self.topology.carried)
+
+    def residue(self, ask: Ask, seen: Seen[Broker]) -> dict[str, Json]:
+        """What a return brings, and what of it comes twice at most, as `data`: empty for all else, and where the
+        topology cannot say so beforehand."""
+        if ask.operation not in RETURNS or self.topology.residue is None:
+            return {}
+        return {"residue": self.topology.residue(seen.views(ask.target))}
 
     def must_know(self, ask: Ask) -> None:
         """Raise `UsageError` where a site that was named is not in the settings."""

@@ -23,7 +23,7 @@ class Admin:
     def __init__(self, site: SiteState, *, timeout_s: float = 5.0) -> None:
         self._site = site
         self._timeout_s = timeout_s
-        self._broker = f'{DOMAIN}:broker="{site.name}"'
+        self._broker = f'{DOMAIN}:broker="{site.broker}"'
 
     def active(self) -> bool:
         return self._read(self._broker, "Active") is True

@@ -55,7 +55,7 @@ def create(home: Path, instance: Path, make: Make, kind: Kind) -> None:
     """Make the broker's instance directory; nothing runs after it. EnvironmentFault where `artemis create` fails."""
     site = make.site
     argv = [
-        str(home / "bin" / "artemis"), "create", str(instance), "--silent", "--name", site.name,
+        str(home / "bin" / "artemis"), "create", str(instance), "--silent", "--name", site.broker,
         "--user", ADMIN, "--password", "replaced", "--role", "amq", "--require-login",
         "--host", "127.0.0.1", "--http-host", "127.0.0.1", "--http-port", str(site.http), "--relax-jolokia",
         "--default-port", str(site.clients), "--no-autotune", "--nio", *kind.create_options,
@@ -71,9 +71,9 @@ def create(home: Path, instance: Path, make: Make, kind: Kind) -> None:
             env={**environment(), "JAVA_ARGS": LIGHT},
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentFault(f"{site.name}: artemis create: {error}") from error
+        raise EnvironmentFault(f"{site.broker}: artemis create: {error}") from error
     if done.returncode != 0:
-        raise EnvironmentFault(f"{site.name}: artemis create: {(done.stdout + done.stderr).strip()[-600:]}")
+        raise EnvironmentFault(f"{site.broker}: artemis create: {(done.stdout + done.stderr).strip()[-600:]}")
     etc = instance / "etc"
     _write(etc / "artemis-users.properties", f"{ADMIN} = {site.admin_password}\n{APP} = {site.app_password}\n")
     _write(etc / "artemis-roles.properties", f"amq = {ADMIN}\napps = {APP}\n")
@@ -155,7 +155,7 @@ def wait_until(what: str, true: Callable[[], bool], instance: Path, site: SiteSt
         if time.monotonic() > until:
             break
         time.sleep(POLL_S)
-    raise EnvironmentFault(f"{site.name}: {what} did not come true: {because}\n{log_tail(instance)}")
+    raise EnvironmentFault(f"{site.broker}: {what} did not come true: {because}\n{log_tail(instance)}")
 
 
 def wait_active(instance: Path, site: SiteState, admin: Admin, until: float) -> None:

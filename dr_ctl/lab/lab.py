@@ -1,4 +1,4 @@
-"""A lab: two sites with a real broker each on this machine, a proxy on each link, everything under one directory.
+"""A lab: two sites with real brokers on this machine, a proxy on each link, everything under one directory.
 
 The processes outlive the command that started them; `lab.json` knows them. A lab that fails to come up leaves nothing
 behind. `Lab` is a context manager for those who want it gone at the end of a block.
@@ -22,7 +22,7 @@ from dr_ctl.core.errors import BrokerError, EnvironmentFault, UsageError
 from dr_ctl.lab import brokers, distribution, kinds, processes, settings_file, wire
 from dr_ctl.lab import state as lab_state
 from dr_ctl.lab.cache import release_ports, reserve_ports
-from dr_ctl.lab.state import LabState, LinkState, SiteState
+from dr_ctl.lab.state import PAIR, LabState, LinkState, SiteState
 from dr_ctl.lab.traffic import Load, Target
 
 if TYPE_CHECKING:
@@ -37,13 +37,15 @@ UP_S = 90.0
 DOWN_S = 15.0
 SITE_NAME = re.compile(r"[a-z][a-z0-9-]*")
 PORTS_PER_SITE, PORTS_PER_LINK = 4, 2
+MOST_PAIRS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class SiteStatus:
-    """How a site is. `clients_open` is None where the broker does not say."""
+    """How one broker of a site is. `clients_open` is None where it does not say."""
 
     name: str
+    pair: str
     running: bool
     frozen: bool
     answers: bool
@@ -56,6 +58,7 @@ class LinkStatus:
 
     source: str
     target: str
+    pair: str
     mode: str | None
     delay_ms: float | None
     connected: bool | None
@@ -94,13 +97,15 @@ class Lab:
         edit: Callable[[str], str] | None = None,
         topology: str = lab_state.MIRROR,
         plugin: Path | None = None,
+        pairs: int = 1,
     ) -> Self:
-        """Start a new lab and return when both brokers are active, mirror each other, and `serving` lets clients in.
+        """Start a new lab and return when all brokers are active, mirror each other, and `serving` lets clients in.
 
         `delay_ms` is for each direction of each link. `link_auto_start` maps a site to whether its link starts at
         boot; one that does not is not waited for. `admin_door` gives each broker one more open acceptor. `edit`
-        changes each broker.xml before the first start; `plugin` is the jar of the continuity plugin. EnvironmentFault,
-        with the end of the broker's log, where it is not up within 90 s; then nothing of it is left.
+        changes each broker.xml before the first start; `plugin` is the jar of the continuity plugin; `pairs` says how
+        many brokers each site has. EnvironmentFault, with the end of the broker's log, where it is not up within 90 s;
+        then nothing of it is left.
         """
         for name in sites:
             if not SITE_NAME.fullmatch(name):
@@ -109,6 +114,8 @@ class Lab:
             raise UsageError(
                 f"sites {sites[0]} and {sites[1]}, serving {serving}: two different sites, one of them serving"
             )
+        if not 1 <= pairs <= MOST_PAIRS:
+            raise UsageError(f"{pairs} pairs: a lab has one to {MOST_PAIRS}, each broker takes half a gigabyte")
         directory = directory.resolve()
         if directory.exists() and any(directory.iterdir()):
             raise UsageError(f"{directory} is not empty", remedy="`dr-ctl lab down` ends a lab that is up there.")
@@ -116,7 +123,8 @@ class Lab:
         home = distribution.obtain(kind.distribution)
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
-        lab = cls(directory, replace(_new_state(directory, sites, queues, door=admin_door), topology=topology))
+        state = _new_state(directory, sites, queues, door=admin_door, pairs=pairs)
+        lab = cls(directory, replace(state, topology=topology))
         try:
             lab._save()
             lab._start_links(delay_ms)
@@ -160,21 +168,25 @@ class Lab:
     def queues(self) -> tuple[str, ...]:
         return self.state.queues
 
-    def site(self, name: str) -> SiteState:
-        """Ports, addresses and logins of a site."""
-        return self.state.site(name)
+    @property
+    def pairs(self) -> tuple[str, ...]:
+        return self.state.pairs
 
-    def instance(self, site: str) -> Path:
-        """Where the site's broker lives; its logs are in `log`."""
-        return self.directory / self.site(site).name
+    def site(self, name: str, pair: str | None = None) -> SiteState:
+        """Ports, addresses and logins of a site's broker: that of its first pair, as everywhere where none is named."""
+        return self.state.site(name, pair)
 
-    def admin(self, site: str, *, timeout_s: float = 5.0) -> Admin:
+    def instance(self, site: str, pair: str | None = None) -> Path:
+        """Where the broker lives; its logs are in `log`."""
+        return self._home(self.site(site, pair))
+
+    def admin(self, site: str, pair: str | None = None, *, timeout_s: float = 5.0) -> Admin:
         """Management of a site's broker, for setting a scene."""
-        return kinds.admin(self.state.topology, self.site(site), timeout_s=timeout_s)
+        return self._admin(self.site(site, pair), timeout_s=timeout_s)
 
-    def pid(self, site: str) -> int | None:
+    def pid(self, site: str, pair: str | None = None) -> int | None:
         """The broker's process; None where it does not run."""
-        process = self.site(site).process
+        process = self.site(site, pair).process
         return process.pid if process is not None and process.alive() else None
 
     def processes(self) -> list[processes.Process]:
@@ -185,7 +197,7 @@ class Lab:
     def down(self) -> None:
         """End every process of the lab, brokers first, and remove its directory. Twice is once."""
         running = [site.process for site in self.state.sites if site.process is not None]
-        with ThreadPoolExecutor(max_workers=2) as side_by_side:
+        with ThreadPoolExecutor(max_workers=2 * MOST_PAIRS) as side_by_side:
             list(side_by_side.map(lambda process: processes.end(process, within_s=DOWN_S), running))
         for link in self.state.links:
             if link.process is not None:
@@ -194,31 +206,31 @@ class Lab:
         if (self.directory / lab_state.FILE).exists():
             shutil.rmtree(self.directory)
 
-    def kill(self, site: str) -> None:
-        """End a site's broker with SIGKILL: the site is lost. Returns when its ports refuse."""
-        state = self.site(site)
-        if state.process is not None:
-            processes.kill(state.process)
-        self._keep(replace(state, process=None))
+    def kill(self, site: str, pair: str | None = None) -> None:
+        """End a site's brokers with SIGKILL: the site is lost. Returns when their ports refuse. With a pair, its one
+        alone, here and in what follows."""
+        for broker in self.state.brokers(site, pair):
+            if broker.process is not None:
+                processes.kill(broker.process)
+            self._keep(replace(broker, process=None))
 
-    def stop(self, site: str) -> None:
-        """End a site's broker in an orderly way."""
-        state = self.site(site)
-        if state.process is not None:
-            processes.end(state.process, within_s=DOWN_S)
-        self._keep(replace(state, process=None))
+    def stop(self, site: str, pair: str | None = None) -> None:
+        """End a site's brokers in an orderly way."""
+        for broker in self.state.brokers(site, pair):
+            if broker.process is not None:
+                processes.end(broker.process, within_s=DOWN_S)
+            self._keep(replace(broker, process=None))
 
-    def start(self, site: str, *, wait: bool = True) -> None:
-        """Start a site's broker again, clients kept out; a running one is left alone. Waits until it is active."""
-        state = self.site(site)
-        if state.process is None or not state.process.alive():
-            state = brokers.start(self.instance(site), state)
-            self._keep(state)
+    def start(self, site: str, pair: str | None = None, *, wait: bool = True) -> None:
+        """Start a site's brokers again, clients kept out; a running one is left alone. Waits until they are active."""
+        for broker in self.state.brokers(site, pair):
+            if broker.process is None or not broker.process.alive():
+                self._keep(brokers.start(self._home(broker), broker))
         if wait:
-            brokers.wait_active(self.instance(site), state, self.admin(site, timeout_s=2), time.monotonic() + UP_S)
+            self._wait_active(self.state.brokers(site, pair), time.monotonic() + UP_S)
 
     def freeze(self, site: str) -> None:
-        """Stop a site's broker in its tracks (SIGSTOP): its ports accept, nothing answers."""
+        """Stop a site's brokers in their tracks (SIGSTOP): their ports accept, nothing answers."""
         self._signal(site, signal.SIGSTOP)
 
     def thaw(self, site: str) -> None:
@@ -240,27 +252,30 @@ class Lab:
 
     def open_clients(self, site: str) -> None:
         """Let clients in at a site, as a person at its console could: the other site is not looked at."""
-        self.admin(site).open_clients()
+        for broker in self.state.brokers(site):
+            self._admin(broker).open_clients()
 
     def close_clients(self, site: str) -> None:
-        self.admin(site).close_clients()
+        for broker in self.state.brokers(site):
+            self._admin(broker).close_clients()
 
     def create_queue(self, name: str) -> None:
-        """Make a queue of any name at both sites, and remember it."""
-        for site in self.state.sites:
-            self.admin(site.name).create_queue(name)
+        """Make a queue of any name at every broker, and remember it."""
+        for broker in self.state.sites:
+            self._admin(broker).create_queue(name)
         if name not in self.state.queues:
             self.state = replace(self.state, queues=(*self.state.queues, name))
             self._save()
 
     def wait_mirrored(self, within_s: float = 30.0) -> None:
-        """Wait until both links are connected; EnvironmentFault where they are not in time."""
-        self._wait_links([site.name for site in self.state.sites], time.monotonic() + within_s)
+        """Wait until all links are connected; EnvironmentFault where they are not in time."""
+        self._wait_links(self.state.sites, time.monotonic() + within_s)
 
-    def target(self) -> Target:
-        """Where this lab's clients may be served: for a `Load` or a `HoldingConsumer`."""
-        sites = tuple((site.name, site.stomp) for site in self.state.sites)
-        return Target(sites, self.state.sites[0].app, self._left)
+    def target(self, pair: str | None = None) -> Target:
+        """Where the clients of a pair may be served: for a `Load` or a `HoldingConsumer`."""
+        name = pair or self.pairs[0]
+        sites = tuple((broker.name, broker.stomp) for broker in self.state.sites if broker.pair == name)
+        return Target(sites, self.state.sites[0].app, partial(self._left, name))
 
     def load(
         self,
@@ -270,16 +285,21 @@ class Lab:
         producers: int = 2,
         consumers: int = 2,
         work_ms: float = 0.0,
+        pair: str | None = None,
     ) -> Load:
-        """Prepare traffic for all queues of the lab, or for those; its ledger goes under `ledgers`."""
+        """Prepare traffic for all queues of the lab, or for those; its ledger goes under `ledgers`. Without a pair the
+        clients are dealt out over all of them, each pair having at least one of a kind that there is."""
         path = self.ledgers / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.jsonl"
         names = self.queues if queues is None else tuple(queues)
+        first, *beside = [self.target(each) for each in (self.pairs if pair is None else (pair,))]
+        least = 1 + len(beside)
         return Load(
-            self.target(),
+            first,
             names,
             rate,
-            producers=producers,
-            consumers=consumers,
+            beside=beside,
+            producers=max(producers, least) if producers else 0,
+            consumers=max(consumers, least) if consumers else 0,
             work_ms=work_ms,
             ledger_path=path,
         )
@@ -295,7 +315,7 @@ class Lab:
         for link in self.state.links:
             argv = [
                 sys.executable, "-m", wire.__name__, "--port", str(link.port), "--control", str(link.control),
-                "--to", f"127.0.0.1:{self.site(link.target).mirror}", "--delay-ms", str(delay_ms),
+                "--to", f"127.0.0.1:{self.site(link.target, link.pair).mirror}", "--delay-ms", str(delay_ms),
             ]  # fmt: skip
             process = processes.launch(argv, cwd=self.directory, log=self.directory / f"wire-{link.name}.log")
             self._keep(replace(link, process=process))
@@ -305,40 +325,51 @@ class Lab:
     ) -> None:
         def create(link: LinkState) -> None:
             make = brokers.Make(
-                site=self.site(link.source),
-                peer=self.site(link.target),
+                site=self.site(link.source, link.pair),
+                peer=self.site(link.target, link.pair),
                 link_port=link.port,
                 queues=self.queues,
                 link_auto_start=auto_start[link.source],
                 edit=edit,
             )
-            brokers.create(home, self.instance(link.source), make, kind)
+            brokers.create(home, self._home(make.site), make, kind)
 
         with ThreadPoolExecutor(max_workers=2) as side_by_side:
             list(side_by_side.map(create, self.state.links))
 
     def _start_brokers(self, linked: list[str]) -> None:
         until = time.monotonic() + UP_S
-        for site in self.state.sites:
-            self.start(site.name, wait=False)
-        for site in self.state.sites:
-            brokers.wait_active(self.instance(site.name), site, self.admin(site.name, timeout_s=2), until)
-        self._wait_links(linked, until)
+        for name in dict.fromkeys(broker.name for broker in self.state.sites):
+            self.start(name, wait=False)
+        self._wait_active(self.state.sites, until)
+        self._wait_links([broker for broker in self.state.sites if broker.name in linked], until)
         for name in self.queues:
             if not brokers.PLAIN_QUEUE.fullmatch(name):
                 self.create_queue(name)
 
-    def _wait_links(self, sources: list[str], until: float) -> None:
-        for name in sources:
-            peer = self.state.other(name).name
-            connected = partial(self.admin(name, timeout_s=2).link_attached, peer)
-            brokers.wait_until(f"link to {peer}", connected, self.instance(name), self.site(name), until)
+    def _wait_active(self, started: Sequence[SiteState], until: float) -> None:
+        for broker in started:
+            brokers.wait_active(self._home(broker), broker, self._admin(broker, timeout_s=2), until)
 
-    def _left(self, queues: Sequence[str]) -> int | None:
-        """Count what lies in the queues where clients are served; None where no site says that it serves."""
+    def _wait_links(self, sources: Sequence[SiteState], until: float) -> None:
+        for broker in sources:
+            peer = self.state.other(broker.name, broker.pair).name
+            connected = partial(self._admin(broker, timeout_s=2).link_attached, peer)
+            brokers.wait_until(f"link to {peer}", connected, self._home(broker), broker, until)
+
+    def _home(self, broker: SiteState) -> Path:
+        return self.directory / broker.broker
+
+    def _admin(self, broker: SiteState, *, timeout_s: float = 5.0) -> Admin:
+        return kinds.admin(self.state.topology, broker, timeout_s=timeout_s)
+
+    def _left(self, pair: str, queues: Sequence[str]) -> int | None:
+        """Count what lies in a pair's queues where clients are served; None where no site says that it serves."""
         found: list[int] = []
-        for site in self.state.sites:
-            admin = self.admin(site.name, timeout_s=2)
+        for broker in self.state.sites:
+            if broker.pair != pair:
+                continue
+            admin = self._admin(broker, timeout_s=2)
             try:
                 if admin.clients_open():
                     depths = admin.depths()
@@ -348,9 +379,9 @@ class Lab:
         return sum(found) if found else None
 
     def _signal(self, site: str, signum: signal.Signals) -> None:
-        process = self.site(site).process
-        if process is None or not processes.send(process, signum):
-            raise EnvironmentFault(f"the broker of {site} does not run")
+        for broker in self.state.brokers(site):
+            if broker.process is None or not processes.send(broker.process, signum):
+                raise EnvironmentFault(f"the broker {broker.broker} does not run")
 
     def _tell(self, site_from: str | None, change: Mapping[str, str | float]) -> None:
         if site_from is not None:
@@ -370,9 +401,10 @@ class Lab:
         self.state.save(self.directory)
 
 
-def _new_state(directory: Path, sites: tuple[str, str], queues: Sequence[str], *, door: bool) -> LabState:
+def _new_state(directory: Path, sites: tuple[str, str], queues: Sequence[str], *, door: bool, pairs: int) -> LabState:
     app_password = secrets.token_urlsafe(18)  # one for both sites: clients move with the service
-    ports = iter(reserve_ports(2 * (PORTS_PER_SITE + PORTS_PER_LINK), directory))
+    ports = iter(reserve_ports(2 * pairs * (PORTS_PER_SITE + PORTS_PER_LINK), directory))
+    names = [PAIR, *(f"orders-{number}" for number in range(2, pairs + 1))]
     made = tuple(
         SiteState(
             name=name,
@@ -382,11 +414,14 @@ def _new_state(directory: Path, sites: tuple[str, str], queues: Sequence[str], *
             door=next(ports) if door else None,
             admin_password=secrets.token_urlsafe(18),
             app_password=app_password,
+            pair=pair,
         )
+        for pair in names
         for name in sites
     )
     links = tuple(
-        LinkState(source=source, target=target, port=next(ports), control=next(ports))
+        LinkState(source=source, target=target, port=next(ports), control=next(ports), pair=pair)
+        for pair in names
         for source, target in (sites, sites[::-1])
     )
     return LabState(name=directory.name, sites=made, links=links, queues=tuple(queues))
@@ -401,7 +436,7 @@ def _site_status(state: LabState, site: SiteState) -> SiteStatus:
             clients_open = kinds.admin(state.topology, site, timeout_s=2).clients_open()
         except BrokerError:
             clients_open = None
-    return SiteStatus(site.name, running, frozen, clients_open is not None, clients_open)
+    return SiteStatus(site.name, site.pair, running, frozen, clients_open is not None, clients_open)
 
 
 def _link_status(state: LabState, link: LinkState) -> LinkStatus:
@@ -410,10 +445,9 @@ def _link_status(state: LabState, link: LinkState) -> LinkStatus:
     except EnvironmentFault:
         told = None
     try:
-        connected: bool | None = kinds.admin(state.topology, state.site(link.source), timeout_s=2).link_attached(
-            link.target
-        )
+        source = state.site(link.source, link.pair)
+        connected: bool | None = kinds.admin(state.topology, source, timeout_s=2).link_attached(link.target)
     except BrokerError:
         connected = None
     mode, delay_ms = (told.mode, told.delay_ms) if told else (None, None)
-    return LinkStatus(link.source, link.target, mode, delay_ms, connected)
+    return LinkStatus(link.source, link.target, link.pair, mode, delay_ms, connected)

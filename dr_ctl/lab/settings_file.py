@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dr_ctl.lab.state import LabState, SiteState
 
 NAME = "dr-ctl.yaml"
-PAIR = "orders-1"
 
 
 def write(directory: Path, state: LabState) -> Path:
@@ -23,10 +22,10 @@ def write(directory: Path, state: LabState) -> Path:
     secrets = directory / "secrets"
     secrets.mkdir(mode=0o700, exist_ok=True)
     for site in state.sites:
-        write_atomically(secrets / site.name, site.admin_password + "\n")
+        write_atomically(secrets / site.broker, site.admin_password + "\n")
     path = directory / NAME
     text = yaml.safe_dump(document(state), sort_keys=False, allow_unicode=True, default_flow_style=None)
-    write_atomically(path, f"# Written by `dr-ctl lab up`: two real brokers on this machine.\n{text}")
+    write_atomically(path, f"# Written by `dr-ctl lab up`: real brokers on this machine.\n{text}")
     return path
 
 
@@ -35,7 +34,10 @@ def document(state: LabState) -> dict[str, Any]:
         "version": 1,
         "name": state.name,
         "topology": state.topology,
-        "sites": {site.name: {"brokers": [_broker(site)]} for site in state.sites},
+        "sites": {
+            name: {"brokers": [_broker(one) for one in state.brokers(name)]}
+            for name in dict.fromkeys(site.name for site in state.sites)
+        },
         "objectives": {"loss": {"messages": 0, "age": "30s"}, "recovery": "2m"},
         "history": {"path": "history"},
     }
@@ -43,11 +45,11 @@ def document(state: LabState) -> dict[str, Any]:
 
 def _broker(site: SiteState) -> dict[str, Any]:
     return {
-        "name": PAIR,
+        "name": site.pair,
         "jolokia": site.jolokia,
         "stomp": str(site.stomp),
         "username": ADMIN,
-        "password": {"file": f"secrets/{site.name}"},
+        "password": {"file": f"secrets/{site.broker}"},
         "clients": ["clients"],
         "mirror": ["mirror"],
     }

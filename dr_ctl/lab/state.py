@@ -18,11 +18,12 @@ FILE = "lab.json"
 VERSION = 1
 ADMIN, APP = "admin", "app"
 MIRROR = "artemis-mirror"
+PAIR = "orders-1"
 
 
 @dataclass(frozen=True, slots=True)
 class SiteState:
-    """One site: its broker's ports, who may log in, and the process, None while it is not running."""
+    """One broker of a site: its ports, who may log in, and the process, None while it is not running."""
 
     name: str
     http: int
@@ -32,6 +33,12 @@ class SiteState:
     app_password: str = field(repr=False)
     door: int | None = None  # the acceptor `admin-door`, where it was asked for
     process: Process | None = None
+    pair: str = PAIR
+
+    @property
+    def broker(self) -> str:
+        """Its own name: that of its site, and of its pair where that is not the first. No site's name has a dot."""
+        return self.name if self.pair == PAIR else f"{self.name}.{self.pair}"
 
     @property
     def jolokia(self) -> str:
@@ -59,15 +66,16 @@ class LinkState:
     port: int
     control: int
     process: Process | None = None
+    pair: str = PAIR
 
     @property
     def name(self) -> str:
-        return f"{self.source}-{self.target}"
+        return f"{self.source}-{self.target}" + ("" if self.pair == PAIR else f".{self.pair}")
 
 
 @dataclass(frozen=True, slots=True)
 class LabState:
-    """The whole lab; changed by replacing, written whole."""
+    """The whole lab; changed by replacing, written whole. `sites` are the brokers of both, pair by pair."""
 
     name: str
     sites: tuple[SiteState, ...]
@@ -75,18 +83,28 @@ class LabState:
     queues: tuple[str, ...]
     topology: str = MIRROR
 
-    def site(self, name: str) -> SiteState:
-        """UsageError where there is no such site."""
-        for site in self.sites:
-            if site.name == name:
-                return site
-        raise UsageError(f"the lab has no site {name}; it has {' and '.join(site.name for site in self.sites)}")
+    @property
+    def pairs(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(site.pair for site in self.sites))
 
-    def other(self, name: str) -> SiteState:
-        return next(site for site in self.sites if site.name != self.site(name).name)
+    def brokers(self, name: str, pair: str | None = None) -> tuple[SiteState, ...]:
+        """The brokers of a site, or its one of that pair. UsageError where there is none."""
+        found = tuple(site for site in self.sites if site.name == name and pair in (None, site.pair))
+        if not found:
+            have = " and ".join(dict.fromkeys(site.name for site in self.sites))
+            raise UsageError(f"the lab has no site {name}{f' with {pair}' if pair else ''}; it has {have}")
+        return found
+
+    def site(self, name: str, pair: str | None = None) -> SiteState:
+        """The broker of a site: that of its first pair, unless another is asked for. UsageError where there is none."""
+        return self.brokers(name, pair)[0]
+
+    def other(self, name: str, pair: str | None = None) -> SiteState:
+        mine = self.site(name, pair)
+        return next(site for site in self.sites if site.name != name and site.pair == mine.pair)
 
     def with_site(self, site: SiteState) -> LabState:
-        return replace(self, sites=tuple(site if one.name == site.name else one for one in self.sites))
+        return replace(self, sites=tuple(site if one.broker == site.broker else one for one in self.sites))
 
     def with_link(self, link: LinkState) -> LabState:
         return replace(self, links=tuple(link if one.name == link.name else one for one in self.links))

@@ -138,16 +138,18 @@ class Load:
         queues: Sequence[str],
         rate: float,
         *,
+        beside: Sequence[Target] = (),
         producers: int = 2,
         consumers: int = 2,
         work_ms: float = 0.0,
         body_bytes: int = 200,
         ledger_path: Path | None = None,
     ) -> None:
-        """`rate` is messages per second of all producers together; `work_ms` is what a consumer needs for each."""
+        """`rate` is messages per second of all producers together; `work_ms` is what a consumer needs for each. The
+        clients are dealt out over the target and those `beside` it."""
         self.run = uuid.uuid4().hex[:8]
         self.ledger = Ledger(ledger_path)
-        self._target = target
+        self._targets = (target, *beside)
         self._queues = tuple(queues)
         self._interval_s = producers / rate if producers and rate > 0 else 0.0
         self._work_s = work_ms / 1000
@@ -155,8 +157,8 @@ class Load:
         self._producing = threading.Event()
         self._no_more_sends = threading.Event()
         self._no_more_work = threading.Event()
-        self._producers = [self._thread(self._produce, f"producer-{n}") for n in range(producers)]
-        self._consumers = [self._thread(self._consume, f"consumer-{n}") for n in range(consumers)]
+        self._producers = [self._thread(self._produce, "producer", n) for n in range(producers)]
+        self._consumers = [self._thread(self._consume, "consumer", n) for n in range(consumers)]
 
     def start(self) -> Self:
         self._producing.set()
@@ -227,7 +229,7 @@ class Load:
             if done and before.send_in_doubt == before.ack_in_doubt == 0:
                 return True
             # Something is missing or in doubt: only the brokers can say that nothing more will come.
-            left = self._target.left(self._queues)
+            left = self._left()
             self._no_more_work.wait(LOOK_S)
             after = self.counts()
             if after != before:
@@ -237,8 +239,19 @@ class Load:
             before = after
         return before.awaited == 0
 
-    def _thread(self, client: Callable[[str], None], name: str) -> threading.Thread:
-        return threading.Thread(target=client, args=(name,), name=f"{name}-{self.run}", daemon=True)
+    def _left(self) -> int | None:
+        """Count what lies in the queues of all targets; None where one cannot tell."""
+        total = 0
+        for target in self._targets:
+            left = target.left(self._queues)
+            if left is None:
+                return None
+            total += left
+        return total
+
+    def _thread(self, client: Callable[[str, Target], None], kind: str, number: int) -> threading.Thread:
+        name, target = f"{kind}-{number}", self._targets[number % len(self._targets)]
+        return threading.Thread(target=client, args=(name, target), name=f"{name}-{self.run}", daemon=True)
 
     def _see_them_live(self) -> None:
         """A client that ended by itself is a defect, and must not look like a quiet broker."""
@@ -247,8 +260,8 @@ class Load:
                 if thread.ident is not None and not thread.is_alive() and not told.is_set():
                     raise RuntimeError(f"{thread.name} ended by itself; its trace is on standard error")
 
-    def _produce(self, name: str) -> None:
-        dialler = Dialler(self._target)
+    def _produce(self, name: str, target: Target) -> None:
+        dialler = Dialler(target)
         numbers = itertools.count(1)
         while (found := dialler.dial(self._no_more_sends)) is not None:
             site, connection = found
@@ -297,8 +310,8 @@ class Load:
                     self.ledger.record(Event.SENT, done[0], frame.headers["receipt-id"], site)
             connection.beat(every_s=BEAT_S, silent_s=SILENT_S)
 
-    def _consume(self, name: str) -> None:
-        dialler = Dialler(self._target)
+    def _consume(self, name: str, target: Target) -> None:
+        dialler = Dialler(target)
         while (found := dialler.dial(self._no_more_work)) is not None:
             site, connection = found
             unconfirmed: dict[str, tuple[str, str]] = {}

@@ -122,6 +122,17 @@ class Figures:
             "drain_s": self.drain_s.as_json(),
             "horizon": self.horizon.as_json(),
             "unexplained": self.unexplained,
+            **self.at_the_last_look,
+        }
+
+    @property
+    def at_the_last_look(self) -> dict[str, Json]:
+        """The four figures that `status` shows of each link, under the same names."""
+        return {
+            "loss_risk": self.loss.now,
+            "duplicate_risk": self.duplicates.now,
+            "recovery_point_s": self.age_s.now,
+            "recovery_time_s": self.drain_s.now,
         }
 
     def verdict(self, limit: LossLimit) -> Verdict:

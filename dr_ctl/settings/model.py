@@ -68,6 +68,7 @@ class Broker(Part):
     broker: str | None = None
     link: str | None = None
     lasting_fence: LastingFence | None = None
+    id_cache_size: int = Field(default=20_000, gt=0)
 
     @field_validator("jolokia")
     @classmethod

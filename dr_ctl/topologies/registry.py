@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -31,6 +31,8 @@ class Topology:
     lines: Callable[[Mapping[str, Json]], list[str]]
     rows: Callable[[Any, Any, datetime], list[Row]]
     carried: Callable[[Any, Any], Carried]
+    # What the views of a returned site tell of what it still holds, and of what comes twice; None where they cannot.
+    residue: Callable[[Iterable[Any]], dict[str, Json]] | None = None
 
 
 def _mirror() -> Topology:
@@ -60,6 +62,7 @@ def _continuity() -> Topology:
         lines=showing.lines,
         rows=showing.rows,
         carried=showing.carried,
+        residue=showing.residue,
     )
 
 

@@ -22,6 +22,16 @@ def up(directory: Path, **more: object) -> Lab:
     return Lab.up(directory, topology=CONTINUITY, queues=(*FAST, *SLOW), **more)  # type: ignore[arg-type]
 
 
+def left(lab: Lab) -> dict[str, int]:
+    """What lies in the lab's queues, delivered or staged, by site and queue; nothing of those that are empty."""
+    found = {}
+    for broker in lab.state.sites:
+        for name, depth in lab.admin(broker.name, broker.pair).depths().items():
+            if depth and name.removesuffix(".in.mirror") in lab.queues:
+                found[f"{broker.broker}/{name}"] = depth
+    return found
+
+
 def bridges(lab: Lab, site: str, operation: str, *kinds: str) -> None:
     """Stop or start the bridges of a site whose names end so."""
     admin = lab.admin(site)
@@ -31,9 +41,9 @@ def bridges(lab: Lab, site: str, operation: str, *kinds: str) -> None:
             admin._call({"type": "exec", "mbean": bean, "operation": operation})
 
 
-def activated(lab: Lab, site: str) -> tuple[bool, bool]:
+def activated(lab: Lab, site: str, pair: str | None = None) -> tuple[bool, bool]:
     """What the plugin says of itself: activated, delivering."""
-    admin = lab.admin(site)
+    admin = lab.admin(site, pair)
     bean = f'{admin._broker},component=continuity,name="continuity.service"'
     told = admin._call({"type": "read", "mbean": bean, "attribute": ["SiteActivated", "Delivering"]})
     return told["SiteActivated"], told["Delivering"]

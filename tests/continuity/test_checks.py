@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.model import Role, Severity
-from dr_ctl.topologies.continuity.checks import ID_CACHE, all_findings
+from dr_ctl.topologies.artemis.view import Config
+from dr_ctl.topologies.continuity.checks import all_findings
 from dr_ctl.topologies.continuity.view import SiteView
 from tests.continuity.views import bridge, broker, door, flow, queue, seen, service
 
@@ -36,7 +37,13 @@ def commands(view: SiteView, depth: int) -> SiteView:
         (replace(LONDON, service=None), PARIS, "DR-CONT-001", "error"),
         (replace(LONDON, service=service("london", active=True, started=False)), PARIS, "DR-CONT-001", "error"),
         (broker("london", flow("a", address="x"), flow("b", address="x")), PARIS, "DR-CONT-002", "error"),
-        (broker("london", depths={"orders": ID_CACHE + 1}), PARIS, "DR-CONT-003", "warning"),
+        (broker("london", depths={"orders": 20_001}), PARIS, "DR-CONT-003", "warning"),
+        (
+            broker("london", depths={"orders": 101}, config=Config(("clients",), ("mirror",), None, id_cache=100)),
+            PARIS,
+            "DR-CONT-003",
+            "warning",
+        ),
         (LONDON, replace(PARIS, service=service("london", active=False)), "DR-CONT-004", "error"),
         (LONDON, broker("paris", flow("others")), "DR-CONT-005", "error"),
         (
@@ -62,6 +69,12 @@ def commands(view: SiteView, depth: int) -> SiteView:
         (commands(LONDON, 2), PARIS, "DR-CONT-010", "warning"),
         (LONDON, broker("paris", flow("orders", in_acks=queue("orders.in.acks"))), "DR-CONT-011", "error"),
         (replace(LONDON, now_ms=LONDON.now_ms + 2001), PARIS, "DR-CONT-012", "warning"),
+        (
+            broker("london", flow("orders", in_mirror=queue("orders.in.mirror", 4, paused=True))),
+            PARIS,
+            "DR-CONT-015",
+            "error",
+        ),
         (replace(LONDON, version="2.19.0"), PARIS, "DR-PAIR-002", "warning"),
         (LONDON, replace(PARIS, queues=(queue("orders", paused=True),)), "DR-QUEUE-002", "warning"),
     ],

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from dr_ctl.core.model import Severity
 from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE, DEACTIVATE_SITE
 from dr_ctl.topologies.continuity.recipe import ContinuityRecipe
-from dr_ctl.topologies.continuity.returning import REMOVE_ALL
+from dr_ctl.topologies.continuity.returning import REMOVE_ALL, Held, held
 from dr_ctl.topologies.continuity.view import ALONE_MS, MOVING_MS, RETURNING_MS
 from tests.continuity.views import broker, door, flow, queue, seen, service
 
@@ -89,13 +90,53 @@ def test_a_return_lets_messages_in_before_acknowledgements() -> None:
     order = [(call.site, call.operation, call.about.split()[1]) for call in draft.calls if call.when is None]
     assert order == [
         ("paris", "stop()", "orders.in.mirror.bridge"),
+        ("paris", "pause()", "orders.in.mirror"),
         ("paris", REMOVE_ALL, "the"),
         ("paris", "start()", "acceptor"),
         ("london", "stop()", "orders.out.acks.bridge"),
         ("london", "start()", "by"),
+        ("paris", "resume()", "orders.in.mirror"),
         ("paris", "start()", "again"),
         ("paris", "resume()", "continuity.cmd.out"),
     ]
+
+
+def test_an_undone_return_shuts_the_way_before_anything_is_delivered() -> None:
+    shut = broker("paris", active=True, acceptors=(door("clients", started=True), door("mirror", started=False)))
+    both = seen(broker("london", active=False), shut)
+    asked = Move(Ask("reinstate", "london"), "paris", RECIPE.baseline(both))
+
+    draft = RECIPE.draft(RunbookStep("reinstate", "lost", 1), both, asked)
+
+    undone = [
+        (call.site, call.operation) for call in draft.inverse if "deliver" in call.about or "acceptor" in call.about
+    ]
+    assert undone == [("paris", "stop()"), ("paris", "start()")]
+
+
+@pytest.mark.parametrize(
+    ("to_ship", "lies_there", "twice", "severity"),
+    [(279, 4, 4, Severity.WARNING), (40, 867, 40, Severity.WARNING), (30, 0, 0, Severity.INFO)],
+)
+def test_what_comes_twice_at_most_is_said_before_a_return(
+    to_ship: int, lies_there: int, twice: int, severity: Severity
+) -> None:
+    """What was done and has its acknowledgement is recognised: only what still lies in its queue can come twice."""
+    london = broker("london", flow("orders", to_ship=to_ship, acks=9), depths={"orders": lies_there}, active=False)
+    both = seen(london, broker("paris", active=True))
+
+    [told] = [each for each in RECIPE.why_not(both, move("reinstate", "london")) if each.id == "DR-RETURN-005"]
+
+    assert held(london) == Held(to_ship, 9, twice)
+    assert f"at most {twice} of the messages" in told.text
+    assert told.severity is severity
+
+
+def test_sites_with_other_flows_are_not_joined_again() -> None:
+    """Nothing of a queue that only one of them has could be compared."""
+    both = seen(broker("london", active=False), broker("paris", flow("orders"), flow("new"), active=True))
+
+    assert "DR-CONT-005" in {each.id for each in RECIPE.why_not(both, move("reinstate", "london"))}
 
 
 def test_what_the_plugin_cannot_do_stands_in_the_plan() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -148,3 +149,27 @@ def test_a_directory_that_holds_something_is_left_alone(tmp_path: Path) -> None:
         Lab.up(tmp_path)
 
     assert (tmp_path / "precious").exists()
+
+
+def test_a_second_pair_has_brokers_of_its_own_with_names_that_no_site_can_have() -> None:
+    second = (replace(LONDON, http=20031, pair="orders-2"), replace(PARIS, http=20041, pair="orders-2"))
+    lab = replace(LAB, sites=(*LAB.sites, *second))
+
+    assert [site.broker for site in lab.sites] == ["london", "paris", "london.orders-2", "paris.orders-2"]
+    assert lab.pairs == ("orders-1", "orders-2")
+    assert lab.other("paris", "orders-2") is second[0]
+    told = settings_file.document(lab)["sites"]["paris"]["brokers"]
+    assert [(each["name"], each["password"]["file"]) for each in told] == [
+        ("orders-1", "secrets/paris"),
+        ("orders-2", "secrets/paris.orders-2"),
+    ]
+    with pytest.raises(UsageError, match="london with orders-3"):
+        lab.site("london", "orders-3")
+
+
+@pytest.mark.parametrize("pairs", [0, 5])
+def test_a_lab_has_few_pairs_and_at_least_one(tmp_path: Path, pairs: int) -> None:
+    with pytest.raises(UsageError, match="one to 4"):
+        Lab.up(tmp_path / "lab", pairs=pairs)
+
+    assert not (tmp_path / "lab").exists()

@@ -121,6 +121,10 @@ def test_the_document_has_the_shape_that_scripts_rely_on() -> None:
         "drain_s": UNKNOWN_QUANTITY,
         "horizon": {"seconds": 300, "loss": UNKNOWN_QUANTITY, "age_s": UNKNOWN_QUANTITY},
         "unexplained": None,
+        "loss_risk": 1,
+        "duplicate_risk": None,
+        "recovery_point_s": None,
+        "recovery_time_s": None,
     }
     assert EstimateAnswer(given).as_json() == {
         "site": "london",

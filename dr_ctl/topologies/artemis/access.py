@@ -62,7 +62,11 @@ class Access(ABC, Generic[V_co]):
         self._installation = installation
         self._settings = next(each for each in self._site.brokers if each.name == pair)
         self.config = Config(
-            self._settings.clients, self._settings.mirror, self._settings.link, self._settings.lasting_fence
+            self._settings.clients,
+            self._settings.mirror,
+            self._settings.link,
+            self._settings.lasting_fence,
+            self._settings.id_cache_size,
         )
         self._reading: Wire | None = None
         self._password: str | None = None

@@ -106,12 +106,14 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the settings say of one broker: which acceptors are whose, and the names not left to be found out."""
+    """What the settings say of one broker: which acceptors are whose, the names not left to be found out, and how many
+    message ids it remembers for an address, which it does not tell."""
 
     clients: tuple[str, ...]
     mirror: tuple[str, ...] | None
     link: str | None
     lasting: LastingFence | None = None
+    id_cache: int = 20_000
 
 
 # What each role may do, by the broker's own words for it, in the order in which they are set.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from dr_ctl.core.model import Finding, Role
 from dr_ctl.topologies.artemis.checks import (
@@ -20,9 +19,6 @@ from dr_ctl.topologies.artemis.checks import (
 from dr_ctl.topologies.artemis.view import Silent
 from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
 
-# What a broker remembers of the ids that it has seen, unless its file says otherwise: nothing tells what it says.
-ID_CACHE: Final = 20_000
-
 
 def all_findings(seen: ContinuitySeen, *, source: str, target: str) -> list[Finding]:
     """Everything worth saying about a move from `source` to `target`, errors first."""
@@ -35,7 +31,7 @@ def all_findings(seen: ContinuitySeen, *, source: str, target: str) -> list[Find
         if there is not None and there.role is not Role.SERVING:
             found += list(of_standby(there))
         if here is not None and there is not None:
-            found += list(_pair(here, there))
+            found += list(of_both(here, there))
     return errors_first(found)
 
 
@@ -78,11 +74,16 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
             f"{name}: several queues on one address: {some(shared)}",
             "The plugin ships every message of the address once for each queue: give each queue an address of its own.",
         )
-    if deep := [f"{flow.queue}: {view.holds(flow.queue)}" for flow in view.flows if view.holds(flow.queue) > ID_CACHE]:
+    remembered = view.config.id_cache
+    if deep := [
+        f"{flow.queue}: {view.holds(flow.queue)}" for flow in view.flows if view.holds(flow.queue) > remembered
+    ]:
         yield warning(
             "DR-CONT-003",
-            f"{name}: deeper than the {ID_CACHE} ids that a broker remembers unless told otherwise: {some(deep)}",
-            "Set id-cache-size above the deepest backlog at both sites: what is not remembered comes twice.",
+            f"{name}: deeper than the {remembered} ids that the settings say the broker remembers: {some(deep)}",
+            "Set id-cache-size in broker.xml above the deepest backlog, at both sites: what is not remembered comes "
+            "twice. No broker tells its own; say it under `id_cache_size:` of the broker (20000 unless broker.xml "
+            "says otherwise).",
         )
     if stopped := [bridge for bridge, started in view.ships.items() if not started]:
         yield error(
@@ -103,6 +104,12 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
             f"{name}: nobody applies the acknowledgements in {some(unread)}",
             "Restart the broker: the plugin's receiver is gone.",
         )
+    if held := [flow.in_mirror.name for flow in view.flows if flow.in_mirror.paused]:
+        yield error(
+            "DR-CONT-015",
+            f"{name}: delivery of what is staged is paused: {some(held)}",
+            "A return that did not come to its end holds it: `dr-ctl resume`, or `dr-ctl reinstate` of the other site.",
+        )
     commands = view.commands
     if commands is not None and (waiting := commands.out.depth + commands.into.depth):
         yield warning(
@@ -113,7 +120,8 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
         )
 
 
-def _pair(source: SiteView, target: SiteView) -> Iterator[Finding]:
+def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
+    """What the two brokers of a pair tell together."""
     here, there = source.service, target.service
     yield from of_pair(source, target)
     if here is None or there is None:

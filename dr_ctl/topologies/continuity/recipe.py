@@ -39,7 +39,7 @@ class ContinuityRecipe(ArtemisRecipe[SiteView]):
             "quarantine": self._quarantine,
             "residue": returning.residue,
             "reinstate": self._reinstate,
-            "reconcile": returning.reconcile,
+            "reconcile": self._reconcile,
         }
 
     def _of_move(self, seen: ContinuitySeen, move: Move) -> Sequence[Finding]:
@@ -56,6 +56,9 @@ class ContinuityRecipe(ArtemisRecipe[SiteView]):
 
     def _reinstate(self, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
         return returning.reinstate(step, seen, move, self._within(move))
+
+    def _reconcile(self, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
+        return returning.reconcile(step, seen, move, self._within(move))
 
     def _catch_up(self, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
         del seen

@@ -1,14 +1,17 @@
 """Takes a lost site in again where the plugin joins the sites: messages, then acknowledgements, then what is left.
 
 The plugin starts deliveries by itself when the other site talks to it, so each hold is looked at with every poll, and
-made again. What is staged in the end and is not at the returned site any more was done there, and is removed.
+made again. What is staged in the end and is not at the returned site any more was done there, and is removed. Nothing
+of it is ever delivered that was not compared, not by an undo either.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
+from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
@@ -16,18 +19,22 @@ from dr_ctl.engine.ports import Act, Hand, Move
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.checks import some, warning
 from dr_ctl.topologies.artemis.effects import holds, left_of
-from dr_ctl.topologies.artemis.operations import CLOSING, RESUME, START, STOP, call, write_document
+from dr_ctl.topologies.artemis.operations import CLOSING, PAUSE, RESUME, START, STOP, call, write_document
 from dr_ctl.topologies.artemis.papers import DESTROY_QUEUE
 from dr_ctl.topologies.artemis.sending import Sender
 from dr_ctl.topologies.artemis.view import quarantine_queue
 from dr_ctl.topologies.continuity import conserving, returning
-from dr_ctl.topologies.continuity.access import Observer, Way
+from dr_ctl.topologies.continuity.access import Access, Observer, Way
+from dr_ctl.topologies.continuity.conserving import REMOVE
+from dr_ctl.topologies.continuity.returning import Held
 from dr_ctl.topologies.continuity.view import SiteView
 
 POLL_S: Final = 0.1
 CALM: Final = 5
 # Longer than the bridges confirm late: what lies at one side alone for so long is under way nowhere.
 UNCHANGED_S: Final = 2.5
+# How long ids may contradict the counts beside them: consumers of the serving site go on working.
+COMPARED_S: Final = 15.0
 
 Both = tuple[SiteView, SiteView]
 
@@ -37,8 +44,9 @@ class Reinstating:
 
     def __init__(self, observer: Observer, sender: Sender) -> None:
         self._observer, self._sender = observer, sender
-        self._recovered: dict[str, list[str]] | None = None
-        self._removed: dict[str, int] = {}
+        self._recovered: dict[str, set[str]] = {}
+        self._removed: dict[str, set[str]] = {}
+        self._compares = False
         self.verbs: Mapping[str, Act] = {
             "residue": self._count,
             "reinstate": self._reinstate,
@@ -70,34 +78,53 @@ class Reinstating:
                 return Refused(f"{move.target} could not be fenced: {some(left)}")
             text = f"{move.target} came back open, and was closed: its clients may have worked beside the others'"
             findings.append(warning("DR-RETURN-002", text, "Compare what both sites' clients did meanwhile."))
-        views = self._observer.look_at(move.target)
-        messages = sum(flow.out_mirror.depth for view in views for flow in view.flows)
-        acks = sum(flow.out_acks.depth for view in views for flow in view.flows)
-        hand.notice(f"{move.target} still holds {messages} message(s) and {acks} acknowledgement(s) for the other site")
-        evidence: dict[str, Json] = {"messages": messages, "acknowledgements": acks}
-        return Done(f"{messages} message(s) and {acks} acknowledgement(s)", evidence, tuple(findings))
+        told = sum((self._held(access) for access in self._observer.at(move.target)), Held())
+        text = f"{told.messages} message(s) and {told.acks} acknowledgement(s)"
+        hand.notice(f"{move.target} still holds {text} for the other site; at most {told.twice} come twice")
+        return Done(f"{text}; at most {told.twice} come twice", told.as_json(), tuple(findings))
+
+    def _held(self, access: Access) -> Held:
+        """What a closed broker still holds for its peer; by their ids, which of the messages to ship lie in their queue
+        without an acknowledgement. Where the ids cannot be had the counts bound it."""
+        view = access.look()
+        counted = returning.held(view)
+        flows = [flow for flow in view.flows if flow.out_mirror.depth and flow.queue in view.business]
+        queues = [queue for flow in flows for queue in (flow.out_mirror, view.business[flow.queue])]
+        if any(queue.depth > conserving.IDS_UP_TO for queue in queues):
+            return counted
+        ids = conserving.ids(access.reader(), queues)
+        twice = 0
+        for to_ship, there in zip(ids[::2], ids[1::2], strict=True):
+            if to_ship is None or there is None:
+                return counted
+            twice += len(to_ship & there)
+        return Held(counted.messages, counted.acks, twice)
 
     # reinstate
 
     def _reinstate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         if returning.nothing_owed(self._observer.observe(), move):
-            self._recovered = {}
+            self._compares = True
             return NotNeeded(f"{move.target} is taken in already")
         calls = _Calls(step, move)
-        # Where all messages are in already, as after a crash, no acknowledgement can overtake one.
-        behind = {
-            view.pair for view in self._observer.look_at(move.target) if any(f.out_mirror.depth for f in view.flows)
-        }
-        held = [*calls.hold_delivery, *(each for each in calls.hold_acks if each.pair in behind)]
+        # Where all messages are in, as of a run that is resumed, its acknowledgements may come.
+        behind = _to_ship(self._observer.look_at(move.target))
+        held = [*calls.hold_delivery, *(each for each in calls.hold_acks if each.bean in behind)]
         self._make(held, move, hand)
         self._change(calls.forget, hand)
-        if left := left_of(held, self._all(move)):
+        views = self._all(move)
+        if left := [*left_of(held, views), *_not_forgotten(calls.forget, views)]:
             return Refused(f"has not come true: {some(left)}")
         self._make(calls.doors, move, hand)
+        applied = {pair: _Applied() for pair in self._observer.brokers[move.source]}
         if (late := self._until(_messages_in, calls.hold_delivery, step, move, hand)) is not None:
             return late
         self._make(calls.ship_acks, move, hand)
-        if (late := self._until(_acks_in, calls.hold_delivery, step, move, hand)) is not None:
+
+        def all_applied(both: Both) -> list[str]:
+            return [*_acks_in(both), *applied[both[0].pair].why_not(both)]
+
+        if (late := self._until(all_applied, calls.hold_delivery, step, move, hand)) is not None:
             return late
         if (refused := self._remove_done(move, hand)) is not None:
             return refused
@@ -109,13 +136,15 @@ class Reinstating:
             return Refused(f"has not come true: {some(left)}")
         if owed := [each.about for each in calls.strikes if any(each.arguments[0] in view.documents for view in views)]:
             return Refused(f"has not come true: {some(owed)}")
-        ids: dict[str, Json] = {name: [*each] for name, each in (self._recovered or {}).items()}
-        evidence: dict[str, Json] = {"recovered": self._number, "ids": ids, "removed": dict(self._removed)}
+        ids: dict[str, Json] = {name: [*sorted(each)] for name, each in self._recovered.items()}
+        removed: dict[str, Json] = {name: len(each) for name, each in self._removed.items()}
+        evidence: dict[str, Json] = {"recovered": self._number, "ids": ids, "removed": removed}
         return Done(text, evidence)
 
     @property
     def _number(self) -> int | None:
-        return sum(len(ids) for ids in self._recovered.values()) if self._recovered is not None else None
+        """How many were recovered; None where no `reinstate` of this command has compared them."""
+        return sum(len(ids) for ids in self._recovered.values()) if self._compares else None
 
     def _all(self, move: Move) -> list[SiteView]:
         return [*self._observer.look_at(move.source), *self._observer.look_at(move.target)]
@@ -144,40 +173,93 @@ class Reinstating:
             hand.wait(POLL_S)
 
     def _remove_done(self, move: Move, hand: Hand) -> Refused | None:
-        """What is staged and is not at the returned site any more was acknowledged there, or here."""
-        self._recovered = {}
-        for (here, there), (serving, returned) in zip(self._ways(move), self._pairs(self._ways(move)), strict=True):
-            flows = [flow for flow in serving.flows if flow.in_mirror.depth]
-            staged = conserving.ids(here.reader(), [flow.in_mirror for flow in flows])
-            still = conserving.ids(there.reader(), [returned.business[flow.queue] for flow in flows])
-            for flow, mine, theirs in zip(flows, staged, still, strict=True):
-                if mine is None or theirs is None:
-                    text = f"{flow.queue}: who its messages are could not be read at both sites"
-                    return Refused(f"{text}: nothing of {move.target} was delivered")
-                self._recovered[flow.queue] = sorted(mine & theirs)
-                if done := mine - theirs:
-                    self._change(list(conserving.remove(serving, flow.in_mirror, done)), hand)
-                    self._removed[flow.queue] = len(done)
+        """What is staged and is not at the returned site any more was acknowledged there, or here; what lies in the
+        queue as well is there twice. None once all that is staged was never done, as far as anybody can know."""
+        self._recovered, self._removed = {}, {}
+        until = hand.monotonic() + COMPARED_S
+        for way in self._ways(move):
+            while (why := self._compared(way, hand)) is not None:
+                if hand.monotonic() > until:
+                    return Refused(f"{why}: nothing of {move.target} was delivered")
+                hand.wait(POLL_S)
+        self._compares = True
+        return None
+
+    def _compared(self, way: Way, hand: Hand) -> str | None:
+        """One try at one pair: remove what must not be delivered. Says what is still staged that must not be, or could
+        not be read."""
+        [(serving, returned)] = self._pairs([way])
+        here, there = way
+        flows = [flow for flow in serving.flows if flow.in_mirror.depth]
+        names = [flow.queue for flow in flows]
+        staged = conserving.ids(here.reader(), [flow.in_mirror for flow in flows])
+        still = conserving.present(there.reader(), [returned.business[name] for name in names])
+        lying = conserving.present(here.reader(), [serving.business[name] for name in names])
+        later = there.look()
+        found: dict[str, frozenset[str]] = {}
+        surplus: dict[str, frozenset[str]] = {}
+        for flow, mine, theirs, ours in zip(flows, staged, still, lying, strict=True):
+            # It may grow less meanwhile: consumers of the serving site go on, and their acknowledgements come in.
+            depths = returned.business[flow.queue].depth, later.business[flow.queue].depth
+            if mine is None or not depths[1] <= len(theirs) <= depths[0]:
+                return f"{flow.queue}: who its messages are could not be read at both sites"
+            found[flow.queue] = (mine & theirs) - ours
+            surplus[flow.queue] = mine - found[flow.queue]
+        for flow in flows:
+            if gone := surplus[flow.queue]:
+                self._change(list(conserving.remove(serving, flow.in_mirror, gone)), hand)
+                self._removed.setdefault(flow.queue, set()).update(gone)
+        if any(surplus.values()):  # and look again whether it is gone
+            return f"{some([name for name, ids in surplus.items() if ids])}: what was done there is still staged"
+        for name, ids in found.items():
+            self._recovered.setdefault(name, set()).update(ids)
         return None
 
     def _put_back(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        views = self._all(move)
-        calls = [each for each in step.inverse if left_of([each], views)]
-        if not calls:
+        """Shut the way first, then compare: what came in and was done there must not be delivered now either. One that
+        is away again can neither be compared with nor be put back: what came in stays held."""
+        there = {(view.site, view.pair) for view in self._answering(move)}
+        inverse = [each for each in step.inverse if each.operation != REMOVE and (each.site, each.pair) in there]
+        if not left_of(inverse, self._answering(move)):
             return NotNeeded("as it was")
-        self._change(calls, hand)
-        left = left_of(calls, self._all(move))
-        return Refused(f"has not come true: {some(left)}") if left else Done("as it was")
+        shut = [each for each in inverse if each.operation == STOP]
+        self._change(shut, hand)
+        views = self._answering(move)
+        if left := left_of(shut, views):
+            return Refused(f"has not come true: {some(left)}")
+        flows = [flow for view in views if view.site == move.source for flow in view.flows]
+        try:
+            held = self._remove_done(move, hand) if any(flow.in_mirror.depth for flow in flows) else None
+        except BrokerError as error:
+            held = Refused(f"{error}: what came in of {move.target} stays staged, and is not delivered")
+        if held is not None:
+            delivers = {bean for flow in flows for bean in (flow.in_mirror.bean, flow.target_bridge.bean)}
+            inverse = [each for each in inverse if each.bean not in delivers]
+        self._change([each for each in inverse if left_of([each], views)], hand)
+        left = left_of(inverse, self._answering(move))
+        return held or (Refused(f"has not come true: {some(left)}") if left else Done("as it was"))
+
+    def _answering(self, move: Move) -> list[SiteView]:
+        """The serving brokers, which must answer, and those of the returned ones that do."""
+        return [*self._observer.look_at(move.source), *self._observer.look_once().views(move.target)]
 
     # reconcile
 
     def _reconcile(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        """Take out of the way what lies only at the returned site: done by a client whose acknowledgement is gone."""
-        del step
+        """Take out of the way what lies only at the returned site: done by a client whose acknowledgement is gone.
+
+        What the serving site's consumers acknowledged lies only there as well, until that is applied."""
         first = self._only_there(move)
         since = hand.monotonic()
-        while first and hand.monotonic() - since < UNCHANGED_S:
+        applied = {pair: _Applied() for pair in self._observer.brokers[move.source]}
+        while first:
             hand.wait(POLL_S)
+            took = hand.monotonic() - since
+            under_way = [why for both in self._pairs(self._ways(move)) for why in applied[both[0].pair].why_not(both)]
+            if under_way and took > step.limits["within"]:
+                return Refused(f"not compared after {duration(took)}: {some(under_way)}", code=ExitCode.DRAIN_TIMEOUT)
+            if took >= UNCHANGED_S and not under_way:
+                break
         now = self._only_there(move) if first else {}
         left = {key: now[key] & ids for key, ids in first.items() if key in now and now[key] & ids}
         moved: dict[str, Json] = {}
@@ -222,14 +304,48 @@ class _Calls:
     def __init__(self, step: PlannedStep, move: Move) -> None:
         here = [each for each in step.calls if each.site == move.source]
         there = [each for each in step.calls if each.site == move.target]
-        self.hold_delivery = [each for each in here if each.operation == STOP]
+        self.hold_delivery = [each for each in here if each.operation in (STOP, PAUSE)]
         self.hold_acks = [each for each in there if each.operation == STOP]
         self.forget = [each for each in step.calls if each.operation == returning.REMOVE_ALL]
         self.doors = [each for each in step.calls if each.operation == START and "component=acceptors" in each.bean]
         self.ship_acks = [each for each in there if each.operation == START and each not in self.doors]
-        self.deliver = [each for each in here if each.operation == START and each not in self.doors]
-        self.talk = [each for each in here if each.operation == RESUME]
+        held = {each.bean for each in self.hold_delivery}
+        self.deliver = [each for each in here if each.operation in (START, RESUME) and each.bean in held]
+        self.talk = [each for each in here if each.operation == RESUME and each not in self.deliver]
         self.strikes = [each for each in step.calls if each.operation == DESTROY_QUEUE]
+
+
+@dataclass
+class _Applied:
+    """Whether all that the serving site's consumers had acknowledged at the first look is applied at the returned one.
+
+    By counters: under load neither queue is ever seen empty. First what was to be shipped then, after that what had
+    arrived when it was."""
+
+    _shipped: dict[str, int] = field(default_factory=dict)
+    _arrived: dict[str, int] = field(default_factory=dict)
+
+    def why_not(self, both: Both) -> list[str]:
+        here, there = both
+        found = []
+        for flow in here.flows:
+            other = there.flow(flow.queue)
+            to = self._shipped.setdefault(flow.queue, flow.acks_bridge.acked + flow.out_acks.depth)
+            if other is None or flow.acks_bridge.acked < to:
+                found.append(f"{flow.out_acks.name} of {here.site} is not shipped")
+            elif other.in_acks.acked < self._arrived.setdefault(flow.queue, other.in_acks.added):
+                found.append(f"{other.in_acks.name} of {there.site} is not applied")
+        return found
+
+
+def _to_ship(views: Sequence[SiteView]) -> set[str]:
+    """The bridges of acknowledgements whose messages are not all shipped."""
+    return {flow.acks_bridge.bean for view in views for flow in view.flows if flow.out_mirror.depth}
+
+
+def _not_forgotten(calls: Sequence[Call], views: Sequence[SiteView]) -> list[str]:
+    left = {view.commands.out.bean for view in views if view.commands is not None and view.commands.out.depth}
+    return [each.about for each in calls if each.bean in left]
 
 
 def _messages_in(both: Both) -> list[str]:

@@ -2,15 +2,17 @@
 
 The order is the point. Messages of the lost site come in first, while what is staged is not delivered, then its
 acknowledgements, which remove what was done there. Let in together, acknowledgements overtake their messages, and the
-copies are delivered.
+copies are delivered. The plugin starts its deliveries by itself when the other site talks to it: so the queues that
+they deliver from are paused as well, which it leaves alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
-from dr_ctl.core.model import Finding, Role
+from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
@@ -19,7 +21,7 @@ from dr_ctl.jolokia import beans
 from dr_ctl.topologies.artemis.baseline import before
 from dr_ctl.topologies.artemis.checks import error, warning
 from dr_ctl.topologies.artemis.debts import document, owe_again, pay
-from dr_ctl.topologies.artemis.operations import START, STOP, call, close_door, open_door, resume
+from dr_ctl.topologies.artemis.operations import START, STOP, call, close_door, open_door, pause, resume
 from dr_ctl.topologies.artemis.papers import CREATE_FILTERED
 from dr_ctl.topologies.artemis.view import Broker, Silent, quarantine_queue
 from dr_ctl.topologies.continuity import checks, conserving
@@ -27,7 +29,36 @@ from dr_ctl.topologies.continuity.view import Bridge, ContinuitySeen, SiteView
 
 REMOVE_ALL: Final = "removeAllMessages()"
 # What the return itself puts right.
-_MENDED: Final = frozenset({"DR-DOOR-004", "DR-CONT-008", "DR-CONT-009", "DR-CONT-010"})
+_MENDED: Final = frozenset({"DR-DOOR-004", "DR-CONT-008", "DR-CONT-009", "DR-CONT-010", "DR-CONT-015"})
+# Of two sites that differ in these nothing could be compared.
+_ALIKE: Final = frozenset({"DR-CONT-004", "DR-CONT-005"})
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a returned site still holds for the other. `twice`: of its messages at most so many were done by a client
+    there whose acknowledgement does not exist; all others that were done are recognised by it."""
+
+    messages: int = 0
+    acks: int = 0
+    twice: int = 0
+
+    def __add__(self, other: Held) -> Held:
+        return Held(self.messages + other.messages, self.acks + other.acks, self.twice + other.twice)
+
+    def as_json(self) -> dict[str, Json]:
+        return {"messages": self.messages, "acknowledgements": self.acks, "twice_at_most": self.twice}
+
+
+def held(view: SiteView) -> Held:
+    """What one broker still holds for its peer. A message that comes in late comes twice only if it is to be shipped
+    and still lies in its queue, unacknowledged: never more than either."""
+    total = Held()
+    for flow in view.flows:
+        there = view.business.get(flow.queue)
+        depth = flow.out_mirror.depth
+        total += Held(depth, flow.out_acks.depth, depth if there is None else min(depth, there.depth))
+    return total
 
 
 def findings(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
@@ -42,6 +73,26 @@ def findings(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
     if seen.roles[move.target] is Role.SERVING and seen.roles[move.source] is Role.SERVING:
         text = f"{move.target} came back open: it is fenced at once, before anything else"
         yield warning("DR-RETURN-001", text, "Set active-on-start=false in broker.xml.")
+    for pair in seen.sites[move.source]:
+        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+        if here is not None and there is not None:
+            yield from (each for each in checks.of_both(here, there) if each.id in _ALIKE)
+    yield from _price(seen, move)
+
+
+def _price(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
+    """What the return brings, and what of it comes twice at most: said before anything is changed."""
+    views = seen.views(move.target)
+    told = sum((held(view) for view in views), Held())
+    if not views or not (told.messages or told.acks):
+        return
+    text = (
+        f"{move.target} still holds {told.messages} message(s) and {told.acks} acknowledgement(s) for {move.source}: "
+        f"at most {told.twice} of the messages come twice, because a client of {move.target} did them and its "
+        "acknowledgement does not exist"
+    )
+    found = warning("DR-RETURN-005", text, "The clients must recognise what they have done.")
+    yield found if told.twice else replace(found, severity=Severity.INFO)
 
 
 def nothing_owed(seen: ContinuitySeen, move: Move) -> bool:
@@ -50,6 +101,7 @@ def nothing_owed(seen: ContinuitySeen, move: Move) -> bool:
     owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
     ship = all(view.attached and all(door.started for door in view.mirror_doors) for view in views)
     kept = any(view.commands is not None and view.commands.out.paused for view in views)
+    kept = kept or any(flow.in_mirror.paused for view in views for flow in view.flows)
     arrived = all(view.to_ship == 0 for view in seen.views(move.target))
     applied = all(view.unapplied == 0 for view in seen.views(move.source))
     return not owed and ship and not kept and arrived and applied and seen.roles[move.target] is Role.STANDBY
@@ -74,12 +126,17 @@ def reinstate(step: RunbookStep, seen: ContinuitySeen, move: Move, timeout_s: fl
     returned = seen.views(move.target)
     for view in seen.views(move.source):
         was = before(move, view)
+        # Stopped first: what a bridge has taken could not be removed from a queue that is only paused.
         calls += [bridge(view, flow.target_bridge, STOP, "hold") for flow in view.flows]
+        calls += [pause(view, flow.in_mirror) for flow in view.flows]
         calls += _without_commands(view)
         calls += [open_door(view, door) for door in view.mirror_doors if not door.started]
-        inverse += [bridge(view, flow.target_bridge, START, "deliver again by", "it is stopped") for flow in view.flows]
+        # Closed first: nothing more comes in that would be delivered with what is held.
         kept_out = [door for door in view.mirror_doors if not was["mirror"].get(door.name)]
         inverse += [close_door(view, door, "it is open") for door in kept_out]
+        inverse += _removing(view, move)
+        inverse += [resume(view, flow.in_mirror, "it is paused") for flow in view.flows]
+        inverse += [bridge(view, flow.target_bridge, START, "deliver again by", "it is stopped") for flow in view.flows]
         struck += _struck(view, move.target)
         inverse += [
             owe_again(view, kind, move.target)
@@ -94,11 +151,8 @@ def reinstate(step: RunbookStep, seen: ContinuitySeen, move: Move, timeout_s: fl
         inverse += [bridge(view, flow.acks_bridge, START, "ship by", "it is stopped") for flow in view.flows]
         struck += _struck(view, move.source)
     for view in seen.views(move.source):
-        when = f"it was acknowledged at {move.target}, or lies at {view.site} twice"
-        most = -(-conserving.IDS_UP_TO // conserving.BATCH)
-        for flow in view.flows:
-            text = f"remove by id from {flow.in_mirror.name}"
-            calls.append(call(view, flow.in_mirror.bean, conserving.REMOVE, ("…",), text, when, most))
+        calls += _removing(view, move)
+        calls += [resume(view, flow.in_mirror) for flow in view.flows]
         calls += [bridge(view, flow.target_bridge, START, "deliver again by") for flow in view.flows]
         calls += [resume(view, view.commands.out)] if view.commands is not None and view.commands.out.paused else []
     return Draft(
@@ -114,6 +168,16 @@ def bridge(view: SiteView, one: Bridge, operation: str, about: str, when: str | 
     return call(view, one.bean, operation, (), f"{about} {one.name}", when)
 
 
+def _removing(view: SiteView, move: Move) -> list[Call]:
+    """What may be removed of what is staged, as a plan says it before anything was compared."""
+    when = f"it was acknowledged at {move.target}, or lies at {view.site} twice"
+    most = -(-conserving.IDS_UP_TO // conserving.BATCH)
+    return [
+        call(view, queue.bean, conserving.REMOVE, ("…",), f"remove by id from {queue.name}", when, most)
+        for queue in (flow.in_mirror for flow in view.flows)
+    ]
+
+
 def _without_commands(view: SiteView) -> list[Call]:
     """What the plugin wanted to say during the outage: obeyed now, it could leave both sites inactive."""
     if view.commands is None or not view.commands.out.depth:
@@ -127,7 +191,7 @@ def _struck(view: Broker, about: str) -> list[Call]:
     return [each for kind in kinds for each in pay(view, kind, about)]
 
 
-def reconcile(step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
+def reconcile(step: RunbookStep, seen: ContinuitySeen, move: Move, timeout_s: float) -> Draft:
     """Compare both sites once all of it has arrived; take out what lies only at the returned one."""
     del step
     calls: list[Call] = []
@@ -139,4 +203,5 @@ def reconcile(step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
         calls.append(
             call(view, beans.server(view.broker), conserving.MOVE_ALL, ("…", name), f"move to {name}", when, most)
         )
-    return Draft(move.source, "what was recovered, what comes twice, what is left over at one side", tuple(calls))
+    about = "what was recovered, what comes twice, what is left over at one side"
+    return Draft(move.source, about, tuple(calls), limits={"within": timeout_s})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -10,6 +10,7 @@ from dr_ctl.core.model import Json
 from dr_ctl.rpo.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.showing import Carried, counted, drain_s, of_queue
+from dr_ctl.topologies.continuity import returning
 from dr_ctl.topologies.continuity.view import SiteView
 
 
@@ -92,3 +93,8 @@ def carried(view: SiteView, peer: SiteView | None) -> Carried:
         None if None in twice else sum(each or 0 for each in twice),
         queues,
     )
+
+
+def residue(views: Iterable[SiteView]) -> dict[str, Json]:
+    """What a returned site still holds for the other, for `data.residue`: said before a return changes anything."""
+    return sum((returning.held(view) for view in views), returning.Held()).as_json()

@@ -161,7 +161,10 @@ class SiteView(Broker):
 
     @property
     def settable(self) -> Mapping[str, Json]:
-        return {"commands_paused": self.commands is not None and self.commands.out.paused}
+        return {
+            "commands_paused": self.commands is not None and self.commands.out.paused,
+            "staging_paused": [flow.queue for flow in self.flows if flow.in_mirror.paused],
+        }
 
     @property
     def papers(self) -> Papers:
