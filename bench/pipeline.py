@@ -4,7 +4,8 @@
 
 All answer the same question. DuckDB's and Polars' estimates make the same cut and the same bound of loss and
 duplicates, with their time-weighted quantiles, which must be the same; they make no age, no drain, no intervals, no
-classes and nothing of the next minutes. `CPU` is the processor time of dr-ctl.
+classes and nothing of the next minutes. `CPU` is the processor time of dr-ctl. Last, reconcile alone over the smallest
+number of ids, with none, few and many of them lost.
 """
 
 from __future__ import annotations
@@ -202,8 +203,8 @@ def our_estimate(folder: Path) -> None:
     print([(loss.p50, loss.p95, loss.p99, loss.max, twice.p99, twice.max)])
 
 
-def make_ledgers(folder: Path, ids: int) -> None:
-    """As many sent as consumed; one in ten thousand is lost, one in twenty thousand comes twice."""
+def make_ledgers(folder: Path, ids: int, *, lost: str = "n % 10000 = 7", twice: str = "n % 20000 = 11") -> None:
+    """As many sent as consumed; of these some are lost, some come twice."""
     folder.mkdir(parents=True)
     con = duckdb.connect()
     con.execute("SET threads = 2; SET TimeZone = 'UTC'")
@@ -215,8 +216,8 @@ def make_ledgers(folder: Path, ids: int) -> None:
     )
     con.execute(
         f"""COPY (SELECT {told}, 'consumed' AS event, 'london' AS site, {moment} + INTERVAL 1 MINUTE AS ts
-            FROM (SELECT n FROM range({ids}) r(n) WHERE n % 10000 != 7 UNION ALL
-                  SELECT n FROM range({ids}) r(n) WHERE n % 20000 = 11))
+            FROM (SELECT n FROM range({ids}) r(n) WHERE NOT ({lost}) UNION ALL
+                  SELECT n FROM range({ids}) r(n) WHERE {twice}))
             TO '{folder}/consumed.parquet' (FORMAT parquet)"""
     )
 
@@ -273,6 +274,27 @@ def agree(work: str, told: dict[str, tuple[int, ...]]) -> None:
         assert all(theirs[k] <= ours[k] <= theirs[k] * (1 + BUCKET) + 1 for k in rounded), (work, who, ours, theirs)
 
 
+def by_difference(ids: int) -> None:
+    """Print what reconcile costs by how many ids differ, a whole process each."""
+    for lost in (0, 100, ids // 10):
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch) / "data"
+            # Of every queue alike: where nobody tells of consumption, what is gone is unknown, not lost.
+            make_ledgers(folder, ids, lost=f"n * 7919 % {ids} < {lost}", twice="false")
+            answer, wall, used = timed("our_reconcile", folder)
+            assert answer[:3] == (lost, 0, 0), answer
+        load = os.getloadavg()[0]
+        print(f"{f'reconcile, {lost} of {ids:.0e} ids lost':<34}{wall:>9.1f}{load:>31.1f}{used:>7.1f}", flush=True)
+
+
+def timed(what: str, folder: Path) -> tuple[tuple[int, ...], float, float]:
+    """Do it in a process of its own: the answer, the wall's seconds and those of the processor."""
+    began, used = time.perf_counter(), processor_s()
+    done = subprocess.run([sys.executable, str(HERE), what, str(folder)], check=True, capture_output=True, text=True)
+    [answer] = ast.literal_eval(done.stdout)
+    return answer, time.perf_counter() - began, processor_s() - used
+
+
 def processor_s() -> float:
     """What processes that have ended used, their JVMs included: on a shared machine steadier than the wall's clock."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -296,13 +318,10 @@ def main(sizes: list[int]) -> None:
                 told: dict[str, tuple[int, ...]] = {}
                 for _ in range(3 if size < ONCE_FROM else 1):
                     for who, times in took.items():
-                        began, used = time.perf_counter(), processor_s()
-                        command = [sys.executable, str(HERE), f"{who}_{work}", str(folder)]
-                        done = subprocess.run(command, check=True, capture_output=True, text=True)
-                        times.append(time.perf_counter() - began)
+                        told[who], wall, used = timed(f"{who}_{work}", folder)
+                        times.append(wall)
                         if who == "our":
-                            processor.append(processor_s() - used)
-                        [told[who]] = ast.literal_eval(done.stdout)
+                            processor.append(used)
             answer = told["our"]
             agree(work, told)
             medians = {who: round(sorted(times)[len(times) // 2], 1) for who, times in took.items()}
@@ -319,4 +338,6 @@ if __name__ == "__main__":
     if len(sys.argv) == 3 and "_" in sys.argv[1]:
         globals()[sys.argv[1]](Path(sys.argv[2]))
     else:
-        main([int(float(each)) for each in sys.argv[1:]] or [1_000_000, 10_000_000])
+        asked = [int(float(each)) for each in sys.argv[1:]] or [1_000_000, 10_000_000]
+        main(asked)
+        by_difference(min(asked))
