@@ -13,13 +13,13 @@ import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault, UsageError
-from dr_ctl.lab import brokers, distribution, kinds, processes, settings_file, wire
+from dr_ctl.lab import brokers, distribution, kinds, processes, settings_file, status, wire
 from dr_ctl.lab import state as lab_state
 from dr_ctl.lab.cache import release_ports, reserve_ports
 from dr_ctl.lab.state import PAIR, LabState, LinkState, SiteState
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from dr_ctl.core.model import Json
     from dr_ctl.lab.admin import Admin
 
 UP_S = 90.0
@@ -38,42 +37,6 @@ DOWN_S = 15.0
 SITE_NAME = re.compile(r"[a-z][a-z0-9-]*")
 PORTS_PER_SITE, PORTS_PER_LINK = 4, 2
 MOST_PAIRS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class SiteStatus:
-    """How one broker of a site is. `clients_open` is None where it does not say."""
-
-    name: str
-    pair: str
-    running: bool
-    frozen: bool
-    answers: bool
-    clients_open: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class LinkStatus:
-    """How a link is: what its proxy does, and whether the broker at its source ships over it."""
-
-    source: str
-    target: str
-    pair: str
-    mode: str | None
-    delay_ms: float | None
-    connected: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class LabStatus:
-    """The whole lab as seen now."""
-
-    name: str
-    sites: tuple[SiteStatus, ...]
-    links: tuple[LinkStatus, ...]
-
-    def as_json(self) -> dict[str, Json]:
-        return asdict(self)
 
 
 class Lab:
@@ -304,12 +267,9 @@ class Lab:
             ledger_path=path,
         )
 
-    def status(self) -> LabStatus:
+    def status(self) -> status.LabStatus:
         """Say how everything is; what does not answer within two seconds is said not to answer."""
-        with ThreadPoolExecutor(max_workers=4) as side_by_side:
-            sites = side_by_side.map(lambda site: _site_status(self.state, site), self.state.sites)
-            links = side_by_side.map(lambda link: _link_status(self.state, link), self.state.links)
-            return LabStatus(self.state.name, tuple(sites), tuple(links))
+        return status.read(self.state)
 
     def _start_links(self, delay_ms: float) -> None:
         for link in self.state.links:
@@ -425,29 +385,3 @@ def _new_state(directory: Path, sites: tuple[str, str], queues: Sequence[str], *
         for source, target in (sites, sites[::-1])
     )
     return LabState(name=directory.name, sites=made, links=links, queues=tuple(queues))
-
-
-def _site_status(state: LabState, site: SiteState) -> SiteStatus:
-    running = site.process is not None and site.process.alive()
-    frozen = site.process is not None and site.process.frozen()
-    clients_open = None
-    if running:
-        try:
-            clients_open = kinds.admin(state.topology, site, timeout_s=2).clients_open()
-        except BrokerError:
-            clients_open = None
-    return SiteStatus(site.name, site.pair, running, frozen, clients_open is not None, clients_open)
-
-
-def _link_status(state: LabState, link: LinkState) -> LinkStatus:
-    try:
-        told: wire.WireState | None = wire.ask(link.control, timeout_s=2)
-    except EnvironmentFault:
-        told = None
-    try:
-        source = state.site(link.source, link.pair)
-        connected: bool | None = kinds.admin(state.topology, source, timeout_s=2).link_attached(link.target)
-    except BrokerError:
-        connected = None
-    mode, delay_ms = (told.mode, told.delay_ms) if told else (None, None)
-    return LinkStatus(link.source, link.target, link.pair, mode, delay_ms, connected)

@@ -1,0 +1,84 @@
+"""How a lab is: its brokers, the proxies of its links, and what does not answer."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from dr_ctl.core.errors import BrokerError, EnvironmentFault
+from dr_ctl.lab import kinds, wire
+
+if TYPE_CHECKING:
+    from dr_ctl.core.model import Json
+    from dr_ctl.lab.state import LabState, LinkState, SiteState
+
+
+@dataclass(frozen=True, slots=True)
+class SiteStatus:
+    """How one broker of a site is. `clients_open` is None where it does not say."""
+
+    name: str
+    pair: str
+    running: bool
+    frozen: bool
+    answers: bool
+    clients_open: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkStatus:
+    """How a link is: what its proxy does, and whether the broker at its source ships over it."""
+
+    source: str
+    target: str
+    pair: str
+    mode: str | None
+    delay_ms: float | None
+    connected: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class LabStatus:
+    """The whole lab as seen now."""
+
+    name: str
+    sites: tuple[SiteStatus, ...]
+    links: tuple[LinkStatus, ...]
+
+    def as_json(self) -> dict[str, Json]:
+        return asdict(self)
+
+
+def read(state: LabState) -> LabStatus:
+    """See how everything is; what does not answer within two seconds is said not to answer."""
+    with ThreadPoolExecutor(max_workers=4) as side_by_side:
+        sites = side_by_side.map(lambda site: _site_status(state, site), state.sites)
+        links = side_by_side.map(lambda link: _link_status(state, link), state.links)
+        return LabStatus(state.name, tuple(sites), tuple(links))
+
+
+def _site_status(state: LabState, site: SiteState) -> SiteStatus:
+    running = site.process is not None and site.process.alive()
+    frozen = site.process is not None and site.process.frozen()
+    clients_open = None
+    if running:
+        try:
+            clients_open = kinds.admin(state.topology, site, timeout_s=2).clients_open()
+        except BrokerError:
+            clients_open = None
+    return SiteStatus(site.name, site.pair, running, frozen, clients_open is not None, clients_open)
+
+
+def _link_status(state: LabState, link: LinkState) -> LinkStatus:
+    try:
+        told: wire.WireState | None = wire.ask(link.control, timeout_s=2)
+    except EnvironmentFault:
+        told = None
+    try:
+        source = state.site(link.source, link.pair)
+        connected: bool | None = kinds.admin(state.topology, source, timeout_s=2).link_attached(link.target)
+    except BrokerError:
+        connected = None
+    mode, delay_ms = (told.mode, told.delay_ms) if told else (None, None)
+    return LinkStatus(link.source, link.target, link.pair, mode, delay_ms, connected)
