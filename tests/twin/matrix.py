@@ -72,6 +72,7 @@ def lose_and_return(twin: PlayedTwin, dr_ctl: Command) -> None:
     done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
     twin.heal()
     twin.start("london")
+    until(lambda: twin.host("paris").broker.attached)  # it dials anew by itself, and ships what it has to say
 
 
 def nothing(twin: PlayedTwin, dr_ctl: Command) -> None:
