@@ -115,18 +115,7 @@ class Reinstating:
         views = self._all(move)
         if left := [*left_of(held, views), *_not_forgotten(calls.forget, views)]:
             return Refused(f"has not come true: {some(left)}")
-        self._make(calls.doors, move, hand)
-        applied = {pair: _Applied() for pair in self._observer.brokers[move.source]}
-        if (late := self._until(_messages_in, calls.hold_delivery, step, move, hand)) is not None:
-            return late
-        self._make(calls.ship_acks, move, hand)
-
-        def all_applied(both: Both) -> list[str]:
-            return [*_acks_in(both), *applied[both[0].pair].why_not(both)]
-
-        if (late := self._until(all_applied, calls.hold_delivery, step, move, hand)) is not None:
-            return late
-        if (refused := self._remove_done(move, hand)) is not None:
+        if (refused := self._bring_in(calls, step, move, hand)) is not None:
             return refused
         text = f"{self._number} message(s) recovered: a client at {move.target} may have done some of them, unrecorded"
         hand.notice(text)
@@ -140,6 +129,23 @@ class Reinstating:
         removed: dict[str, Json] = {name: len(each) for name, each in self._removed.items()}
         evidence: dict[str, Json] = {"recovered": self._number, "ids": ids, "removed": removed}
         return Done(text, evidence)
+
+    def _bring_in(self, calls: _Calls, step: PlannedStep, move: Move, hand: Hand) -> Refused | None:
+        """Messages, then acknowledgements, then away with what was done; nothing of it is delivered yet."""
+        self._make(calls.doors, move, hand)
+        applied = {pair: _Applied() for pair in self._observer.brokers[move.source]}
+        if (late := self._until(_messages_in, calls.hold_delivery, step, move, hand)) is not None:
+            return late
+        self._make(calls.ship_acks, move, hand)
+        if left := left_of(calls.ship_acks, self._all(move)):
+            return Refused(f"has not come true: {some(left)}")
+
+        def all_applied(both: Both) -> list[str]:
+            return [*_acks_in(both), *applied[both[0].pair].why_not(both)]
+
+        if (late := self._until(all_applied, calls.hold_delivery, step, move, hand)) is not None:
+            return late
+        return self._remove_done(move, hand)
 
     @property
     def _number(self) -> int | None:
