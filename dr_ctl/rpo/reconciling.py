@@ -167,8 +167,7 @@ def judged(
             min(CASE WHEN event = 'consumed' THEN us END) AS consumed_us,
             max(CASE WHEN event = 'received' THEN us END) AS received_us,
             max(CASE WHEN is_held THEN us END) AS held_us,
-            collect_list(CASE WHEN event IN ('stored', 'received', 'consumed')
-                              THEN struct(site, us, CASE WHEN event = 'stored' THEN ledger END AS ledger) END) AS seen
+            {seen} AS seen
           FROM told GROUP BY queue, id),
         looked AS (
           SELECT m.*, q.sends, q.consumption, {snapshots} AS snapshots
@@ -198,6 +197,8 @@ def judged(
         suspects=suspects,
         buckets=buckets,
         newest=_snapshots(newest),
+        # A list for each message costs more than all else; only a snapshot can have missed one.
+        seen=f"collect_list({_SEEN})" if snapshots else f"array({_NEVER_SEEN})",
         snapshots=_as_array(snapshots),
         queues=sql.rows(
             "queue, sends, consumption",
@@ -205,6 +206,11 @@ def judged(
             "'', true, true",
         ),
     )
+
+
+_SEEN: Final = """CASE WHEN event IN ('stored', 'received', 'consumed')
+  THEN struct(site, us, CASE WHEN event = 'stored' THEN ledger END AS ledger) END"""
+_NEVER_SEEN: Final = "CAST(NULL AS STRUCT<site: STRING, us: BIGINT, ledger: INT>)"
 
 
 def _side(name: str, when: str) -> str:
