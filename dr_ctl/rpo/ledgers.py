@@ -30,6 +30,7 @@ class Ledger:
     told: str
     paths: tuple[str, ...]
     is_parquet: bool
+    ts_is_text: bool = True
     site: str | None = None
     looked_at: datetime | None = None
 
@@ -51,16 +52,17 @@ def _ledger(told: str, scratch: Path, property_name: str | None) -> Ledger:
     files = _files(path)
     kinds = {_kind(file) for file in files}
     if kinds == {"parquet"}:
-        for file in files:
-            _check_parquet(file)
-        return Ledger(told, tuple(map(str, files)), is_parquet=True, site=site)
+        texts = {_ts_is_text(file) for file in files}
+        if len(texts) > 1:
+            raise UsageError(f"{path}: `ts` is a timestamp in some files and a string in others", remedy=_REMEDY)
+        return Ledger(told, tuple(map(str, files)), is_parquet=True, ts_is_text=texts.pop(), site=site)
     if kinds <= {"lines", "empty"}:
         return Ledger(told, tuple(map(str, files)), is_parquet=False, site=site)
     if kinds == {"export"} and len(files) == 1:
         if site is None:
             raise UsageError(f"{path}: whose messages are these?", remedy=_EXPORT_REMEDY)
         at = to_ledger(files[0], scratch, site=site, property_name=property_name)
-        return Ledger(told, (str(scratch),), is_parquet=True, site=site, looked_at=at)
+        return Ledger(told, (str(scratch),), is_parquet=True, ts_is_text=_ts_is_text(scratch), site=site, looked_at=at)
     raise UsageError(f"{path}: files of several kinds in one ledger: {', '.join(sorted(kinds))}", remedy=_REMEDY)
 
 
@@ -97,7 +99,8 @@ def _kind(file: Path) -> str:
     raise UsageError(f"{file}: line 1: {text.splitlines()[0][:60]!r} is the beginning of no ledger", remedy=_REMEDY)
 
 
-def _check_parquet(file: Path) -> None:
+def _ts_is_text(file: Path) -> bool:
+    """Check the columns on the way: raises UsageError where they are not those of a ledger."""
     try:
         found = pq.read_schema(file)
     except (pa.ArrowException, OSError) as error:
@@ -112,13 +115,17 @@ def _check_parquet(file: Path) -> None:
     ]
     if wrong:
         raise UsageError(f"{file}: {', '.join(wrong)}", remedy="Strings, and `ts` a timestamp or a string.")
+    return _is_text(found.field("ts"))
+
+
+def _is_text(field: Any) -> bool:
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _is_fit(column: str, field: Any) -> bool:
-    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return True
-    return column == "ts" and pa.types.is_timestamp(kind) and kind.unit in ("ms", "us")
+    kind = field.type
+    return _is_text(field) or (column == "ts" and pa.types.is_timestamp(kind) and kind.unit in ("ms", "us"))
 
 
 def first_bad(ledger: Ledger) -> tuple[str, bool]:

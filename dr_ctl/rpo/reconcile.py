@@ -1,6 +1,7 @@
 """Reconciliation: from ledgers to counts and files of ids. Contacts no broker.
 
-The steps: look at the files > count by queue (`facts`) > digests > the messages of the buckets that differ.
+The steps: look at the files > digests, and from them what is counted by queue (`facts`) > the messages of the buckets
+that differ.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.rpo.ledgers import Ledger, first_bad, ledgers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from dr_ctl.rpo.reconciling import Snapshot
 
 KINDS: Final = ("lost", "doubled", "recovered", "unexpected", "unknown")
-BUCKETS: Final = 65_536
-LEAST_BUCKETS: Final = 64
+BUCKETS: Final = 1024
+"""Of each queue: a difference costs a thousandth of the queue's messages, and digests stay fewer than messages."""
 SHORT_WORK_BYTES: Final = 64 * 1024 * 1024
 _SHOWN: Final = 5
 
@@ -77,6 +78,10 @@ class _Seen:
     bad: dict[int, int] = field(default_factory=dict)
 
     @property
+    def moments(self) -> set[int]:
+        return {each.at_us for each in self.snapshots}
+
+    @property
     def newest(self) -> list[Snapshot]:
         """The last snapshot of each site."""
         last: dict[str, Snapshot] = {}
@@ -112,33 +117,35 @@ def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Rec
     """Do the same in a session that is already there."""
     from dr_ctl.rpo import reconciling as r  # noqa: PLC0415
 
-    events = r.union(
-        [r.read(spark, number, ledger.paths, parquet=ledger.is_parquet) for number, ledger in enumerate(given)]
-    )
-    seen = _seen(r.facts(events).collect(), given)
-    findings = [*_bad_lines(seen, given), *_gaps(seen)]
-    buckets = max(LEAST_BUCKETS, BUCKETS // max(1, len(seen.queues)))
-    # Kept: it is asked twice, and small.
-    suspects = r.differing(r.digests(events, seen.snapshots, buckets=buckets), seen.snapshots, seen.newest)
-    suspects = suspects.localCheckpoint()
+    events = r.union([r.read(spark, number, ledger) for number, ledger in enumerate(given)])
+
+    def passed(moments: Collection[int]) -> tuple[DataFrame, _Seen]:
+        # Kept: all that follows asks it, and the ledgers are as long as they are.
+        digested = r.digests(events, moments, buckets=BUCKETS).localCheckpoint()
+        return digested, _seen(r.facts(digested).collect(), given)
+
+    moments = {at_us for _, at_us in _looked(given)}
+    digested, seen = passed(moments)
+    bad = list(_bad_lines(seen, given))
+    if seen.moments != moments:
+        # Only the ledgers themselves told when a site was looked at: what was by then is told apart in another pass.
+        digested, seen = passed(seen.moments)
+    findings = [*bad, *_gaps(seen)]
+    suspects = r.differing(digested, seen.snapshots, seen.newest).localCheckpoint()
     differing = suspects.count()
     queues = [(name, bool(told & {"sent", "send-in-doubt"}), "consumed" in told) for name, told in seen.queues.items()]
     found: Iterable[Any] = ()
     if differing:
-        judged = r.judged(events, suspects, seen.snapshots, seen.newest, queues, buckets=buckets)
+        judged = r.judged(events, suspects, seen.snapshots, seen.newest, queues, buckets=BUCKETS)
         # Into one partition: to cut what is sorted into several, Spark would judge everything twice.
         found = judged.repartition(1).sortWithinPartitions("kind", "queue", "id").toLocalIterator()
-    return Reconciled(_written(found, out), dict(seen.events), buckets * len(seen.queues), differing, tuple(findings))
+    return Reconciled(_written(found, out), dict(seen.events), BUCKETS * len(seen.queues), differing, tuple(findings))
 
 
 def _seen(rows: Iterable[Any], given: Sequence[Ledger]) -> _Seen:
     from dr_ctl.rpo.reconciling import BAD, Snapshot  # noqa: PLC0415
 
-    moments: dict[tuple[str, int], int] = {
-        (ledger.site or "", number): int(ledger.looked_at.timestamp() * 1_000_000)
-        for number, ledger in enumerate(given)
-        if ledger.looked_at is not None  # also where it held nothing
-    }
+    moments = {(given[number].site or "", number): at_us for number, at_us in _looked(given)}
     seen = _Seen([])
     for row in rows:
         if row.event == BAD:
@@ -151,6 +158,15 @@ def _seen(rows: Iterable[Any], given: Sequence[Ledger]) -> _Seen:
             moments[key] = max(moments.get(key, row.last_us), row.last_us)
     seen.snapshots = [Snapshot(site, number, at_us) for (site, number), at_us in sorted(moments.items())]
     return seen
+
+
+def _looked(given: Sequence[Ledger]) -> list[tuple[int, int]]:
+    """The exports and snapshots by number, with their moments: also those that held nothing."""
+    return [
+        (number, int(ledger.looked_at.timestamp() * 1_000_000))
+        for number, ledger in enumerate(given)
+        if ledger.looked_at is not None
+    ]
 
 
 def _bad_lines(seen: _Seen, given: Sequence[Ledger]) -> Iterable[Finding]:

@@ -24,9 +24,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from dr_ctl.rpo import sql
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from dr_ctl.rpo.ledgers import Ledger
 
 EVENTS: Final = ("sent", "stored", "consumed", "send-in-doubt", "received", "ack-in-doubt")
 KINDS: Final = ("lost", "doubled", "recovered", "unexpected", "unknown")
@@ -42,11 +44,15 @@ class Snapshot(NamedTuple):
     at_us: int
 
 
-def read(spark: SparkSession, number: int, paths: Sequence[str], *, parquet: bool) -> DataFrame:
+def read(spark: SparkSession, number: int, ledger: Ledger) -> DataFrame:
     """The events of one ledger. What is no event (a line that cannot be read, a column that is empty) is `bad`."""
-    named = sql.files(paths)
-    if parquet:
-        frame = spark.read.parquet(*named).selectExpr(*COLUMNS, "false AS torn")
+    named = sql.files(ledger.paths)
+    if ledger.is_parquet:
+        # Told, because to find it out takes Spark a job.
+        schema = (
+            f"id STRING, queue STRING, event STRING, site STRING, ts {'STRING' if ledger.ts_is_text else 'TIMESTAMP'}"
+        )
+        frame = spark.read.schema(schema).parquet(*named).selectExpr("*", "false AS torn")
     else:
         schema = ", ".join(f"{column} STRING" for column in (*COLUMNS, "_corrupt_record"))
         frame = spark.read.schema(schema).json(named).selectExpr(*COLUMNS, "_corrupt_record IS NOT NULL AS torn")
@@ -73,32 +79,34 @@ def union(ledgers: Sequence[DataFrame]) -> DataFrame:
     return whole
 
 
-def facts(events: DataFrame) -> DataFrame:
-    """Count by queue and kind of event; what is stored or bad also by ledger and site."""
-    return sql.over(
-        """
-        SELECT CASE WHEN event != 'bad' THEN queue END AS queue, event,
-               CASE WHEN event IN ('stored', 'bad') THEN ledger END AS ledger,
-               CASE WHEN event = 'stored' THEN site END AS site, count(*) AS n, max(us) AS last_us
-        FROM {events} GROUP BY 1, 2, 3, 4
-        """,
-        events=events,
-    )
+def digests(events: DataFrame, moments: Collection[int], *, buckets: int) -> DataFrame:
+    """One row per bucket of a queue, kind of event and time between two `moments`; what is stored by its snapshot.
 
-
-def digests(events: DataFrame, snapshots: Sequence[Snapshot], *, buckets: int) -> DataFrame:
-    """One row per bucket, kind of event and time between two snapshots; what is stored by its snapshot."""
+    What is bad comes by ledger.
+    """
     return sql.over(
         """
         SELECT queue, event, pmod(hash, {buckets}) AS bucket,
-               CASE WHEN event = 'stored' THEN ledger END AS ledger, CASE WHEN event = 'stored' THEN site END AS site,
+               CASE WHEN event IN ('stored', 'bad') THEN ledger END AS ledger,
+               CASE WHEN event = 'stored' THEN site END AS site,
                CASE WHEN event IN ('sent', 'consumed') THEN {later} ELSE 0 END AS epoch,
-               count(*) AS n, bit_xor(hash) AS x, sum(shiftrightunsigned(hash, 24)) AS s
-        FROM {events} WHERE event != 'bad' GROUP BY 1, 2, 3, 4, 5, 6
+               count(*) AS n, bit_xor(hash) AS x, sum(shiftrightunsigned(hash, 24)) AS s, max(us) AS last_us
+        FROM {events} GROUP BY 1, 2, 3, 4, 5, 6
         """,
         events=events,
         buckets=buckets,
-        later=" + ".join(["0", *(f"int(us > {moment}L)" for moment in sorted({each.at_us for each in snapshots}))]),
+        later=" + ".join(["0", *(f"int(us > {moment}L)" for moment in sorted(moments))]),
+    )
+
+
+def facts(digested: DataFrame) -> DataFrame:
+    """Count by queue and kind of event; what is stored or bad also by ledger and site."""
+    return sql.over(
+        """
+        SELECT queue, event, ledger, site, sum(n) AS n, max(last_us) AS last_us
+        FROM {digested} GROUP BY queue, event, ledger, site
+        """,
+        digested=digested,
     )
 
 
@@ -115,7 +123,8 @@ def differing(digested: DataFrame, snapshots: Sequence[Snapshot], newest: Sequen
           SELECT d.queue, d.bucket, s.site, s.ledger, s.is_newest, {sent}, {consumed}, {received}, {sent_by_then},
             {consumed_by_then}, {held}, sum(CASE WHEN event = 'send-in-doubt' THEN n ELSE 0 END) AS doubts,
             sum(CASE WHEN event = 'stored' AND NOT s.is_newest THEN n ELSE 0 END) AS past
-          FROM {digested} d CROSS JOIN {looks} s GROUP BY d.queue, d.bucket, s.site, s.ledger, s.is_newest)
+          FROM {digested} d CROSS JOIN {looks} s WHERE d.event != 'bad'
+          GROUP BY d.queue, d.bucket, s.site, s.ledger, s.is_newest)
         SELECT queue, bucket FROM looks GROUP BY queue, bucket
         HAVING NOT bool_and(
           doubts = 0 AND (received_n = 0 OR (received_n, received_x, received_s) = (consumed_n, consumed_x, consumed_s))

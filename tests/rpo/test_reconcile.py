@@ -329,14 +329,35 @@ def test_an_export_without_its_site_and_parquet_without_a_column_are_refused(tmp
 
 
 @pytest.mark.spark
+def test_moments_may_be_words_or_times_and_not_both_in_one_ledger(spark: SparkSession, tmp_path: Path) -> None:
+    told = as_parquet([Event("m1", "sent", 0), Event("m2", "sent", 1)], tmp_path / "a.parquet")
+    columns = {
+        "id": ["m1"],
+        "queue": ["orders"],
+        "event": ["consumed"],
+        "site": ["paris"],
+        "ts": ["2026-03-01T12:00:09Z"],
+    }
+    (tmp_path / "words").mkdir()
+    pq.write_table(pa.table(columns), tmp_path / "words" / "1.parquet")
+
+    found = reconciled(spark, [told, str(tmp_path / "words")], tmp_path)
+
+    assert ids(found)["lost"] == {("orders", "m2")}
+    as_parquet([Event("m2", "consumed", 9)], tmp_path / "words" / "2.parquet")
+    with pytest.raises(UsageError, match="`ts` is a timestamp in some files and a string in others"):
+        ledgers([str(tmp_path / "words")], tmp_path)
+
+
+@pytest.mark.spark
 def test_the_plans_have_no_python_and_the_first_pass_moves_digests_only(spark: SparkSession, tmp_path: Path) -> None:
     from dr_ctl.rpo import reconciling as r  # noqa: PLC0415
     from tests.rpo.plans import shape  # noqa: PLC0415
 
     told = as_parquet([Event("m1", "sent", 0)], tmp_path / "l.parquet")
-    events = r.read(spark, 0, [told], parquet=True)
+    events = r.read(spark, 0, ledgers([told], tmp_path)[0])
     newest = [r.Snapshot("london", 0, 5)]
-    digested = r.digests(events, newest, buckets=64)
+    digested = r.digests(events, [5], buckets=64)
     suspects = r.differing(digested, newest, newest)
 
     assert shape(digested) == {"scans": 1, "exchanges": 1, "sorts": 0, "python": 0}
