@@ -61,7 +61,8 @@ def outflow_looks(history: DataFrame) -> DataFrame:
 
     `sends_put` is where the newest thing put in stands, on the scale of `sends_shipped`. It never falls within a
     series: counters that were not read at quite the same instant err towards more under way. `sends_cut_us` and
-    `acks_cut_us` are the moments of the looks that cut history; null where the cut lies before the series.
+    `acks_cut_us` are the moments of the looks that cut history; null where the cut lies before the series. What is in
+    it was sent after `oldest_us`; `is_floor` where no cut was known so far, and that is the first look.
     """
     return sql.over(
         f"""
@@ -99,9 +100,13 @@ def outflow_looks(history: DataFrame) -> DataFrame:
           WINDOW so_far AS (PARTITION BY site, pair, flow, series ORDER BY us ROWS UNBOUNDED PRECEDING)),
         sends_cut AS ({_cut("puts", "sends")}),
         both_cut AS ({_cut("sends_cut", "acks")}),
-        numbered AS (SELECT *, dense_rank() OVER (PARTITION BY site, pair ORDER BY us) AS n FROM both_cut)
+        known AS (
+          SELECT *, last_value(sends_cut_us, true) OVER so_far AS known_us, first_value(us) OVER so_far AS first_us
+          FROM both_cut WINDOW so_far AS (PARTITION BY site, pair, flow ORDER BY us ROWS UNBOUNDED PRECEDING)),
+        numbered AS (SELECT *, dense_rank() OVER (PARTITION BY site, pair ORDER BY us) AS n FROM known)
         SELECT site, pair, flow, xxhash64(site, pair, flow) AS flow_key, n, us, start, series, link, role, is_mixed,
-          sends_depth, sends_added, sends_shipped, sends_cut_us, acks_depth, acks_added, acks_shipped, acks_cut_us
+          sends_depth, sends_added, sends_shipped, sends_cut_us, acks_depth, acks_added, acks_shipped, acks_cut_us,
+          coalesce(known_us, first_us) AS oldest_us, known_us IS NULL AS is_floor
         FROM numbered
         """,
         history=history,

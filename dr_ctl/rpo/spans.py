@@ -42,7 +42,7 @@ def queue_looks(history: DataFrame, outflows: DataFrame, site: str, flows: Seque
     """One row per queue and look at which its outflow was read too, with the moments of both cuts.
 
     A queue's own outflow serves it where there is one, else the one that serves all of its pair. Names stay behind:
-    `thing` stands for the queue, `flow_key` for its outflow.
+    `thing` stands for the queue in its outflow, `flow_key` for the outflow.
     """
     hint = "/*+ BROADCAST(shared), BROADCAST(own) */" if sum(flow.looks for flow in flows) <= BROADCAST_LOOKS else ""
     has_own = any(flow.flow != SHARED for flow in flows)
@@ -59,9 +59,10 @@ def queue_looks(history: DataFrame, outflows: DataFrame, site: str, flows: Seque
     acks = f"CASE {own_acks} WHEN shared.acks_depth IS NOT NULL THEN shared.{{0}} END"
     return sql.over(
         f"""
-        SELECT {hint} xxhash64(q.pair, q.queue) AS thing, {of("flow_key")} AS flow_key, q.mask, q.us,
+        SELECT {hint} xxhash64(q.queue, {of("flow_key")}) AS thing, {of("flow_key")} AS flow_key, q.mask, q.us,
           {"coalesce(own.n, shared.n)" if has_own else "shared.n"} AS n, q.depth, q.added, q.removed, q.consumed,
           q.oldest_ms, {of("sends_cut_us")} AS cut_us, {acks.format("acks_cut_us")} AS acked_us,
+          {of("oldest_us")} AS oldest_us, {of("is_floor")} AS is_floor,
           xxhash64(q.start, {of("series")}, {acks.format("series")}) AS era
         FROM (
           SELECT pair, name AS queue, unix_micros(ts) AS us, depth, added, removed,
@@ -82,61 +83,64 @@ def queue_looks(history: DataFrame, outflows: DataFrame, site: str, flows: Seque
 def cut_looks(looks: DataFrame, *, split: bool) -> DataFrame:
     """Add what the queue's counters stood at where history is cut: `cut` for its sends, `acked` for acknowledgements.
 
-    `split`: some outflow carries acknowledgements alone, so that the two cuts differ. A new series begins wherever the
-    counters of the queue or of its outflow do; a cut before it is not known. Of two rows of one look one counts.
+    `split`: some outflow carries acknowledgements alone, so that the two cuts differ. A new series `begins` wherever
+    the counters of the queue or of its outflow do; a cut before it is not known. Of two rows of one look one counts.
     """
-    in_series = sql.over(
+    seen = sql.over(
         """
-        WITH seen AS (
+        SELECT * EXCEPT (removed, era) FROM (
           SELECT *, lag(us) OVER looks AS before_us, lag(added) OVER looks AS before_added,
             lag(consumed) OVER looks AS before_consumed,
             NOT (era <=> lag(era) OVER looks) OR coalesce(added < lag(added) OVER looks, false)
               OR coalesce(removed < lag(removed) OVER looks, false)
               OR coalesce(consumed < lag(consumed) OVER looks, false) AS begins,
             greatest(added, removed + depth) AS sent
-          FROM {looks} WINDOW looks AS (PARTITION BY thing, flow_key ORDER BY us))
-        SELECT thing, flow_key, mask, us, n, depth, added, consumed, oldest_ms, sent, cut_us, acked_us,
-          begins, before_us, before_added, before_consumed,
-          sum(int(begins)) OVER (PARTITION BY thing, flow_key ORDER BY us ROWS UNBOUNDED PRECEDING) AS series,
-          CASE WHEN NOT lead(begins) OVER looks THEN lead(sent) OVER looks END AS sent_after
-        FROM seen WHERE NOT (before_us <=> us) WINDOW looks AS (PARTITION BY thing, flow_key ORDER BY us)
+          FROM {looks} WINDOW looks AS (PARTITION BY thing ORDER BY us))
+        WHERE NOT (before_us <=> us)
         """,
         looks=looks,
     )
-    before = "before_us AS us, before_added AS added, sent AS sent_after, before_consumed AS consumed"
-    cut = _with_cut(in_series, "cut_us", "us, added, sent_after, consumed", before, "cut")
-    return _with_cut(cut, "acked_us", "consumed", "before_consumed AS consumed", "acked") if split else cut
+    cut = _with_cut(seen, "cut_us", ("added", "consumed"), "cut")
+    return _with_cut(cut, "acked_us", ("consumed",), "acked") if split else cut
 
 
-def _with_cut(looks: DataFrame, pointer: str, carry: str, before: str, into: str) -> DataFrame:
-    """Add the `carry` of the newest look of the series not after `pointer`.
+def _with_cut(looks: DataFrame, pointer: str, counters: Sequence[str], into: str) -> DataFrame:
+    """Add the `counters` of the newest look of the series not after `pointer`, and `sent_after` of the look after it.
 
-    Where the link is in step that is the look itself or the one before it, which is at hand (`before`). Only a look
-    whose cut lies further in the past stands on the line of time twice, as itself and where it cuts.
+    Where the link is in step that is the look itself or the one before it, which is at hand. Only a look whose cut lies
+    further in the past stands on the line of time twice, as itself and where it cuts. The line is walked backwards:
+    the look passed last before a cut is the one after it, and that knows the one before it.
     """
+    own, before, found = (
+        ", ".join(f"{of}{each} AS {each}" for each in counters) for of in ("", "before_", "after.before_")
+    )
+    carried = ", ".join(f"before_{each}" for each in counters)
     return sql.over(
         """
         WITH marked AS (
-          SELECT * FROM {looks} LATERAL VIEW inline(
-            CASE WHEN {pointer} < before_us
-              THEN array(named_struct('mark', us, 'asks', false, 'is_result', false),
-                         named_struct('mark', {pointer}, 'asks', true, 'is_result', true))
-              ELSE array(named_struct('mark', us, 'asks', false, 'is_result', true)) END
-          ) marks AS mark, asks, is_result),
+          SELECT *, CASE WHEN asks THEN {pointer} ELSE us END AS mark
+          FROM {looks} LATERAL VIEW explode(
+            CASE WHEN {pointer} < before_us THEN array(false, true) ELSE array(false) END) marks AS asks),
         found AS (
-          SELECT *, last_value(CASE WHEN NOT asks THEN struct(series, {carry}) END, true) OVER (
-              PARTITION BY thing, flow_key ORDER BY mark, asks ROWS UNBOUNDED PRECEDING) AS newest
-          FROM marked)
-        SELECT * EXCEPT (mark, asks, is_result, newest),
-          CASE WHEN {pointer} >= us THEN newest
-               WHEN {pointer} >= before_us THEN CASE WHEN NOT begins THEN struct(series, {before}) END
-               WHEN newest.series = series AND {pointer} < before_us THEN newest END AS {into}
-        FROM found WHERE is_result
+          SELECT *, last_value(CASE WHEN NOT asks THEN struct(before_us, sent, {carried}) END, true)
+              OVER backwards AS after,
+            last_value(CASE WHEN NOT asks AND begins THEN us END, true) OVER backwards AS begins_us
+          FROM marked
+          WINDOW backwards AS (PARTITION BY thing ORDER BY mark DESC, NOT asks ROWS UNBOUNDED PRECEDING))
+        SELECT * EXCEPT (mark, asks, after, begins_us),
+          CASE WHEN {pointer} >= us THEN struct(sent AS sent_after, {own})
+               WHEN {pointer} >= before_us THEN CASE WHEN NOT begins THEN struct(sent AS sent_after, {before}) END
+               -- The series may have begun anew since.
+               WHEN {pointer} < before_us AND after.before_us IS NOT NULL AND NOT coalesce(begins_us <= us, false)
+               THEN struct(after.sent AS sent_after, {found}) END AS {into}
+        FROM found WHERE asks = coalesce({pointer} < before_us, false)
         """,
         looks=looks,
         pointer=pointer,
-        carry=carry,
+        carried=carried,
+        own=own,
         before=before,
+        found=found,
         into=into,
     )
 
@@ -152,35 +156,30 @@ def queue_parts(looks: DataFrame, flows: Sequence[Flow], *, split: bool) -> Data
         WITH known AS (
           SELECT *, {acked} AS acked_consumed, least(coalesce(cut.sent_after, sent), sent) AS passed FROM {looks}),
         paired AS (
-          SELECT flow_key, mask, us, n, series, depth, added, consumed, oldest_ms, passed, cut.added AS cut_added,
-            acked_consumed,
-            lag(struct(n, us, series, depth, added, consumed, cut.added AS cut_added, acked_consumed, oldest_ms))
-              OVER looks AS b,
-            lead(us) OVER looks IS NULL AS is_last,
-            first_value(us) OVER so_far AS first_us, last_value(cut.us, true) OVER so_far AS known_from_us,
-            last_value(cut.us, true) OVER (
-              PARTITION BY thing, flow_key ORDER BY us ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-            ) AS known_before_us
-          FROM known
-          WINDOW looks AS (PARTITION BY thing, flow_key ORDER BY us),
-                 so_far AS (PARTITION BY thing, flow_key ORDER BY us ROWS UNBOUNDED PRECEDING)),
+          SELECT flow_key, mask, us, n, begins, depth, added, consumed, oldest_ms, oldest_us, is_floor, passed,
+            cut.added AS cut_added, acked_consumed,
+            lag(struct(n, us, depth, added, consumed, cut.added AS cut_added, acked_consumed, oldest_ms, oldest_us,
+                       is_floor)) OVER looks AS b,
+            lead(us) OVER looks IS NULL AS is_last
+          FROM known WINDOW looks AS (PARTITION BY thing ORDER BY us)),
         spans AS (
           SELECT p.*, f.last_n, explode(
-              CASE WHEN b.n = n - 1 AND NOT is_last THEN array(b.n)
+              CASE WHEN b.n = n - 1 AND NOT is_last THEN array(1)
                    WHEN NOT is_last THEN {before}
-                   ELSE concat({before}, {after}, {here}) END) AS at
+                   ELSE concat({before}, {after}, {here}) END) AS back
           FROM paired p JOIN {flows} f ON f.flow_key = p.flow_key),
         bounded AS (
-          SELECT flow_key, at, mask, consumed, passed,
+          SELECT flow_key, n - back AS at, mask, consumed, passed,
             CASE WHEN is_here THEN {loss_here} WHEN goes_on THEN {loss} END AS loss,
             CASE WHEN is_here THEN acked_consumed WHEN goes_on THEN b.acked_consumed END AS acked,
-            us - coalesce(CASE WHEN is_here THEN known_from_us ELSE known_before_us END, first_us) AS since_us,
-            CASE WHEN is_here THEN known_from_us ELSE known_before_us END IS NULL AS is_floor,
+            us - CASE WHEN is_here THEN oldest_us ELSE b.oldest_us END AS since_us,
+            CASE WHEN is_here THEN is_floor ELSE b.is_floor END AS is_floor,
             -- Nothing in the queue can be older than what was oldest at the start.
             CASE WHEN is_here THEN CASE WHEN depth > 0 THEN oldest_ms * 1000 END
                  WHEN b.depth = 0 THEN us - b.us ELSE b.oldest_ms * 1000 + us - b.us END AS in_queue_us,
             CASE WHEN goes_on THEN (added - b.added + consumed - b.consumed) / (n - b.n) END AS told
-          FROM (SELECT *, at = {now} AND n = last_n AS is_here, at != {now} AND at < n AND b.series = series AS goes_on
+          FROM (SELECT *, n - back = {now} AND n = last_n AS is_here,
+                  n - back != {now} AND back > 0 AND NOT begins AS goes_on
                 FROM spans))
         SELECT flow_key, at AS n, true AS is_queue, mask, loss,
           CASE WHEN loss = 0 THEN 0 WHEN loss > 0 THEN least(since_us, in_queue_us) END AS age_us,
@@ -197,15 +196,15 @@ def queue_parts(looks: DataFrame, flows: Sequence[Flow], *, split: bool) -> Data
         flows=_of_pairs(flows),
         loss=_not_below_zero("least(added - b.cut_added, b.depth + added - b.added)"),
         loss_here=_not_below_zero("least(added - cut_added, depth)"),
-        before="CASE WHEN b.n < n THEN sequence(b.n, n - 1) WHEN b IS NULL AND n > 1 THEN array(n - 1) "
-        "ELSE CAST(array() AS ARRAY<INT>) END",
-        after=f"CASE WHEN n < last_n AND {_SEEN_LATELY} THEN sequence(n, last_n - 1) "
-        "ELSE CAST(array() AS ARRAY<INT>) END",
-        here=f"CASE WHEN n = last_n OR {_SEEN_LATELY} THEN array({NOW}) ELSE CAST(array() AS ARRAY<INT>) END",
+        # How many looks back from this one the interval begins.
+        before=f"CASE WHEN b.n < n THEN sequence(1, n - b.n) WHEN b IS NULL AND n > 1 THEN array(1) ELSE {_NONE} END",
+        after=f"CASE WHEN n < last_n AND {_SEEN_LATELY} THEN sequence(n - last_n + 1, 0) ELSE {_NONE} END",
+        here=f"CASE WHEN n = last_n OR {_SEEN_LATELY} THEN array(n - {NOW}) ELSE {_NONE} END",
         now=NOW,
     )
 
 
+_NONE: Final = "CAST(array() AS ARRAY<INT>)"
 _SEEN_LATELY: Final = "f.last_us - us <= f.gap_us"
 
 
@@ -225,17 +224,12 @@ def flow_parts(outflows: DataFrame, flows: Sequence[Flow], site: str) -> DataFra
     """
     return sql.over(
         """
-        WITH known AS (
-          SELECT *, last_value(sends_cut_us, true) OVER so_far AS known_from_us, first_value(us) OVER so_far AS first_us
-          FROM {outflows} WHERE site = {site}
-          WINDOW so_far AS (PARTITION BY site, pair, flow ORDER BY us ROWS UNBOUNDED PRECEDING)),
-        paired AS (
-          SELECT k.*, coalesce(known_from_us, first_us) AS oldest_us, known_from_us IS NULL AS is_floor,
-            lag(struct(n, us, series, role, sends_depth, sends_added, sends_shipped, acks_depth, acks_added,
-                       coalesce(known_from_us, first_us) AS oldest_us, known_from_us IS NULL AS is_floor))
-              OVER looks AS b,
+        WITH paired AS (
+          SELECT *,
+            lag(struct(n, us, series, role, sends_depth, sends_added, sends_shipped, acks_depth, acks_added, oldest_us,
+                       is_floor)) OVER looks AS b,
             lead(us) OVER looks IS NULL AS is_last
-          FROM known k WINDOW looks AS (PARTITION BY site, pair, flow ORDER BY us)),
+          FROM {outflows} WHERE site = {site} WINDOW looks AS (PARTITION BY site, pair, flow ORDER BY us)),
         bounded AS (
           SELECT p.*, f.last_n AS pair_last_n, f.last_us - us <= f.gap_us AS seen_lately,
             b.series = p.series AS goes_on,

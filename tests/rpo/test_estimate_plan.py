@@ -57,7 +57,7 @@ def test_queues_are_read_once_by_their_columns_and_moved_once_before_they_are_ad
     # One move brings the looks of a queue together, one those of an outflow, one the parts of a sum. Sorted are the
     # queues by time, by where the cut falls and by time again, and the outflows by time.
     assert shape(plan) == {"scans": 1, "exchanges": 3, "sorts": 4, "python": 0}
-    assert windows(plan) == 6
+    assert windows(plan) == 4
 
 
 def test_two_cuts_cost_one_more_sort_and_nothing_is_moved_for_them(work: Work) -> None:
