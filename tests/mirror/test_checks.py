@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.engine.debts import DebtKind
 from dr_ctl.jolokia.errors import LoginRefused, TimedOut, Unreachable
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.artemis.checks import some
+from dr_ctl.topologies.artemis.debts import document
 from dr_ctl.topologies.artemis.view import Config, Silent
 from dr_ctl.topologies.mirror.checks import all_findings
 from dr_ctl.topologies.mirror.view import Link, MirrorSeen
@@ -106,6 +108,16 @@ def test_a_clean_pair_has_no_findings() -> None:
             ERROR,
             ["acceptor mirror of the peer's link is closed"],
             "Start it",
+        ),
+        (
+            paris(
+                acceptors=(PARIS.acceptors[0], replace(PARIS.acceptors[1], started=False)),
+                documents={document(DebtKind.QUARANTINE, "london", "paris"): ""},
+            ),
+            "DR-DOOR-004",
+            ERROR,
+            ["acceptor mirror of the peer's link is closed"],
+            "do not start it; `dr-ctl reinstate london` does",
         ),
         (
             paris(acceptors=other_door(), connections=(connection(ADMIN),)),
