@@ -43,6 +43,8 @@ class TestLost:
         assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "paris"}]
         assert ended.document["data"]["bounds"] == {"lost": UNKNOWN, "twice": UNKNOWN, "queues": []}
         assert ended.document["data"]["outage_s"] is None
+        # They are out since the site was lost, not since the run began.
+        assert "not applied yet: 0\n" in ended.err
         assert "an unknown number of messages may be lost" in ended.document["summary"]
         assert sites.changes == FAILED_OVER
         assert sites.paris.settable()["doors"] == {"clients": True, "mirror": False}

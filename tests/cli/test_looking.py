@@ -179,6 +179,8 @@ def test_a_plan_shows_each_step_its_calls_and_what_undoes_them(dr_ctl: Shell, in
     [border] = [place for place, line in enumerate(lines) if line.startswith("--- point of no return")]
     assert lines.index(order[1]) < border < lines.index(order[2])
     assert "If it fails before the point of no return, this is undone: drain, fence, quiesce, catch-up." in lines
+    assert any(line.endswith("[within 60 s, stall 20 s]") for line in lines)
+    assert any(line.endswith("[within 60 s, stable 3 looks]") for line in lines)
     assert "Not replicated:" in lines
     assert "What a plan cannot know:" in lines
     assert "nothing was changed" in lines[-1]

@@ -229,6 +229,20 @@ class TestAsked:
         assert "close acceptor clients at london" in ended.err
         assert "Type the site's name" in ended.err
 
+    def test_who_says_no_has_read_the_findings_once(
+        self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal]
+    ) -> None:
+        installation.paris.links["london"]["Connected"] = False
+        person("no\n")
+
+        text = dr_ctl("swapover", "--to", "paris")
+        person("no\n")
+        told = swapover(dr_ctl)
+
+        assert (text.out + text.err).count("DR-LINK-004") == 1
+        assert text.out.strip() == "declined (14): a person said no; nothing was changed"
+        assert told.ids == ["DR-LINK-004"]
+
     def test_a_person_who_interrupts_the_question_changes_nothing(
         self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal]
     ) -> None:
@@ -310,6 +324,10 @@ class TestGoneOnWith:
         told = next(each for each in ended.document["findings"] if each["id"] == "DR-RUN-003")
         assert "dr-ctl resume" in told["remedy"]
         assert "dr-ctl abort" in told["remedy"]
+        # A step by itself is refused while a run is open.
+        nobody_served = next(each for each in ended.document["findings"] if each["id"] == "DR-ROLE-015")
+        assert "dr-ctl resume" in nobody_served["remedy"]
+        assert "dr-ctl activate" not in nobody_served["remedy"]
 
     def test_resume_finishes_the_move(self, dr_ctl: Shell, installation: Installation) -> None:
         ended = dr_ctl("resume", "--yes", "--json")
@@ -368,6 +386,7 @@ class TestGoneOnWith:
         ended = dr_ctl(verb, "--json")
 
         assert (ended.code, ended.document["run"], installation.changes) == (14, NAME, [])
+        assert f"--yes was not given; nothing was changed, and {NAME} stays open" in ended.document["summary"]
         assert dr_ctl("status", "--json").document["data"]["open_run"] == NAME
 
     @pytest.mark.parametrize("verb", ["resume", "abort"])

@@ -10,6 +10,7 @@ import pytest
 
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.lease import LockDocument
 from dr_ctl.jolokia.errors import LoginRefused, TimedOut, Unreachable
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.artemis.checks import some
@@ -245,6 +246,14 @@ def test_of_several_pairs_each_is_checked() -> None:
     look = MirrorSeen({"london": {"a": LONDON, "b": broken}, "paris": {"a": PARIS, "b": PARIS}})
 
     assert [found.id for found in findings(look)] == ["DR-TX-001"]
+
+
+def test_what_a_run_paused_is_not_left_so() -> None:
+    lock = LockDocument(7, "a run", paused={"a run": ("orders.in",)})
+    london = with_queue(LONDON, queue(depth=3, paused=True))
+    held = replace(london, documents={"dr-ctl.lock.london.7": lock.to_text()})
+
+    assert findings(seen(held, PARIS)) == []
 
 
 def test_a_pause_at_the_target_is_a_warning_beside_the_note() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.topologies.artemis.baseline import paused_by_runs
 from dr_ctl.topologies.artemis.debts import debts_of
 from dr_ctl.topologies.artemis.view import Broker, Silent
 
@@ -97,7 +98,8 @@ def of_queues(name: str, view: Broker) -> Iterator[Finding]:
             f"{some(view.prepared)}",
             "Let the transaction manager finish them, or commit or roll them back in the console.",
         )
-    if paused := [queue.name for queue in view.business.values() if queue.paused]:
+    lifted = paused_by_runs(view)
+    if paused := [queue.name for queue in view.business.values() if queue.paused and queue.name not in lifted]:
         yield info("DR-QUEUE-001", f"{name}: paused, and left so: {some(sorted(paused))}")
 
 
