@@ -8,7 +8,8 @@ import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.topologies.artemis import activating
-from dr_ctl.topologies.continuity import driver, verifying
+from dr_ctl.topologies.continuity import driver, verifying, view
+from dr_ctl.twin.continuity import beans
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.kinds import CONTINUITY
@@ -71,6 +72,44 @@ def test_a_command_that_comes_late_is_found_and_its_effect_taken_back(
     assert serving(twin) == ("paris",)
     activations = [each for each in twin.changes() if each.operation.startswith("activateSite(")]
     assert [each.site for each in activations] == ["paris", "paris"]
+
+
+def test_a_site_that_is_about_to_deliver_is_not_activated_over_and_over(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each activation begins its wait for the other site anew, and tells that one to stop."""
+    monkeypatch.setattr(view, "MOVING_MS", 1000)
+    monkeypatch.setattr(view, "RETURNING_MS", 1000)
+    monkeypatch.setattr(driver, "WATCH_S", 1.0)
+    monkeypatch.setattr(driver, "WATCH_AT_MOST_S", 3.0)
+
+    def obey() -> None:
+        until(lambda: plugin(twin, "paris").serves)
+        twin.cut()  # so the other site cannot say that it has nothing left
+        with twin.still():
+            plugin(twin, "paris").service.deactivate()
+
+    late = threading.Thread(target=obey)
+    late.start()
+    dr_ctl("swapover", "--to", "paris", "--yes")
+    late.join()
+
+    until(lambda: plugin(twin, "paris").serves)
+    activations = [each for each in twin.changes() if each.operation.startswith("activateSite(")]
+    assert [each.site for each in activations] == ["paris", "paris"]
+
+
+def test_bridges_that_try_seldom_are_waited_for_and_taken_for_nothing_else(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beans, "INTERVAL", "1000")
+    monkeypatch.setattr(driver, "INTERVALS", 1)
+    monkeypatch.setattr(driver, "WATCH_AT_MOST_S", 0.5)
+
+    ended = done(dr_ctl("swapover", "--to", "paris", "--yes"))
+
+    assert "which could undo the activation: 0" in ended.err
+    assert serving(twin) == ("paris",)
 
 
 @pytest.mark.chaos
