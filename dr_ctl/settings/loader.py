@@ -30,8 +30,8 @@ class SettingsError(UsageError):
 
     remedy = "Mend the lines named; `examples/` has a complete settings file."
 
-    def __init__(self, file: Path, problems: Sequence[Problem]) -> None:
-        super().__init__("\n".join(problem.told(file) for problem in problems))
+    def __init__(self, file: Path, problems: Sequence[Problem], *, remedy: str | None = None) -> None:
+        super().__init__("\n".join(problem.told(file) for problem in problems), remedy=remedy)
         self.problems = tuple(problems)
 
 
@@ -64,7 +64,11 @@ def load(file: Path) -> Installation:
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
-        raise SettingsError(file, [Problem(0, 0, "", f"cannot be read: {error.strerror}")]) from error
+        remedy = (
+            "Name it with --config or DR_CTL_CONFIG, or run where dr-ctl.yaml is; `examples/` has a complete one, and "
+            "`dr-ctl lab up` writes one."
+        )
+        raise SettingsError(file, [Problem(0, 0, "", f"cannot be read: {error.strerror}")], remedy=remedy) from error
     except UnicodeDecodeError as error:
         raise SettingsError(file, [Problem(0, 0, "", "is not UTF-8 text")]) from error
     try:

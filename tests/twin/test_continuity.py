@@ -8,7 +8,7 @@ import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.topologies.artemis import activating
-from dr_ctl.topologies.continuity import driver, verifying, view
+from dr_ctl.topologies.continuity import conserving, driver, verifying, view
 from dr_ctl.twin.continuity import beans
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.faults import Fault, FaultKind, When
@@ -129,6 +129,20 @@ def test_confirmations_that_come_late_are_waited_for(
     done(moved)
     assert verdict.clean
     assert (verdict.lost, verdict.consumed_twice) == ((), ())
+
+
+def test_what_is_compared_by_count_only_is_said_so_by_whoever_looks(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(twin, "london", "orders.in", 3)
+    monkeypatch.setattr(conserving, "IDS_UP_TO", 2)
+    done(dr_ctl("fence", "london", "--yes"))
+
+    told = [done(dr_ctl("drain", "--to", "paris", "--yes")), done(dr_ctl("verify", "--to", "paris"))]
+
+    for ended in told:
+        [finding] = [each for each in ended.document["findings"] if each["id"] == "DR-CONT-014"]
+        assert finding["text"].endswith("named: orders.in")
 
 
 def test_a_copy_that_the_plugin_deleted_refuses_the_move_and_is_named(twin: PlayedTwin, dr_ctl: Command) -> None:
