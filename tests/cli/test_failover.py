@@ -12,7 +12,8 @@ import pytest
 from dr_ctl.engine.runbook import shipped
 from tests.cli.conftest import Ended, Shell
 from tests.cli.sites import Sites, sites
-from tests.cli.test_swapover import Terminal, begun, person
+from tests.cli.test_gone_on_with import begun
+from tests.cli.test_swapover import Terminal, person
 from tests.mirror.pair import failed
 from tests.report.scribe import NAME
 
