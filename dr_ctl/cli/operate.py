@@ -51,7 +51,7 @@ def plan(session: Session, asked: Ask, out: Path | None) -> Result:
 def _planned(decided: Decision) -> Result:
     assert isinstance(decided, Plan)
     calls = sum(call.when is None for step in decided.steps for call in step.calls)
-    summary = f"{plans.title(decided)}: {calls} calls for certain; nothing was changed"
+    summary = f"{plans.title(decided)}: {calls} call(s) for certain; nothing was changed"
     return Result(ExitCode.OK, summary, decided.findings, {"plan": decided.as_json()}, text=plans.plan_text(decided))
 
 

@@ -30,8 +30,8 @@ def test_a_class_is_judged_by_its_own_queues(tmp_path: Path) -> None:
         (("free.#",), 60, False),
     ]
     assert found.exceeds(told) == (
-        "up to 633 messages of audit.# may be lost, their limit is 632",
-        "up to 60 messages of absent.# may be lost, their limit is 59",
+        "up to 633 message(s) of audit.# may be lost, their limit is 632",
+        "up to 60 message(s) of absent.# may be lost, their limit is 59",
     )
     assert found.exceeds(told, 633) == ()
 
@@ -43,7 +43,7 @@ def test_exactly_the_limit_is_not_above_it(tmp_path: Path, limit: int | None) ->
 
     reasons = found.exceeds(Objectives(LossLimit(limit)))
 
-    assert reasons == (("up to 47 messages may be lost, the limit is 46",) if limit == 46 else ())
+    assert reasons == (("up to 47 message(s) may be lost, the limit is 46",) if limit == 46 else ())
     assert bool(found.exceeds(None, limit)) is (limit in (46, None))
 
 
@@ -53,7 +53,7 @@ def test_without_objectives_nothing_may_be_lost(tmp_path: Path) -> None:
     write(look(11, 1, 1), tmp_path)
 
     assert (nothing.lost.at_most, nothing.exceeds(None)) == (0, ())
-    assert asked(tmp_path, 11).exceeds(None) == ("up to 1 messages may be lost, the limit is 0",)
+    assert asked(tmp_path, 11).exceeds(None) == ("up to 1 message(s) may be lost, the limit is 0",)
 
 
 AGED = Objectives(LossLimit(None, 12.0))
