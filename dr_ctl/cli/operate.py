@@ -110,8 +110,8 @@ def run(session: Session, asked: Ask, how: How) -> Result:
             files = runs.create(asked.operation, world.named(asked), name)
             files.begin(decided.as_json())
             brings = world.residue(asked, seen)
-            return _with(
-                running.execute(session, world, files, decided, lease, how, price, superseded=unfinished), brings
+            return running.execute(
+                session, world, files, decided, lease, how, price, brings=brings, superseded=unfinished
             )
 
 

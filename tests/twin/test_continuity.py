@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +16,7 @@ from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.kinds import CONTINUITY
 from tests.twin.conftest import Command
-from tests.twin.matrix import ACCEPTED, Judge, at_rest, done, put, quick, serving
+from tests.twin.matrix import ACCEPTED, Judge, at_rest, done, lose_and_return, put, quick, serving
 from tests.twin.plugin_subject import DEACTIVATE, PluginSubject
 from tests.twin.subject import until
 
@@ -143,6 +145,18 @@ def test_what_is_compared_by_count_only_is_said_so_by_whoever_looks(
     for ended in told:
         [finding] = [each for each in ended.document["findings"] if each["id"] == "DR-CONT-014"]
         assert finding["text"].endswith("named: orders.in")
+
+
+def test_what_a_return_brings_stands_in_the_result_that_its_journal_seals(
+    twin: PlayedTwin, dr_ctl: Command, tmp_path: Path
+) -> None:
+    lose_and_return(twin, dr_ctl)
+
+    told = done(dr_ctl("reinstate", "london", "--yes")).document
+
+    sealed = json.loads((tmp_path / "state" / "runs" / told["run"] / "result.json").read_text(encoding="utf-8"))
+    assert told["data"]["residue"] == {"messages": 1, "acknowledgements": 1, "twice_at_most": 1}
+    assert sealed["data"]["residue"] == told["data"]["residue"]
 
 
 def test_a_copy_that_the_plugin_deleted_refuses_the_move_and_is_named(twin: PlayedTwin, dr_ctl: Command) -> None:
