@@ -242,7 +242,7 @@ def monitor(session: Session, lasting: str | None, *, pay_debts: bool) -> Result
         except Stopped:
             pass
     place = installation.path(installation.settings.history.path)
-    text = f"{watching.looks} looks, {watching.rows} rows written to {place}"
+    text = f"{watching.looks} look(s), {watching.rows} row(s) written to {place}"
     data: dict[str, Json] = {"looks": watching.looks, "rows": watching.rows}
     if payer is not None:
         text += f"; {len(payer.runs)} run(s) to pay debts"

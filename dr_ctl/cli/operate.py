@@ -29,6 +29,9 @@ from dr_ctl.engine.roles import error, other_sites, unexpected
 from dr_ctl.engine.runs import RunFiles, Runs, write
 from dr_ctl.topologies.artemis.view import Broker, Seen
 
+_NOBODY_ASKED = "nobody could be asked, and --yes was not given; nothing was changed"
+_SAID_NO = "a person said no; nothing was changed"
+
 
 def plan(session: Session, asked: Ask, out: Path | None) -> Result:
     with World.of(session.installation(), time.sleep) as world:
@@ -48,7 +51,7 @@ def plan(session: Session, asked: Ask, out: Path | None) -> Result:
 def _planned(decided: Decision) -> Result:
     assert isinstance(decided, Plan)
     calls = sum(call.when is None for step in decided.steps for call in step.calls)
-    summary = f"{plans.title(decided)}: {calls} calls for certain; nothing was changed"
+    summary = f"{plans.title(decided)}: {calls} call(s) for certain; nothing was changed"
     return Result(ExitCode.OK, summary, decided.findings, {"plan": decided.as_json()}, text=plans.plan_text(decided))
 
 
@@ -93,8 +96,8 @@ def run(session: Session, asked: Ask, how: How) -> Result:
         assert isinstance(decided, Plan)
         if price is not None:
             session.say(f"price: {price_text(price.bounds())}")
-        if (declined := _declined(decided, how)) is not None:
-            return declined
+        if (declined := _declined(decided, how, session)) is not None:
+            return _priced(declined, price)
         name = runs.name(asked.operation, world.named(asked))
         with runs.lock(what), locking.locked(world, runs, seen, name, what, running.by(), how.theft) as lease:
             if (unfinished := runs.unfinished()) is not None and not _supersedes(asked):
@@ -107,8 +110,8 @@ def run(session: Session, asked: Ask, how: How) -> Result:
             files = runs.create(asked.operation, world.named(asked), name)
             files.begin(decided.as_json())
             brings = world.residue(asked, seen)
-            return _with(
-                running.execute(session, world, files, decided, lease, how, price, superseded=unfinished), brings
+            return running.execute(
+                session, world, files, decided, lease, how, price, brings=brings, superseded=unfinished
             )
 
 
@@ -130,19 +133,25 @@ def _priced(result: Result, price: FailoverPrice | None) -> Result:
     return replace(result, data={**result.data, "bounds": dict(price.bounds())})
 
 
-def _declined(decided: Plan, how: How) -> Result | None:
+def _declined(decided: Plan, how: How, session: Session) -> Result | None:
     """Ask, where somebody can be asked; None is a yes."""
     if how.yes:
         return None
     if not people.present():
-        text = "nobody could be asked, and --yes was not given; nothing was changed"
-        return Result(ExitCode.DECLINED, text, decided.findings)
+        return Result(ExitCode.DECLINED, _NOBODY_ASKED, decided.findings)
     typer.echo(plans.plan_text(decided), err=True)
     for finding in decided.findings:
         typer.echo(told(finding), err=True)
     if people.names(*_question(decided)):
         return None
-    return Result(ExitCode.DECLINED, "declined; nothing was changed", decided.findings)
+    # The person who said no has just read them.
+    return Result(ExitCode.DECLINED, _SAID_NO, decided.findings if session.json else ())
+
+
+def _left_open(declined: Result, files: RunFiles) -> Result:
+    """Who declines to go on with a run, or to undo it, still has it."""
+    text = f"{declined.summary}, and {files.name} stays open: `dr-ctl status` says who is served"
+    return replace(declined, summary=text, run=files.name)
 
 
 def _question(decided: Plan) -> tuple[str, str]:
@@ -230,10 +239,10 @@ def resume(session: Session, timeout: str | None, how: How) -> Result:
         if (ended := _undecided(decided)) is not None:
             return replace(_with_pairs(ended, seen, session), run=files.name)
         if how.dry_run:
-            return _planned(decided)
+            return _priced(_planned(decided), price)
         assert isinstance(decided, Plan)
-        if (declined := _declined(decided, how)) is not None:
-            return replace(declined, run=files.name)
+        if (declined := _declined(decided, how, session)) is not None:
+            return _left_open(_priced(declined, price), files)
         what = f"resume of {asked.operation} to {asked.target}"
         with locking.locked(world, runs, seen, files.name, what, running.by(), how.theft) as lease:
             now = _observed(world, price)
@@ -271,7 +280,8 @@ def abort(session: Session, how: How) -> Result:
             )
             return Result(ExitCode.OK, "nothing was changed", run=files.name, text=text)
         if not how.yes and not people.says_yes(f"Undo {files.name}?"):
-            return Result(ExitCode.DECLINED, "declined; nothing was changed", run=files.name)
+            text = _SAID_NO if people.present() else _NOBODY_ASKED
+            return _left_open(Result(ExitCode.DECLINED, text), files)
         what = f"abort of {past.ask.operation} to {past.ask.target}"
         with locking.locked(world, runs, seen, files.name, what, running.by(), how.theft) as lease:
             if (refused := _past_no_return(past, world.observer.observe(), files)) is not None:

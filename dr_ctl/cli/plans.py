@@ -40,7 +40,7 @@ def plan_text(plan: Plan) -> str:
         if step.verb == NO_RETURN:
             lines.append(f"--- point of no return: {step.about} ---")
             continue
-        limits = ", ".join(f"{name} {value:g}" for name, value in step.limits.items())
+        limits = ", ".join(_limit(name, value) for name, value in step.limits.items())
         lines.append(f"{step.number:3}. {step.verb}: {step.about}{f'  [{limits}]' if limits else ''}")
         lines += [f"       {_told(call)}" for call in step.calls[:_SHOWN]]
         if len(step.calls) > _SHOWN:
@@ -55,6 +55,10 @@ def plan_text(plan: Plan) -> str:
     if plan.cannot_know:
         lines += ["What a plan cannot know:", *(f"  - {each}" for each in plan.cannot_know)]
     return "\n".join(lines)
+
+
+def _limit(name: str, value: float) -> str:
+    return f"{name} {value:g} looks" if name == "stable" else f"{name} {value:g} s"
 
 
 def _told(call: Call) -> str:

@@ -44,7 +44,8 @@ class Screen:
             case StepEnded():
                 self._clear()
                 took = f"  ({duration(event.took_s)})" if event.took_s >= 0.001 else ""  # noqa: PLR2004
-                self._console.print(f"    {event.outcome}: {event.text}{took}", style=_STYLES[event.outcome])
+                undone = f"{event.verb}: " if event.verb.startswith("undo ") else ""
+                self._console.print(f"    {undone}{event.outcome}: {event.text}{took}", style=_STYLES[event.outcome])
             case WaitProgress():
                 self._wait(event)
             case Notice():

@@ -47,7 +47,7 @@ def _doubts(found: Reconciled) -> list[Finding]:
     count = found.parts["unexpected"].count
     if not count:
         return []
-    text = f"{count} messages came that no producer's ledger knows"
+    text = f"{count} message(s) came that no producer's ledger knows"
     return [Finding("DR-RPO-016", Severity.WARNING, text, f"Their ids are in {found.parts['unexpected'].file}.")]
 
 

@@ -52,10 +52,11 @@ def execute(
     how: How,
     price: FailoverPrice | None,
     *,
+    brings: Mapping[str, Json] | None = None,
     superseded: RunFiles | None = None,
 ) -> Result:
-    """Execute a plan under the lock, and give the command's result. A run whose place it takes is closed once it has
-    begun itself."""
+    """Execute a plan under the lock, and give the command's result, with what a return `brings` in it. A run whose
+    place it takes is closed once it has begun itself."""
     listener = session.listener()
     locking.note_pauses(lease, decided.baseline)
     decided = replace(decided, findings=(*decided.findings, *lease.findings()))
@@ -87,7 +88,7 @@ def execute(
             manner=manner,
         )
 
-    return _journaled(session, world, files, act)
+    return _journaled(session, world, files, act, brings or {})
 
 
 def undo(session: Session, world: World, files: RunFiles, past: History, lease: Lease, theft: Theft) -> Result:
@@ -100,7 +101,7 @@ def undo(session: Session, world: World, files: RunFiles, past: History, lease: 
         journal.lock(locking.told(lease, theft))
         return executor.undo(past, world.driver(), journal, clock=world.clock, listener=listener)
 
-    return _journaled(session, world, files, act)
+    return _journaled(session, world, files, act, {})
 
 
 def _end_for(unfinished: RunFiles, successor: str, reason: str | None, world: World) -> None:
@@ -111,7 +112,11 @@ def _end_for(unfinished: RunFiles, successor: str, reason: str | None, world: Wo
 
 
 def _journaled(
-    session: Session, world: World, files: RunFiles, act: Callable[[Journal, StopRequest], RunResult[Seen[Broker]]]
+    session: Session,
+    world: World,
+    files: RunFiles,
+    act: Callable[[Journal, StopRequest], RunResult[Seen[Broker]]],
+    brings: Mapping[str, Json],
 ) -> Result:
     """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
     with stoppable() as stop:
@@ -126,7 +131,8 @@ def _journaled(
             roles = ended.seen.roles
             answered = [site for site, role in roles.items() if role in (Role.SERVING, Role.STANDBY)]
             debts = owed(session.state(), ended.seen.debts, answered)
-            result = Result(ended.code, ended.text, ended.findings, _data(ended, files), files.name, debts=debts)
+            data = {**_data(ended, files), **brings}
+            result = Result(ended.code, ended.text, ended.findings, data, files.name, debts=debts)
             _seal(journal, files, result.envelope(session.command))
         except StopAtOnce as stopped:
             return _stopped_at_once(stopped, files)

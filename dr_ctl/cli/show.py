@@ -19,7 +19,7 @@ from dr_ctl.engine.operations import RETURNS, WHOLE
 from dr_ctl.engine.outcome import Done, Unknown
 from dr_ctl.engine.plan import Ask, Decision, Refusal
 from dr_ctl.engine.ports import Move
-from dr_ctl.engine.roles import error
+from dr_ctl.engine.roles import both_open, error
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.artemis import checks
 from dr_ctl.topologies.artemis.view import QUARANTINE_PREFIX, Broker, Seen, Silent
@@ -43,7 +43,7 @@ def status(session: Session) -> Result:
     answered = any(isinstance(view, Broker) for brokers in seen.sites.values() for view in brokers.values())
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     findings = [*_broken(seen), *_quarantined(seen), *_silent(seen), *_open_run(unfinished)]
-    findings += [*locking.holders(seen), *_pauses(seen), *_closed(seen)]
+    findings += [*locking.holders(seen), *_pauses(seen), *_not_one(seen, unfinished)]
     estimated, line, stale = with_age(installation, serving[0]) if len(serving) == 1 else (None, "", [])
     findings += stale
     data: dict[str, Json] = {
@@ -90,7 +90,7 @@ def _text(seen: Seen[Broker], links: Sequence[Mapping[str, Json]], topology: Top
             doors = ", ".join(f"{door.name} {'open' if door.started else 'closed'}" for door in view.doors)
             doors += ", and roles kept out" if view.shut_out else ""
             depth = sum(queue.depth for queue in view.business.values())
-            lines.append(f"  {view.pair}: {doors}; {depth} messages in {len(view.business)} queues")
+            lines.append(f"  {view.pair}: {doors}; {depth} message(s) in {len(view.business)} queue(s)")
             lines += [f"    {line}" for line in told[site, view.pair]]
     return "\n".join(lines)
 
@@ -133,13 +133,25 @@ def _silent(seen: Seen[Broker]) -> list[Finding]:
     ]
 
 
-def _closed(seen: Seen[Broker]) -> list[Finding]:
-    """Both up and nobody served: after a fence, and where a start left neither site active."""
-    if any(role is not Role.STANDBY for role in seen.roles.values()):
-        return []
-    text = f"{' and '.join(seen.roles)} are up and closed: nobody is served"
-    remedy = "`dr-ctl activate SITE` opens one; without a receipt only where nothing is under way between the sites."
-    return [Finding("DR-ROLE-015", Severity.WARNING, text, remedy)]
+def _not_one(seen: Seen[Broker], unfinished: RunFiles | None) -> Iterator[Finding]:
+    """Clients are served by both sites, or by none, and what to type then."""
+    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+    waiting = [site for site, role in seen.roles.items() if role is Role.STANDBY]
+    told = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
+    lost = [debt.about for debt in seen.debts if debt.kind is DebtKind.FENCE]
+    if any(len(pair.open_at) > 1 for pair in seen.pairs) and not {*lost} & {*serving}:
+        yield both_open(seen)
+    elif not serving and len(waiting) == len(seen.roles):
+        remedy = "`dr-ctl activate SITE` opens one; without a receipt only where nothing is under way between them."
+        if unfinished is not None:
+            remedy = "The open run: `dr-ctl resume` opens its target, `dr-ctl abort` what served before."
+        text = f"{' and '.join(seen.roles)} are up and closed: nobody is served"
+        yield Finding("DR-ROLE-015", Severity.WARNING, text, remedy)
+    elif not serving and waiting:
+        away = next(site for site in seen.roles if site != waiting[0])
+        reason = " --reason TEXT" if unfinished is not None else ""
+        remedy = f"If {away} is lost: `dr-ctl failover --to {waiting[0]}{reason} --dry-run` says what that costs."
+        yield Finding("DR-ROLE-016", Severity.WARNING, f"nobody was seen to be served: {told}", remedy)
 
 
 def _open_run(unfinished: RunFiles | None) -> list[Finding]:

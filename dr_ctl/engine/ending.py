@@ -161,7 +161,8 @@ def _by_hand(facts: Facts) -> Finding:
     else:
         text = f"no site could be shown to serve: {facts.told}"
         remedy = (
-            f"By hand: look at {target}; if its client acceptors are closed, start those of {source} in its console "
-            "and resume its paused queues."
+            f"Look at {target}; if its client acceptors are closed, `dr-ctl release {source}` opens {source} and lifts "
+            f"its pauses. Where that does not: by hand, in the console of {source} (start its client acceptors; with "
+            "the continuity plugin activateSite, which starts them), and resume its paused queues."
         )
     return Finding("DR-RUN-001", Severity.ERROR, text, remedy)

@@ -149,7 +149,7 @@ class _Run(Generic[O]):
         self._price, self._manner = price, manner or Manner()
         self._driver, self._journal, self._stop = driver, journal, stop
         self._clock, self._listener = clock, listener
-        self._outage = Outage(clock, journal, move.ask.max_outage_s)
+        self._outage = Outage(clock, journal, move.ask.max_outage_s, known=move.ask.operation != FAILOVER)
         self._findings: list[Finding] = []
         self._revertible = True
 
@@ -207,7 +207,11 @@ class _Run(Generic[O]):
         """What stands before the question undoes what is still to be undone; what was wanted for itself stays."""
         if not step.undoable:
             return self._ended(ExitCode.INCOMPLETE, text)
-        if not to_undo(self._journal.history()):
+        past = self._journal.history()
+        if not to_undo(past):
+            if any(each.step.verb == KEEPS and each.succeeded for each in past.steps):
+                to = self._move.target
+                text = f"{text}; {to} stays taken in: `dr-ctl swapover --to {to}` moves the service when it is wanted"
             return self._ended(ExitCode.DECLINED, text)
         return self.back(Refused(text, code=ExitCode.DECLINED))
 
@@ -343,7 +347,6 @@ class _Run(Generic[O]):
     def _ended(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult[O]:
         """Look once more: what is said of the end is what was seen after it, not what was intended."""
         seen = self._driver.observe()
-        # After a failover clients were out since the site was lost, which nobody wrote down.
         entries = list(self._journal.entries())
         outage = None if self._ask.operation == FAILOVER else outage_s(entries)
         bounds = self._bounds()

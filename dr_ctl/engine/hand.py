@@ -26,18 +26,19 @@ class OutTooLong(Exception):
 
 class Outage:
     """How long a run has kept clients out, and how long it may: from the first call of its fence. A resumed run tells
-    what its predecessor's death took too, and has its own time anew: it would only ever undo otherwise."""
+    what its predecessor's death took too, and has its own time anew: it would only ever undo otherwise. Not `known` of
+    a lost site: its clients are out since it was lost, which nobody wrote down."""
 
-    def __init__(self, clock: Clock, journal: Journal, limit_s: float | None) -> None:
-        self._clock, self.limit_s = clock, limit_s
+    def __init__(self, clock: Clock, journal: Journal, limit_s: float | None, *, known: bool) -> None:
+        self._clock, self.limit_s, self._known = clock, limit_s, known
         self._since: float | None = None
         self._counted_from: float | None = None
-        if (fenced := fenced_at(list(journal.entries()))) is not None:
+        if known and (fenced := fenced_at(list(journal.entries()))) is not None:
             self._counted_from = clock.monotonic()
             self._since = self._counted_from - (clock.now() - fenced).total_seconds()
 
     def begins(self) -> None:
-        if self._since is None:
+        if self._known and self._since is None:
             self._since = self._counted_from = self._clock.monotonic()
 
     def ends(self) -> None:

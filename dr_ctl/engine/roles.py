@@ -50,6 +50,12 @@ def _told(seen: Observation) -> str:
     return ", ".join(f"{name} is {role.value}" for name, role in seen.roles.items())
 
 
+def both_open(seen: Observation) -> Finding:
+    """Say that clients work at both sites."""
+    remedy = "`dr-ctl fence SITE` keeps them out of the one that should not serve; compare what they did at both."
+    return error("DR-ROLE-001", f"both sites let clients in: {_told(seen)}", remedy)
+
+
 def unexpected(seen: Observation, ask: Ask) -> Finding | None:
     """Say that the site that was expected to serve does not, or not alone."""
     serving = [name for name, role in seen.roles.items() if role is Role.SERVING]
@@ -117,11 +123,7 @@ def _source(seen: Observation, ask: Ask) -> str | Finding:
             f"`dr-ctl fence {source}` keeps clients out of {source}; then the same command brings all to {ask.target}.",
         )
     if len(serving) > 1:
-        return error(
-            "DR-ROLE-001",
-            f"both sites let clients in: {told}",
-            "Close the client acceptors of the site that should not serve, then look again: `dr-ctl status`.",
-        )
+        return both_open(seen)
     if (surprise := unexpected(seen, ask)) is not None:
         return surprise
     if serving == [ask.target]:
@@ -140,11 +142,10 @@ def _source(seen: Observation, ask: Ask) -> str | Finding:
             f"{ask.target} cannot take over: {told}",
             f"A planned move needs both sites up and answering. Mend {ask.target} first.",
         )
-    return error(
-        "DR-ROLE-005",
-        f"no site was seen to serve: {told}",
-        "A swapover starts from a serving site. A run that was interrupted is named by `dr-ctl runs list`.",
-    )
+    remedy = "A swapover starts from a serving site; `dr-ctl status` says what is open, and what to do."
+    if roles[ask.target] is Role.STANDBY and roles[source] not in _ANSWERING:
+        remedy = f"If {source} is lost: `dr-ctl failover --to {ask.target} --dry-run` says what that costs."
+    return error("DR-ROLE-005", f"no site was seen to serve: {told}", remedy)
 
 
 def alive(seen: Observation, ask: Ask) -> Finding | None:
@@ -182,11 +183,7 @@ def _serving_beside(seen: Observation, ask: Ask, past: History | None) -> str | 
     if ask.operation == FAILBACK and (open_ or half_way) and roles[beside] is Role.STANDBY:
         return beside
     if roles[beside] is Role.SERVING and open_:
-        return error(
-            "DR-ROLE-001",
-            f"both sites let clients in: {told}",
-            "Close the client acceptors of the site that should not serve, then look again: `dr-ctl status`.",
-        )
+        return both_open(seen)
     return error(
         "DR-ROLE-008",
         f"{ask.target} cannot be taken in: {told}",
@@ -242,9 +239,5 @@ def _resumed_source(seen: Observation, past: History) -> str | Finding:
             "Bring the silent site's management back, then `dr-ctl resume` or `dr-ctl abort`.",
         )
     if all(role is Role.SERVING for role in roles.values()):
-        return error(
-            "DR-ROLE-001",
-            f"both sites let clients in: {told}",
-            "Close the client acceptors of the site that should not serve, then look again: `dr-ctl status`.",
-        )
+        return both_open(seen)
     return past.source

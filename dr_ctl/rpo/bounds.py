@@ -112,7 +112,7 @@ class Bounds:
         if self.lost.at_most is None:
             covered = f"; accepting {accept} does not cover the unknown" if accept is not None else ""
             return (f"how much {self.site} takes with it is not known{covered}",)
-        told = f"up to {self.lost.at_most} messages may be lost"
+        told = f"up to {self.lost.at_most} message(s) may be lost"
         if accept is not None:
             return (f"{told}, {accept} are accepted",) if self.lost.at_most > accept else ()
         limit = 0 if objectives is None else objectives.loss.messages
@@ -120,7 +120,7 @@ class Bounds:
         for each in self.classes:
             if each.exceeded:
                 name = ", ".join(each.queues)
-                reasons.append(f"up to {each.lost} messages of {name} may be lost, their limit is {each.limit}")
+                reasons.append(f"up to {each.lost} message(s) of {name} may be lost, their limit is {each.limit}")
             if each.lost != 0:
                 reasons += self._too_old(each.age_limit_s, f" of {', '.join(each.queues)}")
         if self.lost.at_most > 0 and objectives is not None:

@@ -9,6 +9,7 @@ from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.rpo.cells import AGE_FLOOR
 from dr_ctl.rpo.scope_names import TOTAL
+from dr_ctl.settings.durations import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +86,7 @@ def uncertain(table: Table) -> list[Finding]:
     uncertain_s = table.seconds(TOTAL, AGE_FLOOR)
     if uncertain_s:
         text = (
-            f"for {uncertain_s:.0f} s the age is at least what is shown: "
+            f"for {duration(uncertain_s)} the age is at least what is shown: "
             "something was under way from before the first look"
         )
         remedy = "Begin the window earlier, or later, than that stall."

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import yaml
 from platformdirs import user_config_path
@@ -14,7 +15,14 @@ from pydantic import ValidationError
 from dr_ctl.core.errors import UsageError
 from dr_ctl.settings.model import Installation, Settings
 
-PLUGIN = "artemis-continuity"
+MIRROR, PLUGIN = "artemis-mirror", "artemis-continuity"
+
+# Words of a broker that say nothing where its topology has no such thing, and why.
+_NOT_WITH: Final = {
+    "lasting_fence": (PLUGIN, "the plugin closes its doors at every start by itself"),
+    "link": (PLUGIN, "the plugin's bridges join the sites, and are found out"),
+    "id_cache_size": (MIRROR, "no check of a mirror asks for it"),
+}
 
 
 class SettingsError(UsageError):
@@ -22,8 +30,8 @@ class SettingsError(UsageError):
 
     remedy = "Mend the lines named; `examples/` has a complete settings file."
 
-    def __init__(self, file: Path, problems: Sequence[Problem]) -> None:
-        super().__init__("\n".join(problem.told(file) for problem in problems))
+    def __init__(self, file: Path, problems: Sequence[Problem], *, remedy: str | None = None) -> None:
+        super().__init__("\n".join(problem.told(file) for problem in problems), remedy=remedy)
         self.problems = tuple(problems)
 
 
@@ -56,7 +64,11 @@ def load(file: Path) -> Installation:
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
-        raise SettingsError(file, [Problem(0, 0, "", f"cannot be read: {error.strerror}")]) from error
+        remedy = (
+            "Name it with --config or DR_CTL_CONFIG, or run where dr-ctl.yaml is; `examples/` has a complete one, and "
+            "`dr-ctl lab up` writes one."
+        )
+        raise SettingsError(file, [Problem(0, 0, "", f"cannot be read: {error.strerror}")], remedy=remedy) from error
     except UnicodeDecodeError as error:
         raise SettingsError(file, [Problem(0, 0, "", "is not UTF-8 text")]) from error
     try:
@@ -153,10 +165,9 @@ def _contradictions(root: yaml.Node) -> list[Problem]:
             if found[1].value in here:
                 problems.append(_at(found[1], f"sites.{name.value}", f"a second broker is called {found[1].value}"))
             here[found[1].value] = found[1]
-            lasting = _into(broker, "lasting_fence")
-            if lasting is not None and told == PLUGIN:
-                text = f"lasting_fence: {PLUGIN} has none: the plugin closes its doors at every start by itself"
-                problems.append(_at(lasting[0], f"sites.{name.value}", text))
+            for word, (without, why) in _NOT_WITH.items():
+                if (useless := _into(broker, word)) is not None and told == without:
+                    problems.append(_at(useless[0], f"sites.{name.value}", f"{word}: {without} has none: {why}"))
             both = sorted(set(_words(broker, "clients")) & set(_words(broker, "mirror")))
             if both:
                 text = f"{', '.join(both)} cannot be for clients and for the peer's link: closing it would cut the link"

@@ -4,7 +4,7 @@ beside all else that is wrong; what is merely unwise is `validate`'s."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -13,6 +13,8 @@ from dr_ctl.settings.durations import seconds
 
 SiteName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
 Seconds = Annotated[float, BeforeValidator(seconds)]
+# What a broker remembers of an address where its broker.xml does not say otherwise.
+ID_CACHE_SIZE: Final = 20_000
 
 
 class Part(BaseModel):
@@ -68,7 +70,7 @@ class Broker(Part):
     broker: str | None = None
     link: str | None = None
     lasting_fence: LastingFence | None = None
-    id_cache_size: int = Field(default=20_000, gt=0)
+    id_cache_size: int = Field(default=ID_CACHE_SIZE, gt=0)
 
     @field_validator("jolokia")
     @classmethod

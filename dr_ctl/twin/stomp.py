@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import time
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -14,58 +12,14 @@ from typing import Final
 from dr_ctl.twin.broker import ANYCAST, Broker
 from dr_ctl.twin.doors import Doors, shut
 from dr_ctl.twin.filters import compiled
+from dr_ctl.twin.frames import Frame, cut_frame, frame
 from dr_ctl.twin.messages import ORIGIN_NODE, ORIGIN_NUMBER, Message, Queue
 from dr_ctl.twin.parts import BrokerSaysNo, Holding
 
 WINDOW: Final = 10240
 LEAST_BEAT_S: Final = 0.5
 TTL_S: Final = 60.0
-_ESCAPES: Final = {"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"}
-_UNESCAPED: Final = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
 _OURS: Final = frozenset({"destination", "persistent", "priority", "destination-type", "content-length", "expires"})
-
-
-def frame(command: str, headers: list[tuple[str, str]], body: bytes = b"") -> bytes:
-    """Write a frame as the broker does."""
-    lines = [command, *(f"{_escaped(name)}:{_escaped(text)}" for name, text in headers)]
-    return "\n".join(lines).encode() + b"\n\n" + body + b"\0\n"
-
-
-def _escaped(text: str) -> str:
-    return "".join(_ESCAPES.get(letter, letter) for letter in text)
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One frame that came."""
-
-    command: str
-    headers: Mapping[str, str]
-    body: bytes
-
-
-def cut_frame(data: bytes) -> tuple[Frame | None, bytes]:
-    """Take the first whole frame off; None where it is not whole yet."""
-    data = data.lstrip(b"\r\n")
-    head, end, rest = data.partition(b"\n\n")
-    if not end:
-        return None, data
-    command, *lines = head.decode(errors="replace").replace("\r", "").split("\n")
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, _, text = line.partition(":")
-        if command not in ("CONNECT", "STOMP"):
-            name, text = _plain(name), _plain(text)
-        headers.setdefault(name, text)
-    length = headers.get("content-length", "")
-    size = int(length) if length.isdecimal() else rest.find(b"\0")
-    if size < 0 or len(rest) <= size:
-        return None, data
-    return Frame(command, headers, rest[:size]), rest[size + 1 :]
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"\\[\\rnc]", lambda found: _UNESCAPED[found[0]], text)
 
 
 @dataclass(eq=False)

@@ -19,7 +19,7 @@ from dr_ctl.topologies.mirror.view import BrokerView
 from tests.cli.conftest import Ended, Installation, Shell
 from tests.cli.sites import Sites, sites
 from tests.cli.test_failover import OWED, TAKEN_IN, failover, owed
-from tests.cli.test_swapover import begun
+from tests.cli.test_gone_on_with import begun
 from tests.mirror.views import broker, seen
 from tests.report.scribe import NAME
 

@@ -12,7 +12,8 @@ import pytest
 from dr_ctl.engine.runbook import shipped
 from tests.cli.conftest import Ended, Shell
 from tests.cli.sites import Sites, sites
-from tests.cli.test_swapover import Terminal, begun, person
+from tests.cli.test_gone_on_with import begun
+from tests.cli.test_swapover import Terminal, person
 from tests.mirror.pair import failed
 from tests.report.scribe import NAME
 
@@ -43,6 +44,8 @@ class TestLost:
         assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "paris"}]
         assert ended.document["data"]["bounds"] == {"lost": UNKNOWN, "twice": UNKNOWN, "queues": []}
         assert ended.document["data"]["outage_s"] is None
+        # They are out since the site was lost, not since the run began.
+        assert "not applied yet: 0\n" in ended.err
         assert "an unknown number of messages may be lost" in ended.document["summary"]
         assert sites.changes == FAILED_OVER
         assert sites.paris.settable()["doors"] == {"clients": True, "mirror": False}

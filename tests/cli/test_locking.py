@@ -15,8 +15,10 @@ from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.artemis import driver
 from tests.cli.conftest import Ended, Installation, Shell
-from tests.cli.test_swapover import MOVE, NAME, Terminal, begun, person, swapover
+from tests.cli.test_gone_on_with import begun
+from tests.cli.test_swapover import MOVE, Terminal, person, swapover
 from tests.mirror.pair import Management
+from tests.report.scribe import NAME
 
 __all__ = ["person"]  # a fixture
 

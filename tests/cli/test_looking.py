@@ -44,16 +44,20 @@ def test_status_says_it_in_words_too(
     ended = dr_ctl("status")
 
     assert ended.code == 0
-    assert "london           serving\n  orders-1: clients open; 3 messages in 2 queues" in ended.out
+    assert "london           serving\n  orders-1: clients open; 3 message(s) in 2 queue(s)" in ended.out
     assert words in ended.out
 
 
 @pytest.mark.parametrize(
-    ("london", "paris", "summary"),
-    [(False, False, "no site serves"), (True, True, "both sites let clients in"), (False, True, "paris serves")],
+    ("london", "paris", "summary", "typed"),
+    [
+        (False, False, "no site serves", {"DR-ROLE-015": "dr-ctl activate"}),
+        (True, True, "both sites let clients in", {"DR-ROLE-001": "dr-ctl fence"}),
+        (False, True, "paris serves", {}),
+    ],
 )
-def test_status_takes_the_doors_for_what_they_are(
-    dr_ctl: Shell, installation: Installation, london: bool, paris: bool, summary: str
+def test_status_takes_the_doors_for_what_they_are_and_says_what_to_type(
+    dr_ctl: Shell, installation: Installation, london: bool, paris: bool, summary: str, typed: dict[str, str]
 ) -> None:
     installation.london.acceptors["clients"]["Started"] = london
     installation.paris.acceptors["clients"]["Started"] = paris
@@ -63,6 +67,22 @@ def test_status_takes_the_doors_for_what_they_are(
     serving = {"no site serves": None, "both sites let clients in": None}.get(summary, "paris")
     assert (ended.code, ended.document["summary"]) == (0, summary)
     assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": serving}]
+    assert ended.ids == [*typed]
+    assert all(typed[each["id"]] in each["remedy"] for each in ended.document["findings"])
+
+
+def test_where_the_serving_site_is_gone_status_and_swapover_name_the_failover(
+    dr_ctl: Shell, installation: Installation, nobody: str
+) -> None:
+    dr_ctl.settings(nobody, installation.urls["paris"])
+
+    looked, moved = dr_ctl("status", "--json"), dr_ctl("swapover", "--to", "paris", "--yes", "--json")
+
+    told = {each["id"]: each["remedy"] for each in (*looked.document["findings"], *moved.document["findings"])}
+    assert (looked.code, looked.ids) == (0, ["DR-SITE-001", "DR-ROLE-016"])
+    assert (moved.code, moved.ids[0]) == (10, "DR-ROLE-005")
+    assert "dr-ctl failover --to paris --dry-run" in told["DR-ROLE-016"]
+    assert "dr-ctl failover --to paris --dry-run" in told["DR-ROLE-005"]
 
 
 def test_status_names_pauses(dr_ctl: Shell, installation: Installation) -> None:
@@ -159,6 +179,8 @@ def test_a_plan_shows_each_step_its_calls_and_what_undoes_them(dr_ctl: Shell, in
     [border] = [place for place, line in enumerate(lines) if line.startswith("--- point of no return")]
     assert lines.index(order[1]) < border < lines.index(order[2])
     assert "If it fails before the point of no return, this is undone: drain, fence, quiesce, catch-up." in lines
+    assert any(line.endswith("[within 60 s, stall 20 s]") for line in lines)
+    assert any(line.endswith("[within 60 s, stable 3 looks]") for line in lines)
     assert "Not replicated:" in lines
     assert "What a plan cannot know:" in lines
     assert "nothing was changed" in lines[-1]

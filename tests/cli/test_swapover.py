@@ -1,4 +1,4 @@
-"""A swapover from the command line, on two brokers in memory: asked, declined, carried out, undone, gone on with."""
+"""A swapover from the command line, on two brokers in memory: asked, declined, carried out, undone."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.engine.plan import Ask, Plan, PlannedStep
 from dr_ctl.topologies.artemis import driver
 from tests.cli.conftest import Ended, Installation, Shell
 from tests.mirror.pair import failed
-from tests.report.scribe import NAME, Scribe
 
 MOVE = ["pause()", "pause()", "stop()", "resume()", "resume()", "start()"]
 UNDONE = ["resume()", "resume()"]
@@ -58,27 +56,6 @@ def interrupt(times: int = 1) -> None:
 
 def swapover(dr_ctl: Shell, *words: str, to: str = "paris") -> Ended:
     return dr_ctl("swapover", "--to", to, "--json", *words)
-
-
-def begun(dr_ctl: Shell, installation: Installation, *verbs: str) -> None:
-    """A run whose process died after these steps, with what it had changed until then."""
-    dr_ctl("plan", "swapover", "--to", "paris", "--out", "plan.json")
-    told = json.loads((dr_ctl.folder / "plan.json").read_text(encoding="utf-8"))
-    steps = tuple(PlannedStep.from_json(step) for step in told["steps"])
-    folder = dr_ctl.state / "runs" / NAME
-    folder.mkdir(parents=True)
-    asked = Ask.from_json(told["ask"])
-    scribe = Scribe(folder, plan=Plan(asked, "london", steps, (), told["baseline"], (), (), ("london",)))
-    scribe.begin()
-    for verb in verbs:
-        calls = [call for call in scribe.step(verb).calls if call.when is None]
-        for call in calls:
-            broker = installation.london if call.site == "london" else installation.paris
-            broker.execute(call.bean, call.operation, call.arguments)
-        scribe.start(verb).sent(verb, *calls).stop(verb)
-    scribe.close()
-    installation.london.changes.clear()
-    installation.paris.changes.clear()
 
 
 class TestCarriedOut:
@@ -229,6 +206,20 @@ class TestAsked:
         assert "close acceptor clients at london" in ended.err
         assert "Type the site's name" in ended.err
 
+    def test_who_says_no_has_read_the_findings_once(
+        self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal]
+    ) -> None:
+        installation.paris.links["london"]["Connected"] = False
+        person("no\n")
+
+        text = dr_ctl("swapover", "--to", "paris")
+        person("no\n")
+        told = swapover(dr_ctl)
+
+        assert (text.out + text.err).count("DR-LINK-004") == 1
+        assert text.out.strip() == "declined (14): a person said no; nothing was changed"
+        assert told.ids == ["DR-LINK-004"]
+
     def test_a_person_who_interrupts_the_question_changes_nothing(
         self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal]
     ) -> None:
@@ -286,128 +277,3 @@ class TestRefused:
         ended = swapover(dr_ctl, "--yes")
 
         assert (ended.code, ended.ids, installation.changes) == (10, ["DR-ROLE-001"], [])
-
-
-class TestGoneOnWith:
-    """A run whose process died behind its fence."""
-
-    @pytest.fixture(autouse=True)
-    def _begun(self, dr_ctl: Shell, installation: Installation) -> None:
-        self.before = installation.settable
-        begun(dr_ctl, installation, "quiesce", "fence")
-
-    @pytest.mark.parametrize("words", [["--yes"], ["--dry-run"], []])
-    def test_no_other_run_begins_beside_it(self, dr_ctl: Shell, installation: Installation, words: list[str]) -> None:
-        ended = swapover(dr_ctl, *words)
-
-        assert (ended.code, ended.document["run"], ended.ids) == (10, NAME, ["DR-RUN-003"])
-        assert installation.changes == []
-
-    def test_status_says_that_it_is_open_and_what_to_type(self, dr_ctl: Shell, installation: Installation) -> None:
-        ended = dr_ctl("status", "--json")
-
-        assert (ended.code, ended.document["data"]["open_run"]) == (0, NAME)
-        told = next(each for each in ended.document["findings"] if each["id"] == "DR-RUN-003")
-        assert "dr-ctl resume" in told["remedy"]
-        assert "dr-ctl abort" in told["remedy"]
-
-    def test_resume_finishes_the_move(self, dr_ctl: Shell, installation: Installation) -> None:
-        ended = dr_ctl("resume", "--yes", "--json")
-
-        assert (ended.code, ended.document["run"]) == (0, NAME), ended.document
-        assert installation.changes == ["resume()", "resume()", "start()"]
-        assert [told["doors"]["clients"] for told in installation.settable] == [False, True]
-        assert [told["paused"] for told in installation.settable] == [set(), set()]
-        assert dr_ctl("resume", "--yes", "--json").ids == ["DR-RUN-004"]
-
-    def test_where_the_target_serves_already_resume_only_finishes(
-        self, dr_ctl: Shell, installation: Installation
-    ) -> None:
-        installation.paris.acceptors["clients"]["Started"] = True
-
-        shown, ended = dr_ctl("resume", "--dry-run"), dr_ctl("resume", "--yes", "--json")
-
-        assert "is undone" not in shown.out
-        assert (ended.code, installation.changes) == (0, ["resume()", "resume()"]), ended.document
-        assert [told["paused"] for told in installation.settable] == [set(), set()]
-
-    def test_abort_puts_everything_back(self, dr_ctl: Shell, installation: Installation) -> None:
-        ended = dr_ctl("abort", "--yes", "--json")
-
-        assert (ended.code, ended.document["run"]) == (0, NAME), ended.document
-        assert "london serves again" in ended.document["summary"]
-        assert installation.settable == self.before
-
-    @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-    def test_a_signal_does_not_stop_an_undo_half_way(
-        self, dr_ctl: Shell, installation: Installation, signum: signal.Signals
-    ) -> None:
-        installation.london.before_change = lambda operation: (
-            os.kill(os.getpid(), signum) if operation == "start()" else None
-        )
-
-        ended = dr_ctl("abort", "--yes", "--json")
-
-        assert (ended.code, ended.document["data"]["undone"]) == (0, True), ended.document
-        assert installation.settable == self.before
-
-    @pytest.mark.parametrize("verb", ["resume", "abort"])
-    def test_a_run_that_died_in_its_first_line_changed_nothing(
-        self, dr_ctl: Shell, installation: Installation, verb: str
-    ) -> None:
-        journal = dr_ctl.state / "runs" / NAME / "journal.jsonl"
-        os.truncate(journal, 20)
-
-        ended = dr_ctl(verb, "--yes", "--json")
-
-        assert (ended.code, ended.ids, installation.changes) == (10, ["DR-RUN-004"], [])
-        assert dr_ctl("status", "--json").document["data"]["open_run"] is None
-
-    @pytest.mark.parametrize("verb", ["resume", "abort"])
-    def test_nothing_is_done_unasked(self, dr_ctl: Shell, installation: Installation, verb: str) -> None:
-        ended = dr_ctl(verb, "--json")
-
-        assert (ended.code, ended.document["run"], installation.changes) == (14, NAME, [])
-        assert dr_ctl("status", "--json").document["data"]["open_run"] == NAME
-
-    @pytest.mark.parametrize("verb", ["resume", "abort"])
-    @pytest.mark.parametrize("typed", ["no\n", ""])
-    def test_a_no_and_a_hang_up_change_nothing(
-        self,
-        dr_ctl: Shell,
-        installation: Installation,
-        person: Callable[[str], Terminal],
-        verb: str,
-        typed: str,
-    ) -> None:
-        person(typed)
-
-        ended = dr_ctl(verb, "--json")
-
-        assert (ended.code, ended.document["outcome"], installation.changes) == (14, "declined", [])
-
-    @pytest.mark.parametrize("verb", ["resume", "abort"])
-    def test_a_question_can_be_interrupted(
-        self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal], verb: str
-    ) -> None:
-        person("paris\n").at_question = lambda: interrupt(2)
-
-        ended = dr_ctl(verb, "--json")
-
-        assert (ended.code, ended.document["outcome"], installation.changes) == (130, "interrupted", [])
-
-    @pytest.mark.parametrize("verb", ["resume", "abort"])
-    def test_a_dry_run_shows_what_would_be_done(self, dr_ctl: Shell, installation: Installation, verb: str) -> None:
-        ended = dr_ctl(verb, "--dry-run")
-
-        assert (ended.code, installation.changes) == (0, [])
-        assert ("open acceptor clients at paris" if verb == "resume" else "undo fence: open acceptor") in ended.out
-
-    def test_abort_is_refused_once_the_target_may_have_been_opened(
-        self, dr_ctl: Shell, installation: Installation
-    ) -> None:
-        installation.paris.acceptors["clients"]["Started"] = True
-
-        ended = dr_ctl("abort", "--yes", "--json")
-
-        assert (ended.code, ended.ids, installation.changes) == (10, ["DR-RUN-005"], [])

@@ -129,9 +129,10 @@ def test_a_settings_file_that_is_not_there_is_told_by_its_path(
     if given == "DR_CTL_CONFIG":
         monkeypatch.setenv(given, missing)
 
-    told, _ = usage(dr_ctl(*(["--config", missing] if given == "--config" else []), "status", "--json"))
+    told, remedy = usage(dr_ctl(*(["--config", missing] if given == "--config" else []), "status", "--json"))
 
     assert told == f"{missing}: cannot be read: No such file or directory"
+    assert "--config" in remedy
 
 
 def test_verbose_shows_the_cause_and_nothing_else_does(dr_ctl: Shell) -> None:

@@ -158,7 +158,7 @@ class TestUndone:
         [
             ("swapover", SERVING, STANDBY, "london serves, but not everything", "could not be undone"),
             ("swapover", STANDBY, SERVING, "paris was found open, so london was not", "Decide which site serves"),
-            ("swapover", STANDBY, STANDBY, "no site could be shown to serve", "start those of london"),
+            ("swapover", STANDBY, STANDBY, "no site could be shown to serve", "`dr-ctl release london` opens london"),
             ("failover", DOWN, STANDBY, "what the failover had changed at paris", "the same failover again"),
         ],
     )

@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.lease import LockDocument
 from dr_ctl.jolokia.errors import LoginRefused, TimedOut, Unreachable
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.artemis.checks import some
+from dr_ctl.topologies.artemis.debts import document
 from dr_ctl.topologies.artemis.view import Config, Silent
 from dr_ctl.topologies.mirror.checks import all_findings
 from dr_ctl.topologies.mirror.view import Link, MirrorSeen
@@ -106,6 +109,16 @@ def test_a_clean_pair_has_no_findings() -> None:
             ERROR,
             ["acceptor mirror of the peer's link is closed"],
             "Start it",
+        ),
+        (
+            paris(
+                acceptors=(PARIS.acceptors[0], replace(PARIS.acceptors[1], started=False)),
+                documents={document(DebtKind.QUARANTINE, "london", "paris"): ""},
+            ),
+            "DR-DOOR-004",
+            ERROR,
+            ["acceptor mirror of the peer's link is closed"],
+            "do not start it; `dr-ctl reinstate london` does",
         ),
         (
             paris(acceptors=other_door(), connections=(connection(ADMIN),)),
@@ -233,6 +246,14 @@ def test_of_several_pairs_each_is_checked() -> None:
     look = MirrorSeen({"london": {"a": LONDON, "b": broken}, "paris": {"a": PARIS, "b": PARIS}})
 
     assert [found.id for found in findings(look)] == ["DR-TX-001"]
+
+
+def test_what_a_run_paused_is_not_left_so() -> None:
+    lock = LockDocument(7, "a run", paused={"a run": ("orders.in",)})
+    london = with_queue(LONDON, queue(depth=3, paused=True))
+    held = replace(london, documents={"dr-ctl.lock.london.7": lock.to_text()})
+
+    assert findings(seen(held, PARIS)) == []
 
 
 def test_a_pause_at_the_target_is_a_warning_beside_the_note() -> None:

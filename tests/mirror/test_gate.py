@@ -64,7 +64,7 @@ def test_the_gate_opens_where_all_holds() -> None:
         (lambda view: with_queue(view, outflow(view.site, consumers=0)), "is not attached"),
         (lambda view: with_queue(view, outflow(view.site, depth=4)), "4 to ship"),
         (lambda view: with_queue(view, outflow(view.site, delivering=1)), "0 to ship"),
-        (lambda view: replace(view, pending_acks=276), "276 acknowledgements not applied yet"),
+        (lambda view: replace(view, pending_acks=276), "276 acknowledgement(s) not applied yet"),
         (
             lambda view: with_queue(
                 view, queue("$.artemis.internal.sf.cluster", 5, site=view.site, internal=True, added=0)

@@ -1,3 +1,5 @@
+"""The results of an estimate: patterns of queues, verdicts, and the shape of the JSON document."""
+
 from __future__ import annotations
 
 import re

@@ -63,13 +63,24 @@ def test_the_example_of_the_plugin_loads() -> None:
     assert load(EXAMPLE.with_name("artemis-continuity.yaml")).settings.topology == "artemis-continuity"
 
 
-def test_the_plugin_has_no_lasting_fence(tmp_path: Path) -> None:
-    text = EXAMPLE.with_name("artemis-continuity.yaml").read_text(encoding="utf-8")
-    text = text.replace("clients: [serving]", "clients: [serving]\n        lasting_fence: {roles: [apps]}", 1)
+@pytest.mark.parametrize(
+    ("topology", "clients", "word", "said"),
+    [
+        ("artemis-continuity", "clients: [serving]", "lasting_fence", "{roles: [apps]}"),
+        ("artemis-continuity", "clients: [serving]", "link", "paris"),
+        ("artemis-mirror", "clients: [clients]", "id_cache_size", "30000"),
+    ],
+)
+def test_what_a_topology_does_not_have_is_not_taken_in_silence(
+    tmp_path: Path, topology: str, clients: str, word: str, said: str
+) -> None:
+    text = EXAMPLE.with_name(f"{topology}.yaml").read_text(encoding="utf-8")
+    assert clients in text
+    text = text.replace(clients, f"{clients}\n        {word}: {said}", 1)
 
     told = problems(written(tmp_path, text))
 
-    assert "sites.london: lasting_fence: artemis-continuity has none" in told
+    assert f"sites.london: {word}: {topology} has none" in told
 
 
 def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:

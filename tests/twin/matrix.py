@@ -135,13 +135,14 @@ def serving(twin: PlayedTwin) -> tuple[str, ...]:
 
 
 def paused(twin: PlayedTwin) -> list[str]:
+    owed = any(name.startswith("dr-ctl.debt.") for name in documents(twin))
     return [
         f"{site} {name}"
         for site in twin.sites
         if twin.host(site).broker.alive
         for name, queue in twin.host(site).broker.queues.items()
-        # What the plugin would tell a lost site is kept for as long as the debt stands.
-        if queue.paused and name != COMMANDS
+        # What the plugin would tell a lost site is kept for as long as the debt stands, and no longer.
+        if queue.paused and not (owed and name == COMMANDS)
     ]
 
 

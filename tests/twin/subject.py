@@ -45,6 +45,15 @@ class Subject:
     def place(self, site: str) -> SiteState:
         return self.stage.site(site)
 
+    @contextmanager
+    def billing(self, site: str) -> Iterator[Client]:
+        """A client with a name that sends a message, and holds it."""
+        with self.client(site, **{"client-id": "billing"}) as client:
+            client.send("orders.in")
+            client.subscribe("orders.in")
+            client.message()
+            yield client
+
     # management
 
     def post(self, site: str, body: Any, login: Login | None = None, *, raw: bool = False) -> requests.Response:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from pathlib import Path
 
 import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.topologies.artemis import activating
-from dr_ctl.topologies.continuity import driver, verifying
+from dr_ctl.topologies.continuity import conserving, driver, verifying, view
+from dr_ctl.twin.continuity import beans
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.kinds import CONTINUITY
 from tests.twin.conftest import Command
-from tests.twin.matrix import ACCEPTED, Judge, at_rest, done, put, quick, serving
+from tests.twin.matrix import ACCEPTED, Judge, at_rest, done, lose_and_return, put, quick, serving
 from tests.twin.plugin_subject import DEACTIVATE, PluginSubject
 from tests.twin.subject import until
 
@@ -73,6 +76,44 @@ def test_a_command_that_comes_late_is_found_and_its_effect_taken_back(
     assert [each.site for each in activations] == ["paris", "paris"]
 
 
+def test_a_site_that_is_about_to_deliver_is_not_activated_over_and_over(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each activation begins its wait for the other site anew, and tells that one to stop."""
+    monkeypatch.setattr(view, "MOVING_MS", 1000)
+    monkeypatch.setattr(view, "RETURNING_MS", 1000)
+    monkeypatch.setattr(driver, "WATCH_S", 1.0)
+    monkeypatch.setattr(driver, "WATCH_AT_MOST_S", 3.0)
+
+    def obey() -> None:
+        until(lambda: plugin(twin, "paris").serves)
+        twin.cut()  # so the other site cannot say that it has nothing left
+        with twin.still():
+            plugin(twin, "paris").service.deactivate()
+
+    late = threading.Thread(target=obey)
+    late.start()
+    dr_ctl("swapover", "--to", "paris", "--yes")
+    late.join()
+
+    until(lambda: plugin(twin, "paris").serves)
+    activations = [each for each in twin.changes() if each.operation.startswith("activateSite(")]
+    assert [each.site for each in activations] == ["paris", "paris"]
+
+
+def test_bridges_that_try_seldom_are_waited_for_and_taken_for_nothing_else(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beans, "INTERVAL", "1000")
+    monkeypatch.setattr(driver, "INTERVALS", 1)
+    monkeypatch.setattr(driver, "WATCH_AT_MOST_S", 0.5)
+
+    ended = done(dr_ctl("swapover", "--to", "paris", "--yes"))
+
+    assert "which could undo the activation: 0" in ended.err
+    assert serving(twin) == ("paris",)
+
+
 @pytest.mark.chaos
 @pytest.mark.parametrize("late_s", [0.5, 1.5])
 def test_confirmations_that_come_late_are_waited_for(
@@ -90,6 +131,32 @@ def test_confirmations_that_come_late_are_waited_for(
     done(moved)
     assert verdict.clean
     assert (verdict.lost, verdict.consumed_twice) == ((), ())
+
+
+def test_what_is_compared_by_count_only_is_said_so_by_whoever_looks(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(twin, "london", "orders.in", 3)
+    monkeypatch.setattr(conserving, "IDS_UP_TO", 2)
+    done(dr_ctl("fence", "london", "--yes"))
+
+    told = [done(dr_ctl("drain", "--to", "paris", "--yes")), done(dr_ctl("verify", "--to", "paris"))]
+
+    for ended in told:
+        [finding] = [each for each in ended.document["findings"] if each["id"] == "DR-CONT-014"]
+        assert finding["text"].endswith("named: orders.in")
+
+
+def test_what_a_return_brings_stands_in_the_result_that_its_journal_seals(
+    twin: PlayedTwin, dr_ctl: Command, tmp_path: Path
+) -> None:
+    lose_and_return(twin, dr_ctl)
+
+    told = done(dr_ctl("reinstate", "london", "--yes")).document
+
+    sealed = json.loads((tmp_path / "state" / "runs" / told["run"] / "result.json").read_text(encoding="utf-8"))
+    assert told["data"]["residue"] == {"messages": 1, "acknowledgements": 1, "twice_at_most": 1}
+    assert sealed["data"]["residue"] == told["data"]["residue"]
 
 
 def test_a_copy_that_the_plugin_deleted_refuses_the_move_and_is_named(twin: PlayedTwin, dr_ctl: Command) -> None:

@@ -176,10 +176,7 @@ def test_a_document_is_created_once_changed_and_removed_and_is_no_flow(pair: Plu
 
 
 def test_the_listings_tell_clients_bridges_and_receivers(pair: PluginSubject) -> None:
-    with pair.client("london", **{"client-id": "billing"}) as client:
-        client.send("orders.in")
-        client.subscribe("orders.in")
-        client.message()
+    with pair.billing("london") as client:
         view = pair.view("london")
         client.confirmed("UNSUBSCRIBE", id="s")
 

@@ -214,10 +214,7 @@ def test_new_messages_after_a_death_have_new_numbers(subject: Subject) -> None:
 
 
 def test_the_listings_tell_clients_and_links(subject: Subject) -> None:
-    with subject.client("london", **{"client-id": "billing"}) as client:
-        client.send("orders.in")
-        client.subscribe("orders.in")
-        client.message()
+    with subject.billing("london"):
         view = subject.view("london")
 
     port = subject.place("london").stomp.port

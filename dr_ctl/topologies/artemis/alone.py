@@ -86,7 +86,7 @@ def _to_ship(view: Broker) -> Iterator[str]:
 
 def _unapplied(view: Broker) -> Iterator[str]:
     if view.unapplied:
-        yield f"{view.unapplied} acknowledgements not applied at {view.site}"
+        yield f"{view.unapplied} acknowledgement(s) not applied at {view.site}"
 
 
 def holds_already(seen: Seen[Broker], move: Move) -> str | None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from dr_ctl.core.model import Finding, Severity
+from dr_ctl.engine.debts import DebtKind
+from dr_ctl.topologies.artemis.baseline import paused_by_runs
+from dr_ctl.topologies.artemis.debts import debts_of
 from dr_ctl.topologies.artemis.view import Broker, Silent
 
 _NAMED = 5
@@ -62,10 +65,14 @@ def of_doors(name: str, view: Broker) -> Iterator[Finding]:
             "Open it, or take it out of `clients:`.",
         )
     if shut := [door.name for door in view.mirror_doors if not door.started]:
+        kept_out = [debt.about for debt in debts_of(view.documents) if debt.kind is DebtKind.QUARANTINE]
         yield error(
             "DR-DOOR-004",
             f"{name}: acceptor {', '.join(shut)} of the peer's link is closed",
-            "Start it in the console: without it nothing reaches this site.",
+            # Started by hand it would let in what a return must first compare.
+            f"It keeps out what {kept_out[0]} still holds: do not start it; `dr-ctl reinstate {kept_out[0]}` does."
+            if kept_out
+            else "Start it in the console: without it nothing reaches this site.",
         )
     if strangers := view.strangers():
         yield error(
@@ -91,7 +98,8 @@ def of_queues(name: str, view: Broker) -> Iterator[Finding]:
             f"{some(view.prepared)}",
             "Let the transaction manager finish them, or commit or roll them back in the console.",
         )
-    if paused := [queue.name for queue in view.business.values() if queue.paused]:
+    lifted = paused_by_runs(view)
+    if paused := [queue.name for queue in view.business.values() if queue.paused and queue.name not in lifted]:
         yield info("DR-QUEUE-001", f"{name}: paused, and left so: {some(sorted(paused))}")
 
 

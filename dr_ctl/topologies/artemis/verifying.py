@@ -63,7 +63,8 @@ class Verifying(ABC):
                 hand.wait(self._poll_s)
         self.seen = {each.pair: each.window[-1] for each in waits}
         evidence: dict[str, Json] = {each.pair: dict(each.outcome.evidence) for each in waits if each.outcome}
-        return Done("the gate holds, and both sites hold the same", evidence)
+        findings = tuple(finding for each in waits if each.outcome for finding in each.outcome.findings)
+        return Done("the gate holds, and both sites hold the same", evidence, findings)
 
     def _look(self, waits: Sequence[_AtTheGate]) -> list[tuple[Told, Told]]:
         def ask(access: Access[Broker]) -> Told:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode, Finding, Json
+from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Act, Hand, Move
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.artemis.checks import error, some, warning
+from dr_ctl.topologies.artemis.checks import error, some
 from dr_ctl.topologies.artemis.sending import Sender
 from dr_ctl.topologies.continuity import conserving
 from dr_ctl.topologies.continuity.access import Observer, Way
@@ -119,7 +119,6 @@ class Draining:
                 drain.hand.change(calls, self._sender.send)
                 drain.count(compared)
                 removed = True
-            drain.too_deep += [name for name in unread if name not in drain.too_deep]
         if removed:
             drain.begin_anew()
             return None
@@ -143,7 +142,6 @@ class _Drain:
     move: Move
     hand: Hand
     removed: dict[str, int] = field(default_factory=dict)
-    too_deep: list[str] = field(default_factory=list)
     unread: str | None = None
     _calm: int = 0
     _left: int | None = None
@@ -181,13 +179,9 @@ class _Drain:
         return None
 
     def done(self) -> Done:
-        findings: list[Finding] = []
-        if self.too_deep:
-            text = f"deeper than {conserving.IDS_UP_TO}, compared by count only: {some(self.too_deep)}"
-            findings.append(warning("DR-CONT-014", text, "What the plugin did not remove there may come twice."))
         removed: dict[str, Json] = dict(self.removed)
         told = f"; {sum(self.removed.values())} message(s) removed that had been done" if removed else ""
-        return Done(f"nothing is under way, and both sites hold the same{told}", {"removed": removed}, tuple(findings))
+        return Done(f"nothing is under way, and both sites hold the same{told}", {"removed": removed})
 
 
 class _Idle:

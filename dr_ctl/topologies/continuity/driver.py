@@ -15,12 +15,13 @@ from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.artemis.activating import Activating
+from dr_ctl.topologies.artemis.checks import warning
 from dr_ctl.topologies.artemis.driver import ArtemisDriver
 from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE
 from dr_ctl.topologies.artemis.sending import Sender
 from dr_ctl.topologies.continuity.access import Observer
 from dr_ctl.topologies.continuity.draining import Draining
-from dr_ctl.topologies.continuity.recipe import ContinuityRecipe
+from dr_ctl.topologies.continuity.recipe import AGAIN_AT_MOST, ContinuityRecipe
 from dr_ctl.topologies.continuity.reinstating import Reinstating
 from dr_ctl.topologies.continuity.verifying import Verifying
 from dr_ctl.topologies.continuity.view import SiteView
@@ -77,6 +78,7 @@ class ContinuityDriver(ArtemisDriver[SiteView]):
             if not isinstance(watched := self._watch(step, move, hand), Done):
                 return watched
             outcome = self._probe(step, move, hand)
+            outcome = replace(outcome, text=f"{watched.text}; {outcome.text}")
         if not isinstance(outcome, Done | NotNeeded):
             return outcome
         taken_back = self._watch(step, move, hand)
@@ -95,25 +97,28 @@ class ContinuityDriver(ArtemisDriver[SiteView]):
             undone = [view for view in views if not view.delivers]
             if undone and any(view.open for view in others):
                 return Unknown(f"{move.target} was deactivated by a command, and {move.source} is open")
-            if undone:
+            # One that is activated again delivers by itself: another call would begin its wait for the peer anew, and
+            # tell that once more to stop.
+            if shut := {view.pair for view in undone if not view.half_open}:
+                if again >= AGAIN_AT_MOST:
+                    return self._not_left_alone(move, "it is deactivated again and again")
                 again += 1
-                hand.notice(f"{move.target}: {undone[0].pair} was deactivated by a command: activating it again")
-                calls = [call for call in step.calls if call.operation == ACTIVATE_SITE]
-                hand.change([c for c in calls if c.pair in {view.pair for view in undone}], self._sender.send)
+                hand.notice(f"{move.target}: {min(shut)} was deactivated by a command: activating it again")
+                calls = [call for call in step.calls if call.operation == ACTIVATE_SITE and call.pair in shut]
+                hand.change(calls, self._sender.send)
             # Of a site that is away nothing comes, and what waits for it is kept.
-            waiting = [view for view in (*views, *others) if _talks(view)] if others else []
+            waiting = sum(_commands(view) for view in (*views, *others)) if others else 0
             now = hand.monotonic()
             if undone or waiting:
                 quiet_since = now
             hold_s = max(WATCH_S, INTERVALS * max(_interval_s(view) for view in views))
-            hand.waiting(
-                "until no late command can undo the activation", None, "commands are under way" if waiting else None
-            )
+            why = f"{min(view.pair for view in undone)} does not deliver yet" if undone else None
+            hand.waiting("commands of the plugin under way, which could undo the activation", waiting, why)
             if now - quiet_since >= hold_s:
                 break
-            if now - began > WATCH_AT_MOST_S:
-                left = "commands of the plugin are still under way" if waiting else "it is deactivated again and again"
-                return Refused(f"{move.target} serves, but {left}", code=ExitCode.INCOMPLETE)
+            if quiet_since - began > WATCH_AT_MOST_S:
+                left = "commands of the plugin are still under way" if waiting else f"{why}"
+                return self._not_left_alone(move, left)
             hand.wait(POLL_S)
         if not again:
             return Done("no command undid the activation")
@@ -125,9 +130,17 @@ class ContinuityDriver(ArtemisDriver[SiteView]):
             return Unknown(f"{move.target} was deactivated and activated again, and {why}: look at {move.target} first")
         return Done(f"activated again {again} time(s) after a late command")
 
+    def _not_left_alone(self, move: Move, why: str) -> Refused:
+        """It serves as long as nothing undoes it: what it looks like now is for a person to see."""
+        remedy = (
+            f"`dr-ctl status` says whether {move.target} serves; `dr-ctl activate {move.target}` activates it again."
+        )
+        finding = warning("DR-CONT-016", f"{move.target} may be deactivated again: {why}", remedy)
+        return Refused(f"{move.target} was opened, but {why}", findings=(finding,), code=ExitCode.INCOMPLETE)
 
-def _talks(view: SiteView) -> bool:
-    return view.commands is not None and bool(view.commands.out.depth or view.commands.into.depth)
+
+def _commands(view: SiteView) -> int:
+    return view.commands.out.depth + view.commands.into.depth if view.commands is not None else 0
 
 
 def _interval_s(view: SiteView) -> float:

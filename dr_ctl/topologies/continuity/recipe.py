@@ -19,6 +19,7 @@ from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
 
 CATCH_UP_S: Final = 60.0
 UNDONE: Final = "a command that was under way has deactivated the site"
+AGAIN_AT_MOST: Final = 10
 
 
 class ContinuityRecipe(ArtemisRecipe[SiteView]):
@@ -83,6 +84,7 @@ class ContinuityRecipe(ArtemisRecipe[SiteView]):
         draft = self._probe(step, seen, move)
         again = flat(view.opening(view.doors, UNDONE) for view in seen.views(move.target))
         about = f"{draft.about}; then watched until no late command can undo the activation"
+        again = tuple(replace(each, at_most=AGAIN_AT_MOST) for each in again)
         return replace(draft, about=about, calls=(*draft.calls, *again))
 
     def _quarantine(self, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:

@@ -87,9 +87,9 @@ def _price(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
     if not views or not (told.messages or told.acks):
         return
     text = (
-        f"{move.target} still holds {told.messages} message(s) and {told.acks} acknowledgement(s) for {move.source}: "
-        f"at most {told.twice} of the messages come twice, because a client of {move.target} did them and its "
-        "acknowledgement does not exist"
+        f"{move.target} came back with {told.messages} message(s) and {told.acks} acknowledgement(s) for "
+        f"{move.source}: at most {told.twice} of the messages come twice, those that a client of {move.target} did "
+        "without an acknowledgement"
     )
     found = warning("DR-RETURN-005", text, "The clients must recognise what they have done.")
     yield found if told.twice else replace(found, severity=Severity.INFO)

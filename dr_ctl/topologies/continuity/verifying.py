@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dr_ctl.core.model import Json
+from collections.abc import Iterator, Sequence
+
+from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.artemis import checks, verifying
 from dr_ctl.topologies.artemis.gate import Sample
 from dr_ctl.topologies.artemis.queues import selected
 from dr_ctl.topologies.continuity import conserving
+from dr_ctl.topologies.continuity.conserving import Compared
 from dr_ctl.topologies.continuity.view import SiteView
 
 
@@ -43,7 +46,17 @@ class Verifying(verifying.Verifying):
             return Refused(text, findings=(checks.error("DR-PARITY-004", text, "Run the command again."),))
         depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
         ids = sum(len(each.here) for each in compared if each.here is not None)
-        return Done("the gate holds", {"ids_compared": ids, "depths": depths})
+        return Done("the gate holds", {"ids_compared": ids, "depths": depths}, tuple(_by_count(compared)))
+
+
+def _by_count(compared: Sequence[Compared]) -> Iterator[Finding]:
+    """What was not compared by who the messages are."""
+    if names := [each.queue for each in compared if not each.known]:
+        text = (
+            f"compared by count only, being deeper than {conserving.IDS_UP_TO} or with messages that could not be "
+            f"named: {checks.some(names)}"
+        )
+        yield checks.warning("DR-CONT-014", text, "What the plugin did not remove there may come twice.")
 
 
 def _lacks(number: int, queue: str, move: Move) -> bool:

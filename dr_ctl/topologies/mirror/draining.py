@@ -45,7 +45,7 @@ class Draining:
         if failed is not None:
             return failed
         total, restarts = sum(each.last or 0 for each in waits), sum(each.mender.restarts for each in waits)
-        return Done(f"{total} events under way", {"under_way": total, "restarts": restarts})
+        return Done(f"{total} event(s) under way", {"under_way": total, "restarts": restarts})
 
     def drain(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         """Lift the pauses and wait, side by side, until nothing is under way in either direction."""
@@ -118,7 +118,7 @@ class _Small(PairWait):
         if total is None or not attached:
             return Refused(f"not caught up: {self.why(now, hand)}")
         if self.first is not None and total >= self.first:
-            return Refused(f"the outflow grows while clients work: {self.first} events, then {total}")
+            return Refused(f"the outflow grows while clients work: {self.first} event(s), then {total}")
         return Done("less and less is under way")
 
 
@@ -138,7 +138,7 @@ class _Empty(PairWait):
         if self._calm >= CALM:
             return Done("nothing is under way")
         why, took = self.why(now, hand), hand.monotonic() - self.began
-        left = f"{self.last if self.last is not None else 'an unknown number of'} events under way"
+        left = f"{self.last if self.last is not None else 'an unknown number of'} event(s) under way"
         if took > self._limits["within"]:
             reason = why or "they move too slowly"
             return Refused(f"not drained after {duration(took)}: {left}; {reason}", code=ExitCode.DRAIN_TIMEOUT)

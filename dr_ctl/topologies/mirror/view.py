@@ -81,7 +81,7 @@ class BrokerView(Broker):
         if outflow.depth or outflow.delivering:
             yield f"{self.site}: {outflow.depth} to ship"
         if self.pending_acks:
-            yield f"{self.site}: {self.pending_acks} acknowledgements not applied yet"
+            yield f"{self.site}: {self.pending_acks} acknowledgement(s) not applied yet"
 
     @property
     def ships(self) -> Mapping[str, bool]:

@@ -1,0 +1,54 @@
+"""STOMP frames as the brokers write and read them: escapes, and where one ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+_ESCAPES: Final = {"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"}
+_UNESCAPED: Final = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
+
+
+def frame(command: str, headers: list[tuple[str, str]], body: bytes = b"") -> bytes:
+    """Write a frame as the broker does."""
+    lines = [command, *(f"{_escaped(name)}:{_escaped(text)}" for name, text in headers)]
+    return "\n".join(lines).encode() + b"\n\n" + body + b"\0\n"
+
+
+def _escaped(text: str) -> str:
+    return "".join(_ESCAPES.get(letter, letter) for letter in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame that came."""
+
+    command: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def cut_frame(data: bytes) -> tuple[Frame | None, bytes]:
+    """Take the first whole frame off; None where it is not whole yet."""
+    data = data.lstrip(b"\r\n")
+    head, end, rest = data.partition(b"\n\n")
+    if not end:
+        return None, data
+    command, *lines = head.decode(errors="replace").replace("\r", "").split("\n")
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, _, text = line.partition(":")
+        if command not in ("CONNECT", "STOMP"):
+            name, text = _plain(name), _plain(text)
+        headers.setdefault(name, text)
+    length = headers.get("content-length", "")
+    size = int(length) if length.isdecimal() else rest.find(b"\0")
+    if size < 0 or len(rest) <= size:
+        return None, data
+    return Frame(command, headers, rest[:size]), rest[size + 1 :]
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\\[\\rnc]", lambda found: _UNESCAPED[found[0]], text)

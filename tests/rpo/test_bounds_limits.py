@@ -1,0 +1,122 @@
+"""What a failover may lose, held against its limits: by class, exactly at them, by age."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.rpo.history import write
+from dr_ctl.rpo.result import LossClass, LossLimit, Objectives
+from dr_ctl.rpo.row import Row
+from tests.rpo.test_bounds import STEADY, asked, busy, look, outflow, queue, role
+
+
+def classes(**limits: int | None) -> Objectives:
+    told = tuple(LossClass((f"{name}.#",), LossLimit(limit)) for name, limit in limits.items())
+    return Objectives(LossLimit(100_000), told)
+
+
+def test_a_class_is_judged_by_its_own_queues(tmp_path: Path) -> None:
+    busy(tmp_path)
+    told = classes(orders=5, audit=632, absent=59, free=None)
+
+    found = asked(tmp_path, 13, objectives=told)
+
+    assert [(each.queues, each.lost, each.exceeded) for each in found.classes] == [
+        (("orders.#",), 5, False),
+        (("audit.#",), 633, True),
+        (("absent.#",), 60, True),  # what was not there yet can only hold what came since
+        (("free.#",), 60, False),
+    ]
+    assert found.exceeds(told) == (
+        "up to 633 message(s) of audit.# may be lost, their limit is 632",
+        "up to 60 message(s) of absent.# may be lost, their limit is 59",
+    )
+    assert found.exceeds(told, 633) == ()
+
+
+@pytest.mark.parametrize("limit", [46, 47, 48, None])
+def test_exactly_the_limit_is_not_above_it(tmp_path: Path, limit: int | None) -> None:
+    write(STEADY, tmp_path)
+    found = asked(tmp_path, 14)
+
+    reasons = found.exceeds(Objectives(LossLimit(limit)))
+
+    assert reasons == (("up to 47 message(s) may be lost, the limit is 46",) if limit == 46 else ())
+    assert bool(found.exceeds(None, limit)) is (limit in (46, None))
+
+
+def test_without_objectives_nothing_may_be_lost(tmp_path: Path) -> None:
+    write([*look(0, 0, 0), *look(5, 0, 0), *look(10, 0, 0)], tmp_path)
+    nothing = asked(tmp_path, 14)
+    write(look(11, 1, 1), tmp_path)
+
+    assert (nothing.lost.at_most, nothing.exceeds(None)) == (0, ())
+    assert asked(tmp_path, 11).exceeds(None) == ("up to 1 message(s) may be lost, the limit is 0",)
+
+
+AGED = Objectives(LossLimit(None, 12.0))
+"""Any number may be lost, none older than twelve seconds."""
+
+
+@pytest.mark.parametrize(
+    ("rows", "age_s"),
+    [
+        (STEADY, 9.0),  # seven of a hundred are left: the first of them came after the look that counted fifty
+        ([*look(0, 0, 0), *look(5, 0, 50), *look(10, 0, 100)], 4.0),
+        ([*look(0, 0, 0), *look(5, 50, 50), *look(10, 100, 100)], 14.0),
+        ([*look(0, 3, 40), *look(5, 53, 90), *look(10, 103, 140)], None),
+        ([role("serving", 0), outflow(0, 0, 0), outflow(10, 7, 7, start="2")], None),
+    ],
+    ids=["some left", "empty", "all left", "longer than the looks", "restarted"],
+)
+def test_the_oldest_that_may_be_lost_was_put_in_after_a_look(
+    tmp_path: Path, rows: list[Row], age_s: float | None
+) -> None:
+    write(rows, tmp_path)
+
+    assert asked(tmp_path, 14).age_s == age_s
+
+
+@pytest.mark.parametrize(
+    ("rows", "reasons"),
+    [
+        (STEADY, ()),
+        (
+            [*look(0, 0, 0), *look(5, 50, 50), *look(10, 100, 100)],
+            ("messages may be lost and the oldest is up to 14 s old, the limit is 12 s",),
+        ),
+        (
+            [*look(0, 3, 40), *look(5, 53, 90), *look(10, 103, 140)],
+            ("messages may be lost and how old they are is not known, the limit is 12 s",),
+        ),
+        ([*look(0, 0, 0), *look(5, 0, 0), *look(10, 0, 0)], ()),
+    ],
+    ids=["young enough", "too old", "not known", "nothing is lost"],
+)
+def test_an_objective_of_age_is_judged_unless_a_loss_is_accepted(
+    tmp_path: Path, rows: list[Row], reasons: tuple[str, ...]
+) -> None:
+    write(rows, tmp_path)
+
+    found = asked(tmp_path, 14, objectives=AGED)
+
+    assert found.exceeds(AGED) == reasons
+    assert found.exceeds(AGED, accept=1000) == ()
+
+
+def test_a_class_has_an_age_of_its_own(tmp_path: Path) -> None:
+    rows = [
+        *look(0, 0, 0),
+        *look(5, 0, 50),
+        queue(5, "audit.x", 0, 50),
+        *look(10, 50, 100),
+        queue(10, "audit.x", 50, 100),
+    ]
+    write(rows, tmp_path)
+    limits = Objectives(LossLimit(None), (LossClass(("audit.#",), LossLimit(None, 3.0)),))
+
+    [reason] = asked(tmp_path, 14, objectives=limits).exceeds(limits)
+
+    assert reason == "messages of audit.# may be lost and the oldest is up to 9.00 s old, the limit is 3.00 s"
