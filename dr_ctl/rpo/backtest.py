@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.clock import stamp
-from dr_ctl.rpo import calibration, notes
+from dr_ctl.rpo import calibration, notes, reading
 from dr_ctl.rpo.calibration import BoundRow, Calibration, Row
 from dr_ctl.rpo.curves import BINS, Curves, curves
 from dr_ctl.rpo.estimate import BLOCKS, Work
 from dr_ctl.rpo.facts import facts
 from dr_ctl.rpo.figures import Table
-from dr_ctl.rpo.history import count_rows, usable_files
+from dr_ctl.rpo.history import usable_files
 from dr_ctl.rpo.scope_names import TOTAL
 
 if TYPE_CHECKING:
@@ -89,12 +89,10 @@ def backtest(
     if not files:
         return BacktestAnswer(None, (*findings, notes.no_history(history)))
 
-    from dr_ctl.rpo import spark as starting  # noqa: PLC0415 - Spark is imported by those who need it only
-
-    with starting.session_for(count_rows(files), master=master, conf=conf, may_take_time=True) as session:
+    def work(spark: SparkSession, paths: Sequence[str], found: Sequence[Finding]) -> BacktestAnswer:
         return backtest_in(
-            session,
-            [str(file) for file in files],
+            spark,
+            paths,
             str(history),
             site=site,
             since=since,
@@ -102,8 +100,10 @@ def backtest(
             horizons_s=horizons_s,
             include=include,
             exclude=exclude,
-            findings=findings,
+            findings=found,
         )
+
+    return reading.over(history, files, findings, work, master=master, conf=conf, may_take_time=True)
 
 
 def backtest_in(

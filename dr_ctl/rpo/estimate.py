@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.clock import SystemClock
-from dr_ctl.rpo import horizon, notes
+from dr_ctl.rpo import horizon, notes, reading
 from dr_ctl.rpo.cells import COVERED, Cell
 from dr_ctl.rpo.curves import BINS, curves
 from dr_ctl.rpo.facts import Flow, facts
 from dr_ctl.rpo.figures import Table
-from dr_ctl.rpo.history import count_rows, read_through, usable_files
+from dr_ctl.rpo.history import usable_files
 from dr_ctl.rpo.result import (
     ClassEstimate,
     Estimate,
@@ -72,33 +72,24 @@ def estimate(
     if not files:
         return EstimateAnswer(None, (*findings, notes.no_history(history)))
 
-    from dr_ctl.rpo import spark as starting  # noqa: PLC0415 - Spark is imported by those who need it only
+    def work(spark: SparkSession, paths: Sequence[str], found: Sequence[Finding]) -> EstimateAnswer:
+        return estimate_in(
+            spark,
+            paths,
+            str(history),
+            site=site,
+            since=since,
+            until=until,
+            horizon_s=horizon_s,
+            objectives=objectives,
+            include=include,
+            exclude=exclude,
+            findings=found,
+            clock=clock or SystemClock(),
+            charted=charted,
+        )
 
-    def asked(files: Sequence[Path], findings: Sequence[Finding]) -> EstimateAnswer:
-        with starting.session_for(count_rows(files), master=master, conf=conf, may_take_time=may_take_time) as session:
-            return estimate_in(
-                session,
-                [str(file) for file in files],
-                str(history),
-                site=site,
-                since=since,
-                until=until,
-                horizon_s=horizon_s,
-                objectives=objectives,
-                include=include,
-                exclude=exclude,
-                findings=findings,
-                clock=clock or SystemClock(),
-                charted=charted,
-            )
-
-    try:
-        return asked(files, findings)
-    except starting.Unfinished:
-        whole, torn = read_through(files, history)
-        if not torn or not whole:
-            raise
-        return asked(whole, [*findings, *torn])
+    return reading.over(history, files, findings, work, master=master, conf=conf, may_take_time=may_take_time)
 
 
 def estimate_in(

@@ -21,6 +21,7 @@ from dr_ctl.rpo.result import EstimateAnswer, LossClass, LossLimit, Objectives, 
 from dr_ctl.rpo.row import Row
 from dr_ctl.rpo.worker import Request, command
 from tests.rpo.fifo import at
+from tests.rpo.torn import tear
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,9 +144,7 @@ def test_a_look_from_the_future_is_told_and_not_taken_for_a_fresh_one(spark: Spa
 def test_a_file_that_is_torn_inside_is_named_and_left_out(tmp_path: Path) -> None:
     write(history(looks=7), tmp_path / "history")
     (later, *_) = write(history(looks=13), tmp_path / "history")
-    whole = later.read_bytes()
-    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
-    later.write_bytes(whole[:4] + b"\xff" * (footer - 4) + whole[footer:])
+    tear(later)
     (tmp_path / "request.json").write_text(
         Request(history=str(tmp_path / "history"), until=at(60).isoformat()).to_json()
     )

@@ -1,0 +1,66 @@
+"""Files that are torn inside are left out by whatever reads a history."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dr_ctl.core.model import Finding, Severity
+from dr_ctl.rpo import reading, spark
+from dr_ctl.rpo.history import write
+from dr_ctl.rpo.row import Row
+from tests.rpo.fifo import at
+from tests.rpo.torn import tear
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+BEFORE = Finding("DR-RPO-002", Severity.WARNING, "one had no footer", "")
+
+
+def looks(minute: int) -> list[Row]:
+    return [Row(site="london", ts=at(60 * minute), pair="orders-1", kind="site", name="serving")]
+
+
+@pytest.fixture(autouse=True)
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark, "session_for", lambda *_, **__: nullcontext())
+
+
+def asked(folder: Path, files: Sequence[Path], torn: Path) -> tuple[list[str], list[Finding]]:
+    def work(_: Any, paths: list[str], findings: list[Finding]) -> tuple[list[str], list[Finding]]:
+        if str(torn) in paths:
+            raise spark.Unfinished("no such page", remedy="")
+        return paths, findings
+
+    return reading.over(folder, files, [BEFORE], work, master="local[1]", conf=None, may_take_time=False)
+
+
+def test_a_file_that_is_torn_inside_is_left_out_and_named(tmp_path: Path) -> None:
+    (one, *_), (other, *_) = write(looks(1), tmp_path), write(looks(2), tmp_path)
+    tear(other)
+
+    paths, findings = asked(tmp_path, [one, other], other)
+
+    assert paths == [str(one)]
+    assert findings[0] == BEFORE
+    assert [finding.id for finding in findings] == ["DR-RPO-002", "DR-RPO-002"]
+    assert other.name in findings[1].text
+
+
+def test_work_that_fails_over_whole_files_has_failed(tmp_path: Path) -> None:
+    (one, *_) = write(looks(1), tmp_path)
+
+    with pytest.raises(spark.Unfinished):
+        asked(tmp_path, [one], one)
+
+
+def test_nothing_is_asked_of_a_history_of_which_nothing_is_whole(tmp_path: Path) -> None:
+    (one, *_) = write(looks(1), tmp_path)
+    tear(one)
+
+    with pytest.raises(spark.Unfinished):
+        asked(tmp_path, [one], one)
