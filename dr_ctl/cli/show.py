@@ -15,11 +15,12 @@ from dr_ctl.cli.wiring import World
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.journal import is_held
 from dr_ctl.engine.operations import RETURNS, WHOLE
 from dr_ctl.engine.outcome import Done, Unknown
 from dr_ctl.engine.plan import Ask, Decision, Refusal
 from dr_ctl.engine.ports import Move
-from dr_ctl.engine.roles import both_open, error
+from dr_ctl.engine.roles import both_open, error, is_split, split
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.artemis import checks
 from dr_ctl.topologies.artemis.view import QUARANTINE_PREFIX, Broker, Seen, Silent
@@ -40,10 +41,11 @@ def status(session: Session) -> Result:
         for view in seen.views(site)
     ]
     unfinished = session.runs().unfinished()
+    is_alive = unfinished is not None and is_held(unfinished.journal)
     answered = any(isinstance(view, Broker) for brokers in seen.sites.values() for view in brokers.values())
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-    findings = [*_broken(seen), *_quarantined(seen), *_silent(seen), *_open_run(unfinished)]
-    findings += [*locking.holders(seen), *_pauses(seen), *_not_one(seen, unfinished)]
+    findings = [*_broken(seen), *_quarantined(seen), *_silent(seen), *_open_run(unfinished, is_alive=is_alive)]
+    findings += [*locking.holders(seen), *_pauses(seen), *_not_one(seen, unfinished, is_alive=is_alive)]
     estimated, line, stale = with_age(installation, serving[0]) if len(serving) == 1 else (None, "", [])
     findings += stale
     data: dict[str, Json] = {
@@ -133,7 +135,7 @@ def _silent(seen: Seen[Broker]) -> list[Finding]:
     ]
 
 
-def _not_one(seen: Seen[Broker], unfinished: RunFiles | None) -> Iterator[Finding]:
+def _not_one(seen: Seen[Broker], unfinished: RunFiles | None, *, is_alive: bool) -> Iterator[Finding]:
     """Clients are served by both sites, or by none, and what to type then."""
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     waiting = [site for site, role in seen.roles.items() if role is Role.STANDBY]
@@ -141,23 +143,31 @@ def _not_one(seen: Seen[Broker], unfinished: RunFiles | None) -> Iterator[Findin
     lost = [debt.about for debt in seen.debts if debt.kind is DebtKind.FENCE]
     if any(len(pair.open_at) > 1 for pair in seen.pairs) and not {*lost} & {*serving}:
         yield both_open(seen)
+    elif is_split(seen):
+        remedy = "`dr-ctl fence SITE` keeps clients out of one of them; then `dr-ctl swapover` brings all to the other."
+        yield split(seen, remedy)
     elif not serving and len(waiting) == len(seen.roles):
         remedy = "`dr-ctl activate SITE` opens one; without a receipt only where nothing is under way between them."
-        if unfinished is not None:
+        if is_alive:
+            remedy = "The run that is under way opens its target, or what served before."
+        elif unfinished is not None:
             remedy = "The open run: `dr-ctl resume` opens its target, `dr-ctl abort` what served before."
         text = f"{' and '.join(seen.roles)} are up and closed: nobody is served"
         yield Finding("DR-ROLE-015", Severity.WARNING, text, remedy)
-    elif not serving and waiting:
+    elif not serving and waiting and not is_alive:
         away = next(site for site in seen.roles if site != waiting[0])
         reason = " --reason TEXT" if unfinished is not None else ""
         remedy = f"If {away} is lost: `dr-ctl failover --to {waiting[0]}{reason} --dry-run` says what that costs."
         yield Finding("DR-ROLE-016", Severity.WARNING, f"nobody was seen to be served: {told}", remedy)
 
 
-def _open_run(unfinished: RunFiles | None) -> list[Finding]:
+def _open_run(unfinished: RunFiles | None, *, is_alive: bool) -> list[Finding]:
     if unfinished is None:
         return []
-    text = f"the run {unfinished.name} is open: it is under way, or was interrupted"
+    if is_alive:
+        text, remedy = f"the run {unfinished.name} is under way", "`dr-ctl runs show --follow` shows it as it goes."
+        return [Finding("DR-RUN-003", Severity.INFO, text, remedy)]
+    text = f"the run {unfinished.name} was interrupted and is open"
     return [Finding("DR-RUN-003", Severity.WARNING, text, "`dr-ctl resume` goes on with it, `dr-ctl abort` undoes it.")]
 
 

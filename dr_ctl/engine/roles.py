@@ -56,6 +56,18 @@ def both_open(seen: Observation) -> Finding:
     return error("DR-ROLE-001", f"both sites let clients in: {_told(seen)}", remedy)
 
 
+def is_split(seen: Observation) -> bool:
+    """Both sites serve, and no pair at both."""
+    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+    return len(serving) > 1 and not any(len(pair.open_at) > 1 for pair in seen.pairs)
+
+
+def split(seen: Observation, remedy: str) -> Finding:
+    """Say which pair is served where."""
+    where = ", ".join(f"{pair.name} at {pair.serving or 'neither'}" for pair in seen.pairs)
+    return error("DR-ROLE-014", f"the pairs are served at different sites: {where}", remedy)
+
+
 def unexpected(seen: Observation, ask: Ask) -> Finding | None:
     """Say that the site that was expected to serve does not, or not alone."""
     serving = [name for name, role in seen.roles.items() if role is Role.SERVING]
@@ -115,11 +127,9 @@ def _source(seen: Observation, ask: Ask) -> str | Finding:
     roles = seen.roles
     serving = [name for name, role in roles.items() if role is Role.SERVING]
     told = _told(seen)
-    if len(serving) > 1 and not any(len(pair.open_at) > 1 for pair in seen.pairs):
-        where = ", ".join(f"{pair.name} at {pair.serving or 'neither'}" for pair in seen.pairs)
-        return error(
-            "DR-ROLE-014",
-            f"the pairs are served at different sites: {where}",
+    if is_split(seen):
+        return split(
+            seen,
             f"`dr-ctl fence {source}` keeps clients out of {source}; then the same command brings all to {ask.target}.",
         )
     if len(serving) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -64,6 +65,20 @@ class TestGoneOnWith:
         nobody_served = next(each for each in ended.document["findings"] if each["id"] == "DR-ROLE-015")
         assert "dr-ctl resume" in nobody_served["remedy"]
         assert "dr-ctl activate" not in nobody_served["remedy"]
+
+    def test_status_says_of_one_that_lives_that_it_is_under_way(
+        self, dr_ctl: Shell, installation: Installation
+    ) -> None:
+        with (dr_ctl.state / "runs" / NAME / "journal.jsonl").open("ab") as journal:
+            fcntl.flock(journal, fcntl.LOCK_EX)
+
+            ended = dr_ctl("status", "--json")
+
+        told = {each["id"]: each for each in ended.document["findings"]}
+        assert (ended.code, ended.document["data"]["open_run"]) == (0, NAME)
+        assert told["DR-RUN-003"]["severity"] == "info"
+        assert f"{NAME} is under way" in told["DR-RUN-003"]["text"]
+        assert all("dr-ctl resume" not in each["remedy"] for each in told.values())
 
     def test_resume_finishes_the_move(self, dr_ctl: Shell, installation: Installation) -> None:
         ended = dr_ctl("resume", "--yes", "--json")

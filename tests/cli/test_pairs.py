@@ -178,6 +178,7 @@ def test_a_service_that_is_split_between_the_sites_is_brought_together_by_a_fenc
 
     assert (refused.code, refused.ids[0], fenced.code) == (10, "DR-ROLE-014", 0)
     assert serving(status) == {**dict.fromkeys(NAMES, "london"), "orders-1": "paris"}
+    assert status.ids == ["DR-ROLE-014"]
     assert (ended.code, serving(ended)) == (0, dict.fromkeys(NAMES, "paris")), ended.document
     assert pairs.twice == []
 
