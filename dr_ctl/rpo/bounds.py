@@ -30,7 +30,7 @@ from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.rpo.recent import US, WINDOW_US, Count, Recent, recent
 from dr_ctl.rpo.result import LossLimit, Objectives, matches
-from dr_ctl.rpo.waiting import waiting
+from dr_ctl.rpo.waiting import is_explained, unconsumed, unshipped_acks
 from dr_ctl.settings.durations import duration
 
 if TYPE_CHECKING:
@@ -200,11 +200,10 @@ class _Pair:
         # A queue that the last minutes do not know is gone; one that only the last look lacks may not have been read.
         self.queues = {key: looks for key, looks in seen.queues(name).items() if looks[-1].us > last_us - WINDOW_US}
         self._death_us = death_us
-        self.lost = self._lost()
+        self.lost = self._under_way(_SENDS, "added")
         self.lost_read_us = self._read_us(_SENDS)
-        acks = self._shipping(_ACKS)
         delivering = _sum(_most_delivering(looks) for looks in self.queues.values())
-        self.twice = None if acks is None or delivering is None else acks + delivering
+        self.twice = _sum((self._under_way(_ACKS, "acked"), delivering))
         self.twice_read_us = self._read_us(_ACKS)
 
     @property
@@ -262,14 +261,21 @@ class _Pair:
         flows = self._of(kinds, queue)
         return _sum(_sum((looks[-1].depth, self._grown(looks, "added"))) for looks in flows) if flows else None
 
-    def _lost(self) -> int | None:
-        flows = [(kind, name, looks) for (kind, name), looks in self._flows.items() if kind in _SENDS]
+    def _under_way(self, kinds: Sequence[str], counter: Literal["added", "acked"]) -> int | None:
+        """At most so many messages that were `added`, or acknowledgements of those that were `acked`, go with it."""
+        flows = [(kind, name, looks) for (kind, name), looks in self._flows.items() if kind in kinds]
         own = {name for _, name, _ in flows}
         parts: list[int | None] = []
         for kind, name, looks in flows:
             served = [each for queue, each in self.queues.items() if (queue if queue in own else _EVERY_FLOW) == name]
-            there = _least(looks[-1].depth, waiting(looks, served, mixed=kind == "mixed"))
-            since = _sum(self._grown(each, "added") for each in served) if served else None
+            mixed = kind == "mixed"
+            there = looks[-1].depth
+            if counter == "added":
+                there = _least(there, unconsumed(looks, served, mixed=mixed))
+            elif mixed:
+                there = _least(there, unshipped_acks(looks, served))
+            explained = is_explained(looks, served, ("added", "acked") if mixed else (counter,))
+            since = _sum(self._grown(each, counter) for each in served) if explained else None
             grown = self._grown(looks, "added")
             # Without the outflow's own figures nothing is known, whatever the queues say.
             is_read = looks[-1].depth is not None and grown is not None
