@@ -150,9 +150,9 @@ def test_operations_that_cannot_be_called_are_refused_in_the_same_words(subject:
     overloaded = call(server, "createQueue", "x")
     assert overloaded["error"].startswith(f"{ILLEGAL} : Operation createQueue on MBean {server} is overloaded. ")
     unknown = call(queue, "pause(int)", 1)
-    assert (
-        f"No operation pause(int) on MBean {beans_of(queue)} exists. Known signatures: ),(boolean)" in unknown["error"]
-    )
+    said, _, signatures = unknown["error"].partition(" exists. Known signatures: ")
+    assert said.endswith(f"No operation pause(int) on MBean {beans_of(queue)}")
+    assert sorted(signatures.split(",")) == ["(boolean)", ")"]  # in any order
     link = "stopBrokerConnection(java.lang.String)"
     text = f"Invalid number of operation arguments. Operation {link} on {server} requires 1 parameters, not 0 as given"
     assert call(server, link) == failed(ILLEGAL, text, 400)
