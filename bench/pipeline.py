@@ -340,4 +340,5 @@ if __name__ == "__main__":
     else:
         asked = [int(float(each)) for each in sys.argv[1:]] or [1_000_000, 10_000_000]
         main(asked)
-        by_difference(min(asked))
+        if min(asked) < ALONE_FROM:
+            by_difference(min(asked))
