@@ -42,6 +42,8 @@ def status(session: Session) -> Result:
     ]
     unfinished = session.runs().unfinished()
     is_alive = unfinished is not None and is_held(unfinished.journal)
+    if unfinished is not None and not is_alive and not unfinished.open():
+        unfinished = None  # it ended between the two looks at it
     answered = any(isinstance(view, Broker) for brokers in seen.sites.values() for view in brokers.values())
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     findings = [*_broken(seen), *_quarantined(seen), *_silent(seen), *_open_run(unfinished, is_alive=is_alive)]

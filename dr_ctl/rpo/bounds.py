@@ -235,7 +235,8 @@ class _Pair:
         if looks is None:
             return 0 if self._flows else None
         own = _sum((looks[-1].depth, self._grown(looks, "added")))
-        return _least(own, self._shipping(_SENDS, name), self.lost)
+        shipping = _sum(_sum((flow[-1].depth, self._grown(flow, "added"))) for flow in self._of(_SENDS, name))
+        return _least(own, shipping if self._of(_SENDS, name) else None, self.lost)
 
     def queue_twice(self, name: str) -> int | None:
         """At most what lay in the outflow, what clients acknowledged since and what they had in delivery."""
@@ -256,10 +257,6 @@ class _Pair:
     def _of(self, kinds: Sequence[str], queue: str | None = None) -> list[list[Count]]:
         names = None if queue is None else (_EVERY_FLOW, queue)
         return [each for (kind, name), each in self._flows.items() if kind in kinds and (not names or name in names)]
-
-    def _shipping(self, kinds: Sequence[str], queue: str | None = None) -> int | None:
-        flows = self._of(kinds, queue)
-        return _sum(_sum((looks[-1].depth, self._grown(looks, "added"))) for looks in flows) if flows else None
 
     def _under_way(self, kinds: Sequence[str], counter: Literal["added", "acked"]) -> int | None:
         """At most so many messages that were `added`, or acknowledgements of those that were `acked`, go with it."""

@@ -119,17 +119,17 @@ def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Rec
 
     events = r.union([r.read(spark, number, ledger) for number, ledger in enumerate(given)])
 
-    def passed(moments: Collection[int]) -> tuple[DataFrame, _Seen]:
-        # Kept: all that follows asks it, and the ledgers are as long as they are.
+    def one_pass(moments: Collection[int]) -> tuple[DataFrame, _Seen]:
+        # Kept: it is asked several times, and the ledgers are long.
         digested = r.digests(events, moments, buckets=BUCKETS).localCheckpoint()
         return digested, _seen(r.facts(digested).collect(), given)
 
     moments = {at_us for _, at_us in _looked(given)}
-    digested, seen = passed(moments)
+    digested, seen = one_pass(moments)
     bad = list(_bad_lines(seen, given))
     if seen.moments != moments:
         # Only the ledgers themselves told when a site was looked at: what was by then is told apart in another pass.
-        digested, seen = passed(seen.moments)
+        digested, seen = one_pass(seen.moments)
     findings = [*bad, *_gaps(seen)]
     suspects = r.differing(digested, seen.snapshots, seen.newest).localCheckpoint()
     differing = suspects.count()

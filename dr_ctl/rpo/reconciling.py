@@ -49,9 +49,8 @@ def read(spark: SparkSession, number: int, ledger: Ledger) -> DataFrame:
     named = sql.files(ledger.paths)
     if ledger.is_parquet:
         # Told, because to find it out takes Spark a job.
-        schema = (
-            f"id STRING, queue STRING, event STRING, site STRING, ts {'STRING' if ledger.ts_is_text else 'TIMESTAMP'}"
-        )
+        words = COLUMNS if ledger.ts_is_text else [column for column in COLUMNS if column != "ts"]
+        schema = ", ".join(f"{column} {'STRING' if column in words else 'TIMESTAMP'}" for column in COLUMNS)
         frame = spark.read.schema(schema).parquet(*named).selectExpr("*", "false AS torn")
     else:
         schema = ", ".join(f"{column} STRING" for column in (*COLUMNS, "_corrupt_record"))

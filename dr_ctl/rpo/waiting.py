@@ -1,24 +1,24 @@
-"""What of an outflow were messages that no client had consumed, and what acknowledgements, at its last look: from the
-queues' counters.
+"""What lay in an outflow at its last look, from the queues' counters: unconsumed messages, and acknowledgements.
 
 A mixed outflow holds both, and messages whose acknowledgement waits behind them: its depth alone is several times what
-would be lost. It is first in, first out: whatever was put in up to the newest look at which no more
-had been put in than is shipped by now (the *cut*) is at the other site. So of each queue no more is lost than was sent
-to it since then, and no more than lies in it; and no more comes twice than was acknowledged since then. What was put in
-since then and is in no queue's counters (a queue that was not read) counts in full as either; so do counters that were
-not read at quite the same instant.
+would be lost. It is first in, first out: whatever was put in up to the newest look at which no more had been put in
+than is shipped by now (the *cut*) is at the other site. So of each queue no more is lost than was sent to it since
+then, and no more than lies in it; and no more comes twice than was acknowledged since then. What was put in since then
+and is in no queue's counters (a queue that was not read) counts in full as either; so do counters that were not read at
+quite the same instant.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-UNEXPLAINED: Final = 0.01
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from dr_ctl.rpo.recent import Count
+
+UNEXPLAINED: Final = 0.01
+"""Counters are not read at quite the same instant: so small a share of some minutes is no other queue."""
 
 
 def unconsumed(flow: Sequence[Count], queues: Iterable[Sequence[Count]], *, mixed: bool) -> int | None:
@@ -51,11 +51,12 @@ def unshipped_acks(flow: Sequence[Count], queues: Iterable[Sequence[Count]]) -> 
 def is_explained(flow: Sequence[Count], queues: Sequence[Sequence[Count]], counters: Sequence[str]) -> bool:
     """Whether these counters of the queues tell of all but 1 % of what went into `flow` in the last minutes.
 
-    Where they do not, something else is fed by it (a queue that is not read), and their rates are not its rates.
+    Where they do not, something else feeds it (a queue that is not read), and their rates are not its rates. Where
+    nothing went in there is nothing to tell by.
     """
     last = flow[-1]
     first = next(each for each in flow if each.start == last.start)
-    if last.added is None or first.added is None or first is last:
+    if last.added is None or first.added is None or last.added <= first.added:
         return False
     put = last.added - first.added
     for looks in queues:

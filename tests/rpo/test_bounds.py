@@ -282,6 +282,17 @@ def test_what_no_queue_accounts_for_is_lost_too(tmp_path: Path) -> None:
     assert (later.lost.at_most, later.twice.at_most) == (100 + 70 + 50, 80 + 70 + 50)
 
 
+def test_an_outflow_that_got_nothing_since_a_restart_may_get_again_what_it_got_before(tmp_path: Path) -> None:
+    for second in (0, 5, 10):
+        write([role("serving", second), outflow(second, 0, 20 * second)], tmp_path)
+    for second in (15, 20):
+        write([role("serving", second), outflow(second, 0, 0, start="2")], tmp_path)
+
+    found = asked(tmp_path, 22)
+
+    assert (found.lost.at_most, found.twice.at_most) == (40, 40)
+
+
 def test_what_lay_there_before_a_restart_has_no_cut_and_its_depth_is_the_bound(tmp_path: Path) -> None:
     for second in (0, 5, 10):
         known = replace(queue(second, "orders.in", 300, 10 * second), start="2")

@@ -107,13 +107,16 @@ class ContinuityDriver(ArtemisDriver[SiteView]):
                 calls = [call for call in step.calls if call.operation == ACTIVATE_SITE and call.pair in shut]
                 hand.change(calls, self._sender.send)
             # Of a site that is away nothing comes, and what waits for it is kept.
-            waiting = sum(_commands(view) for view in (*views, *others)) if others else 0
+            told = [_commands(view) for view in (*views, *others)] if others else [None]
+            waiting = sum(filter(None, told))
             now = hand.monotonic()
             if undone or waiting:
                 quiet_since = now
             hold_s = max(WATCH_S, INTERVALS * max(_interval_s(view) for view in views))
             why = f"{min(view.pair for view in undone)} does not deliver yet" if undone else None
-            hand.waiting("commands of the plugin under way, which could undo the activation", waiting, why)
+            why = why or (None if others else f"{move.source} does not answer")
+            shown = None if None in told else waiting
+            hand.waiting("commands of the plugin under way, which could undo the activation", shown, why)
             if now - quiet_since >= hold_s:
                 break
             if quiet_since - began > WATCH_AT_MOST_S:
@@ -139,8 +142,9 @@ class ContinuityDriver(ArtemisDriver[SiteView]):
         return Refused(f"{move.target} was opened, but {why}", findings=(finding,), code=ExitCode.INCOMPLETE)
 
 
-def _commands(view: SiteView) -> int:
-    return view.commands.out.depth + view.commands.into.depth if view.commands is not None else 0
+def _commands(view: SiteView) -> int | None:
+    """None where the plugin has not started."""
+    return view.commands.out.depth + view.commands.into.depth if view.commands is not None else None
 
 
 def _interval_s(view: SiteView) -> float:
