@@ -12,9 +12,9 @@ from typing import Self
 
 from dr_ctl.core.clock import Clock, SystemClock, stamp
 from dr_ctl.core.model import Json, Role
-from dr_ctl.rpo.history import Writer
-from dr_ctl.rpo.row import Row
-from dr_ctl.rpo.upkeep import Upkeep
+from dr_ctl.rpo.history.files import Writer
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
 from dr_ctl.topologies.topology import Seen

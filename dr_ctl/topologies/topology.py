@@ -16,7 +16,7 @@ from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Look, Store
 from dr_ctl.engine.ports import Driver, Observation, Recipe
-from dr_ctl.rpo.row import Row
+from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.model import Installation
 
 FenceStrength = Literal["now", "lasting"]

@@ -12,7 +12,7 @@ import pytest
 from dr_ctl.agents.monitor import Monitor
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.jolokia.errors import Sick, Unreachable
-from dr_ctl.rpo.bounds import bounds
+from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.artemis.view import Silent
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen

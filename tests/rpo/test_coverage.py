@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dr_ctl.rpo import distribution, looks, scopes, spans
-from dr_ctl.rpo.cells import Cell
-from dr_ctl.rpo.estimate import BLOCKS, Work
-from dr_ctl.rpo.facts import facts
-from dr_ctl.rpo.figures import Histogram, Table
-from dr_ctl.rpo.history import usable_files, write
-from dr_ctl.rpo.row import Row
-from dr_ctl.rpo.scope_names import flow_scope
+from dr_ctl.rpo.estimate import distribution, looks, scopes, spans
+from dr_ctl.rpo.estimate.cells import Cell
+from dr_ctl.rpo.estimate.estimate import BLOCKS, Work
+from dr_ctl.rpo.estimate.facts import facts
+from dr_ctl.rpo.estimate.figures import Histogram, Table
+from dr_ctl.rpo.estimate.scope_names import flow_scope
+from dr_ctl.rpo.history.files import usable_files, write
+from dr_ctl.rpo.history.row import Row
 from tests.rpo.simulator import EPOCH, EVERY_S, LOADS, STEP_S, STRETCHED, Load, Truth, history
 
 if TYPE_CHECKING:

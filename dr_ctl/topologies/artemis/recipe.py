@@ -15,7 +15,7 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import beans
-from dr_ctl.rpo.result import matches
+from dr_ctl.rpo.estimate.result import matches
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import alone, lasting, losing, receipts
 from dr_ctl.topologies.artemis.baseline import baseline, basis, before, paused_by_runs

@@ -18,7 +18,7 @@ from dr_ctl.engine.lease import LOCK, LockDocument, Look
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import PairSeen
 from dr_ctl.jolokia.errors import Sick, TimedOut, Unreachable
-from dr_ctl.rpo.row import Row
+from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.model import ID_CACHE_SIZE, LastingFence
 from dr_ctl.topologies.artemis.debts import debts_of
 from dr_ctl.topologies.artemis.names import OWN, numbered

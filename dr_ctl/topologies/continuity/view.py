@@ -9,7 +9,7 @@ from typing import Final
 
 from dr_ctl.core.model import Json, Role
 from dr_ctl.engine.plan import Call
-from dr_ctl.rpo.row import Row
+from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE, DEACTIVATE_SITE, START, STOP
 from dr_ctl.topologies.artemis.papers import Papers

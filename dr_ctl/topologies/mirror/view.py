@@ -8,7 +8,7 @@ from datetime import datetime
 
 from dr_ctl.core.model import Role
 from dr_ctl.engine.plan import Call
-from dr_ctl.rpo.row import Row
+from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.operations import close_door, open_door
 from dr_ctl.topologies.artemis.view import OUTFLOW_PREFIX, Acceptor, Broker, Queue, Seen

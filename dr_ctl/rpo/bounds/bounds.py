@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Json, Role, Severity
-from dr_ctl.rpo.recent import US, WINDOW_US, Count, Recent, recent
-from dr_ctl.rpo.result import LossLimit, Objectives, matches
-from dr_ctl.rpo.waiting import is_explained, unconsumed, unshipped_acks
+from dr_ctl.rpo.bounds.waiting import is_explained, unconsumed, unshipped_acks
+from dr_ctl.rpo.estimate.result import LossLimit, Objectives, matches
+from dr_ctl.rpo.history.newest import US, WINDOW_US, Count, Recent, recent
 from dr_ctl.settings.durations import duration
 
 if TYPE_CHECKING:

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.clock import stamp
-from dr_ctl.rpo import calibration, notes, reading
-from dr_ctl.rpo.calibration import BoundRow, Calibration, Row
-from dr_ctl.rpo.curves import BINS, Curves, curves
-from dr_ctl.rpo.estimate import BLOCKS, Work
-from dr_ctl.rpo.facts import facts
-from dr_ctl.rpo.figures import Table
-from dr_ctl.rpo.history import usable_files
-from dr_ctl.rpo.scope_names import TOTAL
+from dr_ctl.rpo.backtest import calibration
+from dr_ctl.rpo.backtest.calibration import BoundRow, Calibration, Row
+from dr_ctl.rpo.estimate import notes
+from dr_ctl.rpo.estimate.curves import BINS, Curves, curves
+from dr_ctl.rpo.estimate.estimate import BLOCKS, Work
+from dr_ctl.rpo.estimate.facts import facts
+from dr_ctl.rpo.estimate.figures import Table
+from dr_ctl.rpo.estimate.scope_names import TOTAL
+from dr_ctl.rpo.history import reading
+from dr_ctl.rpo.history.files import usable_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -120,8 +122,9 @@ def backtest_in(
     findings: Sequence[Finding],
 ) -> BacktestAnswer:
     """Do the same in a session that is already there."""
-    from dr_ctl.rpo import distribution as d  # noqa: PLC0415
-    from dr_ctl.rpo import looks, spans, testing  # noqa: PLC0415
+    from dr_ctl.rpo.backtest import every_second  # noqa: PLC0415
+    from dr_ctl.rpo.estimate import distribution as d  # noqa: PLC0415
+    from dr_ctl.rpo.estimate import looks, spans  # noqa: PLC0415
 
     rows = looks.read(spark, files, root, since=since, until=until)
     outflows = looks.outflow_looks(rows).localCheckpoint()
@@ -147,7 +150,7 @@ def backtest_in(
     half = looks.thinned(rows, outflows)
     half_outflows = looks.outflow_looks(half).localCheckpoint()
     half_flows = [flow for flow in facts(looks.facts(half, half_outflows).collect()).flows if flow.site == site]
-    [told] = testing.against_left_out(work, Work(half, half_outflows, site, half_flows, masks, 0)).collect()
+    [told] = every_second.against_left_out(work, Work(half, half_outflows, site, half_flows, masks, 0)).collect()
     bound = BoundRow(told.moments or 0, told.covered or 0, told.mean, told.excess)
     window = (notes.moment(first), notes.moment(last))
     drawn = curves(cells, Table.of(cells), (first, last), BINS)

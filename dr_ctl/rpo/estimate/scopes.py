@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.rpo import sql
-from dr_ctl.rpo.scope_names import CLASS, METRICS, TOTAL
-from dr_ctl.rpo.spans import NOW, flow_key
+from dr_ctl.rpo.estimate.scope_names import CLASS, METRICS, TOTAL
+from dr_ctl.rpo.estimate.spans import NOW, flow_key
+from dr_ctl.rpo.spark import sql
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
-    from dr_ctl.rpo.facts import Flow
+    from dr_ctl.rpo.estimate.facts import Flow
 
 _FIGURES: Final = (*METRICS, "covered", "is_floor", "stalled")
 

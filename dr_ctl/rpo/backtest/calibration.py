@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.rpo.cells import HELD, STEP, Cell
-from dr_ctl.rpo.figures import Histogram, t_value, weighted_quantile
-from dr_ctl.rpo.horizon import Changes
-from dr_ctl.rpo.result import PROBABILITIES
+from dr_ctl.rpo.estimate.cells import HELD, STEP, Cell
+from dr_ctl.rpo.estimate.figures import Histogram, t_value, weighted_quantile
+from dr_ctl.rpo.estimate.horizon import Changes
+from dr_ctl.rpo.estimate.result import PROBABILITIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

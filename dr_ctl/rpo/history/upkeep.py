@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.rpo.history import SCHEMA, write_table
+from dr_ctl.rpo.history.files import SCHEMA, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from dr_ctl.rpo.history import count_rows, read_through
+from dr_ctl.rpo.history.files import count_rows, read_through
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ def over(
     Where it fails and files are torn inside, which no footer tells, these are left out and named, and it is done anew.
     Raises EnvironmentFault where Spark cannot start or finish.
     """
-    from dr_ctl.rpo import spark as starting  # noqa: PLC0415 - Spark is imported by those who need it only
+    from dr_ctl.rpo.spark import session as starting  # noqa: PLC0415 - Spark is imported by those who need it only
 
     def done(files: Sequence[Path], findings: Sequence[Finding]) -> Answer:
         with starting.session_for(count_rows(files), master=master, conf=conf, may_take_time=may_take_time) as session:

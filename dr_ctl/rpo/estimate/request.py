@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.rpo.result import LossClass, LossLimit, Objectives
+from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 
 _END_S: Final = 3.0
 
@@ -59,7 +59,7 @@ def _objectives(told: Mapping[str, Any]) -> Objectives:
 
 def command(request: Path) -> list[str]:
     """Say how to start the worker on a request that was written to a file."""
-    return [sys.executable, "-m", "dr_ctl.rpo.worker", str(request)]
+    return [sys.executable, "-m", "dr_ctl.rpo.estimate.worker", str(request)]
 
 
 class Estimating:

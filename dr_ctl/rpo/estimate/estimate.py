@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.clock import SystemClock
-from dr_ctl.rpo import horizon, notes, reading
-from dr_ctl.rpo.cells import COVERED, Cell
-from dr_ctl.rpo.curves import BINS, curves
-from dr_ctl.rpo.facts import Flow, facts
-from dr_ctl.rpo.figures import Table
-from dr_ctl.rpo.history import usable_files
-from dr_ctl.rpo.result import (
+from dr_ctl.rpo.estimate import horizon, notes
+from dr_ctl.rpo.estimate.cells import COVERED, Cell
+from dr_ctl.rpo.estimate.curves import BINS, curves
+from dr_ctl.rpo.estimate.facts import Flow, facts
+from dr_ctl.rpo.estimate.figures import Table
+from dr_ctl.rpo.estimate.result import (
     ClassEstimate,
     Estimate,
     EstimateAnswer,
@@ -28,7 +27,9 @@ from dr_ctl.rpo.result import (
     SeenWindow,
     Verdict,
 )
-from dr_ctl.rpo.scope_names import CLASS, TOTAL, flow_scope
+from dr_ctl.rpo.estimate.scope_names import CLASS, TOTAL, flow_scope
+from dr_ctl.rpo.history import reading
+from dr_ctl.rpo.history.files import usable_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from dr_ctl.core.clock import Clock
     from dr_ctl.core.model import Finding
-    from dr_ctl.rpo.distribution import Blocks
+    from dr_ctl.rpo.estimate.distribution import Blocks
 
 BLOCKS: Final = 24
 BLOCKS_OF_A_WEEK: Final = 28
@@ -109,7 +110,7 @@ def estimate_in(
     charted: bool = False,
 ) -> EstimateAnswer:
     """Do the same in a session that is already there."""
-    from dr_ctl.rpo import looks  # noqa: PLC0415
+    from dr_ctl.rpo.estimate import looks  # noqa: PLC0415
 
     found = list(findings)
     rows = looks.read(spark, files, root, since=since, until=until)
@@ -134,7 +135,7 @@ def estimate_in(
 
 
 def _masks(include: Sequence[str], exclude: Sequence[str], classes: Sequence[Sequence[str]]) -> str:
-    from dr_ctl.rpo.spans import masks  # noqa: PLC0415
+    from dr_ctl.rpo.estimate.spans import masks  # noqa: PLC0415
 
     return masks(include, exclude, classes)
 
@@ -152,7 +153,7 @@ class Work:
 
     def by_flow(self) -> DataFrame:
         """Bounds per flow, interval and scope."""
-        from dr_ctl.rpo import scopes, spans  # noqa: PLC0415
+        from dr_ctl.rpo.estimate import scopes, spans  # noqa: PLC0415
 
         split = any(flow.is_split for flow in self.flows)
         queues = spans.queue_looks(self.rows, self.outflows, self.site, self.flows, masks=self.masks)
@@ -162,7 +163,7 @@ class Work:
         )
 
     def states(self, by_flow: DataFrame) -> DataFrame:
-        from dr_ctl.rpo import scopes  # noqa: PLC0415
+        from dr_ctl.rpo.estimate import scopes  # noqa: PLC0415
 
         return scopes.states(by_flow, self.outflows, self.flows, self.site)
 
@@ -171,14 +172,14 @@ class Work:
         return min(flow.first_us for flow in self.flows), max(flow.last_us for flow in self.flows)
 
     def blocks(self) -> Blocks:
-        from dr_ctl.rpo.distribution import Blocks  # noqa: PLC0415
+        from dr_ctl.rpo.estimate.distribution import Blocks  # noqa: PLC0415
 
         first, last = self.span_us
         return Blocks(first, last, BLOCKS_OF_A_WEEK if last - first >= 7 * DAY_US else BLOCKS)
 
     def cells(self, *, horizon_us: int, bins: int = 0) -> list[Cell]:
         """All that the figures are made of; with `bins`, a time line for a chart too."""
-        from dr_ctl.rpo import distribution as d  # noqa: PLC0415
+        from dr_ctl.rpo.estimate import distribution as d  # noqa: PLC0415
 
         by_flow = self.by_flow().localCheckpoint()
         states = self.states(by_flow)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.rpo.exports import to_ledger
+from dr_ctl.rpo.ledgers.exports import to_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

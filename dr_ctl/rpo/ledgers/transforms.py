@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from dr_ctl.rpo import sql
+from dr_ctl.rpo.spark import sql
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from dr_ctl.rpo.ledgers import Ledger
+    from dr_ctl.rpo.ledgers.files import Ledger
 
 EVENTS: Final = ("sent", "stored", "consumed", "send-in-doubt", "received", "ack-in-doubt")
 KINDS: Final = ("lost", "doubled", "recovered", "unexpected", "unknown")

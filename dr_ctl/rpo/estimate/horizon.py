@@ -11,9 +11,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.rpo.cells import STEP, Cell
-from dr_ctl.rpo.figures import scaled, weighted_quantile
-from dr_ctl.rpo.result import PROBABILITIES, Number, Quantity
+from dr_ctl.rpo.estimate.cells import STEP, Cell
+from dr_ctl.rpo.estimate.figures import scaled, weighted_quantile
+from dr_ctl.rpo.estimate.result import PROBABILITIES, Number, Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

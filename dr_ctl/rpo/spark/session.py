@@ -24,7 +24,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.rpo import archive
+from dr_ctl.rpo.spark import archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

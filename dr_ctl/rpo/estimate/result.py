@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from dr_ctl.core.model import Finding, Json
-    from dr_ctl.rpo.curves import Curves
+    from dr_ctl.rpo.estimate.curves import Curves
 
 Number = int | float
 PROBABILITIES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99}

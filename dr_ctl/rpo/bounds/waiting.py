@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from dr_ctl.rpo.recent import Count
+    from dr_ctl.rpo.history.newest import Count
 
 UNEXPLAINED: Final = 0.01
 """Counters are not read at quite the same instant: so small a share of some minutes is no other queue."""

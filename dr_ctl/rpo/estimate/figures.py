@@ -13,8 +13,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.rpo.cells import BOTH, HELD, HERE, LAST, PUT, TOLD, Cell
-from dr_ctl.rpo.result import PROBABILITIES, Number, Quantity
+from dr_ctl.rpo.estimate.cells import BOTH, HELD, HERE, LAST, PUT, TOLD, Cell
+from dr_ctl.rpo.estimate.result import PROBABILITIES, Number, Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dr_ctl.rpo import spans, sql
+from dr_ctl.rpo.estimate import spans
+from dr_ctl.rpo.spark import sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from dr_ctl.rpo.estimate import Work
+    from dr_ctl.rpo.estimate.estimate import Work
 
 
 def points(work: Work) -> DataFrame:

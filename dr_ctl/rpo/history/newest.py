@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dr_ctl.core.model import Finding, Severity
-from dr_ctl.rpo.history import left_out, newest_first
+from dr_ctl.rpo.history.files import left_out, newest_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Severity
-from dr_ctl.rpo.cells import AGE_FLOOR
-from dr_ctl.rpo.scope_names import TOTAL
+from dr_ctl.rpo.estimate.cells import AGE_FLOOR
+from dr_ctl.rpo.estimate.scope_names import TOTAL
 from dr_ctl.settings.durations import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dr_ctl.rpo.facts import Flow
-    from dr_ctl.rpo.figures import Table
-    from dr_ctl.rpo.result import SeenWindow
+    from dr_ctl.rpo.estimate.facts import Flow
+    from dr_ctl.rpo.estimate.figures import Table
+    from dr_ctl.rpo.estimate.result import SeenWindow
 
 STALE_POLLS: Final = 5
 STALE_AT_LEAST_S: Final = 30.0

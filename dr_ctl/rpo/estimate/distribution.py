@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from dr_ctl.rpo import sql
-from dr_ctl.rpo.cells import AGE_FLOOR, BOTH, COVERED, HELD, HERE, LAST, PUT, STEP, TIME, TOLD, Cell
-from dr_ctl.rpo.scope_names import METRICS
-from dr_ctl.rpo.scopes import last_states
+from dr_ctl.rpo.estimate.cells import AGE_FLOOR, BOTH, COVERED, HELD, HERE, LAST, PUT, STEP, TIME, TOLD, Cell
+from dr_ctl.rpo.estimate.scope_names import METRICS
+from dr_ctl.rpo.estimate.scopes import last_states
+from dr_ctl.rpo.spark import sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

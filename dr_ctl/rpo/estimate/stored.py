@@ -15,7 +15,7 @@ from dr_ctl.engine.runs import write
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dr_ctl.rpo.result import EstimateAnswer
+    from dr_ctl.rpo.estimate.result import EstimateAnswer
 
 STALE_AFTER_S = 3600.0
 

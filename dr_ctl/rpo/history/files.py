@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from dr_ctl.core.clock import Clock
-    from dr_ctl.rpo.row import Row
+    from dr_ctl.rpo.history.row import Row
 
 SCHEMA: Final = pa.schema(
     [

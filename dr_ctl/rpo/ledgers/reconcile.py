@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import Finding, Json, Severity
-from dr_ctl.rpo.ledgers import Ledger, first_bad, ledgers
+from dr_ctl.rpo.ledgers.files import Ledger, first_bad, ledgers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from dr_ctl.rpo.reconciling import Snapshot
+    from dr_ctl.rpo.ledgers.transforms import Snapshot
 
 KINDS: Final = ("lost", "doubled", "recovered", "unexpected", "unknown")
 BUCKETS: Final = 1024
@@ -105,7 +105,7 @@ def reconcile(
     with tempfile.TemporaryDirectory(prefix="dr-ctl-ledgers-") as scratch:
         given = ledgers(told, Path(scratch), property_name=property_name)
         size = sum(Path(path).stat().st_size for ledger in given for path in ledger.paths)
-        from dr_ctl.rpo import spark as starting  # noqa: PLC0415 - not before the files are known to be ledgers
+        from dr_ctl.rpo.spark import session as starting  # noqa: PLC0415 - not before the files are known to be ledgers
 
         with starting.session(
             master=master, conf=conf, is_short=size < SHORT_WORK_BYTES, may_take_time=True
@@ -115,7 +115,7 @@ def reconcile(
 
 def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Reconciled:
     """Do the same in a session that is already there."""
-    from dr_ctl.rpo import reconciling as r  # noqa: PLC0415
+    from dr_ctl.rpo.ledgers import transforms as r  # noqa: PLC0415
 
     events = r.union([r.read(spark, number, ledger) for number, ledger in enumerate(given)])
 
@@ -143,7 +143,7 @@ def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Rec
 
 
 def _seen(rows: Iterable[Any], given: Sequence[Ledger]) -> _Seen:
-    from dr_ctl.rpo.reconciling import BAD, Snapshot  # noqa: PLC0415
+    from dr_ctl.rpo.ledgers.transforms import BAD, Snapshot  # noqa: PLC0415
 
     moments = {(given[number].site or "", number): at_us for number, at_us in _looked(given)}
     seen = _Seen([])

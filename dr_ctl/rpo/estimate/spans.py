@@ -17,16 +17,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.rpo import sql
-from dr_ctl.rpo.looks import SHARED
-from dr_ctl.rpo.result import pattern_regex
+from dr_ctl.rpo.estimate.looks import SHARED
+from dr_ctl.rpo.estimate.result import pattern_regex
+from dr_ctl.rpo.spark import sql
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
-    from dr_ctl.rpo.facts import Flow
+    from dr_ctl.rpo.estimate.facts import Flow
 
 NOW: Final = 0
 """The number that stands for the last look itself; intervals between looks count from 1."""

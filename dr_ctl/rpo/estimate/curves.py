@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.rpo.cells import TIME, Cell
-from dr_ctl.rpo.scope_names import METRICS, TOTAL
+from dr_ctl.rpo.estimate.cells import TIME, Cell
+from dr_ctl.rpo.estimate.scope_names import METRICS, TOTAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from dr_ctl.rpo.figures import Histogram, Table
+    from dr_ctl.rpo.estimate.figures import Histogram, Table
 
 BINS: Final = 200
 UNITS: Final = {"loss": 1, "age_ms": 1000, "duplicates": 1, "drain_ms": 1000}

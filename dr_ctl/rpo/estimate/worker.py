@@ -1,6 +1,6 @@
 """The estimate in a process of its own, so that it can run beside other work and be killed.
 
-    python -m dr_ctl.rpo.worker REQUEST.json
+    python -m dr_ctl.rpo.estimate.worker REQUEST.json
 
 prints one JSON document to standard output: `{"data": …, "verdict": …, "findings": […]}`, or `{"error": …,
 "remedy": …}` with the exit code of the error. SIGTERM ends it and the JVM that it started; so does SIGKILL, through
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode
-from dr_ctl.rpo.estimate import estimate
-from dr_ctl.rpo.request import Request
-from dr_ctl.rpo.stored import store
+from dr_ctl.rpo.estimate.estimate import estimate
+from dr_ctl.rpo.estimate.request import Request
+from dr_ctl.rpo.estimate.stored import store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
