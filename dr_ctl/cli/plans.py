@@ -15,8 +15,8 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import Json
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
 from dr_ctl.engine.plan import Ask, Call, Decision, Plan, PlannedStep, Refusal
-from dr_ctl.engine.planner import NO_RETURN
 from dr_ctl.engine.roles import error
+from dr_ctl.engine.verbs import NO_RETURN
 
 _SHOWN = 8
 
@@ -111,7 +111,7 @@ def same(saved: Saved | None, decided: Decision) -> Decision:
 
 def _shape(step: PlannedStep) -> tuple[str, str, tuple[tuple[str, ...], ...]]:
     """A step without what is written down when it is done, as the moment."""
-    return step.verb, step.site, tuple((call.site, call.pair, call.bean, call.operation) for call in step.calls)
+    return step.verb, step.site, tuple((call.site, call.pair, call.goal.value, call.thing) for call in step.calls)
 
 
 def _changes(was: Json | Mapping[str, Any], now: Json | Mapping[str, Any], at: str = "") -> Iterator[str]:

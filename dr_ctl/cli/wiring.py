@@ -31,9 +31,10 @@ from dr_ctl.engine.operations import (
 )
 from dr_ctl.engine.outcome import Outcome, Unknown
 from dr_ctl.engine.plan import Ask, Decision, Plan, PlannedStep
-from dr_ctl.engine.planner import HOOK, plan
+from dr_ctl.engine.planner import plan
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
+from dr_ctl.engine.verbs import HOOK
 from dr_ctl.settings.model import Installation
 from dr_ctl.telemetry.events import Listener
 from dr_ctl.topologies import registry
