@@ -25,7 +25,7 @@ from dr_ctl.topologies.continuity.draining import Draining
 from dr_ctl.topologies.continuity.recipe import AGAIN_AT_MOST, ContinuityRecipe
 from dr_ctl.topologies.continuity.reinstating import Reinstating
 from dr_ctl.topologies.continuity.verifying import Verifying
-from dr_ctl.topologies.continuity.view import WAITS_MS, SiteView
+from dr_ctl.topologies.continuity.view import SiteView, waits_ms
 
 POLL_S: Final = 0.2
 # Longer than bridges confirm late, and than any bridge waits for its next try unless its interval is longer.
@@ -68,7 +68,7 @@ class ContinuityDriver(ArtemisDriver[SiteView]):
         """Wait for a delivery that is about to begin: an activation that went out before a crash is not sent again, for
         each tells the other site to stop. Where no client is let in it has failed, and nothing is to be waited for."""
         peer = Peer.AWAY if move.ask.operation == FAILOVER else Peer.DRAINED
-        within_s = WAITS_MS[peer] / 1000 if step.part("doors") else 0.0
+        within_s = waits_ms(peer) / 1000 if step.part("doors") else 0.0
         until = hand.monotonic() + within_s + POLL_S
         while any(view.half_open for view in self._observer.look_at(move.target)) and hand.monotonic() < until:
             if not self._doors.let_in(self._observer.at(move.target)):

@@ -20,6 +20,10 @@ WAITS_MS: Final = {Peer.DRAINED: 20_000, Peer.NOT_DRAINED: 5_000, Peer.AWAY: 1_0
 PREFIX: Final = "continuity.cmd"
 
 
+def waits_ms(peer: Peer) -> int:
+    return WAITS_MS[peer]
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
     """The plugin itself. `suffixes` name its queues: outflow of messages, of acknowledgements, inflow of both."""
@@ -209,7 +213,7 @@ class SiteView(Broker):
     def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
         if not (list(doors) or self.half_open):
             return ()
-        return (self._call(Goal.OPEN, (ACTIVATE_SITE, (WAITS_MS[peer],)), "activate the site", when),)
+        return (self._call(Goal.OPEN, (ACTIVATE_SITE, (waits_ms(peer),)), "activate the site", when),)
 
     def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
         activated = self.service is not None and self.service.activated
