@@ -17,6 +17,7 @@ LAYERS = (
     {"jolokia", "stomp_io", "processes", "rpo"},
     {"topologies"},
     {"report", "lab", "twin", "agents"},
+    {"application"},
     {"cli"},
 )
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
@@ -68,4 +69,4 @@ def test_a_topology_knows_no_other_one(path: Path) -> None:
 
     others = {name.split(".")[2] for name in imports(path) if name.startswith("dr_ctl.topologies.")}
 
-    assert others <= {mine, "artemis"}
+    assert others <= {mine, "artemis", "topology"}

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.agents.monitor import recording
+from dr_ctl.application.result import Result
 from dr_ctl.cli.labs import verdict_text
-from dr_ctl.cli.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.core.errors import EnvironmentFault

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dr_ctl.cli.result import Result
+from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.model import ExitCode, Finding, Severity
 from dr_ctl.rpo.reconcile import KINDS, Reconciled

@@ -13,63 +13,19 @@ import json
 import os
 import signal
 import sys
-from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from dr_ctl.core.errors import DrCtlError, UsageError
+from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode
 from dr_ctl.rpo.estimate import estimate
-from dr_ctl.rpo.result import LossClass, LossLimit, Objectives
+from dr_ctl.rpo.request import Request
 from dr_ctl.rpo.stored import store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from types import FrameType
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """The arguments of `estimate`, as a document; with `store` the answer is kept beside the history too."""
-
-    history: str
-    site: str | None = None
-    since: str | None = None
-    until: str | None = None
-    horizon_s: float = 300
-    objectives: Objectives | None = None
-    include: tuple[str, ...] = ("#",)
-    exclude: tuple[str, ...] = ()
-    master: str = "local[*]"
-    conf: Mapping[str, str] = field(default_factory=dict)
-    store: bool = False
-    may_take_time: bool = False
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Request:
-        """Raises UsageError where the document is not one."""
-        try:
-            told = json.loads(text)
-            if told.get("objectives") is not None:
-                told["objectives"] = _objectives(told["objectives"])
-            fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in told.items()}
-            return cls(**fields)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UsageError(f"this is no request for an estimate: {error}") from error
-
-
-def _objectives(told: Mapping[str, Any]) -> Objectives:
-    classes = [LossClass(tuple(each["queues"]), LossLimit(**each["loss"])) for each in told.get("classes", ())]
-    return Objectives(LossLimit(**told.get("loss", {})), tuple(classes))
-
-
-def command(request: Path) -> list[str]:
-    """Say how to start the worker on a request that was written to a file."""
-    return [sys.executable, "-m", "dr_ctl.rpo.worker", str(request)]
 
 
 def answer(request: Request) -> dict[str, Any]:

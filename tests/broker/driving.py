@@ -9,19 +9,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from dr_ctl.cli.wiring import World
+from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.traffic import Dialler
 from dr_ctl.settings.loader import load
 from dr_ctl.stomp_io.frames import encode
+from dr_ctl.topologies.registry import opened
 from tests.broker.recorder import Recorder
 
 LONG_S = 120.0
@@ -91,10 +92,10 @@ class Operator:
 
 def state_of(lab: Lab) -> Mapping[str, Any]:
     """Everything dr-ctl may set at both sites: doors, links, pauses, and which queues there are."""
-    with World.of(load(lab.settings_path), time.sleep) as world:
-        seen = world.observer.observe()
-        assert all(len(seen.views(site)) == 1 for site in seen.sites), seen
-        return world.recipe.baseline(seen)
+    with closing(opened(load(lab.settings_path), SystemClock())) as topology:
+        seen = topology.observe()
+        assert all(broker.silent is None for broker in seen.brokers), seen
+        return topology.recipe.baseline(seen)
 
 
 def until(condition: Callable[[], object], *, within_s: float = 30.0, why: str = "") -> None:

@@ -13,8 +13,8 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE, DEACTIVATE_SITE
 from dr_ctl.topologies.continuity.recipe import ContinuityRecipe
-from dr_ctl.topologies.continuity.returning import REMOVE_ALL, Held, held
-from dr_ctl.topologies.continuity.view import ALONE_MS, MOVING_MS, RETURNING_MS
+from dr_ctl.topologies.continuity.returning import REMOVE_ALL
+from dr_ctl.topologies.continuity.view import ALONE_MS, MOVING_MS, RETURNING_MS, Held
 from tests.continuity.views import broker, door, flow, queue, seen, service
 
 RECIPE = ContinuityRecipe(Queues(), Drain())
@@ -127,7 +127,7 @@ def test_what_comes_twice_at_most_is_said_before_a_return(
 
     [told] = [each for each in RECIPE.why_not(both, move("reinstate", "london")) if each.id == "DR-RETURN-005"]
 
-    assert held(london) == Held(to_ship, 9, twice)
+    assert london.held == Held(to_ship, 9, twice)
     assert f"at most {twice} of the messages" in told.text
     assert told.severity is severity
 

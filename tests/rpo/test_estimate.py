@@ -17,9 +17,9 @@ import pytest
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.rpo.estimate import estimate, estimate_in
 from dr_ctl.rpo.history import usable_files, write
+from dr_ctl.rpo.request import Request, command
 from dr_ctl.rpo.result import EstimateAnswer, LossClass, LossLimit, Objectives, Verdict
 from dr_ctl.rpo.row import Row
-from dr_ctl.rpo.worker import Request, command
 from tests.rpo.fifo import at
 from tests.rpo.torn import tear
 

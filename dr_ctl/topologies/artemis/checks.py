@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from dr_ctl.core.model import Finding, Severity
+from dr_ctl.core.model import some as some  # noqa: PLC0414 - the family takes it from here
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.topologies.artemis.baseline import paused_by_runs
 from dr_ctl.topologies.artemis.debts import debts_of
 from dr_ctl.topologies.artemis.view import Broker, Silent
 
-_NAMED = 5
 NAME_STOMP = "Set `stomp:` to an address of the broker's client acceptor, with a user that may connect."
 
 
@@ -24,12 +24,6 @@ def warning(id_: str, text: str, remedy: str) -> Finding:
 
 def info(id_: str, text: str, remedy: str = "") -> Finding:
     return Finding(id_, Severity.INFO, text, remedy)
-
-
-def some(items: Sequence[str]) -> str:
-    """The first few, and how many more there are."""
-    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
-    return "; ".join(items[:_NAMED]) + more
 
 
 def errors_first(found: Iterable[Finding]) -> list[Finding]:

@@ -26,8 +26,7 @@ from dr_ctl.topologies.artemis.view import quarantine_queue
 from dr_ctl.topologies.continuity import conserving, returning
 from dr_ctl.topologies.continuity.access import Access, Observer, Way
 from dr_ctl.topologies.continuity.conserving import REMOVE
-from dr_ctl.topologies.continuity.returning import Held
-from dr_ctl.topologies.continuity.view import SiteView
+from dr_ctl.topologies.continuity.view import Held, SiteView
 
 POLL_S: Final = 0.1
 CALM: Final = 5
@@ -87,7 +86,7 @@ class Reinstating:
         """What a closed broker still holds for its peer; by their ids, which of the messages to ship lie in their queue
         without an acknowledgement. Where the ids cannot be had the counts bound it."""
         view = access.look()
-        counted = returning.held(view)
+        counted = view.held
         flows = [flow for flow in view.flows if flow.out_mirror.depth and flow.queue in view.business]
         queues = [queue for flow in flows for queue in (flow.out_mirror, view.business[flow.queue])]
         if any(queue.depth > conserving.IDS_UP_TO for queue in queues):

@@ -1,26 +1,50 @@
-"""The stored estimate, shown at once: in `status`, beside a plan, and as the estimate of a failover."""
+"""The estimate that the settings ask for, and the stored one, shown at once: in `status`, beside a plan, and as the
+estimate of a failover."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
-from dr_ctl.cli.result import Result
-from dr_ctl.cli.session import Session
+from dr_ctl.application.result import Result
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
+from dr_ctl.rpo.request import Request
+from dr_ctl.rpo.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.stored import STALE_AFTER_S, Found, Stored, stored
 from dr_ctl.settings.durations import duration
 from dr_ctl.settings.model import Installation
+
+
+def objectives(installation: Installation) -> Objectives | None:
+    """The objectives of the settings, as the estimate and the bounds judge by them."""
+    told = installation.settings.objectives
+    if told is None:
+        return None
+    classes = tuple(LossClass(each.queues, LossLimit(each.loss.messages, each.loss.age)) for each in told.classes)
+    return Objectives(LossLimit(told.loss.messages, told.loss.age), classes)
+
+
+def request(installation: Installation) -> Request:
+    """The estimate that the settings ask for, as a document for the worker."""
+    settings = installation.settings
+    return Request(
+        history=str(installation.path(settings.history.path)),
+        objectives=objectives(installation),
+        include=settings.queues.include,
+        exclude=settings.queues.exclude,
+        master=settings.spark.master,
+        conf=settings.spark.conf,
+        store=True,
+    )
 
 
 def of_site(installation: Installation, site: str) -> Found:
     return stored(installation.path(installation.settings.history.path), site)
 
 
-def told(found: Stored, now: datetime) -> str:
+def _line(found: Stored, now: datetime) -> str:
     """One line: what, and how old."""
     loss, age = found.data["total"]["loss"], found.data["total"]["age_s"]
     figures = ", ".join(
@@ -41,7 +65,7 @@ def with_age(installation: Installation, site: str) -> tuple[Json, str, list[Fin
     found, now = of_site(installation, site), datetime.now(UTC)
     if found.stored is None:
         return None, "", list(found.findings)
-    line = told(found.stored, now)
+    line = _line(found.stored, now)
     stale = []
     if found.stored.age_s(now) > STALE_AFTER_S:
         text = f"the stored estimate of {site} is {duration(round(found.stored.age_s(now)))} old"
@@ -51,17 +75,13 @@ def with_age(installation: Installation, site: str) -> tuple[Json, str, list[Fin
     return found.stored.as_json(now), line, stale
 
 
-def beside_plan(session: Session, result: Result) -> Result:
+def beside_plan(installation: Installation, result: Result) -> Result:
     """A plan with the stored estimate of its source; a refusal stays as it is."""
-    planned: Any = result.data.get("plan")
-    if not isinstance(planned, Mapping):
+    if result.plan is None:
         return result
-    document, line, findings = with_age(session.installation(), str(planned["source"]))
+    document, line, findings = with_age(installation, result.plan.source)
     return replace(
-        result,
-        data={**result.data, "estimate": document},
-        findings=[*result.findings, *findings],
-        text=f"{result.text}\n{line}" if line else result.text,
+        result, data={**result.data, "estimate": document}, findings=[*result.findings, *findings], text=line
     )
 
 

@@ -4,21 +4,20 @@ samples of the history. Contacts no broker, needs neither Java nor Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dr_ctl.cli.objectives import objectives
+from dr_ctl.application.estimates import objectives
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.roles import error
 from dr_ctl.rpo.result import matches
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.artemis.showing import Carried
-from dr_ctl.topologies.artemis.view import Broker, Seen
+from dr_ctl.topologies.topology import BrokerSeen, Seen
 
 if TYPE_CHECKING:
     from dr_ctl.rpo.bounds import Bounds
@@ -27,24 +26,21 @@ if TYPE_CHECKING:
 class FailoverPrice:
     """Implements `Price` for one lost site. Read anew each time: what may be lost grows while the site may live."""
 
-    def __init__(
-        self, installation: Installation, lost: str, clock: Clock, carried: Callable[[Any, Any], Carried]
-    ) -> None:
-        """`carried` says what a closed broker still holds for its peer."""
+    def __init__(self, installation: Installation, lost: str, clock: Clock) -> None:
         self.lost = lost
-        self._installation, self._clock, self._carried = installation, clock, carried
+        self._installation, self._clock = installation, clock
         self._down_since: datetime | None = None
-        self._read: tuple[Seen[Broker], datetime] | None = None
+        self._read: tuple[Seen, datetime] | None = None
         # What reads Parquet takes a tenth of a second to load: beside the first look, whose answers are waited for.
         Thread(target=import_module, args=("dr_ctl.rpo.bounds",), daemon=True, name="load bounds").start()
 
-    def saw(self, seen: Seen[Broker]) -> None:
+    def saw(self, seen: Seen) -> None:
         """Note what a look told: a site that is down sends nothing any more, so its price grows no further; one that
         is closed and answers says itself what it still has to ship."""
         role = seen.roles[self.lost]
         if role is Role.DOWN and self._down_since is None:
             self._down_since = self._clock.now()
-        whole = role is Role.STANDBY and len(seen.views(self.lost)) == len(seen.sites[self.lost])
+        whole = role is Role.STANDBY and all(each.silent is None for each in self._brokers(seen))
         self._read = (seen, self._clock.now()) if whole else None
 
     def bounds(self) -> Mapping[str, Json]:
@@ -78,22 +74,20 @@ class FailoverPrice:
             pairs=[broker.name for broker in settings.sites[self.lost].brokers],
         )
 
-    def _of_read(self, seen: Seen[Broker], at: datetime) -> Bounds:
+    def _of_read(self, seen: Seen, at: datetime) -> Bounds:
         """What lies in the outflows is all that may be lost or come twice: a closed site adds nothing to them. Of one
         queue no more than lies in it can be lost."""
         from dr_ctl.rpo.bounds import Bound, Bounds, ClassBound, QueueBound  # noqa: PLC0415 - as above
 
         settings, told = self._installation.settings, objectives(self._installation)
-        here = seen.views(self.lost)
-        target = next(site for site in seen.sites if site != self.lost)
-        held = [self._carried(view, seen.view(target, view.pair)) for view in here]
+        held = seen.stake(self.lost)
         lost, twice = _total([each.lost for each in held]), _total([each.twice for each in held])
         own = [each.queues for each in held]
         depths: dict[str, int] = {}
-        for view in here:
-            for name, queue in view.business.items():
+        for broker in self._brokers(seen):
+            for name, depth in broker.depths.items():
                 if matches(settings.queues.include, name) and not matches(settings.queues.exclude, name):
-                    depths[name] = depths.get(name, 0) + queue.depth
+                    depths[name] = depths.get(name, 0) + depth
         queues = tuple(QueueBound(name, *_of_queue(name, own, lost, twice, depths)) for name in sorted(depths))
         classes = tuple(
             ClassBound(
@@ -104,6 +98,9 @@ class FailoverPrice:
             for each in (told.classes if told is not None else ())
         )
         return Bounds(self.lost, Bound(lost, at), Bound(twice, at), queues, classes)
+
+    def _brokers(self, seen: Seen) -> list[BrokerSeen]:
+        return [each for each in seen.brokers if each.site == self.lost]
 
 
 def _total(parts: Sequence[int | None]) -> int | None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+# How much a failover may lose; None: what the objectives allow.
+AcceptedLoss = int | Literal["unknown"] | None
 
 
 @dataclass(frozen=True, slots=True)

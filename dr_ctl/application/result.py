@@ -9,13 +9,15 @@ from dataclasses import dataclass, field, replace
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine.debts import Debt
+from dr_ctl.engine.plan import Plan
 
 SCHEMA = "dr-ctl/1"
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The end of a command. `text` is the body for people; the summary stands under it."""
+    """The end of a command. `text` is the body for people, or `plan` is; the summary stands under it. `already_read`:
+    the person has just read the findings."""
 
     code: ExitCode
     summary: str
@@ -24,6 +26,12 @@ class Result:
     run: str | None = None
     text: str = ""
     debts: Sequence[Debt] = ()
+    plan: Plan | None = None
+    already_read: bool = False
+
+    def with_text(self, text: str) -> Result:
+        """The same, with a body for people."""
+        return replace(self, text=text)
 
     def with_warn_exit(self) -> Result:
         """The same, with code 30 where it ended well and has warnings."""
