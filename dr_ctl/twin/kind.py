@@ -30,6 +30,7 @@ class Kind:
     one broker, beside its name and its password."""
 
     topology: str
+    joined: str  # what two such brokers do, to be read after them
     doors: tuple[Door, ...]
     broker: Callable[..., Broker]
     way: Callable[[Any, Any], Way[Any]]

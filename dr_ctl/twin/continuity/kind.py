@@ -18,6 +18,7 @@ def _broker(peer: str, **told: Any) -> ContinuityBroker:
 
 KIND: Final = Kind(
     topology="artemis-continuity",
+    joined="the continuity plugin joins",
     doors=(Door("clients", "CORE,AMQP,STOMP"), Door("mirror", "CORE,AMQP", opens_at_boot=True)),
     broker=_broker,
     way=ContinuityWay,

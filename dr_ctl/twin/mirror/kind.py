@@ -27,6 +27,7 @@ def _settings(host: Host) -> Mapping[str, Any]:
 
 KIND: Final = Kind(
     topology="artemis-mirror",
+    joined="mirror each other",
     doors=(Door("clients", "CORE,AMQP,STOMP"), Door("mirror", "AMQP", opens_at_boot=True)),
     broker=_broker,
     way=MirrorWay,
