@@ -208,11 +208,14 @@ def demo(
         Literal["brokers", "twin"],
         typer.Option("--on", help="Two real brokers, or a twin: simulated ones, without Java."),
     ] = "brokers",
+    topology: Annotated[
+        str, typer.Option("--topology", metavar="ID", help="What joins the sites, as in `lab up`.")
+    ] = "artemis-mirror",
 ) -> Result:
     """The main job on two brokers: a swapover, a failover and a failback under load; the ledger judges each."""
     from dr_ctl.cli import demonstration  # noqa: PLC0415
 
-    return demonstration.demo(session, directory, demonstration.On(on))
+    return demonstration.demo(session, directory, demonstration.On(on), topology)
 
 
 def main() -> None:

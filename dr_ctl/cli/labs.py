@@ -38,7 +38,7 @@ def up(
         queues=queues or ("orders.in", "orders.out"),
         delay_ms=delay_ms,
         topology=topology,
-        plugin=plugin,
+        options={} if plugin is None else {"plugin": plugin},
         pairs=pairs,
     )
     data: dict[str, Json] = {"settings": str(lab.settings_path), "lab": lab.status().as_json()}

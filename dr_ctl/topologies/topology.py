@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError
@@ -163,5 +163,5 @@ class Topology(Protocol[S]):
 class Opens(Protocol):
     """What a topology's module offers under the name `open_`."""
 
-    def __call__(self, installation: Installation, clock: Clock) -> Topology[Seen]:
+    def __call__(self, installation: Installation, clock: Clock) -> Topology[Any]:
         """Make it ready for one command. No broker is asked yet."""

@@ -217,7 +217,7 @@ def test_a_target_whose_port_is_taken_is_undone(lab: Lab, operator: Operator) ->
 
     with socket.socket() as thief:
         thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        thief.bind(("127.0.0.1", lab.site("paris").clients))
+        thief.bind(("127.0.0.1", lab.site("paris").ports["clients"]))
         thief.listen()
         ended = operator.run("swapover", "--to", "paris", "--yes")
 

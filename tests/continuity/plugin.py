@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.lab.continuity import JAR
+from dr_ctl.lab.artemis.continuity import JAR
 from dr_ctl.lab.kinds import CONTINUITY
 from dr_ctl.lab.lab import Lab
 

@@ -36,7 +36,8 @@ def plugin(twin: PlayedTwin, site: str) -> ContinuityBroker:
 @pytest.mark.parametrize("rounds", [1, pytest.param(4, marks=pytest.mark.chaos)])
 def test_commands_of_an_outage_activate_nobody(twin: PlayedTwin, dr_ctl: Command, rounds: int) -> None:
     """A site that activates itself whenever its peer says that it is there, and a peer that says so again and again."""
-    twin.activate_on_start()
+    for broker in twin.brokers(ContinuityBroker):
+        broker.active_on_start = True
     lost, left = "london", "paris"
     for _ in range(rounds):
         twin.kill(lost)
@@ -121,7 +122,8 @@ def test_confirmations_that_come_late_are_waited_for(
 ) -> None:
     monkeypatch.setattr(verifying.Verifying, "least_window_s", 2.2)
     monkeypatch.setattr(driver, "WATCH_S", 3.0)
-    twin.confirm_late(late_s)
+    for broker in twin.brokers(ContinuityBroker):
+        broker.confirm_s = late_s
     with twin.load(100, work_ms=1) as traffic:
         traffic.wait_for(50)
         moved = dr_ctl("swapover", "--to", "paris", "--yes")

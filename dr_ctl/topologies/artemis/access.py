@@ -20,6 +20,7 @@ from dr_ctl.jolokia.errors import Unreachable
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Broker as BrokerSettings
 from dr_ctl.settings.model import Installation, Site
+from dr_ctl.settings.topologies.artemis import ArtemisBroker
 from dr_ctl.stomp_io.client import (
     Address,
     Closed,
@@ -60,25 +61,23 @@ class Access(ABC, Generic[V_co]):
     def __init__(self, installation: Installation, site: str, pair: str) -> None:
         self.site, self.pair = site, pair
         self._installation = installation
-        self._settings = next(each for each in self._site.brokers if each.name == pair)
-        self.config = Config(
-            self._settings.clients,
-            self._settings.mirror,
-            self._settings.link,
-            self._settings.lasting_fence,
-            self._settings.id_cache_size,
-        )
+        self._settings = installation.broker(site, pair, ArtemisBroker)
+        self.config = self._config()
         self._reading: Wire | None = None
         self._password: str | None = None
         self._broker = self._settings.broker
         self._last: V_co | None = None
 
+    def _config(self) -> Config:
+        """What the settings of all such brokers say; a topology adds what its own say beside."""
+        return Config(self._settings.clients, self._settings.mirror, None)
+
     @property
-    def _site(self) -> Site:
+    def _site(self) -> Site[BrokerSettings]:
         return self._installation.settings.sites[self.site]
 
     @property
-    def settings(self) -> BrokerSettings:
+    def settings(self) -> ArtemisBroker:
         return self._settings
 
     def wire(self) -> Wire:

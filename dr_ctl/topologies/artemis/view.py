@@ -21,7 +21,7 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import PairSeen
 from dr_ctl.jolokia.errors import Sick, TimedOut, Unreachable
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.settings.model import ID_CACHE_SIZE, LastingFence
+from dr_ctl.settings.topologies.artemis import ID_CACHE_SIZE, LastingFence
 from dr_ctl.topologies.artemis.debts import debts_of
 from dr_ctl.topologies.artemis.names import OWN, numbered
 from dr_ctl.topologies.artemis.papers import IN_USER, Papers

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.lab import processes
+from dr_ctl.lab import daemons
 from tests.lab.waiting import eventually
 
 if TYPE_CHECKING:
@@ -23,49 +23,47 @@ STUBBORN = (
 
 
 @pytest.fixture
-def sleeper(tmp_path: Path) -> Iterator[processes.Process]:
-    process = processes.launch(
-        [sys.executable, "-c", "import time; time.sleep(60)"], cwd=tmp_path, log=tmp_path / "log"
-    )
+def sleeper(tmp_path: Path) -> Iterator[daemons.Process]:
+    process = daemons.launch([sys.executable, "-c", "import time; time.sleep(60)"], cwd=tmp_path, log=tmp_path / "log")
     yield process
-    processes.kill(process)
+    daemons.kill(process)
 
 
-def test_a_process_is_ended(sleeper: processes.Process) -> None:
+def test_a_process_is_ended(sleeper: daemons.Process) -> None:
     assert sleeper.alive()
 
-    processes.end(sleeper, within_s=5)
+    daemons.end(sleeper, within_s=5)
 
     assert not sleeper.alive()
 
 
 def test_one_that_does_not_heed_is_killed(tmp_path: Path) -> None:
-    process = processes.launch([sys.executable, "-c", STUBBORN], cwd=tmp_path, log=tmp_path / "log")
+    process = daemons.launch([sys.executable, "-c", STUBBORN], cwd=tmp_path, log=tmp_path / "log")
     eventually(lambda: "deaf" in (tmp_path / "log").read_text())
 
-    processes.end(process, within_s=0.1)
+    daemons.end(process, within_s=0.1)
 
     assert not process.alive()
 
 
-def test_a_frozen_one_is_ended_too(sleeper: processes.Process) -> None:
-    processes.send(sleeper, signal.SIGSTOP)
+def test_a_frozen_one_is_ended_too(sleeper: daemons.Process) -> None:
+    daemons.send(sleeper, signal.SIGSTOP)
     eventually(sleeper.frozen)
 
-    processes.end(sleeper, within_s=5)
+    daemons.end(sleeper, within_s=5)
 
     assert not sleeper.alive()
 
 
-def test_a_stranger_with_the_same_pid_is_left_alone(sleeper: processes.Process) -> None:
+def test_a_stranger_with_the_same_pid_is_left_alone(sleeper: daemons.Process) -> None:
     namesake = replace(sleeper, started=sleeper.started - 1)
 
     assert not namesake.alive()
-    assert not processes.send(namesake, signal.SIGKILL)
-    processes.end(namesake, within_s=1)
+    assert not daemons.send(namesake, signal.SIGKILL)
+    daemons.end(namesake, within_s=1)
     assert sleeper.alive()
 
 
 def test_a_missing_program_is_named(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match="no-such-program"):
-        processes.launch(["no-such-program"], cwd=tmp_path, log=tmp_path / "log")
+        daemons.launch(["no-such-program"], cwd=tmp_path, log=tmp_path / "log")

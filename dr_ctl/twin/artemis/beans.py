@@ -1,34 +1,22 @@
-"""The management beans that every broker has: their attributes, and what can be called on each. Each kind of broker
-makes its own of them, and adds what joins it to its peer."""
+"""The management beans that every Artemis broker has: their attributes, and what can be called on each. Each kind
+of broker makes its own of them, and adds what joins it to its peer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from dr_ctl.twin import listings, names
+from dr_ctl.twin.artemis import listings, names
+from dr_ctl.twin.bean import Bean, Operations
 from dr_ctl.twin.broker import Broker
-from dr_ctl.twin.filters import compiled
+from dr_ctl.twin.filters import BadFilter, Named, compiled
 from dr_ctl.twin.messages import Message, Queue, Reason
 from dr_ctl.twin.parts import Acceptor, BrokerSaysNo
 
 RUNTIME: Final = "java.lang:type=Runtime"
-ILLEGAL: Final = "java.lang.IllegalArgumentException"
 TEXT: Final = "java.lang.String"
 _SEND: Final = f"java.util.Map,int,{TEXT},boolean,{TEXT},{TEXT}"
-
-Operations = Mapping[str, Callable[..., Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Bean:
-    """One bean: its attributes now, and its operations by `name(types)`; neither is made before it is asked for."""
-
-    name: str
-    read: Callable[[], Mapping[str, Any]]
-    offer: Callable[[], Operations]
 
 
 def everywhere(broker: Broker, parameters: Callable[[Acceptor], Mapping[str, str]]) -> Iterator[Bean]:
@@ -153,9 +141,18 @@ def pausing(queue: Queue, broker: Broker) -> Operations:
     return {"pause()": pause, "pause(boolean)": pause, "resume()": resume}
 
 
+def filtering(text: str | None) -> Callable[[Named], bool]:
+    """A filter, read. `BrokerSaysNo` where it cannot be."""
+    try:
+        return compiled(text)
+    except BadFilter as error:
+        kind = "org.apache.activemq.artemis.api.core.ActiveMQInvalidFilterExpressionException"
+        raise BrokerSaysNo(kind, f"AMQ229020: Invalid filter: {text}") from error
+
+
 def matching(queue: Queue, text: str | None) -> list[Message]:
     """What a filter sees: neither what is in somebody's hands nor what waits for its time."""
-    selects = compiled(text)
+    selects = filtering(text)
     return [each for each in queue.live() if selects(each.headers.get)]
 
 
@@ -201,8 +198,3 @@ def queue_operations(broker: Broker, queue: Queue) -> Operations:
         f"moveMessage(long,{TEXT})": lambda number, to: broker.move(queue, number, to),
         f"sendMessage({_SEND})": send,
     }
-
-
-def signatures(operations: Operations, name: str) -> Sequence[str]:
-    """The signatures of an operation, in brackets, as an error tells them."""
-    return [each.removeprefix(name) for each in operations if each.partition("(")[0] == name]

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import quoteattr
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault
-from dr_ctl.lab.admin import Admin
+from dr_ctl.lab.artemis.admin import Admin
+from dr_ctl.lab.artemis.create import LOGS, create, only, plain, queues, settings, start
 from dr_ctl.lab.distribution import Coordinates
+from dr_ctl.lab.make import Kind
 from dr_ctl.lab.state import ADMIN
 
 if TYPE_CHECKING:
-    from dr_ctl.lab.brokers import Make
+    from dr_ctl.lab.make import Make, Options
 
 ARTEMIS: Final = Coordinates("org.apache.activemq", "apache-artemis", "2.11.0")
 JAR: Final = "DR_CTL_CONTINUITY_JAR"
@@ -45,6 +48,17 @@ def find_jar(told: Path | None) -> Path:
     return path
 
 
+def options(told: Options) -> Options:
+    """`plugin` is the jar."""
+    return {"plugin": find_jar(only(told, ("plugin",), "artemis-continuity").get("plugin"))}
+
+
+def create_with_plugin(home: Path, instance: Path, make: Make) -> None:
+    create(home, instance, make, words=(), profile=profile, configured=configured)
+    (instance / "lib").mkdir(exist_ok=True)
+    shutil.copy(make.options["plugin"], instance / "lib")
+
+
 def profile(text: str) -> str:
     """The start-up options of this version, fit for a later Java."""
     text = re.sub(r"-XX:\+(PrintClassHistogram|AggressiveOpts|UseFastAccessorMethods|UseG1GC|UseParallelGC)", "", text)
@@ -59,8 +73,8 @@ def configured(xml: str, make: Make) -> str:
     """
     site, peer = make.site, make.peer
     acceptors = f"""<acceptors>
-         <acceptor name="clients">tcp://127.0.0.1:{site.clients}?protocols=CORE,AMQP,STOMP</acceptor>
-         <acceptor name="mirror">tcp://127.0.0.1:{site.mirror}?protocols=CORE,AMQP</acceptor>
+         <acceptor name="clients">tcp://127.0.0.1:{site.ports["clients"]}?protocols=CORE,AMQP,STOMP</acceptor>
+         <acceptor name="mirror">tcp://127.0.0.1:{site.ports["mirror"]}?protocols=CORE,AMQP</acceptor>
          <acceptor name="continuity-internal">vm://1</acceptor>
       </acceptors>
 
@@ -95,13 +109,9 @@ def configured(xml: str, make: Make) -> str:
          </broker-plugin>
       </broker-plugins>
    </core>"""
-    queues = "".join(
-        f"\n         <address name={quoteattr(name)}><anycast><queue name={quoteattr(name)}/></anycast></address>"
-        for name in make.plain_queues
-    )
     xml = re.sub(r"<acceptors>.*?</acceptors>", lambda _: acceptors, xml, count=1, flags=re.DOTALL)
     xml = re.sub(r'(type="(?!delete)[A-Za-z]+" roles=)"amq"', r'\1"amq,apps"', xml)
-    xml = re.sub(r"<addresses>", lambda _: f"<addresses>{queues}", xml, count=1)
+    xml = re.sub(r"<addresses>", lambda _: f"<addresses>{queues(make)}", xml, count=1)
     xml = re.sub(r"</core>", lambda _: plugin, xml, count=1)
     xml = re.sub(
         r"<persistence-enabled>", "<persist-id-cache>true</persist-id-cache>\n      <persistence-enabled>", xml
@@ -168,3 +178,18 @@ class ContinuityAdmin(Admin):
         request = {"type": "read", "mbean": f"{self._broker},queue=*,*", "attribute": ["Name", attribute]}
         told: dict[str, Any] = self._call(request)
         return told
+
+
+KIND: Final = Kind(
+    joined="the continuity plugin joins",
+    distribution=ARTEMIS,
+    ports=("http", "clients", "mirror"),
+    link_target="mirror",
+    options=options,
+    create=create_with_plugin,
+    start=start,
+    admin=ContinuityAdmin,
+    settings=settings,
+    logs=LOGS,
+    made_at_once=plain,
+)

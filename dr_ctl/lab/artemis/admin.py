@@ -17,6 +17,11 @@ DOMAIN = "org.apache.activemq.artemis"
 ORIGIN = {"Origin": "http://127.0.0.1"}
 
 
+def jolokia(site: SiteState) -> str:
+    """Where a broker is managed."""
+    return f"http://127.0.0.1:{site.ports['http']}/console/jolokia"
+
+
 class Admin:
     """Management of one site's broker. Every method raises BrokerError where it does not answer or refuses."""
 
@@ -79,7 +84,7 @@ class Admin:
         who = self._site.admin
         try:
             reply = requests.post(
-                f"{self._site.jolokia}/",
+                f"{jolokia(self._site)}/",
                 json=request,
                 auth=(who.user, who.password),
                 headers=ORIGIN,
