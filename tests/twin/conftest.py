@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dr_ctl.cli.app import run
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.lab.lab import Lab
 from dr_ctl.topologies.continuity import draining, driver, reinstating, verifying
 from dr_ctl.twin.kinds import CONTINUITY, MIRROR
-from tests.broker.driving import Ended, on_queue, reset
+from tests.broker.driving import on_queue, reset
+from tests.conftest import Command
 from tests.continuity.plugin import needs_plugin
 from tests.twin.plugin_subject import FLOWS, PluginSubject
 from tests.twin.subject import Subject
 
-Command = Callable[..., Ended]
 BOTH = pytest.mark.parametrize("topology", [MIRROR, CONTINUITY])
 LATER = pytest.mark.parametrize("topology", [MIRROR, pytest.param(CONTINUITY, marks=pytest.mark.chaos)])
 
@@ -86,23 +83,7 @@ def pair(request: pytest.FixtureRequest) -> PluginSubject:
 
 
 @pytest.fixture
-def dr_ctl(
-    twin: PlayedTwin, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Command]:
-    """The command line on the twin, in this process, and without Java: the estimate is a finding."""
-    (tmp_path / "no-java").mkdir()
-    monkeypatch.setenv("PATH", str(tmp_path / "no-java"))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+def dr_ctl(twin: PlayedTwin, inside: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The command line on the twin."""
     monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
-    monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / "state"))
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def command(*words: str) -> Ended:
-        capsys.readouterr()
-        code = run([*words, "--json"])
-        told = capsys.readouterr()
-        return Ended(code, json.loads(told.out), told.err)
-
-    yield command
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    return inside

@@ -18,7 +18,7 @@ from dr_ctl.topologies.mirror import reconciling
 from dr_ctl.twin.host import APP, Change
 from dr_ctl.twin.messages import Message
 from tests.broker.driving import Ended
-from tests.twin.conftest import Command
+from tests.conftest import Command
 from tests.twin.subject import until
 
 ACCEPTED = ("--accept-loss", "unknown")

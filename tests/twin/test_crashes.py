@@ -17,7 +17,7 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.artemis.sending import Sender
 from dr_ctl.twin.kinds import CONTINUITY, MIRROR
 from tests.broker.driving import Ended
-from tests.twin.conftest import Command
+from tests.conftest import Command
 from tests.twin.matrix import OPERATIONS, Judge, at_rest, done
 
 

@@ -11,7 +11,7 @@ import pytest
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.kinds import CONTINUITY, MIRROR
-from tests.twin.conftest import Command
+from tests.conftest import Command
 from tests.twin.matrix import NOTHING_CHANGED, OPERATIONS, Judge, at_rest, quick, serving
 
 KINDS = (

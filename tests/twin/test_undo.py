@@ -12,7 +12,7 @@ from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.host import Change
 from dr_ctl.twin.kinds import CONTINUITY, MIRROR
-from tests.twin.conftest import Command
+from tests.conftest import Command
 from tests.twin.matrix import OPERATIONS, Judge, at_rest, done, opens, quick, serving
 from tests.twin.test_crashes import Death, Died
 
