@@ -24,7 +24,7 @@ from tests.broker.driving import (
     until,
 )
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 RATE = 200
 OUTFLOW = "$ACTIVEMQ_ARTEMIS_MIRROR_paris"

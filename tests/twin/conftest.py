@@ -18,7 +18,7 @@ from tests.twin.plugin_subject import FLOWS, PluginSubject
 from tests.twin.subject import Subject
 
 BOTH = pytest.mark.parametrize("topology", [MIRROR, CONTINUITY])
-LATER = pytest.mark.parametrize("topology", [MIRROR, pytest.param(CONTINUITY, marks=pytest.mark.chaos)])
+LATER = pytest.mark.parametrize("topology", [MIRROR, pytest.param(CONTINUITY, marks=pytest.mark.deep)])
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +50,7 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reinstating, "UNCHANGED_S", 0.3)
 
 
-@pytest.fixture(params=["twin", pytest.param("brokers", marks=pytest.mark.broker)])
+@pytest.fixture(params=["twin", pytest.param("brokers", marks=[pytest.mark.broker, pytest.mark.deep])])
 def subject(request: pytest.FixtureRequest) -> Subject:
     if request.param == "twin":
         return Subject(request.getfixturevalue("twin"))
@@ -70,7 +70,7 @@ def plugin_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield lab
 
 
-@pytest.fixture(params=["twin", pytest.param("brokers", marks=[pytest.mark.broker, needs_plugin])])
+@pytest.fixture(params=["twin", pytest.param("brokers", marks=[pytest.mark.broker, pytest.mark.deep, needs_plugin])])
 def pair(request: pytest.FixtureRequest) -> PluginSubject:
     if request.param == "twin":
         twin: PlayedTwin = request.getfixturevalue("twin")
