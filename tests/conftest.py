@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from dr_ctl.cli.app import run
 from tests.broker.driving import Ended
@@ -15,6 +16,10 @@ from tests.broker.driving import Ended
 Command = Callable[..., Ended]
 # One worker has all of them: a pair of brokers and a Spark session are shared by many tests, and one of each is enough.
 TOGETHER = ("broker", "spark")
+
+# How long one example takes says how busy the machine is: every core has a worker.
+settings.register_profile("side by side", deadline=None)
+settings.load_profile("side by side")
 
 
 @pytest.hookimpl(tryfirst=True)
