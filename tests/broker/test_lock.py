@@ -21,7 +21,7 @@ from dr_ctl.topologies.registry import opened
 from tests.broker.driving import Ended, Operator, state_of, until
 from tests.broker.test_interruptions import cut_at_the_fence, drain_waits
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 ROUNDS = 10
 OTHER_SITE = {"london": "paris", "paris": "london"}

@@ -130,6 +130,7 @@ def settings_with(dr_ctl: Shell, **more: object) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_swapover_whose_spark_hangs_ends_it_before_it_quiesces(
     dr_ctl: Shell, installation: Installation, silent_master: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

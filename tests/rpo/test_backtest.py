@@ -111,6 +111,7 @@ def simulated(spark: SparkSession, folder: Path) -> Backtest:
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_simulated_past(spark: SparkSession, tmp_path: Path) -> None:
     found = simulated(spark, tmp_path)
 

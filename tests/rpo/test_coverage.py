@@ -130,6 +130,7 @@ def check(spark: SparkSession, folder: Path, lives: list[tuple[Load, int]], hour
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_figures_and_bounds_against_the_truth_of_a_few_histories(spark: SparkSession, tmp_path: Path) -> None:
     check(spark, tmp_path, [(load, 1) for load in LOADS], hours=1.0)
 
@@ -223,6 +224,7 @@ PROCESS = {"outages": {"p50": 945, "p95": 1462}}
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_intervals_of_a_few_histories_hold_the_quantile_of_the_process(spark: SparkSession, tmp_path: Path) -> None:
     load = LOADS[3]
     among = days(load, 10, tmp_path)

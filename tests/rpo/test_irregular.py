@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dr_ctl.core.model import Finding
     from dr_ctl.rpo.estimate.figures import Table
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 Intervals = dict[tuple[float, float], Interval]
 NOON_S = (fifo.EPOCH - simulator.EPOCH).total_seconds()

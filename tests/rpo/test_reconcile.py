@@ -141,7 +141,7 @@ def lives(seed: int, messages: int = 400) -> list[list[Event]]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(1, 6))])
 def test_no_digest_hides_what_became_of_a_message(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     books = lives(seed)
     told = [

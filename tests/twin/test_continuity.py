@@ -16,7 +16,7 @@ from dr_ctl.twin.continuity import beans
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.kinds import CONTINUITY
-from tests.twin.conftest import Command
+from tests.conftest import Command
 from tests.twin.matrix import ACCEPTED, Judge, at_rest, done, lose_and_return, put, quick, serving
 from tests.twin.plugin_subject import DEACTIVATE, PluginSubject
 from tests.twin.subject import until
