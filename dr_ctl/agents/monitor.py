@@ -20,8 +20,8 @@ from dr_ctl.rpo.row import Row
 from dr_ctl.rpo.upkeep import Upkeep
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.artemis.names import numbered
-from dr_ctl.topologies.artemis.view import Broker, Seen, Silent
+from dr_ctl.topologies.common.names import numbered
+from dr_ctl.topologies.common.view import Broker, Seen, Silent
 from dr_ctl.topologies.registry import Topology
 
 FLUSH_EVERY_S = 60.0

@@ -15,9 +15,10 @@ from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import LockDocument, Look, against, held_by, per_machine
 from dr_ctl.engine.roles import error
 from dr_ctl.engine.runs import Runs
+from dr_ctl.topologies.artemis.access import Access
 from dr_ctl.topologies.artemis.documents import Documents
 from dr_ctl.topologies.artemis.lease import answered, leased, looks
-from dr_ctl.topologies.artemis.view import Broker, Seen
+from dr_ctl.topologies.common.view import Broker, Seen
 
 
 def refuse_if_held(seen: Seen[Broker], runs: Runs, theft: Theft) -> None:
@@ -147,7 +148,10 @@ def forbidden(world: World, seen: Seen[Broker]) -> list[Finding]:
     """Say where this user may not create a lock. Asked, not tried: a check changes nothing."""
     found = []
     for site, pair in sorted(answered(seen)):
-        documents = Documents(world.observer.brokers[site][pair])
+        access = world.observer.brokers[site][pair]
+        if not isinstance(access, Access):
+            continue
+        documents = Documents(access)
         with closing(documents), suppress(BrokerError):
             if (why := documents.why_forbidden()) is not None:
                 found.append(per_machine(f"{site}/{pair}", why))

@@ -27,7 +27,7 @@ from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, FAILOVER, REINS
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.roles import error, other_sites, unexpected
 from dr_ctl.engine.runs import RunFiles, Runs, write
-from dr_ctl.topologies.artemis.view import Broker, Seen
+from dr_ctl.topologies.common.view import Broker, Seen
 
 _NOBODY_ASKED = "nobody could be asked, and --yes was not given; nothing was changed"
 _SAID_NO = "a person said no; nothing was changed"

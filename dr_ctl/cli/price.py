@@ -18,7 +18,7 @@ from dr_ctl.engine.roles import error
 from dr_ctl.rpo.result import matches
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.artemis.showing import Carried
-from dr_ctl.topologies.artemis.view import Broker, Seen
+from dr_ctl.topologies.common.view import Broker, Seen
 
 if TYPE_CHECKING:
     from dr_ctl.rpo.bounds import Bounds

@@ -28,7 +28,7 @@ from dr_ctl.engine.plan import Plan
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
 from dr_ctl.processes.hooks import HookRunner
-from dr_ctl.topologies.artemis.view import Broker, Seen
+from dr_ctl.topologies.common.view import Broker, Seen
 
 if TYPE_CHECKING:
     from dr_ctl.cli.price import FailoverPrice

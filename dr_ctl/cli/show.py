@@ -22,8 +22,9 @@ from dr_ctl.engine.plan import Ask, Decision, Refusal
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import both_open, error, is_split, split
 from dr_ctl.engine.runs import RunFiles
-from dr_ctl.topologies.artemis import checks
-from dr_ctl.topologies.artemis.view import QUARANTINE_PREFIX, Broker, Seen, Silent
+from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.names import QUARANTINE_PREFIX
+from dr_ctl.topologies.common.view import Broker, Seen, Silent
 from dr_ctl.topologies.registry import Topology
 
 WATCH_EVERY_S = 2.0

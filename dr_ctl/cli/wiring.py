@@ -38,12 +38,12 @@ from dr_ctl.engine.verbs import HOOK
 from dr_ctl.settings.model import Installation
 from dr_ctl.telemetry.events import Listener
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.artemis.access import Observer
-from dr_ctl.topologies.artemis.doors import Doors
-from dr_ctl.topologies.artemis.driver import ArtemisDriver
-from dr_ctl.topologies.artemis.recipe import ArtemisRecipe
-from dr_ctl.topologies.artemis.sending import Sender
-from dr_ctl.topologies.artemis.view import Broker, Seen
+from dr_ctl.topologies.common.doors import Doors
+from dr_ctl.topologies.common.driver import Driver
+from dr_ctl.topologies.common.observer import Observer
+from dr_ctl.topologies.common.recipe import Recipe
+from dr_ctl.topologies.common.sender import Sender
+from dr_ctl.topologies.common.view import Broker, Seen
 
 LOST_S = 5.0
 _PASSWORDS = {"__all__": {"password"}}
@@ -56,7 +56,7 @@ class World:
     installation: Installation
     topology: registry.Topology
     observer: Observer[Any]
-    recipe: ArtemisRecipe[Any]
+    recipe: Recipe[Any]
     clock: Clock
     lease: Lease | None = None
     _sender: Sender | None = None
@@ -73,7 +73,7 @@ class World:
             clock,
         )
 
-    def driver(self) -> ArtemisDriver[Any]:
+    def driver(self) -> Driver[Any]:
         self._sender = self._sender or Sender(self.observer, self.lease)
         return self.topology.driver(self.observer, self.recipe, self._sender)
 

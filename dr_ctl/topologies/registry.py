@@ -11,12 +11,12 @@ from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Json
 from dr_ctl.rpo.row import Row
 from dr_ctl.settings.model import Drain, Installation, Queues
-from dr_ctl.topologies.artemis.access import Observer
-from dr_ctl.topologies.artemis.driver import ArtemisDriver
-from dr_ctl.topologies.artemis.recipe import ArtemisRecipe
-from dr_ctl.topologies.artemis.sending import Sender
 from dr_ctl.topologies.artemis.showing import Carried
-from dr_ctl.topologies.artemis.verifying import Verifying
+from dr_ctl.topologies.common.driver import Driver
+from dr_ctl.topologies.common.observer import Observer
+from dr_ctl.topologies.common.recipe import Recipe
+from dr_ctl.topologies.common.sender import Sender
+from dr_ctl.topologies.common.verifier import Verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Topology:
     """The parts of one topology. What they are made of is its own: whoever holds one does not look inside."""
 
     observer: Callable[[Installation, Clock, Callable[[float], object]], Observer[Any]]
-    recipe: Callable[[Queues, Drain], ArtemisRecipe[Any]]
-    driver: Callable[[Any, Any, Sender], ArtemisDriver[Any]]
-    verifying: Callable[[Any, float], Verifying]
+    recipe: Callable[[Queues, Drain], Recipe[Any]]
+    driver: Callable[[Any, Any, Sender], Driver[Any]]
+    verifying: Callable[[Any, float], Verifier]
     link: Callable[[Any, Any, float], dict[str, Json]]
     lines: Callable[[Mapping[str, Json]], list[str]]
     rows: Callable[[Any, Any, datetime], list[Row]]
@@ -36,13 +36,13 @@ class Topology:
 
 
 def _mirror() -> Topology:
-    from dr_ctl.topologies.mirror import access, driver, recipe, showing, verifying  # noqa: PLC0415 - see `named`
+    from dr_ctl.topologies.mirror import access, procedure, showing, verifier  # noqa: PLC0415 - see `named`
 
     return Topology(
         observer=access.Observer,
-        recipe=recipe.MirrorRecipe,
-        driver=driver.MirrorDriver,
-        verifying=verifying.Verifying,
+        recipe=procedure.recipe,
+        driver=procedure.driver,
+        verifying=verifier.MirrorVerifier,
         link=showing.link,
         lines=showing.lines,
         rows=showing.rows,
@@ -51,13 +51,13 @@ def _mirror() -> Topology:
 
 
 def _continuity() -> Topology:
-    from dr_ctl.topologies.continuity import access, driver, recipe, showing, verifying  # noqa: PLC0415 - see `named`
+    from dr_ctl.topologies.continuity import access, procedure, showing, verifier  # noqa: PLC0415 - see `named`
 
     return Topology(
         observer=access.Observer,
-        recipe=recipe.ContinuityRecipe,
-        driver=driver.ContinuityDriver,
-        verifying=verifying.Verifying,
+        recipe=procedure.recipe,
+        driver=procedure.driver,
+        verifying=verifier.ContinuityVerifier,
         link=showing.link,
         lines=showing.lines,
         rows=showing.rows,

@@ -18,7 +18,7 @@ from dr_ctl.lab.state import SiteState
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.connection import Connection, knock
 from dr_ctl.stomp_io.frames import Frame, encode
-from dr_ctl.topologies.artemis.view import Config
+from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.mirror.look import look
 from dr_ctl.topologies.mirror.view import BrokerView
 

@@ -15,10 +15,11 @@ from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.engine.holding import Lease, Slot
 from dr_ctl.engine.lease import LOCK, LockDocument, Look
-from dr_ctl.topologies.artemis.access import Observer
+from dr_ctl.topologies.artemis.access import Access
 from dr_ctl.topologies.artemis.documents import Documents
-from dr_ctl.topologies.artemis.names import numbered
-from dr_ctl.topologies.artemis.view import Broker, Seen
+from dr_ctl.topologies.common.names import numbered
+from dr_ctl.topologies.common.observer import Observer
+from dr_ctl.topologies.common.view import Broker, Seen
 
 # Within the second that a look may be old when a call goes out, so that no call has to wait for one.
 LOOK_EVERY_S: Final = 0.7
@@ -43,7 +44,7 @@ def answered(seen: Seen[Broker]) -> set[tuple[str, str]]:
 @contextmanager
 def leased(observer: Observer[Broker], who: LockDocument, clock: Clock) -> Iterator[Lease]:
     """A lock to take; once it is held it is kept until the block ends, by itself."""
-    stores = [Documents(access) for access in observer.all()]
+    stores = [Documents(access) for access in observer.all() if isinstance(access, Access)]
     lease = Lease(stores, who, clock)
     over = Event()
     threads = [Thread(target=_keep, args=(lease, slot, over), name=f"lock at {slot.name}") for slot in lease.slots]

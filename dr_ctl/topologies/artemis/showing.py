@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dr_ctl.rpo.row import Row
-from dr_ctl.topologies.artemis.view import Broker, Queue
+from dr_ctl.topologies.common.view import Broker, Queue
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.client import Answer, Read
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.artemis import access
+from dr_ctl.topologies.common import observer
+from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.continuity import look
 from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
 
@@ -15,7 +17,7 @@ from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
 class Access(access.Access[SiteView]):
     """One broker with the plugin."""
 
-    def _look(self, broker: str, timeout_s: float) -> SiteView:
+    def _ask(self, broker: str, timeout_s: float) -> SiteView:
         return look.look(
             self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
         )
@@ -37,7 +39,7 @@ class Access(access.Access[SiteView]):
 Way = tuple[Access, Access]
 
 
-class Observer(access.Observer[SiteView]):
+class Observer(observer.Observer[SiteView]):
     """Looks at both sites."""
 
     brokers: Mapping[str, Mapping[str, Access]]
@@ -49,8 +51,8 @@ class Observer(access.Observer[SiteView]):
         there = self.brokers[move.target]
         return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if pair not in move.moved]
 
-    def unapplied_at(self, site: str, *, timeout_s: float) -> int:
-        return sum(view.unapplied for view in self.together(lambda each: each.look(timeout_s=timeout_s), self.at(site)))
+    def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
+        return total(each.unapplied for each in self.together(lambda it: it.look(timeout_s=timeout_s), self.at(site)))
 
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         return Access(installation, site, pair)

@@ -16,8 +16,9 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import Ask, Listing, Reader
 from dr_ctl.jolokia.errors import BadValue
-from dr_ctl.topologies.artemis.operations import call, request
-from dr_ctl.topologies.artemis.view import Queue
+from dr_ctl.topologies.artemis.operations import request
+from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.continuity.view import Flow, SiteView
 
 IDS_UP_TO: Final = 20_000

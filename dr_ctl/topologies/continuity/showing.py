@@ -10,7 +10,7 @@ from dr_ctl.core.model import Json
 from dr_ctl.rpo.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.showing import Carried, counted, drain_s, of_queue
-from dr_ctl.topologies.continuity import returning
+from dr_ctl.topologies.continuity import taken_in
 from dr_ctl.topologies.continuity.view import SiteView
 
 
@@ -42,7 +42,7 @@ def link(view: SiteView, before: SiteView | None, took_s: float) -> dict[str, Js
         "loss_risk": messages,
         "duplicate_risk": acks,
         "recovery_point_s": 0.0 if messages == 0 else round(max(ages) / 1000, 3) if ages else None,
-        "recovery_time_s": drain_s((view.to_ship or 0) + view.unapplied, rate),
+        "recovery_time_s": drain_s((view.to_ship or 0) + (view.unapplied or 0), rate),
     }
 
 
@@ -97,4 +97,4 @@ def carried(view: SiteView, peer: SiteView | None) -> Carried:
 
 def residue(views: Iterable[SiteView]) -> dict[str, Json]:
     """What a returned site still holds for the other, for `data.residue`: said before a return changes anything."""
-    return sum((returning.held(view) for view in views), returning.Held()).as_json()
+    return sum((taken_in.held(view) for view in views), taken_in.Held()).as_json()

@@ -9,9 +9,11 @@ from typing import Final
 from dr_ctl.core.model import Json, Role
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
-from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE, DEACTIVATE_SITE, call, request
+from dr_ctl.topologies.artemis.broker import ArtemisBroker
+from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE, DEACTIVATE_SITE, request
 from dr_ctl.topologies.artemis.papers import Operation, Papers
-from dr_ctl.topologies.artemis.view import Acceptor, Broker, Peer, Queue, Seen
+from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue, Seen
 from dr_ctl.topologies.continuity.papers import InFilter
 
 # How long the plugin waits for its peer to be drained before it delivers anyway: long where the gate has shown that it
@@ -89,7 +91,7 @@ class Commands:
 
 
 @dataclass(frozen=True, slots=True)
-class SiteView(Broker):
+class SiteView(ArtemisBroker):
     """One broker as it answered. `service` is None where the plugin has not started."""
 
     service: Service | None
@@ -144,7 +146,9 @@ class SiteView(Broker):
         return sum(queue.depth for flow in self.flows for queue in flow.outflow)
 
     @property
-    def unapplied(self) -> int:
+    def unapplied(self) -> int | None:
+        if self.service is None:
+            return None
         return sum(flow.in_acks.depth for flow in self.flows)
 
     @property
@@ -231,7 +235,7 @@ class SiteView(Broker):
                 bridges = [bridge for flow in self.flows for bridge in (*flow.shipping, flow.target_bridge)]
                 started = next((each.started for each in bridges if each.name == call.thing), None)
                 return started is (call.goal is Goal.LINK_UP)
-        return Broker.holds(self, call)
+        return ArtemisBroker.holds(self, call)
 
     def _call(self, goal: Goal, operation: Operation, about: str, when: str | None) -> Call:
         """The plugin opens and closes all client doors of its broker at once."""

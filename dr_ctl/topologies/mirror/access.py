@@ -10,6 +10,7 @@ from dr_ctl.jolokia.client import Answer, Read
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.artemis import access
+from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.look import Flow, look, look_at_flow
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
@@ -18,7 +19,7 @@ from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 class Access(access.Access[BrokerView]):
     """One mirrored broker."""
 
-    def _look(self, broker: str, timeout_s: float) -> BrokerView:
+    def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         return look(
             self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
         )
@@ -41,7 +42,7 @@ class Access(access.Access[BrokerView]):
 Way = tuple[Access, Access]
 
 
-class Observer(access.Observer[BrokerView]):
+class Observer(observer.Observer[BrokerView]):
     """Looks at both sites of a mirrored installation."""
 
     brokers: Mapping[str, Mapping[str, Access]]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dr_ctl.jolokia.client import Ask, Listing, Reader
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean
-from dr_ctl.topologies.artemis.view import Broker, Queue
+from dr_ctl.topologies.common.view import Broker, Queue
 from dr_ctl.topologies.mirror.view import BrokerView
 
 Origin = tuple[str, int]
