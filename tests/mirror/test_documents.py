@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from dr_ctl.engine.lease import Forbidden
-from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.errors import OperationFailed
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.documents import Documents
 from dr_ctl.topologies.artemis.papers import IN_USER
 from dr_ctl.topologies.common.names import numbered

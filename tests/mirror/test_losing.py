@@ -17,8 +17,8 @@ from dr_ctl.engine import runbook
 from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.jolokia import beans
 from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, DESTROY_QUEUE
 from dr_ctl.topologies.common.view import Config, Silent

@@ -10,7 +10,7 @@ import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.topologies.common.view import Peer
-from dr_ctl.topologies.continuity import conserving, view
+from dr_ctl.topologies.continuity import copies, view
 from dr_ctl.twin.continuity import beans
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.faults import Fault, FaultKind, When
@@ -134,7 +134,7 @@ def test_what_is_compared_by_count_only_is_said_so_by_whoever_looks(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(twin, "london", "orders.in", 3)
-    monkeypatch.setattr(conserving, "IDS_UP_TO", 2)
+    monkeypatch.setattr(copies, "IDS_UP_TO", 2)
     done(dr_ctl("fence", "london", "--yes"))
 
     told = [done(dr_ctl("drain", "--to", "paris", "--yes")), done(dr_ctl("verify", "--to", "paris"))]

@@ -10,10 +10,10 @@ from typing import Final
 
 from dr_ctl.core.model import Json
 from dr_ctl.engine.lease import Forbidden
-from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.client import Answer, Ask, Change, Changer, Listing, Read, Reader, Wire
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.access import Access
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.artemis.papers import DELETE, Papers

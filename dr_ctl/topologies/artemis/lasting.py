@@ -10,7 +10,7 @@ from typing import Final
 
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
-from dr_ctl.jolokia import beans
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import (
     LET_IN,
     RELOAD,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
-from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.client import Change
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.papers import DESTROY_QUEUE, Operation, Papers
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ STOP: Final = "stop()"
 PAUSE: Final = "pause()"
 PAUSE_LASTING: Final = "pause(boolean)"
 RESUME: Final = "resume()"
-# Of the continuity plugin: the one call that opens or closes all client doors of a site's broker.
-ACTIVATE_SITE: Final = "activateSite(java.lang.Long)"
-DEACTIVATE_SITE: Final = "deactivateSite()"
 MOVE: Final = "moveMessage(long,java.lang.String)"
 _TEXT: Final = "java.lang.String"
 SHUT_OUT: Final = f"addSecuritySettings({','.join([_TEXT] * 11)})"

@@ -11,9 +11,9 @@ from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.common.verifier import Verifier
-from dr_ctl.topologies.continuity import conserving
+from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Observer
-from dr_ctl.topologies.continuity.conserving import Compared
+from dr_ctl.topologies.continuity.copies import Compared
 from dr_ctl.topologies.continuity.view import SiteView
 
 
@@ -37,7 +37,7 @@ class ContinuityVerifier(Verifier):
     def same(self, now: Sample, move: Move) -> Outcome:
         source, target = _views(now)
         here, there = (self._brokers[site][source.pair].reader() for site in (move.source, move.target))
-        compared = conserving.compare(here, there, source, target)
+        compared = copies.compare(here, there, source, target)
         wrong = [
             f"{each.queue}: {len(each.missing)} only at {move.source}, {len(each.surplus | each.done)} too many at "
             + move.target
@@ -56,7 +56,7 @@ def _by_count(compared: Sequence[Compared]) -> Iterator[Finding]:
     """What was not compared by who the messages are."""
     if names := [each.queue for each in compared if not each.known]:
         text = (
-            f"compared by count only, being deeper than {conserving.IDS_UP_TO} or with messages that could not be "
+            f"compared by count only, being deeper than {copies.IDS_UP_TO} or with messages that could not be "
             f"named: {checks.some(names)}"
         )
         yield checks.warning("DR-CONT-014", text, "What the plugin did not remove there may come twice.")

@@ -10,7 +10,7 @@ from dr_ctl.core.model import Json, Role
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
-from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE, DEACTIVATE_SITE, request
+from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.artemis.papers import Operation, Papers
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue, Seen
@@ -20,6 +20,9 @@ from dr_ctl.topologies.continuity.papers import InFilter
 # is, short where nothing can come any more.
 WAITS_MS: Final = {Peer.DRAINED: 20_000, Peer.NOT_DRAINED: 5_000, Peer.AWAY: 1_000}
 PREFIX: Final = "continuity.cmd"
+# The one call that opens or closes all client doors of a site's broker.
+ACTIVATE_SITE: Final = "activateSite(java.lang.Long)"
+DEACTIVATE_SITE: Final = "deactivateSite()"
 
 
 def waits_ms(peer: Peer) -> int:

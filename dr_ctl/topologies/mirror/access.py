@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dr_ctl.engine.ports import Move
-from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.client import Answer, Read
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.artemis import access
+from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.look import Flow, look, look_at_flow

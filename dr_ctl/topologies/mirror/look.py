@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
 from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.mirror.view import BrokerView, Link

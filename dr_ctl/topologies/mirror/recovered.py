@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from dr_ctl.core.model import Json
 from dr_ctl.topologies.common import checks
-from dr_ctl.topologies.mirror.browsing import Origin, told
+from dr_ctl.topologies.mirror.origins import Origin, told
 
 
 @dataclass

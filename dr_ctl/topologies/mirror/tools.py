@@ -6,7 +6,7 @@ from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.mirror.access import Observer
-from dr_ctl.topologies.mirror.browsing import Residue
+from dr_ctl.topologies.mirror.origins import Residue
 from dr_ctl.topologies.mirror.recovered import TakenIn
 from dr_ctl.topologies.mirror.verifier import MirrorVerifier
 from dr_ctl.topologies.mirror.view import BrokerView

@@ -11,7 +11,7 @@ from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.access import Access, Observer
-from dr_ctl.topologies.mirror.browsing import Origin, origin_ids
+from dr_ctl.topologies.mirror.origins import Origin, origin_ids
 from dr_ctl.topologies.mirror.view import BrokerView
 
 

@@ -19,10 +19,10 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.acts.lift import lifting
 from dr_ctl.topologies.common.checks import error, some
 from dr_ctl.topologies.common.evidence import evidence, total
-from dr_ctl.topologies.continuity import conserving
+from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Way
 from dr_ctl.topologies.continuity.acts.catch_up import under_way
-from dr_ctl.topologies.continuity.conserving import Compared
+from dr_ctl.topologies.continuity.copies import Compared
 from dr_ctl.topologies.continuity.tools import Both, ContinuityTools
 from dr_ctl.topologies.continuity.view import SiteView
 
@@ -61,7 +61,7 @@ def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Ou
     """The end of the drain, or None where something was removed and has to settle."""
     removed = False
     for (here, there), (source, target) in zip(drain.ways, pairs, strict=True):
-        compared = conserving.compare(here.reader(), there.reader(), source, target)
+        compared = copies.compare(here.reader(), there.reader(), source, target)
         unread = [each.queue for each in compared if not each.known]
         if unread and _differs(source, target, unread):
             drain.unread = f"{some(unread)} could not be compared by id, and the counts differ"
@@ -70,7 +70,7 @@ def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Ou
             return missing
         if started := [flow.queue for flow in target.flows if flow.target_bridge.started]:
             return Refused(f"{target.site}: its delivery of {some(started)} is started although it is not active")
-        if calls := list(conserving.removals(target, compared)):
+        if calls := list(copies.removals(target, compared)):
             tools.change(calls, drain.hand)
             drain.count(compared)
             removed = True

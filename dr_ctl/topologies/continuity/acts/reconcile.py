@@ -12,7 +12,7 @@ from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.common.calls import call, document
 from dr_ctl.topologies.common.checks import some, warning
 from dr_ctl.topologies.common.names import quarantine_queue
-from dr_ctl.topologies.continuity import conserving
+from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.applied import Applied
 from dr_ctl.topologies.continuity.tools import ContinuityTools
 from dr_ctl.topologies.continuity.view import SiteView
@@ -42,7 +42,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         kept = document(view, name, view.requests.of_server(view.keeping.keep(name)), f"create {name} at {view.site}")
         made = [] if any(each.name == name for each in view.queues) else [kept]
         tools.change([*made, *_moves(view, queue, ids, name)], hand)
-        after = conserving.present(tools.observer.brokers[move.target][pair].reader(), [view.business[queue]])[0]
+        after = copies.present(tools.observer.brokers[move.target][pair].reader(), [view.business[queue]])[0]
         if stayed := ids & after:
             return Refused(f"{len(stayed)} message(s) of {queue} could not be moved to {name}")
         moved[name] = len(ids)
@@ -61,11 +61,11 @@ def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], fro
     found = {}
     for (here, there), (serving, returned) in zip(tools.ways(move), tools.look(tools.ways(move)), strict=True):
         names = [flow.queue for flow in returned.flows if returned.business[flow.queue].depth]
-        mine = conserving.present(there.reader(), [returned.business[name] for name in names])
+        mine = copies.present(there.reader(), [returned.business[name] for name in names])
         queues = [serving.business[name] for name in names]
         flows = [flow for name in names if (flow := serving.flow(name)) is not None]
-        theirs = conserving.present(here.reader(), queues)
-        staged = conserving.present(here.reader(), [flow.in_mirror for flow in flows])
+        theirs = copies.present(here.reader(), queues)
+        staged = copies.present(here.reader(), [flow.in_mirror for flow in flows])
         for name, ours, others, more in zip(names, mine, theirs, staged, strict=True):
             if only := ours - others - more:
                 found[serving.pair, name] = only
@@ -73,14 +73,14 @@ def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], fro
 
 
 def _moves(view: SiteView, queue: str, ids: frozenset[str], name: str) -> list[Call]:
-    listed, bean, filter_by = sorted(ids), view.business[queue].bean, conserving.chosen
-    batches = [listed[start : start + conserving.BATCH] for start in range(0, len(listed), conserving.BATCH)]
+    listed, bean, filter_by = sorted(ids), view.business[queue].bean, copies.chosen
+    batches = [listed[start : start + copies.BATCH] for start in range(0, len(listed), copies.BATCH)]
     return [
         call(
             view,
             Goal.MOVE,
             queue,
-            request(bean, conserving.MOVE_ALL, (filter_by(each), name)),
+            request(bean, copies.MOVE_ALL, (filter_by(each), name)),
             f"move {len(each)} of {queue} to {name}",
         )
         for each in batches

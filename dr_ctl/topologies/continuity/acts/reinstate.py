@@ -20,7 +20,7 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.checks import some
 from dr_ctl.topologies.common.effects import left_of
 from dr_ctl.topologies.common.evidence import total
-from dr_ctl.topologies.continuity import conserving
+from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Way
 from dr_ctl.topologies.continuity.applied import Applied
 from dr_ctl.topologies.continuity.taken_in import nothing_owed
@@ -129,9 +129,9 @@ def _compared(tools: ContinuityTools, way: Way, hand: Hand) -> str | None:
     here, there = way
     flows = [flow for flow in serving.flows if flow.in_mirror.depth]
     names = [flow.queue for flow in flows]
-    staged = conserving.ids(here.reader(), [flow.in_mirror for flow in flows])
-    still = conserving.present(there.reader(), [returned.business[name] for name in names])
-    lying = conserving.present(here.reader(), [serving.business[name] for name in names])
+    staged = copies.ids(here.reader(), [flow.in_mirror for flow in flows])
+    still = copies.present(there.reader(), [returned.business[name] for name in names])
+    lying = copies.present(here.reader(), [serving.business[name] for name in names])
     later = there.look()
     found: dict[str, frozenset[str]] = {}
     surplus: dict[str, frozenset[str]] = {}
@@ -144,7 +144,7 @@ def _compared(tools: ContinuityTools, way: Way, hand: Hand) -> str | None:
         surplus[flow.queue] = mine - found[flow.queue]
     for flow in flows:
         if gone := surplus[flow.queue]:
-            tools.change(list(conserving.remove(serving, flow.in_mirror, gone)), hand)
+            tools.change(list(copies.remove(serving, flow.in_mirror, gone)), hand)
             tools.removed.setdefault(flow.queue, set()).update(gone)
     if any(surplus.values()):  # and look again whether it is gone
         return f"{some([name for name, ids in surplus.items() if ids])}: what was done there is still staged"

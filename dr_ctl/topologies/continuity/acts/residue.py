@@ -8,7 +8,7 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.checks import some, warning
 from dr_ctl.topologies.common.effects import left_of
-from dr_ctl.topologies.continuity import conserving
+from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Access
 from dr_ctl.topologies.continuity.taken_in import Held, held
 from dr_ctl.topologies.continuity.tools import ContinuityTools
@@ -35,9 +35,9 @@ def _held(access: Access) -> Held:
     counted = held(view)
     flows = [flow for flow in view.flows if flow.out_mirror.depth and flow.queue in view.business]
     queues = [queue for flow in flows for queue in (flow.out_mirror, view.business[flow.queue])]
-    if any(queue.depth > conserving.IDS_UP_TO for queue in queues):
+    if any(queue.depth > copies.IDS_UP_TO for queue in queues):
         return counted
-    ids = conserving.ids(access.reader(), queues)
+    ids = copies.ids(access.reader(), queues)
     twice = 0
     for to_ship, there in zip(ids[::2], ids[1::2], strict=True):
         if to_ship is None or there is None:

@@ -6,13 +6,13 @@ from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.drafts.quiesce import lifts_planned
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.continuity import conserving
+from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import ContinuitySeen
 
 
 def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
     del step
-    removals = [call for view in seen.views(move.target) for call in conserving.planned(view, move.source)]
+    removals = [call for view in seen.views(move.target) for call in copies.planned(view, move.source)]
     return Draft(
         move.target,
         "everything shipped and applied, in both directions; copies that must not be delivered removed by id; "

@@ -6,13 +6,13 @@ from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.jolokia import beans
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.artemis.papers import CREATE_FILTERED
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.continuity import conserving
+from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import ContinuitySeen
 
 
@@ -25,7 +25,7 @@ def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> 
         name = quarantine_queue(view.site, "…")
         most = len(view.flows)
         server = beans.server(view.broker)
-        created, moved = request(server, CREATE_FILTERED, (name,)), request(server, conserving.MOVE_ALL, ("…", name))
+        created, moved = request(server, CREATE_FILTERED, (name,)), request(server, copies.MOVE_ALL, ("…", name))
         calls.append(call(view, Goal.WRITE, name, created, f"create {name}", when, most))
         calls.append(call(view, Goal.MOVE, ALL, moved, f"move to {name}", when, most))
     about = "what was recovered, what comes twice, what is left over at one side"

@@ -19,7 +19,7 @@ from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import call, close_door, open_door, pause, resume
 from dr_ctl.topologies.common.drafts.debt import owed_again, paid
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.continuity import conserving
+from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import Bridge, ContinuitySeen, SiteView
 
 REMOVE_ALL: Final = "removeAllMessages()"
@@ -82,7 +82,7 @@ def stop(view: SiteView, bridge: Bridge) -> Call:
 def _removing(view: SiteView, move: Move) -> list[Call]:
     """What may be removed of what is staged, as a plan says it before anything was compared."""
     when = f"it was acknowledged at {move.target}, or lies at {view.site} twice"
-    return [conserving.may_remove(view, flow.in_mirror, when) for flow in view.flows]
+    return [copies.may_remove(view, flow.in_mirror, when) for flow in view.flows]
 
 
 def _without_commands(view: SiteView) -> list[Call]:

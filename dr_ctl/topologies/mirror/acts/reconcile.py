@@ -16,14 +16,14 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.jolokia import beans
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import MOVE, request
 from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, internal_queue
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.browsing import Origin, numbered, told
+from dr_ctl.topologies.mirror.origins import Origin, numbered, told
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 

@@ -18,8 +18,8 @@ from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.access import Way
 from dr_ctl.topologies.mirror.acts.wait import PairWait, until_all
-from dr_ctl.topologies.mirror.browsing import Origin, Residue, origin_ids
 from dr_ctl.topologies.mirror.links import Flows
+from dr_ctl.topologies.mirror.origins import Origin, Residue, origin_ids
 from dr_ctl.topologies.mirror.taken_in import nothing_owed
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import BrokerView

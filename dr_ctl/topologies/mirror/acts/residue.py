@@ -8,7 +8,7 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import holds, left_of
-from dr_ctl.topologies.mirror.browsing import residue
+from dr_ctl.topologies.mirror.origins import residue
 from dr_ctl.topologies.mirror.tools import MirrorTools
 
 

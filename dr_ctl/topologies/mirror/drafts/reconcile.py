@@ -6,7 +6,7 @@ from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.jolokia import beans
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import MOVE, request
 from dr_ctl.topologies.artemis.papers import CREATE_QUEUE
 from dr_ctl.topologies.common.calls import call

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dr_ctl.jolokia.errors import BadValue
-from dr_ctl.topologies.mirror.browsing import RESIDUE_UP_TO, Residue, numbered, origin_ids, residue
 from dr_ctl.topologies.mirror.look import look
+from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, Residue, numbered, origin_ids, residue
 from tests.mirror.pair import PAIR, Management, mirrored_pair
 from tests.mirror.views import broker, outflow
 

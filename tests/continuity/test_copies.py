@@ -10,7 +10,7 @@ import pytest
 from dr_ctl.jolokia.client import Answer, Ask, Listing
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.topologies.artemis.operations import change
-from dr_ctl.topologies.continuity.conserving import BATCH, Compared, chosen, compare, ids, removals
+from dr_ctl.topologies.continuity.copies import BATCH, Compared, chosen, compare, ids, removals
 from tests.continuity.views import broker, flow, queue
 
 
