@@ -15,6 +15,7 @@ from pathlib import Path
 
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.model import Role
+from dr_ctl.core.patience import Patience
 from dr_ctl.lab.lab import Lab
 from dr_ctl.settings import loader
 from dr_ctl.topologies.registry import opened
@@ -119,7 +120,7 @@ def _failovers() -> None:
 
 
 def _detection_s(lab: Lab, lost: str) -> float:
-    with closing(opened(loader.load(lab.settings_path), SystemClock(), lab.directory)) as topology:
+    with closing(opened(loader.load(lab.settings_path), SystemClock(), Patience(), lab.directory)) as topology:
         began = time.monotonic()
         assert topology.observe().roles[lost] is Role.DOWN
         return time.monotonic() - began

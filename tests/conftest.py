@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from dr_ctl.cli.app import run
 from tests.broker.driving import Ended
+from tests.patience import time_now
 
 Command = Callable[..., Ended]
 # One worker has all of them: a pair of brokers and a Spark session are shared by many tests, and one of each is enough.
@@ -41,7 +42,7 @@ def inside(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
 
     def command(*words: str) -> Ended:
         capsys.readouterr()
-        code = run([*words, "--json"])
+        code = run([*words, "--json"], time_now())
         told = capsys.readouterr()
         return Ended(code, json.loads(told.out), told.err)
 

@@ -60,13 +60,30 @@ def test_a_module_says_what_it_is_for_and_imports_only_from_below(path: Path) ->
 
 
 TOPOLOGIES = ROOT / "topologies"
+# What stands below a topology: what is common to all kinds of broker, and the family that its brokers are of.
+BELOW = {
+    "common": set[str](),
+    "artemis": {"common"},
+    "mirror": {"common", "artemis"},
+    "continuity": {"common", "artemis"},
+}
+# What stands beside the packages, whatever the topology; the registry knows them all, and none knows it.
+SHARED = {path.stem for path in TOPOLOGIES.glob("*.py")} - {"registry"}
+# What is common may not know how a broker is managed; what decides may not hold what acts.
+MANAGEMENT = "dr_ctl.jolokia"
+ACTING = {"acts", "tools", "sender", "access", "observer", "driver", "doors", "verifier"}
 
 
-@pytest.mark.parametrize("path", sorted(TOPOLOGIES.glob("*/*.py")), ids=lambda path: str(path.relative_to(TOPOLOGIES)))
-def test_a_topology_knows_no_other_one(path: Path) -> None:
-    """What several have in common stands in `artemis`, which knows none of them."""
-    mine = path.relative_to(TOPOLOGIES).parts[0]
+@pytest.mark.parametrize(
+    "path", sorted(TOPOLOGIES.glob("*/**/*.py")), ids=lambda path: str(path.relative_to(TOPOLOGIES))
+)
+def test_a_topology_knows_what_is_common_and_its_family_and_no_other_one(path: Path) -> None:
+    mine, *rooms = path.relative_to(TOPOLOGIES).parts
 
-    others = {name.split(".")[2] for name in imports(path) if name.startswith("dr_ctl.topologies.")}
+    told = [name.split(".") for name in imports(path) if name.startswith("dr_ctl.topologies.")]
 
-    assert others <= {mine, "artemis", "topology"}
+    assert {name[2] for name in told} - SHARED <= {mine, *BELOW[mine]}
+    if mine == "common":
+        assert not [name for name in imports(path) if name.startswith(MANAGEMENT)]
+    if "drafts" in rooms:
+        assert not [name for name in told if ACTING & set(name[2:])]

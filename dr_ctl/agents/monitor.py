@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from dr_ctl.core.clock import Clock, SystemClock, stamp
 from dr_ctl.core.model import Json, Role
+from dr_ctl.core.patience import Patience
 from dr_ctl.rpo.history.files import Writer
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
@@ -148,7 +149,7 @@ def recording(installation: Installation, *, every_s: float) -> Iterator[None]:
     def record() -> None:
         clock, nowhere = SystemClock(), installation.file.parent  # history has no documents in it
         with (
-            closing(registry.opened(installation, clock, nowhere)) as topology,
+            closing(registry.opened(installation, clock, Patience(), nowhere)) as topology,
             Monitor(installation, topology, clock, every_s=every_s) as monitor,
         ):
             while not enough.is_set():

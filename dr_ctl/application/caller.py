@@ -8,6 +8,7 @@ from typing import Protocol
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Json
+from dr_ctl.core.patience import Patience
 from dr_ctl.engine.executor import Answer
 from dr_ctl.engine.plan import Plan, PlannedStep
 from dr_ctl.engine.runs import Runs
@@ -41,6 +42,10 @@ class Caller(Protocol):
     @property
     def clock(self) -> Clock:
         """Where time comes from."""
+
+    @property
+    def patience(self) -> Patience:
+        """How long waits last."""
 
     @property
     def people(self) -> People:

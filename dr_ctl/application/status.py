@@ -18,8 +18,6 @@ from dr_ctl.engine.roles import both_open, is_split, split
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import LinkSeen, Seen
 
-RATES_OVER_S = 0.5
-
 
 @dataclass(frozen=True, slots=True)
 class Status:
@@ -34,7 +32,7 @@ class Status:
 def status(caller: Caller) -> Status:
     """Look twice, so that rates are known."""
     with World.of(caller) as world:
-        seen: Seen = world.topology.look(over_s=RATES_OVER_S)
+        seen: Seen = world.topology.look(over_s=caller.patience.rates_s)
     links = seen.links()
     unfinished = caller.runs().unfinished()
     is_alive = unfinished is not None and is_held(unfinished.journal)

@@ -40,7 +40,8 @@ class World:
     @classmethod
     def of(cls, caller: Caller) -> World:
         installation = caller.installation()
-        return cls(installation, registry.opened(installation, caller.clock, caller.runs().documents), caller.clock)
+        topology = registry.opened(installation, caller.clock, caller.patience, caller.runs().documents)
+        return cls(installation, topology, caller.clock)
 
     @property
     def sites(self) -> tuple[str, ...]:

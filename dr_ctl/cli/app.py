@@ -17,8 +17,7 @@ from dr_ctl.application.result import Result, of_error
 from dr_ctl.cli.command import command, common, group
 from dr_ctl.cli.lab_app import lab_app
 from dr_ctl.cli.operations_app import operations_app
-from dr_ctl.cli.session import Session
-from dr_ctl.core.clock import Clock
+from dr_ctl.cli.session import Session, Time
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
@@ -223,14 +222,14 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def run(arguments: list[str], clock: Clock | None = None) -> int:
+def run(arguments: list[str], time: Time | None = None) -> int:
     """Run one command: every path ends with its document or its text, and with its exit code. No words ask for help.
-    `clock` is where its time comes from; default: the machine's own."""
+    `time` is what its waits are made of; default: the machine's own, and all of it."""
     arguments = arguments or ["--help"]
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
-        ended = app(args=arguments, prog_name="dr-ctl", standalone_mode=False, obj=clock)
+        ended = app(args=arguments, prog_name="dr-ctl", standalone_mode=False, obj=time)
         return ended if isinstance(ended, int) else 0
     except typer.Exit as exit_:
         return exit_.exit_code

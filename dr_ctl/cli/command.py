@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dr_ctl.cli.session import Session
-from dr_ctl.core.clock import SystemClock
+from dr_ctl.cli.session import Session, Time
 
 if TYPE_CHECKING:
     from dr_ctl.application.result import Result
@@ -49,9 +48,10 @@ def common(
     quiet: QUIET = False,
 ) -> None:
     """Move a messaging service between two sites of ActiveMQ brokers: checked, stepwise, undone when it fails."""
-    clock = ctx.obj if ctx.obj is not None else SystemClock()
+    time: Time = ctx.obj or Time()
     ctx.obj = Session(
-        clock=clock,
+        clock=time.clock,
+        patience=time.patience,
         config=config,
         state_dir=state_dir,
         verbose=verbose,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from dr_ctl.core.clock import Clock, SystemClock
+from dr_ctl.core.patience import Patience
 
 if TYPE_CHECKING:
     from dr_ctl.application.caller import People
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
     from dr_ctl.engine.runs import Runs
     from dr_ctl.settings.model import Installation
     from dr_ctl.telemetry.events import Listener
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """What a command's waits are made of."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    patience: Patience = field(default_factory=Patience)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,7 @@ class Session:
     quiet: bool = False
     warn_exit: bool = False
     clock: Clock = field(default_factory=SystemClock)
+    patience: Patience = field(default_factory=Patience)
 
     def installation(self) -> Installation:
         """Read the settings; raises `SettingsError` with all that is wrong."""

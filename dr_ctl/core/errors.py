@@ -4,7 +4,12 @@
     ├── UsageError          fix the arguments or the settings file        (2)
     ├── EnvironmentFault    this machine lacks something or a file fails   (1)
     ├── BrokerError         a broker did not answer as asked: a finding    (never the end by itself)
-    │   └── …               one type for each way, in `dr_ctl.jolokia.errors`
+    │   ├── Unreachable         nobody listens, or no way there
+    │   ├── TimedOut            no answer in time: it may have happened
+    │   ├── LoginRefused        the login was refused: ends all further calls to that broker
+    │   ├── Throttled           it asks for patience
+    │   ├── Sick                the process lives, its management does not
+    │   └── …                   the ways of one management protocol, beside it
     └── Stopped             a signal asked for the end of a wait           (130, 143)
 
 A broker's failure is data for the planner and for outcomes; it leaves the layer that met it as a view or an
@@ -49,6 +54,32 @@ class BrokerError(DrCtlError):
     """A broker did not answer as asked. Says nothing about whether a changing request took effect."""
 
     remedy = "Look at that broker's log and its management console."
+
+
+class Unreachable(BrokerError):
+    """Nobody listens at the address, or there is no way there. `refused` is true when the port itself said no."""
+
+    remedy = "Is the broker running, and is its console bound to an address that this machine reaches?"
+
+    def __init__(self, text: str, *, refused: bool) -> None:
+        super().__init__(text)
+        self.refused = refused
+
+
+class TimedOut(BrokerError):
+    remedy = "The broker may be frozen or overloaded; it may still serve its clients."
+
+
+class LoginRefused(BrokerError):
+    remedy = "Check username and password of this broker in the settings file; repeated attempts lock the account out."
+
+
+class Throttled(BrokerError):
+    remedy = "The console throttles logins of this user after failures; wait as long as it says, then try again."
+
+
+class Sick(BrokerError):
+    remedy = "The process lives but its management fails (out of memory?): it may still serve; it is not down."
 
 
 class Stopped(DrCtlError):

@@ -7,9 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-DOMAIN: Final = "org.apache.activemq.artemis"
 RUNTIME: Final = "java.lang:type=Runtime"
-SECURITY: Final = "hawtio:type=security,area=jmx,name=ArtemisJMXSecurity"
 _ESCAPED: Final = {'"': '\\"', "*": "\\*", "?": "\\?", "\\": "\\\\", "\n": "\\n"}
 _UNESCAPED: Final = {'"': '"', "*": "*", "?": "?", "\\": "\\", "n": "\n"}
 _PART: Final = re.compile(r'([^=,:]+)=("(?:[^"\\]|\\.)*"|[^,"]*)(?:,|$)', re.DOTALL)
@@ -34,54 +32,3 @@ def parts(name: str) -> Mapping[str, str]:
     if not (domain and colon and found) or "".join(f"{key}={value}," for key, value in found)[:-1] != keys:
         raise ValueError(f"not the name of a bean: {name!r}")
     return {key: unquote(value) for key, value in found}
-
-
-def server(broker: str) -> str:
-    return f"{DOMAIN}:broker={quote(broker)}"
-
-
-def acceptor(broker: str, name: str) -> str:
-    return f"{server(broker)},component=acceptors,name={quote(name)}"
-
-
-def broker_connection(broker: str, name: str) -> str:
-    return f"{server(broker)},component=broker-connections,name={quote(name)}"
-
-
-def queue(broker: str, address: str, routing: str, name: str) -> str:
-    return (
-        f"{server(broker)},component=addresses,address={quote(address)},subcomponent=queues,"
-        f"routing-type={quote(routing)},queue={quote(name)}"
-    )
-
-
-ANY_SERVER: Final = f"{DOMAIN}:broker=*"
-
-
-def all_acceptors(broker: str) -> str:
-    return f"{server(broker)},component=acceptors,name=*"
-
-
-def all_broker_connections(broker: str) -> str:
-    return f"{server(broker)},component=broker-connections,name=*"
-
-
-def documents(broker: str) -> str:
-    """Every queue of dr-ctl's own: what it remembers at a broker stands in their `User`."""
-    return (
-        f'{server(broker)},component=addresses,address="dr-ctl.*",subcomponent=queues,routing-type=*,queue="dr-ctl.*"'
-    )
-
-
-def all_addresses(broker: str) -> str:
-    return f"{server(broker)},component=addresses,address=*"
-
-
-def outflows(broker: str) -> str:
-    """Every store-and-forward queue of a mirror."""
-    name = '"$ACTIVEMQ_ARTEMIS_MIRROR_*"'
-    return f"{server(broker)},component=addresses,address={name},subcomponent=queues,routing-type=*,queue={name}"
-
-
-def all_queues(broker: str) -> str:
-    return f"{server(broker)},component=addresses,address=*,subcomponent=queues,routing-type=*,queue=*"

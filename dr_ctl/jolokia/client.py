@@ -18,20 +18,9 @@ import requests
 import urllib3
 from requests.auth import HTTPBasicAuth
 
+from dr_ctl.core.errors import LoginRefused, Sick, Throttled, TimedOut, Unreachable
 from dr_ctl.core.model import Json
-from dr_ctl.jolokia.errors import (
-    ElementError,
-    LoginRefused,
-    NoSuchBean,
-    NotJolokia,
-    OperationFailed,
-    PolicyRefused,
-    Sick,
-    Throttled,
-    TimedOut,
-    Torn,
-    Unreachable,
-)
+from dr_ctl.jolokia.errors import ElementError, NoSuchBean, NotJolokia, OperationFailed, PolicyRefused, Torn
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 CONNECT_S: Final = 2.0

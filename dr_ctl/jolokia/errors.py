@@ -1,11 +1,6 @@
-"""Every way a broker's management can fail to answer, as types: what the caller does next differs for each.
+"""Every way in which Jolokia fails that is not a broker's own (those stand in `core.errors`).
 
 BrokerError
-├── Unreachable         nobody listens, or no way there
-├── TimedOut            no answer in time: it may have happened
-├── LoginRefused        403/401 from the console: ends all further calls to that broker
-├── Throttled           429: the console asks for patience
-├── Sick                5xx that is not JSON: the process lives, its management does not
 ├── NotJolokia          something else answers there: a web page, a proxy
 ├── Torn                JSON that ends early, is too large, or does not fit the question
 └── ElementError        one request of several failed, inside an answer that is otherwise fine
@@ -18,32 +13,6 @@ BrokerError
 from __future__ import annotations
 
 from dr_ctl.core.errors import BrokerError
-
-
-class Unreachable(BrokerError):
-    """Nobody listens at the address, or there is no way there. `refused` is true when the port itself said no."""
-
-    remedy = "Is the broker running, and is its console bound to an address that this machine reaches?"
-
-    def __init__(self, text: str, *, refused: bool) -> None:
-        super().__init__(text)
-        self.refused = refused
-
-
-class TimedOut(BrokerError):
-    remedy = "The broker may be frozen or overloaded; it may still serve its clients."
-
-
-class LoginRefused(BrokerError):
-    remedy = "Check username and password of this broker in the settings file; repeated attempts lock the account out."
-
-
-class Throttled(BrokerError):
-    remedy = "The console throttles logins of this user after failures; wait as long as it says, then try again."
-
-
-class Sick(BrokerError):
-    remedy = "The process lives but its management fails (out of memory?): it may still serve; it is not down."
 
 
 class NotJolokia(BrokerError):

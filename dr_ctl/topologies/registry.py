@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.core.clock import Clock
+from dr_ctl.core.patience import Patience
 from dr_ctl.core.registry import Registry
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import Opens, Topology
@@ -20,6 +21,6 @@ TOPOLOGIES: Final[Registry[Opens]] = Registry(
 )
 
 
-def opened(installation: Installation, clock: Clock, documents: Path) -> Topology[Any]:
+def opened(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> Topology[Any]:
     """The topology that an installation names, ready for one command; see `Opens`."""
-    return TOPOLOGIES.named(installation.settings.topology)(installation, clock, documents)
+    return TOPOLOGIES.named(installation.settings.topology)(installation, clock, patience, documents)

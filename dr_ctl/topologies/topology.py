@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, TypeVar
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding, Json, Role
+from dr_ctl.core.patience import Patience
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Look, Store
 from dr_ctl.engine.ports import Driver, Observation, Recipe
@@ -164,6 +165,6 @@ class Topology(Protocol[S]):
 class Opens(Protocol):
     """What a topology's module offers under the name `open_`."""
 
-    def __call__(self, installation: Installation, clock: Clock, documents: Path) -> Topology[Any]:
+    def __call__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> Topology[Any]:
         """Make it ready for one command. No broker is asked yet. `documents` is where those are kept whose brokers can
         keep none."""

@@ -11,10 +11,10 @@ import pytest
 
 from dr_ctl.agents.monitor import Monitor
 from dr_ctl.core.clock import SystemClock
-from dr_ctl.jolokia.errors import Sick, Unreachable
+from dr_ctl.core.errors import Sick, Unreachable
 from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.settings.loader import load
-from dr_ctl.topologies.artemis.view import Silent
+from dr_ctl.topologies.common.view import Silent
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 from tests.cli.conftest import Shell
 from tests.mirror.views import PAIR, at_both, doors, seen, with_queue

@@ -20,6 +20,7 @@ import yaml
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.patience import Patience
 from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.traffic import Dialler
 from dr_ctl.settings.loader import load
@@ -95,7 +96,7 @@ class Operator:
 
 def state_of(lab: Lab) -> Mapping[str, Any]:
     """Everything dr-ctl may set at both sites: doors, links, pauses, and which queues there are."""
-    with closing(opened(load(lab.settings_path), SystemClock(), lab.directory)) as topology:
+    with closing(opened(load(lab.settings_path), SystemClock(), Patience(), lab.directory)) as topology:
         seen = topology.observe()
         assert all(broker.silent is None for broker in seen.brokers), seen
         return topology.recipe.baseline(seen)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.core.clock import SystemClock
+from dr_ctl.core.patience import Patience
 from dr_ctl.engine.lease import LOCK, LockDocument
 from dr_ctl.lab.lab import Lab
 from dr_ctl.settings.loader import load
@@ -173,7 +174,7 @@ def test_another_state_takes_over_by_stealing_or_once_it_ran_out(
 
 def let_run_out(lab: Lab) -> None:
     """Write every lock anew, as one whose time is over."""
-    with closing(opened(load(lab.settings_path), SystemClock(), lab.directory)) as topology:
+    with closing(opened(load(lab.settings_path), SystemClock(), Patience(), lab.directory)) as topology:
         topology.observe()
         for store in topology.stores():
             with closing(store):

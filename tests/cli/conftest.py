@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+import tests.patience
 from dr_ctl.cli.app import run
+from dr_ctl.cli.session import Time
 from dr_ctl.core.clock import SystemClock
 from tests.mirror.pair import PAIR, Management, console, mirrored_pair
 
@@ -58,7 +60,7 @@ class Shell:
 
     def __call__(self, *words: str) -> Ended:
         self.capture.readouterr()
-        code = run(list(words), Hasty())
+        code = run(list(words), Time(Hasty(), tests.patience.PATIENCE))
         told = self.capture.readouterr()
         return Ended(code, told.out, told.err)
 

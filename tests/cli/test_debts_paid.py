@@ -14,7 +14,7 @@ import yaml
 
 from dr_ctl.agents.monitor import payable
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.topologies.artemis.debts import document
+from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.cli.conftest import Ended, Installation, Shell
 from tests.cli.sites import Sites, sites

@@ -13,11 +13,11 @@ from dr_ctl.core.clock import SystemClock
 from dr_ctl.engine import holding
 from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.runs import Runs
-from dr_ctl.topologies.artemis import driver
 from tests.cli.conftest import Ended, Installation, Shell
 from tests.cli.test_gone_on_with import begun
 from tests.cli.test_swapover import MOVE, Terminal, person, swapover
 from tests.mirror.pair import Management
+from tests.patience import impatient
 from tests.report.scribe import NAME
 
 __all__ = ["person"]  # a fixture
@@ -256,7 +256,7 @@ class TestLost:
     @pytest.fixture(autouse=True)
     def _at_every_call(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(holding, "FRESH_S", -1.0)
-        monkeypatch.setattr(driver, "UNDO_S", 0.0)
+        impatient(monkeypatch, undo_s=0.0)
 
     def stolen_at(self, installation: Installation, verb: str, document: LockDocument) -> None:
         def before(operation: str) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from dr_ctl.topologies.artemis import activating
 from tests.cli.conftest import Ended, Shell
 from tests.mirror.pair import Management, console, failed, mirrored_pair
+from tests.patience import impatient
 
 SECRET = {"env": "DR_CTL_TEST_PASSWORD"}
 NAMES = tuple(f"orders-{number}" for number in range(1, 9))
@@ -122,8 +122,7 @@ class Once(dict[str, Any]):
 class TestPartlyActivated:
     @pytest.fixture(autouse=True)
     def _quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(activating, "ACTIVATE_S", 0.5)
-        monkeypatch.setattr(activating, "AGAIN_S", 0.05)
+        impatient(monkeypatch, activate_s=0.5, again_s=0.05)
 
     def test_one_that_stays_shut_is_told_and_the_others_serve(self, dr_ctl: Shell, pairs: Pairs) -> None:
         pairs.sites["paris"]["orders-2"].instead["start"] = failed("port taken", status=500)
@@ -201,8 +200,7 @@ def test_the_steps_one_by_one(dr_ctl: Shell, pairs: Pairs) -> None:
 class TestLostAndBack:
     @pytest.fixture(autouse=True)
     def _quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(activating, "ACTIVATE_S", 0.5)
-        monkeypatch.setattr(activating, "AGAIN_S", 0.05)
+        impatient(monkeypatch, activate_s=0.5, again_s=0.05)
 
     def close_all(self, pairs: Pairs, site: str, *, but: tuple[str, ...] = ()) -> None:
         for name in NAMES:

@@ -15,9 +15,12 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.topologies.artemis import driver
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.topologies.common.driver import Driver
+from dr_ctl.topologies.common.view import Broker
 from tests.cli.conftest import Ended, Installation, Shell
 from tests.mirror.pair import failed
+from tests.patience import impatient
 
 MOVE = ["pause()", "pause()", "stop()", "resume()", "resume()", "start()"]
 UNDONE = ["resume()", "resume()"]
@@ -109,14 +112,16 @@ class TestMeanwhile:
     def test_a_target_that_somebody_opens_before_the_checks_ends_the_run(
         self, dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        check = driver.ArtemisDriver._check
+        apply = Driver.apply
 
-        def opened(self: driver.ArtemisDriver, *told: Any) -> Any:
+        def opened(self: Driver[Broker], step: PlannedStep, *told: Any) -> Any:
+            if step.verb != "check":
+                return apply(self, step, *told)
             installation.paris.acceptors["clients"]["Started"] = True
             installation.london.outflow |= {"MessageCount": 5, "MessagesAdded": 5}
-            return check(self, *told)
+            return apply(self, step, *told)
 
-        monkeypatch.setattr(driver.ArtemisDriver, "_check", opened)
+        monkeypatch.setattr(Driver, "apply", opened)
 
         ended = swapover(dr_ctl, "--yes")
 
@@ -150,7 +155,7 @@ class TestUndone:
         verb: str,
         changes: list[str],
     ) -> None:
-        monkeypatch.setattr(driver, "FENCE_S", 0.0)
+        impatient(monkeypatch, fence_s=0.0)
         before = installation.settable
         getattr(installation, site).instead[verb] = failed("not now", status=500)
 

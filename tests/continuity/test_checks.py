@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.model import Role, Severity
-from dr_ctl.topologies.artemis.view import Config
-from dr_ctl.topologies.continuity.checks import all_findings
+from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.ports import Move
+from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.continuity.checks import of_move
 from dr_ctl.topologies.continuity.view import SiteView
 from tests.continuity.views import bridge, broker, door, flow, queue, seen, service
 
@@ -17,7 +21,7 @@ LONDON, PARIS = broker("london"), broker("paris")
 
 
 def findings(london: SiteView = LONDON, paris: SiteView = PARIS) -> dict[str, Severity]:
-    found = all_findings(seen(london, paris), source="london", target="paris")
+    found = of_move(Rules(Queues(), Drain()), seen(london, paris), Move(Ask("swapover", "paris"), "london", {}))
     assert all(each.remedy for each in found if each.severity is not Severity.INFO)
     return {each.id: each.severity for each in found}
 

@@ -10,6 +10,7 @@ import pytest
 
 from dr_ctl.agents.monitor import Monitor, recording
 from dr_ctl.core.clock import SystemClock
+from dr_ctl.core.patience import Patience
 from dr_ctl.lab.lab import Lab
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
@@ -50,7 +51,7 @@ def test_the_estimate_bounds_what_was_under_way(plugin_lab: Lab, tmp_path: Path)
             assert slow.stop(drain_s=200).clean
             until(lambda: even(operator), within_s=60, why="nothing is under way")
     with (
-        closing(opened(load(settings), SystemClock(), tmp_path)) as topology,
+        closing(opened(load(settings), SystemClock(), Patience(), tmp_path)) as topology,
         Monitor(load(settings), topology, SystemClock()) as monitor,
     ):
         monitor.sample()  # that too: the last look is what the estimate calls now

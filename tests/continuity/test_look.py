@@ -9,7 +9,7 @@ import pytest
 
 from dr_ctl.jolokia.client import Answer, Ask, Listing, Read, Search
 from dr_ctl.jolokia.errors import BadValue, PolicyRefused
-from dr_ctl.topologies.artemis.view import Config
+from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.continuity.look import look, serving
 
 SERVER = 'org.apache.activemq.artemis:broker="london"'

@@ -11,14 +11,14 @@ from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE, DEACTIVATE_SITE, change
-from dr_ctl.topologies.artemis.view import Peer
-from dr_ctl.topologies.continuity.recipe import ContinuityRecipe
-from dr_ctl.topologies.continuity.returning import REMOVE_ALL
-from dr_ctl.topologies.continuity.view import WAITS_MS, Held
+from dr_ctl.topologies.artemis.operations import change
+from dr_ctl.topologies.common.view import Peer
+from dr_ctl.topologies.continuity import procedure
+from dr_ctl.topologies.continuity.drafts.reinstate import REMOVE_ALL
+from dr_ctl.topologies.continuity.view import ACTIVATE_SITE, DEACTIVATE_SITE, WAITS_MS, Held
 from tests.continuity.views import broker, door, flow, queue, seen, service
 
-RECIPE = ContinuityRecipe(Queues(), Drain())
+RECIPE = procedure.recipe(Queues(), Drain())
 BOTH = seen(broker("london"), broker("paris"))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dr_ctl.core.clock import Clock
+from dr_ctl.core.patience import Patience
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Store
 from dr_ctl.engine.stores import FolderStore
@@ -49,8 +50,9 @@ class FoldersTopology:
         """Nothing stays open."""
 
 
-def open_(installation: Installation, clock: Clock, documents: Path) -> FoldersTopology:
+def open_(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> FoldersTopology:
     """Make it ready for one command."""
+    del patience  # no folder keeps anybody waiting
     brokers, stores = {}, {}
     for site, told in installation.settings.sites.items():
         broker = installation.broker(site, told.brokers[0].name, Settings)

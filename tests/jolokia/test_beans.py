@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dr_ctl.jolokia import beans
+from dr_ctl.topologies.artemis import beans
 
 
 @pytest.mark.parametrize(

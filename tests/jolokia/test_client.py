@@ -11,23 +11,10 @@ from collections.abc import Callable
 
 import pytest
 
-from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.errors import BrokerError, LoginRefused, Sick, Throttled, TimedOut, Unreachable
 from dr_ctl.jolokia import client
 from dr_ctl.jolokia.client import Account, Ask, Change, Changer, Listing, Read, Reader, Search, Wire
-from dr_ctl.jolokia.errors import (
-    BadValue,
-    ElementError,
-    LoginRefused,
-    NoSuchBean,
-    NotJolokia,
-    OperationFailed,
-    PolicyRefused,
-    Sick,
-    Throttled,
-    TimedOut,
-    Torn,
-    Unreachable,
-)
+from dr_ctl.jolokia.errors import BadValue, ElementError, NoSuchBean, NotJolokia, OperationFailed, PolicyRefused, Torn
 from dr_ctl.jolokia.values import Fields
 from tests.jolokia.console import (
     Reply,

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
-from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.client import Answer, Reader, Wire, _answers
-from dr_ctl.topologies.artemis.view import OUTFLOW_PREFIX
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
 
 PAIR = "orders-1"
 NO_BEAN = "javax.management.InstanceNotFoundException"

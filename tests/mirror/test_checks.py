@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
+from dr_ctl.core.errors import LoginRefused, TimedOut, Unreachable
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.lease import LockDocument
-from dr_ctl.jolokia.errors import LoginRefused, TimedOut, Unreachable
-from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.artemis.checks import some
-from dr_ctl.topologies.artemis.debts import document
-from dr_ctl.topologies.artemis.view import Config, Silent
-from dr_ctl.topologies.mirror.checks import all_findings
+from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.ports import Move
+from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.common.checks import some
+from dr_ctl.topologies.common.debts import document
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.view import Config, Silent
+from dr_ctl.topologies.mirror.checks import of_move
 from dr_ctl.topologies.mirror.view import Link, MirrorSeen
 from tests.mirror.views import (
     ADMIN,
@@ -40,8 +43,9 @@ ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 
 def findings(look: MirrorSeen, **more: Any) -> list[Finding]:
-    usual: dict[str, Any] = {"source": "london", "target": "paris", "queues": Queues(), "accepted": {}}
-    return all_findings(look, **(usual | more))
+    rules = Rules(more.get("queues", Queues()), Drain())
+    asked = Ask("swapover", more.get("target", "paris"), accept_difference=more.get("accepted", {}))
+    return of_move(rules, look, Move(asked, more.get("source", "london"), {}))
 
 
 def london(**more: Any) -> MirrorSeen:

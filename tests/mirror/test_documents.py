@@ -8,11 +8,11 @@ from typing import cast
 import pytest
 
 from dr_ctl.engine.lease import Forbidden
-from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.errors import OperationFailed
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.documents import Documents
-from dr_ctl.topologies.artemis.names import numbered
 from dr_ctl.topologies.artemis.papers import IN_USER
+from dr_ctl.topologies.common.names import numbered
 from dr_ctl.topologies.mirror.access import Access
 from tests.mirror.pair import Management, _Direct, failed
 

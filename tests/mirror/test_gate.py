@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dr_ctl.topologies.artemis.gate import Sample, why_not_yet
+from dr_ctl.topologies.common.gate import Sample, why_not_yet
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.mirror.views import (
     ADMIN,

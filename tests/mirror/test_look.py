@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.look import dispatch, find_broker
-from dr_ctl.topologies.artemis.view import Config, Connection, Consumer
-from dr_ctl.topologies.mirror.browsing import origin_ids
+from dr_ctl.topologies.common.view import Config, Connection, Consumer
 from dr_ctl.topologies.mirror.look import look, look_at_flow
+from dr_ctl.topologies.mirror.origins import origin_ids
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.mirror.pair import NO_BEAN, PAIR, Management, connection, consumer, failed, mirrored_pair
 

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dr_ctl.core.errors import TimedOut, Unreachable
 from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.patience import Patience
 from dr_ctl.engine import runbook
 from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.jolokia import beans
-from dr_ctl.jolokia.errors import TimedOut, Unreachable
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.artemis import losing
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, DESTROY_QUEUE
-from dr_ctl.topologies.artemis.view import Config, Silent
-from dr_ctl.topologies.mirror.recipe import MirrorRecipe
+from dr_ctl.topologies.common.view import Config, Silent
+from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.view import MirrorSeen
 from tests.mirror.pair import Management, mirrored_pair
 from tests.mirror.test_recipe import observed
@@ -35,7 +35,7 @@ LONDON, PARIS = at_both("orders.in", "orders.audit", depth=3)
 WAITING = replace(LONDON, acceptors=doors("london", serving=False))
 MIRROR = beans.acceptor("broker-paris", "mirror")
 SERVER = beans.server("broker-paris")
-RECIPE = MirrorRecipe(Queues(), Drain())
+RECIPE = procedure.recipe(Queues(), Drain())
 OWED = ("dr-ctl.debt.paris.fence.london", "dr-ctl.debt.paris.quarantine.london")
 
 
@@ -175,7 +175,7 @@ class TestDrafts:
             assert draft(verb, seen(GONE, half), before).inverse == draft(verb, before).inverse
 
     def test_settling_has_a_bound(self) -> None:
-        assert draft("settle", seen(GONE, PARIS)).limits == {"within": losing.SETTLE_S}
+        assert draft("settle", seen(GONE, PARIS)).limits == {"within": Patience().settle_s}
         own = RunbookStep("settle", "target", 9, {"within": 0.5})
         assert RECIPE.draft(own, seen(GONE, PARIS), move(seen(GONE, PARIS))).limits == {"within": 0.5}
 

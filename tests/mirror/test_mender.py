@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dr_ctl.topologies.mirror.links import IDLE_S, PATIENCE_S, Mender, Movement
+from dr_ctl.core.patience import Patience
+from dr_ctl.topologies.mirror.drafts.links import LINK_RESTARTS
+from dr_ctl.topologies.mirror.links import Mender, Movement
 from dr_ctl.topologies.mirror.look import Flow
-from dr_ctl.topologies.mirror.recipe import LINK_RESTARTS
 from tests.mirror.test_waiting import flow
 
 
 class Restarted:
-    """Stands for recipe, sender, broker and hand: counts restarts on a clock that the test moves."""
+    """Stands for tools, broker and hand: counts restarts on a clock that the test moves."""
 
     site = "london"
+    patience = Patience()
 
     def __init__(self) -> None:
         self.now_s = 0.0
         self.restarts = 0
 
-    def names(self) -> None: ...
+    def names(self) -> Any:
+        return SimpleNamespace(link=None)
 
-    def restart_link(self, view: None) -> tuple[()]:
-        del view
-        return ()
-
-    def send(self, calls: object) -> list[object]:
-        del calls
-        return []
-
-    def change(self, calls: object, send: object) -> list[object]:
-        del calls, send
+    def change(self, calls: object, hand: object) -> list[object]:
+        del calls, hand
         self.restarts += 1
         return []
 
@@ -58,7 +54,7 @@ class Restarted:
 def test_what_hangs_is_restarted_and_nothing_else(at: Callable[[int], Flow], restarts: int) -> None:
     world: Any = Restarted()
     movement = Movement()
-    mender = Mender(world, world, [world], movement)
+    mender = Mender(world, [world], movement)
 
     for second in range(60):
         world.now_s = float(second)
@@ -70,12 +66,14 @@ def test_what_hangs_is_restarted_and_nothing_else(at: Callable[[int], Flow], res
 
 
 @pytest.mark.parametrize(
-    ("now", "limit_s"), [(flow(10, 10), IDLE_S), (flow(10, 10, attached=False), PATIENCE_S)], ids=["idle", "unattached"]
+    ("now", "limit_s"),
+    [(flow(10, 10), Patience().link_hung_s), (flow(10, 10, attached=False), Patience().link_lost_s)],
+    ids=["idle", "unattached"],
 )
 def test_it_is_given_its_time(now: Flow, limit_s: float) -> None:
     world: Any = Restarted()
     movement = Movement()
-    mender = Mender(world, world, [world], movement)
+    mender = Mender(world, [world], movement)
 
     for moment in (0.0, limit_s - 0.1):
         world.now_s = moment

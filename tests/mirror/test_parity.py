@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.artemis import queues
+from dr_ctl.topologies.common import queues
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.parity import Difference
 from tests.mirror.views import at_both, broker, outflow, queue, with_queue

@@ -15,13 +15,14 @@ from dr_ctl.engine.plan import Ask, Call, Plan
 from dr_ctl.engine.planner import plan as decide
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.jolokia import beans
 from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import change
-from dr_ctl.topologies.artemis.view import Config
+from dr_ctl.topologies.common.recipe import Recipe
+from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.look import look
-from dr_ctl.topologies.mirror.recipe import MirrorRecipe
-from dr_ctl.topologies.mirror.view import MirrorSeen
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 from tests.mirror.pair import Management, mirrored_pair
 from tests.mirror.views import at_both, broker, door, doors, queue, seen, with_queue
 
@@ -86,8 +87,8 @@ INVERSES: dict[str, list[Any]] = {verb: [] for verb in CALLS} | {
 CHANGING = ("catch-up", "quiesce", "fence", "drain", "activate")
 
 
-def recipe(queues: Queues | None = None) -> MirrorRecipe:
-    return MirrorRecipe(queues or Queues(), Drain())
+def recipe(queues: Queues | None = None) -> Recipe[BrokerView]:
+    return procedure.recipe(queues or Queues(), Drain())
 
 
 def planned(look: MirrorSeen, **asked: Any) -> Plan:

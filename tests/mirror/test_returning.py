@@ -10,19 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.engine import runbook
 from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Draft, Move
-from dr_ctl.jolokia import beans
-from dr_ctl.jolokia.errors import Unreachable
 from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import PAUSE_LASTING, RESUME, change
 from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, DESTROY_QUEUE
-from dr_ctl.topologies.artemis.view import Silent
+from dr_ctl.topologies.common.recipe import Recipe
+from dr_ctl.topologies.common.view import Silent
+from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.operations import START_LINK
-from dr_ctl.topologies.mirror.recipe import MirrorRecipe
-from dr_ctl.topologies.mirror.view import MirrorSeen
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 from tests.mirror.pair import mirrored_pair
 from tests.mirror.test_recipe import observed
 from tests.mirror.views import PAIR, at_both, doors, queue, seen, with_queue
@@ -41,14 +42,14 @@ SERVING = replace(
     documents=dict.fromkeys(OWED, ""),
 )
 MENDED = replace(SERVING, acceptors=doors("paris", serving=True), links=PARIS.links, documents={})
-RECIPE = MirrorRecipe(Queues(), Drain())
+RECIPE = procedure.recipe(Queues(), Drain())
 
 
 def move(before: MirrorSeen, operation: str = "failback") -> Move:
     return Move(Ask(operation, "london"), "paris", RECIPE.baseline(before))
 
 
-def draft(verb: str, look: MirrorSeen, before: MirrorSeen | None = None, recipe: MirrorRecipe = RECIPE) -> Draft:
+def draft(verb: str, look: MirrorSeen, before: MirrorSeen | None = None, recipe: Recipe[BrokerView] = RECIPE) -> Draft:
     [line] = [step for step in runbook.load("failback", runbook.shipped()).steps if step.verb == verb]
     return recipe.draft(line, look, move(before or look))
 
@@ -138,7 +139,7 @@ def test_pauses_that_an_interrupted_run_left_are_lifted() -> None:
 
 
 def test_every_queue_is_paused_whatever_the_settings_narrow() -> None:
-    recipe = MirrorRecipe(Queues(include=("orders.in",)), Drain())
+    recipe = procedure.recipe(Queues(include=("orders.in",)), Drain())
 
     told = draft("reinstate", seen(LONDON, SERVING), recipe=recipe)
 

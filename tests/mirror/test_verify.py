@@ -8,15 +8,16 @@ from typing import Any, cast
 
 import pytest
 
+from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.model import ExitCode
+from dr_ctl.core.patience import Patience
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.client import Reader
-from dr_ctl.jolokia.errors import TimedOut
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.mirror.access import Observer
-from dr_ctl.topologies.mirror.verifying import Verifying
+from dr_ctl.topologies.mirror.verifier import MirrorVerifier
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.mirror.pair import mirrored_pair
 from tests.mirror.views import PAIR, broker, outflow, queue, with_queue
@@ -78,6 +79,7 @@ class Pair:
 
     brokers: Mapping[str, Mapping[str, Scripted]]
     queues: Queues
+    patience: Patience = field(default_factory=Patience)
 
     def together(self, ask: Callable[[Scripted], Any], of: Sequence[Scripted]) -> list[Any]:
         return [ask(each) for each in of]
@@ -108,7 +110,7 @@ class Gate:
         self.paris = Scripted("paris", paris, more.get("browsed", (1, 2, 3)))
         self.hand = Hand()
         observer = Pair({"london": {PAIR: self.london}, "paris": {PAIR: self.paris}}, queues)
-        verifying = Verifying(cast("Observer", observer), drain.poll)
+        verifying = MirrorVerifier(cast("Observer", observer), drain.poll)
         step = PlannedStep(8, "verify", "paris", "", limits={"within": 10.0, "stable": more.get("stable", 3)})
         ask = Ask("swapover", "paris", accept_difference=more.get("accepted", {}))
         self.outcome: Outcome = verifying.verify(step, Move(ask, "london", {}), cast("Any", self.hand))

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.errors import BrokerError, LoginRefused, Sick, TimedOut, Unreachable
 from dr_ctl.core.model import Role
 from dr_ctl.engine.ports import PairSeen
-from dr_ctl.jolokia.errors import LoginRefused, Sick, TimedOut, Unreachable
-from dr_ctl.topologies.artemis.view import Acceptor, Config, Silent
+from dr_ctl.topologies.common.view import Acceptor, Config, Silent
 from dr_ctl.topologies.mirror.view import BrokerView, Link, MirrorSeen
 from tests.mirror.views import (
     ADMIN,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from dr_ctl.core.errors import TimedOut
+from dr_ctl.core.patience import Patience
 from dr_ctl.engine.outcome import Done, Outcome, Refused
-from dr_ctl.jolokia.errors import TimedOut
+from dr_ctl.topologies.mirror.acts.wait import PairWait, until_all
 from dr_ctl.topologies.mirror.links import Flows
 from dr_ctl.topologies.mirror.look import Flow
-from dr_ctl.topologies.mirror.waiting import PairWait, until_all
 
 
 def flow(outflow: int = 0, added: int = 0, *, attached: bool = True, pending: int = 0) -> Flow:
@@ -29,7 +31,9 @@ def flow(outflow: int = 0, added: int = 0, *, attached: bool = True, pending: in
 
 
 class World:
-    """Stands for recipe, sender, observer and hand, on a clock that only waiting moves."""
+    """Stands for tools, observer and hand, on a clock that only waiting moves."""
+
+    patience = Patience()
 
     def __init__(self, at: Callable[[str, str, float], Flow] = lambda site, pair, now_s: flow()) -> None:
         self.now_s = 0.0
@@ -37,6 +41,7 @@ class World:
         self.depths: list[int | None] = []
         self.sampled: list[Any] = []
         self._at = at
+        self.observer = self
 
     def together(self, ask: Callable[[Any], Any], of: Sequence[Any]) -> list[Any]:
         self.polls.append(sorted({each.pair for each in of}))
@@ -62,13 +67,7 @@ class World:
 
     def names(self) -> None: ...
 
-    def restart_link(self, view: None) -> tuple[()]:
-        return ()
-
-    def change(self, calls: Any, send: Any) -> list[Any]:
-        return []
-
-    def send(self, calls: Any) -> list[Any]:
+    def change(self, calls: Any, hand: Any) -> list[Any]:
         return []
 
 
@@ -76,7 +75,8 @@ class Broker:
     def __init__(self, world: World, site: str, pair: str) -> None:
         self.site, self.pair, self._world = site, pair, world
 
-    def names(self) -> None: ...
+    def names(self) -> Any:
+        return SimpleNamespace(link=None)
 
     def flow(self, *, timeout_s: float) -> Flow:
         told = self._world.told(self.site, self.pair)
@@ -99,7 +99,7 @@ class UntilEmpty(PairWait):
 def wait(world: World, pair: str = "a") -> UntilEmpty:
     any_world: Any = world
     way = cast("Any", (Broker(world, "london", pair), Broker(world, "paris", pair)))
-    return UntilEmpty(way, any_world, any_world, any_world)
+    return UntilEmpty(way, any_world, any_world)
 
 
 @pytest.mark.parametrize(

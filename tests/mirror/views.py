@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from dr_ctl.jolokia import beans
-from dr_ctl.topologies.artemis.view import OUTFLOW_PREFIX, Acceptor, Config, Connection, Consumer, Queue, Silent
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
+from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer, Queue, Silent
 from dr_ctl.topologies.mirror.view import BrokerView, Link, MirrorSeen
 
 PAIR = "orders-1"

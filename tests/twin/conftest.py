@@ -9,11 +9,11 @@ import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.lab.lab import Lab
-from dr_ctl.topologies.continuity import draining, driver, reinstating, verifying
 from dr_ctl.twin.kinds import CONTINUITY, MIRROR
 from tests.broker.driving import on_queue, reset
 from tests.conftest import Command
 from tests.continuity.plugin import needs_plugin
+from tests.patience import impatient
 from tests.twin.plugin_subject import FLOWS, PluginSubject
 from tests.twin.subject import Subject
 
@@ -43,11 +43,7 @@ def twin(tmp_path: Path, topology: str, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what waits for the late confirmations of real bridges wait for those of a twin, which come at once."""
-    monkeypatch.setattr(verifying.Verifying, "least_window_s", 0.1)
-    monkeypatch.setattr(driver, "WATCH_S", 0.1)
-    monkeypatch.setattr(driver, "INTERVALS", 0)
-    monkeypatch.setattr(draining, "STUCK_S", 0.3)
-    monkeypatch.setattr(reinstating, "UNCHANGED_S", 0.3)
+    impatient(monkeypatch, plugin_window_s=0.1, watch_s=0.1, watch_intervals=0, stuck_s=0.3, plugin_left_over_s=0.3)
 
 
 @pytest.fixture(params=["twin", pytest.param("brokers", marks=[pytest.mark.broker, pytest.mark.deep])])

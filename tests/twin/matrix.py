@@ -14,13 +14,11 @@ import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.jolokia.client import Answer, Wire
-from dr_ctl.topologies.artemis import activating, driver, releasing
-from dr_ctl.topologies.continuity import driver as continuity
-from dr_ctl.topologies.mirror import reconciling
 from dr_ctl.twin.host import APP, Change
 from dr_ctl.twin.messages import Message
 from tests.broker.driving import Ended
 from tests.conftest import Command
+from tests.patience import impatient
 from tests.twin.subject import until
 
 ACCEPTED = ("--accept-loss", "unknown")
@@ -225,10 +223,5 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with monkeypatch.context() as patch:
         patch.setattr(Wire, "post", soon)
-        patch.setattr(driver, "FENCE_S", 0.5)
-        patch.setattr(releasing, "FENCE_S", 0.5)
-        patch.setattr(driver, "UNDO_S", 2.0)
-        patch.setattr(activating, "ACTIVATE_S", 0.5)
-        patch.setattr(reconciling, "UNCHANGED_S", 0.3)
-        patch.setattr(continuity, "WATCH_AT_MOST_S", 3.0)
+        impatient(patch, fence_s=0.5, undo_s=2.0, activate_s=0.5, left_over_s=0.3, watch_at_most_s=3.0)
         yield

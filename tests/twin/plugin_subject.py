@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from dr_ctl.jolokia import beans
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.papers import CREATE_FILTERED
 from dr_ctl.topologies.continuity.look import look, service_bean
 from dr_ctl.topologies.continuity.view import Flow, SiteView

@@ -11,7 +11,6 @@ from typing import Any
 import requests
 
 from dr_ctl.cli.twins import PlayedTwin
-from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.lab.artemis.admin import jolokia
 from dr_ctl.lab.lab import Lab
@@ -19,7 +18,8 @@ from dr_ctl.lab.state import SiteState
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.connection import Connection, knock
 from dr_ctl.stomp_io.frames import Frame, encode
-from dr_ctl.topologies.artemis.view import Config
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.mirror.look import look
 from dr_ctl.topologies.mirror.view import BrokerView
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
-from dr_ctl.topologies.artemis import activating, driver
 from dr_ctl.twin.faults import Faults
 from dr_ctl.twin.kinds import CONTINUITY, MIRROR
 from tests.conftest import Command
+from tests.patience import impatient
 from tests.twin.subject import until
 
 SAMPLE = (1, 3, 8)
@@ -26,9 +26,7 @@ ALL = range(40)
 def test_whatever_fails_nothing_is_lost_and_never_do_both_sites_serve(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(driver, "FENCE_S", 2.0)
-    monkeypatch.setattr(driver, "UNDO_S", 4.0)
-    monkeypatch.setattr(activating, "ACTIVATE_S", 2.0)
+    impatient(monkeypatch, fence_s=2.0, undo_s=4.0, activate_s=2.0)
     with twin.load(100, work_ms=1) as traffic:
         traffic.wait_for(30)
         for number, site in enumerate(twin.sites):

@@ -11,12 +11,12 @@ import pytest
 from dr_ctl.agents.monitor import recording
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.settings.loader import load
-from dr_ctl.topologies.artemis import activating, driver
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.kinds import CONTINUITY
 from tests.broker.driving import Ended
 from tests.conftest import Command
+from tests.patience import impatient
 from tests.twin.conftest import BOTH, LATER
 from tests.twin.subject import until
 
@@ -156,8 +156,7 @@ def test_a_lost_site_is_replaced_and_taken_in_again(twin: PlayedTwin, dr_ctl: Co
 def test_whatever_a_call_meets_never_do_both_sites_serve_and_the_end_is_said(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, site: str, fault: Fault
 ) -> None:
-    monkeypatch.setattr(driver, "FENCE_S", 1.0)
-    monkeypatch.setattr(activating, "ACTIVATE_S", 1.0)
+    impatient(monkeypatch, fence_s=1.0, activate_s=1.0)
     before = scene(twin)
     twin.host(site).faults.add(fault)
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
-from dr_ctl.topologies.artemis import activating
-from dr_ctl.topologies.artemis.view import Peer
-from dr_ctl.topologies.continuity import conserving, driver, verifying, view
+from dr_ctl.topologies.common.view import Peer
+from dr_ctl.topologies.continuity import copies, view
 from dr_ctl.twin.continuity import beans
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.kinds import CONTINUITY
 from tests.conftest import Command
+from tests.patience import impatient
 from tests.twin.matrix import ACCEPTED, Judge, at_rest, done, lose_and_return, put, quick, serving
 from tests.twin.plugin_subject import DEACTIVATE, PluginSubject
 from tests.twin.subject import until
@@ -59,7 +59,7 @@ def test_commands_of_an_outage_activate_nobody(twin: PlayedTwin, dr_ctl: Command
 def test_a_command_that_comes_late_is_found_and_its_effect_taken_back(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "WATCH_S", 1.0)
+    impatient(monkeypatch, watch_s=1.0)
 
     def tell() -> None:
         until(lambda: plugin(twin, "paris").serves)
@@ -83,8 +83,7 @@ def test_a_site_that_is_about_to_deliver_is_not_activated_over_and_over(
 ) -> None:
     """Each activation begins its wait for the other site anew, and tells that one to stop."""
     monkeypatch.setattr(view, "WAITS_MS", dict.fromkeys(Peer, 1000))
-    monkeypatch.setattr(driver, "WATCH_S", 1.0)
-    monkeypatch.setattr(driver, "WATCH_AT_MOST_S", 3.0)
+    impatient(monkeypatch, watch_s=1.0, watch_at_most_s=3.0)
 
     def obey() -> None:
         until(lambda: plugin(twin, "paris").serves)
@@ -106,8 +105,7 @@ def test_bridges_that_try_seldom_are_waited_for_and_taken_for_nothing_else(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(beans, "INTERVAL", "1000")
-    monkeypatch.setattr(driver, "INTERVALS", 1)
-    monkeypatch.setattr(driver, "WATCH_AT_MOST_S", 0.5)
+    impatient(monkeypatch, watch_intervals=1, watch_at_most_s=0.5)
 
     ended = done(dr_ctl("swapover", "--to", "paris", "--yes"))
 
@@ -120,8 +118,7 @@ def test_bridges_that_try_seldom_are_waited_for_and_taken_for_nothing_else(
 def test_confirmations_that_come_late_are_waited_for(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, late_s: float
 ) -> None:
-    monkeypatch.setattr(verifying.Verifying, "least_window_s", 2.2)
-    monkeypatch.setattr(driver, "WATCH_S", 3.0)
+    impatient(monkeypatch, plugin_window_s=2.2, watch_s=3.0)
     for broker in twin.brokers(ContinuityBroker):
         broker.confirm_s = late_s
     with twin.load(100, work_ms=1) as traffic:
@@ -139,7 +136,7 @@ def test_what_is_compared_by_count_only_is_said_so_by_whoever_looks(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(twin, "london", "orders.in", 3)
-    monkeypatch.setattr(conserving, "IDS_UP_TO", 2)
+    monkeypatch.setattr(copies, "IDS_UP_TO", 2)
     done(dr_ctl("fence", "london", "--yes"))
 
     told = [done(dr_ctl("drain", "--to", "paris", "--yes")), done(dr_ctl("verify", "--to", "paris"))]
@@ -218,7 +215,7 @@ def test_whatever_the_call_meets_that_opens_or_closes_a_site_its_end_is_said(
     twin.host(site).faults.add(fault)
 
     with quick(monkeypatch), monkeypatch.context() as patch:
-        patch.setattr(activating, "ACTIVATE_S", 2.0)  # it is tried again after half a second
+        impatient(patch, activate_s=2.0)  # it is tried again after half a second
         ended = dr_ctl("swapover", "--to", "paris", "--yes")
 
     twin.host(site).faults.clear()

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.jolokia import beans
 from dr_ctl.stomp_io.address import Login
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.look import find_broker
-from dr_ctl.topologies.artemis.view import OUTFLOW_PREFIX
+from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
 from tests.twin.subject import SITES, Subject, until
 
 ILLEGAL = "java.lang.IllegalArgumentException"

@@ -10,7 +10,7 @@ import pytest
 from dr_ctl.stomp_io.client import Closed, Connected, Refused, greet
 from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl.stomp_io.frames import encode
-from dr_ctl.topologies.mirror.browsing import origin_ids
+from dr_ctl.topologies.mirror.origins import origin_ids
 from tests.twin.subject import SITES, Subject, comes, until
 
 

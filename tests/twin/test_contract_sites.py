@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dr_ctl.jolokia import beans
-from dr_ctl.topologies.mirror.browsing import residue
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.mirror.origins import residue
 from tests.twin.subject import SITES, Subject, comes, until
 
 STOP = "stopBrokerConnection(java.lang.String)"

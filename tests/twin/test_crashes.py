@@ -13,7 +13,7 @@ import pytest
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
-from dr_ctl.topologies.artemis.sending import Sender
+from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.twin.kinds import CONTINUITY
 from tests.broker.driving import Ended
 from tests.conftest import Command

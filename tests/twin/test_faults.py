@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
-from dr_ctl.core.errors import BrokerError
-from dr_ctl.jolokia import beans
+from dr_ctl.core.errors import BrokerError, Sick, TimedOut, Unreachable
 from dr_ctl.jolokia.client import Account, Change, Changer, Read, Reader, Wire
-from dr_ctl.jolokia.errors import NotJolokia, Sick, TimedOut, Unreachable
+from dr_ctl.jolokia.errors import NotJolokia
 from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.client import Closed, Connected, Silent, greet
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.twin.faults import Fault, FaultKind, Faults, When
 from dr_ctl.twin.host import Host
 from tests.twin.subject import until

@@ -11,10 +11,10 @@ import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.lab.traffic import Load
-from dr_ctl.topologies.artemis import activating
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from tests.broker.driving import Ended
 from tests.conftest import Command
+from tests.patience import impatient
 from tests.twin.matrix import Judge, done
 
 PAIRS = tuple(f"orders-{number}" for number in range(1, 9))
@@ -38,7 +38,7 @@ def serving(ended: Ended) -> dict[str, str | None]:
 def test_one_that_stays_shut_is_told_and_finished_by_the_same_command(
     eight: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, kind: FaultKind
 ) -> None:
-    monkeypatch.setattr(activating, "ACTIVATE_S", 2.0)
+    impatient(monkeypatch, activate_s=2.0)
     judge = Judge(eight, monkeypatch)
     shut = eight.host("paris", SHUT)
     shut.faults.add(Fault(kind, When(operation="start"), times=None))

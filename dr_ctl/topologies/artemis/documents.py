@@ -10,14 +10,14 @@ from typing import Final
 
 from dr_ctl.core.model import Json
 from dr_ctl.engine.lease import Forbidden
-from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.client import Answer, Ask, Change, Changer, Listing, Read, Reader, Wire
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.access import Access
-from dr_ctl.topologies.artemis.names import numbered
+from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.artemis.papers import DELETE, Papers
-from dr_ctl.topologies.artemis.view import Broker
+from dr_ctl.topologies.common.names import numbered
 
 READ_S: Final = 2.0
 WRITE_S: Final = 5.0
@@ -27,7 +27,7 @@ _EXISTS: Final = "AMQ229019"
 class Documents:
     """The documents of one broker, on a connection of its own."""
 
-    def __init__(self, access: Access[Broker]) -> None:
+    def __init__(self, access: Access[ArtemisBroker]) -> None:
         self.site, self.pair = access.site, access.pair
         self._access = access
         self._wire: Wire | None = None

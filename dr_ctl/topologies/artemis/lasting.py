@@ -1,4 +1,4 @@
-"""The calls of a fence: doors closed, and, where the settings name roles, these kept out beyond a restart. Pure.
+"""The calls that keep the clients' roles out beyond a restart, where the settings name them, and let them in. Pure.
 
 A broker keeps such a setting in its journal, above what broker.xml says. Taking it away again is enough for a match
 that broker.xml does not have; one that it has, as `#`, is only read again with the whole file.
@@ -6,23 +6,20 @@ that broker.xml does not have; one that it has, as `#`, is only read again with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
-from dr_ctl.engine.ports import Move
-from dr_ctl.jolokia import beans
-from dr_ctl.topologies.artemis.baseline import before
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import (
     LET_IN,
     RELOAD,
     SHUT_OUT,
     SHUT_OUT_WITH_VIEWS,
-    call,
     request,
 )
-from dr_ctl.topologies.artemis.view import Broker, Peer
+from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.view import Broker
 
 STILL_OUT: Final = "the broker still keeps them out"
 # In the order of the operation's arguments.
@@ -31,27 +28,6 @@ _WORDS: Final = (
     "manage", "browse", "createAddress", "deleteAddress",
 )  # fmt: skip
 _VIEWS: Final = ("view", "edit")
-
-
-def fence(views: Iterable[Broker]) -> list[Call]:
-    """Close every door that is open and keep the clients' roles out."""
-    calls: list[Call] = []
-    for view in views:
-        calls += view.closing(door for door in view.doors if door.started)
-        calls += shut_out(view)
-    return calls
-
-
-def unfence(views: Iterable[Broker], move: Move) -> list[Call]:
-    """Put back what `fence` changes, as it was before the run."""
-    calls: list[Call] = []
-    for view in views:
-        was = before(move, view)
-        calls += [] if was["shut_out"] else let_in(view, "they are kept out")
-        calls += view.opening(
-            (door for door in view.doors if was["doors"].get(door.name)), Peer.NOT_DRAINED, "it is closed"
-        )
-    return calls
 
 
 def shut_out(view: Broker, when: str | None = None) -> list[Call]:

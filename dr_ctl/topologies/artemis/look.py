@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.client import READ_S, Answer, Read, Reader, Search
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.artemis.view import OUTFLOW_PREFIX, Acceptor, Broker, Connection, Consumer, Grants, Queue
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
+from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Queue
 
 ACCEPTOR: Final = ("Name", "Started", "Parameters")
 QUEUE: Final = (

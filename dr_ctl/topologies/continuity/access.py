@@ -10,7 +10,9 @@ from dr_ctl.jolokia.client import Answer, Read
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis_continuity import ContinuityBroker
 from dr_ctl.topologies.artemis import access
-from dr_ctl.topologies.artemis.view import Config
+from dr_ctl.topologies.common import observer
+from dr_ctl.topologies.common.evidence import total
+from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.continuity import look
 from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
 
@@ -22,7 +24,7 @@ class Access(access.Access[SiteView]):
         told = self._installation.broker(self.site, self.pair, ContinuityBroker)
         return replace(super()._config(), id_cache=told.id_cache_size)
 
-    def _look(self, broker: str, timeout_s: float) -> SiteView:
+    def _ask(self, broker: str, timeout_s: float) -> SiteView:
         return look.look(
             self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
         )
@@ -44,7 +46,7 @@ class Access(access.Access[SiteView]):
 Way = tuple[Access, Access]
 
 
-class Observer(access.Observer[SiteView]):
+class Observer(observer.Observer[SiteView]):
     """Looks at both sites."""
 
     brokers: Mapping[str, Mapping[str, Access]]
@@ -56,8 +58,8 @@ class Observer(access.Observer[SiteView]):
         there = self.brokers[move.target]
         return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if pair not in move.moved]
 
-    def unapplied_at(self, site: str, *, timeout_s: float) -> int:
-        return sum(view.unapplied for view in self.together(lambda each: each.look(timeout_s=timeout_s), self.at(site)))
+    def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
+        return total(each.unapplied for each in self.together(lambda it: it.look(timeout_s=timeout_s), self.at(site)))
 
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         return Access(installation, site, pair)

@@ -4,35 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dr_ctl.core.model import Finding, Role
-from dr_ctl.topologies.artemis.checks import (
+from dr_ctl.core.model import Finding
+from dr_ctl.engine.ports import Move
+from dr_ctl.topologies.common import checks as common
+from dr_ctl.topologies.common.checks import (
     error,
-    errors_first,
     of_doors,
     of_pair,
     of_queues,
-    of_silent,
-    of_standby,
     some,
     warning,
 )
-from dr_ctl.topologies.artemis.view import Silent
+from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
 
 
-def all_findings(seen: ContinuitySeen, *, source: str, target: str) -> list[Finding]:
-    """Everything worth saying about a move from `source` to `target`, errors first."""
-    found: list[Finding] = []
-    for brokers in seen.sites.values():
-        for view in brokers.values():
-            found += list(of_silent(view) if isinstance(view, Silent) else of_broker(view))
-    for pair in seen.sites[source]:
-        here, there = seen.view(source, pair), seen.view(target, pair)
-        if there is not None and there.role is not Role.SERVING:
-            found += list(of_standby(there))
-        if here is not None and there is not None:
-            found += list(of_both(here, there))
-    return errors_first(found)
+def of_move(rules: Rules, seen: ContinuitySeen, move: Move) -> list[Finding]:
+    """Everything worth saying about a move, errors first."""
+    del rules
+    return common.of_move(seen, move, of_broker, of_both)
 
 
 def of_broker(view: SiteView) -> Iterator[Finding]:

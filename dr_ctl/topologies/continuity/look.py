@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader, Search
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.jolokia.values import Fields
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
-from dr_ctl.topologies.artemis.names import OWN
-from dr_ctl.topologies.artemis.view import Config, Queue
+from dr_ctl.topologies.common.names import OWN
+from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.continuity.papers import InFilter
 from dr_ctl.topologies.continuity.view import PREFIX, Bridge, Commands, Flow, Service, SiteView
 

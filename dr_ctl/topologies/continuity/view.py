@@ -12,9 +12,11 @@ from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE, DEACTIVATE_SITE, call, request
+from dr_ctl.topologies.artemis.broker import ArtemisBroker
+from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.artemis.papers import Operation, Papers
-from dr_ctl.topologies.artemis.view import Acceptor, Broker, Peer, Queue, Seen
+from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue, Seen
 from dr_ctl.topologies.continuity.papers import InFilter
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
@@ -22,6 +24,9 @@ from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 # is, short where nothing can come any more.
 WAITS_MS: Final = {Peer.DRAINED: 20_000, Peer.NOT_DRAINED: 5_000, Peer.AWAY: 1_000}
 PREFIX: Final = "continuity.cmd"
+# The one call that opens or closes all client doors of a site's broker.
+ACTIVATE_SITE: Final = "activateSite(java.lang.Long)"
+DEACTIVATE_SITE: Final = "deactivateSite()"
 
 
 def waits_ms(peer: Peer) -> int:
@@ -112,7 +117,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class SiteView(Broker):
+class SiteView(ArtemisBroker):
     """One broker as it answered. `service` is None where the plugin has not started."""
 
     service: Service | None
@@ -167,7 +172,9 @@ class SiteView(Broker):
         return sum(queue.depth for flow in self.flows for queue in flow.outflow)
 
     @property
-    def unapplied(self) -> int:
+    def unapplied(self) -> int | None:
+        if self.service is None:
+            return None
         return sum(flow.in_acks.depth for flow in self.flows)
 
     @property
@@ -254,7 +261,7 @@ class SiteView(Broker):
                 bridges = [bridge for flow in self.flows for bridge in (*flow.shipping, flow.target_bridge)]
                 started = next((each.started for each in bridges if each.name == call.thing), None)
                 return started is (call.goal is Goal.LINK_UP)
-        return Broker.holds(self, call)
+        return ArtemisBroker.holds(self, call)
 
     def linked(self, before: SiteView | None, took_s: float) -> LinkSeen:
         """All bridges as one, with the four figures that the plugin's own design asked for: what may be lost, what may
@@ -265,7 +272,7 @@ class SiteView(Broker):
             messages = sum(flow.out_mirror.depth for flow in self.flows)
             acks = sum(flow.out_acks.depth for flow in self.flows)
             unapplied = self.unapplied
-            even_s = drain_s(messages + acks + unapplied, rate)
+            even_s = drain_s(messages + acks + (unapplied or 0), rate)
             ages = [flow.out_mirror.oldest_ms for flow in self.flows if flow.out_mirror.oldest_ms is not None]
             oldest_s = 0.0 if messages == 0 else round(max(ages) / 1000, 3) if ages else None
         started = bool(self.ships) and all(self.ships.values())

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dr_ctl.engine.ports import Move
-from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.client import Answer, Read
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis_mirror import MirrorBroker
-from dr_ctl.topologies.artemis import access
-from dr_ctl.topologies.artemis.view import Config
+from dr_ctl.topologies.artemis import access, beans
+from dr_ctl.topologies.common import observer
+from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.look import Flow, look, look_at_flow
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
@@ -25,7 +25,7 @@ class Access(access.Access[BrokerView]):
         told = self._installation.broker(self.site, self.pair, MirrorBroker)
         return replace(super()._config(), link=told.link, lasting=told.lasting_fence)
 
-    def _look(self, broker: str, timeout_s: float) -> BrokerView:
+    def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         return look(
             self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
         )
@@ -48,7 +48,7 @@ class Access(access.Access[BrokerView]):
 Way = tuple[Access, Access]
 
 
-class Observer(access.Observer[BrokerView]):
+class Observer(observer.Observer[BrokerView]):
     """Looks at both sites of a mirrored installation."""
 
     brokers: Mapping[str, Mapping[str, Access]]

@@ -5,41 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dr_ctl.core.model import Finding, Role
+from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.artemis.checks import (
+from dr_ctl.topologies.common import checks as common
+from dr_ctl.topologies.common.checks import (
     error,
-    errors_first,
     info,
     of_doors,
     of_pair,
     of_queues,
-    of_silent,
-    of_standby,
     some,
     warning,
 )
-from dr_ctl.topologies.artemis.view import Silent
+from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
 CLOCK_SKEW_MS = 2000
 
 
-def all_findings(
-    seen: MirrorSeen, *, source: str, target: str, queues: Queues, accepted: Mapping[str, int]
-) -> list[Finding]:
-    """Everything worth saying about a move from `source` to `target`, errors first."""
-    found: list[Finding] = []
-    for brokers in seen.sites.values():
-        for view in brokers.values():
-            found += list(of_silent(view) if isinstance(view, Silent) else of_broker(view))
-    for pair in seen.sites[source]:
-        here, there = seen.view(source, pair), seen.view(target, pair)
-        if there is not None and there.role is not Role.SERVING:
-            found += list(of_standby(there))
-        if here is not None and there is not None:
-            found += list(_pair(here, there, seen, queues, accepted))
-    return errors_first(found)
+def of_move(rules: Rules, seen: MirrorSeen, move: Move) -> list[Finding]:
+    """Everything worth saying about a move, errors first."""
+
+    def of_both(here: BrokerView, there: BrokerView) -> Iterator[Finding]:
+        return _pair(here, there, seen, rules.queues, move.ask.accept_difference)
+
+    return common.of_move(seen, move, of_broker, of_both)
 
 
 def of_broker(view: BrokerView) -> Iterator[Finding]:

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.engine.ports import Hand
-from dr_ctl.topologies.artemis.sending import Sender
-from dr_ctl.topologies.mirror.access import Access, Observer
+from dr_ctl.topologies.mirror.access import Access
+from dr_ctl.topologies.mirror.drafts.links import LINK_RESTARTS, restarts
 from dr_ctl.topologies.mirror.look import Flow
-from dr_ctl.topologies.mirror.recipe import LINK_RESTARTS, MirrorRecipe
-
-# A link that lost its peer for a moment comes back by itself within one retry; a hung handshake takes a minute.
-PATIENCE_S: Final = 2.0
-# The next restart waits twice as long each time: three quick ones can all fall into the same bad moment of the peer.
-BETWEEN_S: Final = 4.0
-# A link can be flagged as connected, with its consumer, and ship nothing for ever; a large message may take a moment.
-IDLE_S: Final = 8.0
-LOOK_S: Final = 2.0
+from dr_ctl.topologies.mirror.tools import MirrorTools
 
 Flows = Mapping[str, Flow | BrokerError]
 
 
-def flows(observer: Observer, brokers: Sequence[Access]) -> dict[tuple[str, str], Flow | BrokerError]:
+def flows(tools: MirrorTools, brokers: Sequence[Access]) -> dict[tuple[str, str], Flow | BrokerError]:
     """The gate's numbers of several brokers, by site and pair, asked at the same time."""
 
     def ask(access: Access) -> Flow | BrokerError:
         try:
-            return access.flow(timeout_s=LOOK_S)
+            return access.flow(timeout_s=tools.patience.link_look_s)
         except BrokerError as error:
             return error
 
-    told = observer.together(ask, brokers)
+    told = tools.observer.together(ask, brokers)
     return {(access.site, access.pair): each for access, each in zip(brokers, told, strict=True)}
 
 
@@ -62,8 +53,8 @@ class Movement:
 class Mender:
     """Restarts a link that stays unattached, or ships nothing, although its peer answers and lets links in."""
 
-    def __init__(self, recipe: MirrorRecipe, sender: Sender, brokers: Sequence[Access], movement: Movement) -> None:
-        self._recipe, self._sender, self._movement = recipe, sender, movement
+    def __init__(self, tools: MirrorTools, brokers: Sequence[Access], movement: Movement) -> None:
+        self._tools, self._movement = tools, movement
         self._brokers = {access.site: access for access in brokers}
         self._since: dict[str, float] = {}
         self._restarted: dict[str, int] = dict.fromkeys(self._brokers, 0)
@@ -73,22 +64,26 @@ class Mender:
         for site, access in self._brokers.items():
             mine = now[site]
             peer = next(told for other, told in now.items() if other != site)
-            idle = self._movement.idle_s(site, hand.monotonic()) > IDLE_S
+            idle = self._movement.idle_s(site, hand.monotonic()) > self._tools.patience.link_hung_s
             hangs = isinstance(mine, Flow) and mine.link_started and (idle or not mine.attached)
             if not (hangs and isinstance(peer, Flow) and peer.mirror_open):
                 self._since.pop(site, None)
                 continue
             since = self._since.setdefault(site, hand.monotonic())
-            patient = not idle and hand.monotonic() - since < PATIENCE_S
+            patient = not idle and hand.monotonic() - since < self._tools.patience.link_lost_s
             if patient or self._restarted[site] >= LINK_RESTARTS:
                 continue
-            self._since[site] = hand.monotonic() + BETWEEN_S * 2 ** self._restarted[site] - PATIENCE_S
+            self._since[site] = (
+                hand.monotonic()
+                + self._tools.patience.link_between_s * 2 ** self._restarted[site]
+                - self._tools.patience.link_lost_s
+            )
             self._restarted[site] += 1
             self._movement.begin_anew(site)
             what = "ships nothing" if idle else "is not attached"
             hand.notice(f"{site}: the link {what} although the peer answers: restarting it")
             # Stop and start travel in one POST: nothing can come between them and leave the link stopped.
-            hand.change(self._recipe.restart_link(access.names()), self._sender.send)
+            self._tools.change(restarts([access.names()]), hand)
 
     @property
     def restarts(self) -> int:

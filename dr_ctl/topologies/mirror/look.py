@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
-from dr_ctl.topologies.artemis.view import Config, Queue
+from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.mirror.view import BrokerView, Link
 
 _SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", "PendingMirrorAcks")
@@ -98,6 +98,14 @@ class Flow:
     @property
     def attached(self) -> bool:
         return self.link_connected and self.outflow_consumers > 0
+
+    @property
+    def to_ship(self) -> int:
+        return self.outflow
+
+    @property
+    def unapplied(self) -> int:
+        return self.pending_acks
 
     @property
     def empty(self) -> bool:

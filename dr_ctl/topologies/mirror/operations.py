@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
-from dr_ctl.jolokia import beans
-from dr_ctl.topologies.artemis.operations import call, request
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis.operations import request
+from dr_ctl.topologies.common.calls import call
 
 if TYPE_CHECKING:
     from dr_ctl.core.model import Json

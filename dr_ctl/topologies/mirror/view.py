@@ -10,8 +10,10 @@ from dr_ctl.core.model import Role
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.artemis.operations import close_door, open_door
-from dr_ctl.topologies.artemis.view import OUTFLOW_PREFIX, Acceptor, Broker, Peer, Queue, Seen
+from dr_ctl.topologies.artemis.broker import ArtemisBroker
+from dr_ctl.topologies.common.calls import close_door, open_door
+from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
+from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue, Seen
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 
@@ -26,7 +28,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerView(Broker):
+class BrokerView(ArtemisBroker):
     """One mirrored broker as it answered."""
 
     active: bool

@@ -1,0 +1,134 @@
+"""The way to one broker: its management, which a family supplies, and its STOMP door, opened when first needed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol
+
+from dr_ctl.engine.outcome import Outcome
+from dr_ctl.engine.plan import Call
+from dr_ctl.processes.secrets import resolve
+from dr_ctl.settings.model import Broker, Installation, Secret, Site
+from dr_ctl.stomp_io.client import Address, Greeting, Login, RoundTrip, TlsFiles, greet, parse_address, round_trip
+from dr_ctl.topologies.common.view import Config, V_co
+
+# For a look at everything, and for a call.
+READ_S: Final = 5.0
+CHANGE_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Where clients, probes and agents of one broker connect, and as whom."""
+
+    address: Address
+    login: Login
+    tls: TlsFiles | None
+
+
+class BrokerSettings(Protocol):
+    """What the settings of every family say of a broker."""
+
+    @property
+    def stomp(self) -> str | None: ...
+    @property
+    def username(self) -> str: ...
+    @property
+    def password(self) -> Secret: ...
+
+
+class Channel(Protocol):
+    """A way to change one broker, on a connection of its own: a change never waits behind a look."""
+
+    def send(self, calls: Sequence[Call]) -> list[Outcome]:
+        """Send the calls in their order, at once; what came of each. Raises `BrokerError`."""
+
+    def close(self) -> None: ...
+
+
+class Access(ABC, Generic[V_co]):
+    """One broker of one site. Its secret is resolved at the first need; one that cannot be had is that broker's fault
+    alone. Raises `BrokerError` from every method that asks the broker."""
+
+    def __init__(self, installation: Installation, site: str, pair: str) -> None:
+        self.site, self.pair = site, pair
+        self._installation = installation
+        self.config = self._config()
+        self._password: str | None = None
+        self._last: V_co | None = None
+
+    @property
+    def _site(self) -> Site[Broker]:
+        return self._installation.settings.sites[self.site]
+
+    @property
+    @abstractmethod
+    def settings(self) -> BrokerSettings:
+        """What the settings say of it."""
+
+    @abstractmethod
+    def _config(self) -> Config:
+        """What of that its views go by."""
+
+    @abstractmethod
+    def channel(self) -> Channel:
+        """A way to change it."""
+
+    @abstractmethod
+    def _look(self, timeout_s: float) -> V_co:
+        """Ask it for everything."""
+
+    @abstractmethod
+    def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
+        """The client acceptors through which it says that it serves, in one small look."""
+
+    @abstractmethod
+    def dispatch(self) -> Mapping[str, tuple[int, bool]]:
+        """What each queue has in delivery and whether it is paused, and nothing else: the poll of a quiesce."""
+
+    @abstractmethod
+    def uncovered(self) -> list[str]:
+        """Business addresses that the lasting fence leaves out."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def look(self, *, timeout_s: float = READ_S) -> V_co:
+        self._last = self._look(timeout_s)
+        return self._last
+
+    def names(self) -> V_co:
+        """The last look, where only its names matter: which acceptors, link and outflow there are."""
+        return self._last if self._last is not None else self.look()
+
+    def gate(self) -> Gate | None:
+        """None where the settings name no STOMP address."""
+        if self.settings.stomp is None:
+            return None
+        tls = self._site.tls
+        files = TlsFiles(
+            ca=str(self._installation.path(tls.ca)) if tls.ca else None,
+            cert=str(self._installation.path(tls.cert)) if tls.cert else None,
+            key=str(self._installation.path(tls.key)) if tls.key else None,
+            verify=tls.verify,
+        )
+        address = parse_address(self.settings.stomp)
+        return Gate(address, Login(self.settings.username, self._secret()), files if address.tls else None)
+
+    def greet(self, *, timeout_s: float) -> Greeting | None:
+        """One attempt to connect as a client; None where the settings name no STOMP address."""
+        gate = self.gate()
+        return greet(gate.address, gate.login, gate.tls, timeout_s=timeout_s) if gate is not None else None
+
+    def round_trip(self, queue: str, *, timeout_s: float) -> RoundTrip | None:
+        gate = self.gate()
+        if gate is None:
+            return None
+        return round_trip(gate.address, gate.login, gate.tls, queue=queue, body="dr-ctl probe", timeout_s=timeout_s)
+
+    def _secret(self) -> str:
+        if self._password is None:
+            self._password = resolve(self.settings.password, self._installation.file.parent)
+        return self._password

@@ -1,0 +1,180 @@
+"""What is done for `activate`: the target's doors opened, pair by pair, and clients shown to be let in.
+
+A pair whose opening is refused beside others that may have opened is tried again until the time is over: from then on
+there is no way back, and a service with a part missing is worse than one that is late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dr_ctl.core.model import ExitCode
+from dr_ctl.engine.operations import ACTIVATE, FAILOVER
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.common import checks, receipts
+from dr_ctl.topologies.common.acts.admit import admit
+from dr_ctl.topologies.common.effects import holds, left_of, to_undo
+from dr_ctl.topologies.common.receipts import Mark
+from dr_ctl.topologies.common.tools import Tools
+from dr_ctl.topologies.common.view import Broker
+
+
+def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    views, why = _may_open(tools, move)
+    if why is not None:
+        return Refused(why)
+    starts = [call for call in step.part("doors") if not holds(call, views)]
+    strikes, admits, rest = step.part("strikes"), step.part("admit"), step.part("")
+    tools.change(rest, hand)
+    kept_out = admit(tools, move.target, admits, hand)
+    if kept_out is not None and move.ask.operation != FAILOVER:
+        return Refused(kept_out)
+    # That took a moment, and what lets clients in follows a look at the other site.
+    if admits and (why := _may_open(tools, move)[1]) is not None:
+        return Refused(why)
+    tools.opened = tools.opened or bool(starts)
+    outcomes = dict(zip(starts, tools.change(starts, hand), strict=True))
+    if outcomes and all(isinstance(each, Refused) for each in outcomes.values()):
+        return _not_opened(tools, outcomes[starts[0]].text, move.target)
+    if (failed := _until_served(tools, outcomes, move, hand)) is not None:
+        return failed
+    tools.change(strikes, hand)
+    refused = next((f"not through every door: {each.text}" for each in outcomes.values() if _no(each)), None)
+    if (lacks := refused or kept_out or _not_drained(tools, move)) is not None:
+        return Refused(f"{move.target} serves, but {lacks}", code=ExitCode.INCOMPLETE)
+    if not (starts or rest or admits):
+        return NotNeeded(f"{move.target} serves already")
+    by_flag = all(access.settings.stomp is None for access in tools.observer.at(move.target))
+    findings = (
+        (checks.warning("DR-ACTIVATE-001", f"{move.target}: shown to serve by flag only", checks.NAME_STOMP),)
+        if by_flag
+        else ()
+    )
+    return Done(f"{move.target} lets clients in", {"proof": "flag" if by_flag else "attempt"}, findings)
+
+
+def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    views = tools.observer.look_at(move.target)
+    calls = to_undo(step.inverse, views)
+    if not calls:
+        return NotNeeded(f"{move.target} is closed")
+    tools.change(calls, hand)
+    views = tools.observer.look_at(move.target)
+    if opened := [door.name for view in views for door in view.doors if door.started]:
+        return Refused(f"{move.target}: acceptor {', '.join(opened)} is open")
+    left = left_of(calls, views)
+    return Refused(f"has not come true: {checks.some(left)}") if left else Done(f"{move.target} closed")
+
+
+def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | None]:
+    """Look at both sites in the same moment; gives the target's brokers, and why nothing may be opened: the other
+    site is open, the way back captures nothing, or something moved since the gate was seen to hold."""
+    if move.ask.operation == FAILOVER:
+        # Of a lost site that does not answer nothing is known: it is not seen open. Of any other, silence is an
+        # error.
+        there, here = tools.observer.look_at(move.target), tools.observer.look_once().views(move.source)
+    else:
+        sites = [tools.observer.at(site) for site in (move.target, move.source)]
+        views = tools.observer.together(lambda access: access.look(), [each for site in sites for each in site])
+        there, here = views[: len(sites[0])], views[len(sites[0]) :]
+    if any(view.open for view in here):
+        return there, f"{move.source} is open: a second site is never opened"
+    if stopped := [view.site for view in there if not view.ships or not all(view.ships.values())]:
+        return there, f"{stopped[0]}: its link is not started, so the way back would capture nothing"
+    by_pair = {view.pair: view for view in here}
+    shut = [view for view in there if not view.open and view.pair in by_pair]
+    moved = [why for view in shut for why in _moved(tools, by_pair[view.pair], view, move)]
+    return there, checks.some(moved) if moved else None
+
+
+def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
+    """Say what a site that somebody else opened lacks: no gate was seen to hold for it."""
+    if move.ask.operation == FAILOVER or move.sent or tools.gate.seen:
+        return None
+    views = tools.observer.look_once().views(move.source)
+    left = [f"{view.to_ship} to ship at {view.site}" for view in views if view.to_ship]
+    return f"it was not this run that opened it: {checks.some(left)}" if left else None
+
+
+def _moved(tools: Tools[Broker], here: Broker, there: Broker, move: Move) -> list[str]:
+    """What is not any more as the run's own gate saw it; of a step by itself, as the receipt says."""
+    if (sample := tools.gate.seen.get(there.pair)) is not None:
+        pairs = ((sample.source, here), (sample.target, there))
+        told = [Mark.of(was).why_not(now, "the gate was seen to hold") for was, now in pairs]
+        return [each for each in told if each is not None]
+    receipt = receipts.held_at(there) if move.ask.operation == ACTIVATE else None
+    return receipts.moved(receipt, (here, there)) if receipt is not None else []
+
+
+def _until_served(tools: Tools[Broker], outcomes: dict[Call, Outcome], move: Move, hand: Hand) -> Outcome | None:
+    """Wait until every pair is shown to serve; None when all are."""
+    until, again_at = hand.monotonic() + tools.patience.activate_s, hand.monotonic() + tools.patience.again_s
+    accesses = tools.observer.at(move.target)
+    while True:
+        told = tools.doors.why_not_serving(accesses)
+        left = {
+            pair: why.text
+            for pair, why in told.items()
+            if why is not None and not (why.by_flag and _partly(pair, outcomes))
+        }
+        if not left:
+            return None
+        refused = {pair for pair in left if _refused(pair, outcomes)}
+        if hand.monotonic() > until or (refused == set(left) and len(told) == 1):
+            return _left_over(left, len(told), outcomes, move)
+        if hand.monotonic() > again_at:
+            again_at = hand.monotonic() + tools.patience.again_s
+            again = refused | (set(left) & tools.taken_back(move))
+            if again:
+                _try_again(tools, again, outcomes, move, hand)
+        hand.wait(tools.patience.poll_s)
+
+
+def _try_again(tools: Tools[Broker], pairs: set[str], outcomes: dict[Call, Outcome], move: Move, hand: Hand) -> None:
+    """Open what was refused, or closed again, once more, where the other broker of the pair is seen closed."""
+    seen = tools.observer.look_once()
+    views = {pair: seen.view(move.source, pair) for pair in pairs}
+    # Of a lost site silence is all there is; of any other it says nothing, and nothing is opened beside it.
+    may = {
+        pair
+        for pair, view in views.items()
+        if (view is None and move.ask.operation == FAILOVER) or (view is not None and not view.open)
+    }
+    calls = [call for call in outcomes if call.pair in may]
+    outcomes.update(zip(calls, tools.change(calls, hand), strict=True))
+
+
+def _left_over(left: Mapping[str, str], of: int, outcomes: Mapping[Call, Outcome], move: Move) -> Outcome:
+    why = {
+        pair: next((each.text for call, each in outcomes.items() if call.pair == pair and _no(each)), reason)
+        for pair, reason in left.items()
+    }
+    if len(left) == of:
+        return Unknown(f"{move.target}: {next(iter(why.values()))}; look at {move.target} first")
+    named = checks.some([f"{pair}: {reason}" for pair, reason in why.items()])
+    return Refused(f"{move.target} serves, but not with every pair: {named}", code=ExitCode.INCOMPLETE)
+
+
+def _not_opened(tools: Tools[Broker], why: str, site: str) -> Outcome:
+    """Every opening call was answered with an error: no effect, unless a client is let in all the same."""
+    accesses = tools.observer.at(site)
+    if tools.doors.let_in(accesses):
+        return Unknown(f"{site}: {why}; yet a client is let in: look at {site} first")
+    return Refused(f"{site} could not be opened: {why}")
+
+
+def _no(outcome: Outcome) -> bool:
+    return isinstance(outcome, Refused)
+
+
+def _refused(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
+    mine = [each for call, each in outcomes.items() if call.pair == pair]
+    return bool(mine) and all(_no(each) for each in mine)
+
+
+def _partly(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
+    """Say whether some of a pair's doors were opened and some refused: it serves, through what it has."""
+    mine = [_no(each) for call, each in outcomes.items() if call.pair == pair]
+    return any(mine) and not all(mine)

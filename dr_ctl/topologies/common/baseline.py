@@ -1,0 +1,57 @@
+"""What dr-ctl may set at a pair, as it was before a run: what undo puts back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dr_ctl.core.model import Json
+from dr_ctl.engine.lease import LOCK, LockDocument
+from dr_ctl.engine.ports import Move
+from dr_ctl.topologies.common.debts import is_debt
+from dr_ctl.topologies.common.names import numbered
+from dr_ctl.topologies.common.view import Broker, Seen
+
+
+def baseline(seen: Seen[Broker]) -> Mapping[str, Json]:
+    """Doors, links, pauses and debts of every broker that answered, by site and pair."""
+    return {site: {view.pair: _of(view) for view in seen.views(site)} for site in seen.sites}
+
+
+def before(move: Move, view: Broker) -> dict[str, Any]:
+    """One broker's part of the baseline of a run; of one that did not answer when the run began, as it is now."""
+    site: Any = move.baseline.get(view.site, {})
+    told: dict[str, Any] = site[view.pair] if view.pair in site else _of(view)
+    return told
+
+
+def paused_by_runs(view: Broker) -> frozenset[str]:
+    """The queues that runs paused, by their locks: whoever comes after them answers for these pauses."""
+    locks = [LockDocument.of_text(*each) for each in numbered(view.documents, LOCK)]
+    return frozenset(queue for lock in locks for queues in lock.paused.values() for queue in queues)
+
+
+def basis(seen: Seen[Broker]) -> Mapping[str, Json]:
+    """What a plan rests on, of every broker by site and pair: nothing in it moves while messages do."""
+    return {
+        "brokers": {
+            site: {view.pair: {**_of(view), "version": view.version} for view in seen.views(site)}
+            for site in seen.sites
+        }
+    }
+
+
+def _of(view: Broker) -> dict[str, Json]:
+    return {
+        "doors": {door.name: door.started for door in view.doors},
+        "mirror": {door.name: door.started for door in view.mirror_doors},
+        "link": dict(view.ships),
+        "paused": [
+            queue.name for queue in view.business.values() if queue.paused and queue.name not in paused_by_runs(view)
+        ],
+        "acceptors": {door.name: door.started for door in view.acceptors},
+        "queues": [queue.name for queue in view.business.values()],
+        "shut_out": view.shut_out,
+        "debts": [name for name in sorted(view.documents) if is_debt(name)],
+        **view.settable,
+    }

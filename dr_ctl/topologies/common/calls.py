@@ -1,0 +1,93 @@
+"""The calls that recipes are made of: what each is for, in words, and the request that its broker's family makes of it.
+
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from dr_ctl.core.model import Json
+from dr_ctl.engine.goals import ALL, Goal
+from dr_ctl.engine.plan import Call
+
+if TYPE_CHECKING:
+    from dr_ctl.topologies.common.view import Acceptor, Broker, Queue
+
+Request = Mapping[str, Json]
+
+
+class Requests(Protocol):
+    """What is sent to one broker. Only its family and its sender look inside."""
+
+    def open_door(self, door: Acceptor) -> Request: ...
+
+    def close_door(self, door: Acceptor) -> Request: ...
+
+    def pause(self, queue: Queue) -> Request: ...
+
+    def pause_lasting(self, queue: Queue) -> Request:
+        """So that it stays paused when the broker is restarted."""
+
+    def resume(self, queue: Queue) -> Request: ...
+
+    def of_new_queues(self, goal: Goal) -> Request:
+        """Of all that are created after the look: for the plan only."""
+
+    def write(self, name: str, text: str | None) -> Request:
+        """Write a document down; None for a text that is not known yet."""
+
+    def remove(self, name: str) -> Request: ...
+
+    def probe(self, name: str) -> Request:
+        """Create a queue that messages pass through, and that no peer gets."""
+
+
+def call(
+    view: Broker, goal: Goal, thing: str, request: Request, about: str, when: str | None = None, at_most: int = 1
+) -> Call:
+    """Make a call at one broker; `about` says what it does, without where."""
+    return Call(view.site, view.pair, goal, thing, request, f"{about} at {view.site}", when, at_most)
+
+
+def open_door(view: Broker, door: Acceptor, when: str | None = None) -> Call:
+    return call(view, Goal.OPEN, door.name, view.requests.open_door(door), f"open {_named(view, door)}", when)
+
+
+def close_door(view: Broker, door: Acceptor, when: str | None = None) -> Call:
+    return call(view, Goal.CLOSE, door.name, view.requests.close_door(door), f"close {_named(view, door)}", when)
+
+
+def _named(view: Broker, door: Acceptor) -> str:
+    return f"acceptor {door.name}{' of the link' if door in view.mirror_doors else ''}"
+
+
+def pause(view: Broker, queue: Queue, when: str | None = None, at_most: int = 1) -> Call:
+    return call(view, Goal.PAUSE, queue.name, view.requests.pause(queue), f"pause {queue.name}", when, at_most)
+
+
+def pause_lasting(view: Broker, queue: Queue) -> Call:
+    return call(view, Goal.PAUSE, queue.name, view.requests.pause_lasting(queue), f"pause {queue.name}")
+
+
+def resume(view: Broker, queue: Queue, when: str | None = None) -> Call:
+    return call(view, Goal.RESUME, queue.name, view.requests.resume(queue), f"resume {queue.name}", when)
+
+
+def of_new_queues(view: Broker, goal: Goal, at_most: int) -> Call:
+    """What a plan says of the queues that are created after the look: paused, or resumed."""
+    text, when = f"{goal.value} a queue that was created meanwhile", "a queue was created since the look"
+    return call(view, goal, ALL, view.requests.of_new_queues(goal), text, when, at_most)
+
+
+def document(view: Broker, name: str, request: Request, about: str, when: str | None = None) -> Call:
+    """Let a queue of dr-ctl's own stand there; `about` says all of it."""
+    return Call(view.site, view.pair, Goal.WRITE, name, request, about, when)
+
+
+def write_document(view: Broker, name: str, text: str | None, about: str, when: str | None = None) -> Call:
+    return document(view, name, view.requests.write(name, text), about, when)
+
+
+def remove_document(view: Broker, name: str, about: str, when: str | None = None) -> Call:
+    return Call(view.site, view.pair, Goal.STRIKE, name, view.requests.remove(name), about, when)

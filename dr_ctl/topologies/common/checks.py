@@ -1,0 +1,144 @@
+"""Makes findings, and the words that several of them share. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.model import some as some  # noqa: PLC0414 - the family takes it from here
+from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.ports import Move
+from dr_ctl.topologies.common.baseline import paused_by_runs
+from dr_ctl.topologies.common.debts import debts_of
+from dr_ctl.topologies.common.view import Broker, Seen, Silent
+
+V = TypeVar("V", bound=Broker)
+
+NAME_STOMP = "Set `stomp:` to an address of the broker's client acceptor, with a user that may connect."
+
+
+def error(id_: str, text: str, remedy: str) -> Finding:
+    return Finding(id_, Severity.ERROR, text, remedy)
+
+
+def warning(id_: str, text: str, remedy: str) -> Finding:
+    return Finding(id_, Severity.WARNING, text, remedy)
+
+
+def info(id_: str, text: str, remedy: str = "") -> Finding:
+    return Finding(id_, Severity.INFO, text, remedy)
+
+
+def errors_first(found: Iterable[Finding]) -> list[Finding]:
+    order = [Severity.ERROR, Severity.WARNING, Severity.INFO]
+    return sorted(found, key=lambda each: order.index(each.severity))
+
+
+def of_silent(silent: Silent) -> Iterator[Finding]:
+    name = f"{silent.site}/{silent.pair}"
+    yield error("DR-SITE-001", f"{name} is {silent.role.value}: {silent.error}", silent.error.remedy)
+
+
+def of_doors(name: str, view: Broker) -> Iterator[Finding]:
+    """What speaks against a broker's doors, however they are opened and closed."""
+    named = {"clients": view.config.clients, "mirror": view.config.mirror or ()}
+    here = {each.name for each in view.acceptors}
+    for key, names in named.items():
+        missing = [each for each in names if each not in here]
+        if not missing:
+            continue
+        there = ", ".join(each.name for each in view.acceptors) or "none"
+        yield error(
+            "DR-DOOR-001",
+            f"{name}: no acceptor {', '.join(missing)}; the broker has {there}",
+            f"Name the acceptors under `{key}:` as broker.xml does.",
+        )
+    doors = view.doors
+    if view.open and not all(door.started for door in doors):
+        closed = [door.name for door in doors if not door.started]
+        yield warning(
+            "DR-DOOR-002",
+            f"{name}: serves, but acceptor {', '.join(closed)} is closed",
+            "Open it, or take it out of `clients:`.",
+        )
+    if shut := [door.name for door in view.mirror_doors if not door.started]:
+        kept_out = [debt.about for debt in debts_of(view.documents) if debt.kind is DebtKind.QUARANTINE]
+        yield error(
+            "DR-DOOR-004",
+            f"{name}: acceptor {', '.join(shut)} of the peer's link is closed",
+            # Started by hand it would let in what a return must first compare.
+            f"It keeps out what {kept_out[0]} still holds: do not start it; `dr-ctl reinstate {kept_out[0]}` does."
+            if kept_out
+            else "Start it in the console: without it nothing reaches this site.",
+        )
+    if strangers := view.strangers():
+        yield error(
+            "DR-DOOR-005",
+            f"{name}: clients on acceptors that a fence would not close: {some(strangers)}",
+            "Add that acceptor to `clients:`, or move these clients to a client acceptor.",
+        )
+    others = [door.name for door in view.other_doors if door.started]
+    if others and not strangers:
+        yield warning(
+            "DR-DOOR-006",
+            f"{name}: acceptor {', '.join(others)} is open and stays so; nobody uses it now",
+            "Add it to `clients:` if clients may come through it.",
+        )
+
+
+def of_queues(name: str, view: Broker) -> Iterator[Finding]:
+    """What lies in a broker that no peer has, and what delivers nothing."""
+    if view.prepared:
+        yield error(
+            "DR-TX-001",
+            f"{name}: {len(view.prepared)} prepared transaction(s): their messages are not at the peer: "
+            f"{some(view.prepared)}",
+            "Let the transaction manager finish them, or commit or roll them back in the console.",
+        )
+    lifted = paused_by_runs(view)
+    if paused := [queue.name for queue in view.business.values() if queue.paused and queue.name not in lifted]:
+        yield info("DR-QUEUE-001", f"{name}: paused, and left so: {some(sorted(paused))}")
+
+
+def of_standby(view: Broker) -> Iterator[Finding]:
+    held = [f"{each.queue}: {each.told}" for each in view.consumers if each.queue in view.business]
+    if held:
+        yield error(
+            "DR-STANDBY-001",
+            f"{view.site}/{view.pair}: consumers at the standby site: {some(held)}",
+            "Stop these clients: what they hold cannot be acknowledged by the mirror, and would come twice for ever.",
+        )
+
+
+def of_pair(source: Broker, target: Broker) -> Iterator[Finding]:
+    """What two brokers of one pair say beside each other."""
+    if source.version != target.version:
+        yield warning(
+            "DR-PAIR-002",
+            f"versions differ: {source.version} at {source.site}, {target.version} at {target.site}",
+            "Rehearse the move with both versions; it is only known to work between equal ones.",
+        )
+    if paused := [queue.name for queue in target.business.values() if queue.paused]:
+        yield warning(
+            "DR-QUEUE-002",
+            f"paused at {target.site}, clients will get nothing from: {some(sorted(paused))}",
+            "Resume them there if that is not meant.",
+        )
+
+
+def of_move(
+    seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Finding]], of_both: Callable[[V, V], Iterable[Finding]]
+) -> list[Finding]:
+    """Everything worth saying about a move, errors first: of each broker, and of the two of each pair."""
+    found: list[Finding] = []
+    for brokers in seen.sites.values():
+        for view in brokers.values():
+            found += of_silent(view) if isinstance(view, Silent) else of_broker(view)
+    for pair in seen.sites[move.source]:
+        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+        if there is not None and there.role is not Role.SERVING:
+            found += of_standby(there)
+        if here is not None and there is not None:
+            found += of_both(here, there)
+    return errors_first(found)

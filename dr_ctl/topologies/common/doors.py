@@ -1,0 +1,149 @@
+"""Proves that clients are kept out, or let in: by every door's flag, and by an attempt to connect as they do.
+
+Flags lie: an acceptor whose port is taken by another process says that it is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import Finding
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Hand
+from dr_ctl.stomp_io.client import Closed, Connected, Greeting, Silent
+from dr_ctl.stomp_io.client import Refused as LoginDenied
+from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.access import Access
+from dr_ctl.topologies.common.effects import left_of
+from dr_ctl.topologies.common.observer import Observer
+from dr_ctl.topologies.common.view import Broker
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """Why a pair is not shown to serve: by a door's flag, or because no client is let in."""
+
+    text: str
+    by_flag: bool
+
+
+class Doors:
+    """The client doors of one command's sites. Remembers where a client was greeted: only there does a greeting that
+    fails prove anything."""
+
+    def __init__(self, observer: Observer[Broker]) -> None:
+        self._observer = observer
+        self.greeted: set[Key] = set()
+
+    def greetings(self, accesses: Sequence[Access[Broker]]) -> dict[Key, Greeting | None]:
+        told = self._observer.together(lambda access: access.greet(timeout_s=self._observer.patience.greet_s), accesses)
+        return {(access.site, access.pair): greeting for access, greeting in zip(accesses, told, strict=True)}
+
+    def greet(self, site: str) -> list[Finding]:
+        """Connect to a serving site as clients do, and remember where that worked."""
+        found = []
+        for key, greeting in self.greetings(self._observer.at(site)).items():
+            if isinstance(greeting, Connected):
+                self.greeted.add(key)
+            else:
+                why = greeting.because if greeting is not None else "the settings name no `stomp:` address"
+                text = f"{key[0]}/{key[1]}: no client is greeted ({why}): the fence will be shown by flag only"
+                found.append(checks.warning("DR-FENCE-001", text, checks.NAME_STOMP))
+        return found
+
+    def closed(self, site: str, hand: Hand, within_s: float) -> Outcome:
+        """Show that no client gets in: every door's flag, and no greeting where there was one before."""
+        until = hand.monotonic() + within_s
+        greeted = [access for access in self._observer.at(site) if (access.site, access.pair) in self.greeted]
+        while True:
+            views = self._observer.look_at(site)
+            open_doors = [door.name for view in views for door in view.doors if door.started]
+            let_in = [key for key, told in self.greetings(greeted).items() if isinstance(told, Connected)]
+            if not open_doors and not let_in:
+                break
+            if hand.monotonic() > until:
+                what = f"acceptor {', '.join(open_doors)} says it is open" if open_doors else "a client is still let in"
+                return Refused(f"{site}: {what}")
+            hand.wait(self._observer.patience.poll_s)
+        found = tuple(self._not_lasting(views))
+        lasts = bool(views) and not found and all(view.shut_out for view in views)
+        told = "; a restart does not let clients in" if lasts else ""
+        if len(greeted) == len(self._observer.at(site)):
+            text = f"no client gets in: doors closed, and no greeting where there was one{told}"
+            return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, found)
+        finding = checks.warning("DR-FENCE-002", f"{site}: the fence is shown by flag only", checks.NAME_STOMP)
+        return Done(f"doors closed, by flag only{told}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *found))
+
+    def _not_lasting(self, views: Sequence[Broker]) -> Iterator[Finding]:
+        """What the lasting fence that the settings ask for lacks; the doors are closed all the same."""
+        for view in views:
+            lasting, name = view.config.lasting, f"{view.site}/{view.pair}"
+            if lasting is None:
+                continue
+            roles = ", ".join(lasting.roles)
+            if not view.shut_out:
+                text = f"{name}: role {roles} is not kept out: a restart would end the fence"
+                yield checks.warning("DR-FENCE-007", text, "May the user of dr-ctl call addSecuritySettings?")
+            elif left := self._observer.brokers[view.site][view.pair].uncovered():
+                text = f"{name}: role {roles} may still send or consume, once a door opens: {checks.some(left)}"
+                yield checks.warning("DR-FENCE-008", text, "Name their match under `lasting_fence:` too.")
+
+    def why_not_serving(self, accesses: Sequence[Access[Broker]]) -> dict[str, WhyNot | None]:
+        """Say of each pair why it is not shown to serve; None where it is."""
+
+        def flags(access: Access[Broker]) -> tuple[str, ...] | BrokerError:
+            try:
+                return access.open_doors(timeout_s=self._observer.patience.flag_s)
+            except BrokerError as error:
+                return error
+
+        asked = self._observer.pool.submit(self._observer.together, flags, accesses)
+        greetings = self.greetings(accesses)
+        told: dict[str, WhyNot | None] = {}
+        for access, opened in zip(accesses, asked.result(), strict=True):
+            greeting = greetings[access.site, access.pair]
+            if isinstance(opened, BrokerError):
+                told[access.pair] = WhyNot(f"it does not answer: {opened}", by_flag=False)
+                continue
+            shut = [name for name in access.config.clients if name not in opened]
+            told[access.pair] = None
+            if shut:
+                told[access.pair] = WhyNot(f"acceptor {', '.join(shut)} is closed", by_flag=True)
+            if isinstance(greeting, Closed | Silent):
+                # A refused login is an answer of the broker all the same: the door is open, only not to this user.
+                told[access.pair] = WhyNot(f"no client is let in: {greeting.because}", by_flag=False)
+        return told
+
+    def let_in(self, accesses: Sequence[Access[Broker]]) -> bool:
+        """Say whether a client is let in anywhere, whatever the flags say."""
+        return any(isinstance(told, Connected) for told in self.greetings(accesses).values())
+
+    def why_not(self, site: str, *, serving: bool) -> str | None:
+        """Attempt what one look says of a site: that it serves with every pair, or that it lets nobody in."""
+        accesses = self._observer.at(site)
+        if serving:
+            told = self.why_not_serving(accesses)
+            return next((why.text for why in told.values() if why is not None), None)
+        try:
+            opened = self._observer.together(
+                lambda access: access.open_doors(timeout_s=self._observer.patience.flag_s), accesses
+            )
+        except BrokerError as error:
+            return f"it does not answer: {error}"
+        shut = not any(opened)
+        return None if shut and not self.let_in(accesses) else "a client may be let in"
+
+    def why_not_open_again(self, site: str, opens: Sequence[Call]) -> str | None:
+        """Say why the doors that these calls open are not shown to be open."""
+        if left := left_of(opens, self._observer.look_at(site)):
+            return f"has not come true: {checks.some(left)}"
+        for key, greeting in self.greetings(self._observer.at(site)).items():
+            # Nobody at the port contradicts the flag, whoever asks; any other no counts only where a yes was heard.
+            if isinstance(greeting, Closed) or (key in self.greeted and isinstance(greeting, Silent | LoginDenied)):
+                return f"no client is let in: {greeting.because}"
+        return None

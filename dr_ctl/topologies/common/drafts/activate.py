@@ -1,0 +1,46 @@
+"""What is decided for `activate`: doors opened, roles let in, what runs left paused at the target lifted. Pure."""
+
+from __future__ import annotations
+
+from dr_ctl.core.model import Role
+from dr_ctl.engine.operations import FAILBACK, FAILOVER
+from dr_ctl.engine.plan import Call, in_part
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.common import receipts
+from dr_ctl.topologies.common.baseline import before, paused_by_runs
+from dr_ctl.topologies.common.calls import resume
+from dr_ctl.topologies.common.drafts.quiesce import lifts
+from dr_ctl.topologies.common.failover import came_back_open
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.view import Broker, Peer, Seen
+
+
+def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
+    del step
+    # What runs have left paused there would reach nobody.
+    lifted = [
+        resume(view, queue)
+        for view in seen.views(move.target)
+        for queue in view.business.values()
+        if queue.paused and queue.name in paused_by_runs(view)
+    ]
+    # One that came back open is closed before anything else, and stays closed where the move back is undone.
+    returns = move.ask.operation == FAILBACK
+    closed_first = returns and came_back_open(seen, move)
+    kept_out = "they were kept out when it came back" if closed_first else None
+    peer = Peer.AWAY if move.ask.operation == FAILOVER else Peer.DRAINED
+    calls, inverse = list[Call](), list[Call]()
+    for view in seen.views(move.target):
+        was = before(move, view)
+        calls += in_part("admit", view.admitting(kept_out))
+        closed = (door for door in view.doors if closed_first or not door.started)
+        calls += in_part("doors", view.opening(closed, peer))
+        shut = [door for door in view.doors if returns or not was["doors"].get(door.name)]
+        inverse += view.closing(shut, "it is open")
+        inverse += view.shutting_out("they are let in") if returns or was["shut_out"] else []
+    if seen.roles[move.target] is Role.SERVING and move.ask.operation != FAILOVER:
+        # A resumed run that had passed the gate: nothing is left but what quiesce paused.
+        calls += [each for view in seen.views(move.source) for each in lifts(rules, view, move)]
+    calls += [*lifted, *in_part("strikes", receipts.strikes(seen))]
+    return Draft(move.target, "the doors open, proven by a client's greeting", tuple(calls), tuple(inverse))

@@ -1,0 +1,41 @@
+"""What is decided where something of a lost site is owed: written down at every broker that goes on. Pure."""
+
+from __future__ import annotations
+
+from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Move
+from dr_ctl.topologies.common.baseline import before
+from dr_ctl.topologies.common.debts import document, owe, owe_again, pay
+from dr_ctl.topologies.common.view import Broker, Seen
+
+
+def debt(seen: Seen[Broker], move: Move, kind: DebtKind) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+    """Write one down about the source, and strike it out again."""
+    views = seen.views(move.target)
+    written = tuple(call for view in views for call in owe(view, kind, move.source, lasting=_outlasts(view)))
+    struck = tuple(
+        call for view in views if _new(view, kind, move) for call in pay(view, kind, move.source, "it stands there")
+    )
+    return written, struck
+
+
+def paid(view: Broker, about: str) -> list[Call]:
+    """Strike out all that is owed of a site."""
+    kinds = [kind for kind in DebtKind if document(kind, about, view.site) in view.documents]
+    return [each for kind in kinds for each in pay(view, kind, about)]
+
+
+def owed_again(view: Broker, about: str, move: Move) -> list[Call]:
+    """Write down again what was owed of a site before the run."""
+    debts = before(move, view)["debts"]
+    return [owe_again(view, kind, about) for kind in DebtKind if document(kind, about, view.site) in debts]
+
+
+def _outlasts(view: Broker) -> bool:
+    """Say whether the closed door of the link stays closed when the broker is restarted."""
+    return bool(view.mirror_doors) and not any(door.opens_at_boot for door in view.mirror_doors)
+
+
+def _new(view: Broker, kind: DebtKind, move: Move) -> bool:
+    return document(kind, move.source, view.site) not in before(move, view)["debts"]

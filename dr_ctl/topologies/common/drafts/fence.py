@@ -1,0 +1,72 @@
+"""What is decided for `fence`: clients out of a site, by doors and roles; of a lost one, that it is owed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dr_ctl.core.model import Role
+from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.plan import Call, in_part
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
+from dr_ctl.topologies.common.baseline import before
+from dr_ctl.topologies.common.debts import document, owe_again, pay
+from dr_ctl.topologies.common.drafts.debt import debt
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.view import Broker, Peer, Seen
+
+
+def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
+    del rules, step
+    views = seen.views(move.source)
+    return Draft(move.source, "clients out, proven", tuple(shut(views)), tuple(_opened(views, move)))
+
+
+def by_itself(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
+    """Close the doors; strike out that the fence is owed, once it is proven."""
+    del rules
+    owed = [
+        view for view in seen.views(move.target) if document(DebtKind.FENCE, move.source, view.site) in view.documents
+    ]
+    views = seen.views(move.source)
+    struck = in_part("strikes", (call for view in owed for call in pay(view, DebtKind.FENCE, move.source)))
+    again = [owe_again(view, DebtKind.FENCE, move.source) for view in owed]
+    return Draft(
+        move.source,
+        "clients out, proven",
+        (*shut(views), *struck),
+        (*_opened(views, move), *again),
+        cut_off=bool(step.words.get(CUT_OFF)),
+    )
+
+
+def of_lost(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
+    """A site that is away cannot be fenced at its doors: it is owed, on the brokers that go on, unless a hook before it
+    has cut the site off."""
+    del rules
+    if seen.roles[move.source] is Role.STANDBY:
+        return Draft(move.source, "its doors are closed already")
+    if step.words.get(CUT_OFF):
+        return Draft(move.source, "clients kept out by the hook before it")
+    calls, inverse = debt(seen, move, DebtKind.FENCE)
+    return Draft(move.source, "clients cannot be shown to be kept out: the fence is owed", calls, inverse)
+
+
+def shut(views: Iterable[Broker]) -> list[Call]:
+    """Close every door that is open and keep the clients' roles out."""
+    calls: list[Call] = []
+    for view in views:
+        calls += view.closing(door for door in view.doors if door.started)
+        calls += view.shutting_out()
+    return calls
+
+
+def _opened(views: Iterable[Broker], move: Move) -> list[Call]:
+    """Put back what a fence changes, as it was before the run."""
+    calls: list[Call] = []
+    for view in views:
+        was = before(move, view)
+        calls += [] if was["shut_out"] else view.admitting("they are kept out")
+        opened = (door for door in view.doors if was["doors"].get(door.name))
+        calls += view.opening(opened, Peer.NOT_DRAINED, "it is closed")
+    return calls

@@ -1,0 +1,67 @@
+"""What is decided for `quiesce`: which queues are paused, and which pauses are lifted later. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.common.baseline import before
+from dr_ctl.topologies.common.calls import of_new_queues, pause, resume
+from dr_ctl.topologies.common.queues import selected
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.view import Broker, Queue, Seen
+
+NEW_QUEUES = 100
+
+
+def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
+    calls: list[Call] = []
+    inverse: list[Call] = []
+    for view in seen.views(move.source):
+        calls += _of_each(rules, view, pause, Goal.PAUSE)
+        was = before(move, view)
+        inverse += [
+            resume(view, queue, "it is paused")
+            for queue in view.business.values()
+            if queue.name not in was["paused"] and rules.selects(queue.name)
+        ]
+    return Draft(
+        move.source,
+        "dispatch stops; clients finish what they hold",
+        tuple(calls),
+        tuple(inverse),
+        {"within": step.limits.get("within", rules.patience.quiesce_s)},
+    )
+
+
+def to_pause(rules: Rules, view: Broker) -> list[Queue]:
+    """Queues that a quiesce pauses: those the settings speak of that deliver now."""
+    return [queue for queue in selected(view, rules.queues).values() if not queue.paused]
+
+
+def lifts(rules: Rules, view: Broker, move: Move) -> list[Call]:
+    """Resume what is paused now and was not before the run."""
+    was = before(move, view)
+    return [
+        resume(view, queue)
+        for queue in view.business.values()
+        if queue.paused and queue.name not in was["paused"] and rules.selects(queue.name)
+    ]
+
+
+def lifts_planned(rules: Rules, seen: Seen[Broker], move: Move) -> list[Call]:
+    """What quiesce will have paused, and what an interrupted run left paused."""
+    calls: list[Call] = []
+    for view in seen.views(move.source):
+        calls += [*_of_each(rules, view, resume, Goal.RESUME), *lifts(rules, view, move)]
+    return calls
+
+
+def _of_each(rules: Rules, view: Broker, make: Callable[[Broker, Queue], Call], goal: Goal) -> list[Call]:
+    """The call for each queue that a quiesce is for, and for those that are created meanwhile."""
+    queues = to_pause(rules, view) if view.open else []
+    calls = [make(view, queue) for queue in queues]
+    return [*calls, of_new_queues(view, goal, NEW_QUEUES)] if queues else calls

@@ -1,0 +1,37 @@
+"""What is decided for `release`: clients let in again, and what runs have paused lifted. Pure."""
+
+from __future__ import annotations
+
+from dr_ctl.core.model import Role
+from dr_ctl.engine.plan import in_part
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.common import receipts
+from dr_ctl.topologies.common.calls import pause, resume
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.single import paused_at
+from dr_ctl.topologies.common.view import Broker, Peer, Seen
+
+
+def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
+    """Open the doors again, unless the other site serves, then lift what runs have paused. What is undone is closed and
+    paused as it was."""
+    del rules, step
+    views = seen.views(move.source)
+    opens = seen.roles[move.target] is not Role.SERVING
+    shut = [(view, [door for door in view.doors if opens and not door.started]) for view in views]
+    paused = paused_at(seen, move.source)
+    kept_out = [view for view in views if opens and view.shut_out]
+    calls = [
+        *in_part("admit", (call for view in kept_out for call in view.admitting())),
+        *in_part("doors", (call for view, doors in shut for call in view.opening(doors, Peer.DRAINED))),
+        *(receipts.strikes(seen) if opens else ()),
+    ]
+    inverse = [call for view, doors in shut for call in view.closing(doors, "it is open")]
+    inverse += [call for view in kept_out for call in view.shutting_out("they are let in")]
+    return Draft(
+        move.source,
+        "clients let in again, and what runs have paused lifted",
+        (*calls, *(resume(view, queue) for view, queue in paused)),
+        (*inverse, *(pause(view, queue, "it is not paused") for view, queue in paused)),
+    )

@@ -1,0 +1,62 @@
+"""The half of a topology that acts: each step by the table of its procedure, guarded, and undone until it is verified.
+
+Every step ends with a look or an attempt that shows its effect; what a call answered is never the proof. Flags lie: an
+acceptor whose port is taken by another process says that it is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.common.tools import Tools
+from dr_ctl.topologies.common.view import Seen, V_co
+from dr_ctl.topologies.procedure import Procedure
+
+
+class Driver(Generic[V_co]):
+    """One instance serves one command. `by_console` is how a person opens a site in its console."""
+
+    def __init__(self, procedure: Procedure[Any, Any, Any], tools: Tools[V_co], by_console: str) -> None:
+        self._procedure, self._tools, self._by_console = procedure, tools, by_console
+
+    def observe(self) -> Seen[V_co]:
+        return self._tools.observer.observe()
+
+    def apply(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        row = self._procedure.row(step.verb, move.ask.operation)
+        return _guarded(lambda: row.act(self._tools, step, move, hand))
+
+    def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        """Try until it is verified or the time is over: a broker may be away for a moment. Where another run has the
+        lock no call goes out, and only a look can show that it is as before."""
+        undo = self._procedure.row(step.verb, move.ask.operation).undo
+        if undo is None:
+            return NotNeeded("it changes nothing that is put back")
+        patience = self._tools.patience
+        until = hand.monotonic() + patience.undo_s
+        while True:
+            barred = self._tools.sender.barred()
+            outcome = _guarded(lambda: undo(self._tools, step, move, hand))
+            if isinstance(outcome, Done | NotNeeded):
+                return outcome
+            hopeless = barred or (isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED)
+            if hopeless or hand.monotonic() > until:
+                return barred or outcome
+            hand.wait(patience.undo_poll_s)
+
+    def by_hand(self, site: str) -> str:
+        return f"in the console of {site}: {self._by_console}, and resume its paused queues"
+
+
+def _guarded(act: Callable[[], Outcome]) -> Outcome:
+    """A broker that stops answering in the middle is an outcome: what it did then is not known."""
+    try:
+        return act()
+    except BrokerError as error:
+        return Unknown(str(error))

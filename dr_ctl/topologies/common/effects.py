@@ -1,0 +1,33 @@
+"""Which effects of calls are seen, and which are left. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Refused
+from dr_ctl.engine.plan import Call
+from dr_ctl.topologies.common.checks import some
+from dr_ctl.topologies.common.view import Broker
+
+
+def to_undo(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
+    """Those of these calls that undo something: what is not seen to hold, and roles that were kept out. That these are
+    kept out in this life of the broker does not say that a restart keeps them out too."""
+    return [call for call in calls if call.goal is Goal.SHUT_OUT or not holds(call, views)]
+
+
+def left_of(calls: Sequence[Call], views: Sequence[Broker]) -> list[str]:
+    """What of these calls is not seen to hold, in words."""
+    return [call.about for call in calls if not holds(call, views)]
+
+
+def holds(call: Call, views: Iterable[Broker]) -> bool:
+    """Say whether a call's effect was seen at its broker; raises KeyError for a call whose effect has no look."""
+    return next(each for each in views if (each.site, each.pair) == (call.site, call.pair)).holds(call)
+
+
+def still(calls: Sequence[Call], views: Sequence[Broker]) -> Refused | None:
+    """The refusal that names what of these calls has not come true; None where all of it is seen to hold."""
+    left = left_of(calls, views)
+    return Refused(f"has not come true: {some(left)}") if left else None

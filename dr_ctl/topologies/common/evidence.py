@@ -1,0 +1,48 @@
+"""The figures of one look, as a journal keeps them: of each site, all its pairs together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import Json
+
+
+class Shipping(Protocol):
+    """What one broker told of the way to its peer; None: not read, which is never zero."""
+
+    @property
+    def to_ship(self) -> int | None: ...
+
+    @property
+    def unapplied(self) -> int | None: ...
+
+    @property
+    def attached(self) -> bool: ...
+
+
+def evidence(looks: Iterable[tuple[str, Shipping | BrokerError]]) -> dict[str, Json]:
+    """By site; one broker that did not answer, or was not read, makes the figure of its site unknown."""
+    sites: dict[str, list[Shipping | BrokerError]] = {}
+    for site, look in looks:
+        sites.setdefault(site, []).append(look)
+    return {site: _of(mine) for site, mine in sites.items()}
+
+
+def _of(mine: list[Shipping | BrokerError]) -> dict[str, Json]:
+    silent = [each for each in mine if isinstance(each, BrokerError)]
+    if silent:
+        return {"unknown": str(silent[0])}
+    read = [each for each in mine if not isinstance(each, BrokerError)]
+    return {
+        "outflow": total(each.to_ship for each in read),
+        "pending": total(each.unapplied for each in read),
+        "attached": all(each.attached for each in read),
+    }
+
+
+def total(figures: Iterable[int | None]) -> int | None:
+    """The sum; None where one of them was not read."""
+    listed = list(figures)
+    return None if None in listed else sum(each or 0 for each in listed)

@@ -1,0 +1,66 @@
+"""The gate: all that must hold, together and over a window, before the target may be opened. Pure.
+
+Zero in the outflows is not enough: an acknowledgement may wait at the target, a consumer there may hold what it names,
+a prepared transaction may show nowhere. So the whole is judged on full looks, several in a row, with nothing added at
+either site in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dr_ctl.topologies.common.names import CLUSTER_PREFIX
+from dr_ctl.topologies.common.view import Broker
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Both brokers of a pair, looked at together."""
+
+    at_s: float
+    source: Broker
+    target: Broker
+
+
+def why_not_yet(now: Sample, before: Sample | None) -> list[str]:
+    """Say everything that keeps the gate shut; `before` is the sample that began the window."""
+    found = []
+    for view in (now.source, now.target):
+        found += list(_closed(view))
+        found += list(view.unsettled())
+        found += list(_between_brokers(view))
+    if before is not None:
+        for was, view in ((before.source, now.source), (before.target, now.target)):
+            found += list(_unmoved(was, view))
+    return found
+
+
+def _closed(view: Broker) -> Iterator[str]:
+    if view.open:
+        yield f"{view.site} lets clients in"
+    doors = {door.port for door in (*view.doors, *view.other_doors) if door.port is not None}
+    if there := [each for each in view.connections if each.port in doors]:
+        yield f"{view.site} has {len(there)} client connection(s), the first from {there[0].remote}"
+    if held := [each for each in view.consumers if each.queue in view.business]:
+        yield f"{view.site} has a consumer of {held[0].queue}: {held[0].told}"
+    if busy := [queue.name for queue in view.business.values() if queue.delivering > 0]:
+        yield f"{view.site} has messages in delivery: {', '.join(busy[:3])}"
+    if view.prepared:
+        yield f"{view.site} has {len(view.prepared)} prepared transaction(s)"
+
+
+def _between_brokers(view: Broker) -> Iterator[str]:
+    for queue in view.queues:
+        if queue.name.startswith(CLUSTER_PREFIX) and queue.depth:
+            yield f"{view.site}: {queue.depth} between brokers of the site in {queue.name}"
+
+
+def _unmoved(before: Broker, now: Broker) -> Iterator[str]:
+    if before.start != now.start:
+        yield f"{now.site} was restarted"
+        return
+    was = {queue.bean: queue.added for queue in before.counted}
+    for queue in now.counted:
+        if queue.added != was.get(queue.bean, 0):
+            yield f"{now.site}: {queue.name} is still being added to"

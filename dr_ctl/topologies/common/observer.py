@@ -1,0 +1,195 @@
+"""Looks at both sites of an installation at once, and again where one look cannot explain what it saw."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from queue import Empty, Queue
+from threading import Thread
+from typing import Final, Generic, TypeVar
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.errors import BrokerError, Unreachable
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.ports import Move
+from dr_ctl.settings.model import Installation
+from dr_ctl.stomp_io.client import Closed
+from dr_ctl.topologies.common import queues
+from dr_ctl.topologies.common.access import READ_S, Access
+from dr_ctl.topologies.common.view import Broker, Seen, Silent, V_co
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+LOOKS: Final = 4
+
+
+class Observer(ABC, Generic[V_co]):
+    """Looks at both sites of one installation. Holds nothing that could change a broker."""
+
+    def __init__(self, installation: Installation, clock: Clock, patience: Patience) -> None:
+        settings = installation.settings
+        self.queues = settings.queues
+        self.clock, self.patience = clock, patience
+        self.brokers: Mapping[str, Mapping[str, Access[V_co]]] = {
+            site: {broker.name: self._access(installation, site, broker.name) for broker in told.brokers}
+            for site, told in settings.sites.items()
+        }
+        self._left_s: dict[str, float] = {}
+        self.pool = ThreadPoolExecutor(max_workers=2 * len(self.all()) + 1, thread_name_prefix="look")
+
+    @abstractmethod
+    def _access(self, installation: Installation, site: str, pair: str) -> Access[V_co]:
+        """The way to one broker."""
+
+    @abstractmethod
+    def _differ(self, seen: Seen[V_co], pair: str) -> bool:
+        """Say whether the two brokers of a pair, which both answered, differ by more than one look can explain."""
+
+    @abstractmethod
+    def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
+        """How many acknowledgements have arrived at a site and are not applied; None where that was not read. Raises
+        `BrokerError`."""
+
+    def spend_at_most(self, seconds: float, site: str) -> None:
+        """Bound all waiting for a site that may be lost, name lookup included, over all looks of this command."""
+        self._left_s[site] = seconds
+
+    def all(self) -> Sequence[Access[V_co]]:
+        return [access for brokers in self.brokers.values() for access in brokers.values()]
+
+    def at(self, site: str) -> Sequence[Access[V_co]]:
+        """The brokers of one site."""
+        return list(self.brokers[site].values())
+
+    def look_at(self, site: str) -> list[V_co]:
+        """Look at every broker of one site; raises `BrokerError` where one does not answer."""
+        return self.together(lambda access: access.look(), self.at(site))
+
+    def ways(self, move: Move) -> Sequence[tuple[Access[V_co], Access[V_co]]]:
+        """Both brokers of each pair that is still to move, the source's first."""
+        there = self.brokers[move.target]
+        return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if pair not in move.moved]
+
+    def close(self) -> None:
+        self.pool.shutdown(wait=True)
+        for access in self.all():
+            access.close()
+
+    def together(self, ask: Callable[[A], T], of: Iterable[A]) -> list[T]:
+        """Ask several brokers at the same time; the first error is raised after all have answered."""
+        futures = [self.pool.submit(ask, access) for access in of]
+        errors = [future.exception() for future in futures]
+        for error in errors:
+            if error is not None:
+                raise error
+        return [future.result() for future in futures]
+
+    def observe(self) -> Seen[V_co]:
+        """Look at both sites at once; look again where counts differ by more than one look can explain."""
+        seen = self.look_once()
+        for _ in range(LOOKS - 1):
+            if not self._puzzling(seen):
+                break
+            self.clock.sleep(self.patience.apart_s)
+            seen = self._with_movement(seen, self.look_once(seen))
+        return seen
+
+    def observe_over(self, seconds: float) -> Seen[V_co]:
+        """Two looks so far apart: the second, with what moved since the first."""
+        before, began = self.look_once(), self.clock.monotonic()
+        self.clock.sleep(seconds)
+        moved = self._with_movement(before, self.look_once(before))
+        return replace(moved, before=before, took_s=self.clock.monotonic() - began)
+
+    def look_once(self, before: Seen[V_co] | None = None) -> Seen[V_co]:
+        """Look once; with a look `before`, what moved since tells a living broker from a flag that is left over."""
+        views = dict(zip(((a.site, a.pair) for a in self.all()), self.together(self._view, self.all()), strict=True))
+        sites = {
+            site: {pair: self._alive_if_attached(views[site, pair], views, pair, before) for pair in brokers}
+            for site, brokers in self.brokers.items()
+        }
+        return Seen(sites)
+
+    def _view(self, access: Access[V_co]) -> V_co | Silent:
+        left_s = self._left_s.get(access.site)
+        if left_s is None:
+            return self._asked(access, READ_S)
+        text = f"{access.site}/{access.pair}: no answer in the time that a site which may be lost is given"
+        given_up = Silent(access.pair, access.site, Unreachable(text, refused=False))
+        if left_s <= 0:
+            return given_up
+        answer: Queue[V_co | Silent] = Queue()
+        # Half of it for an answer: a broker that takes the connection and says nothing is sick, and must be told so.
+        ask = partial(self._asked, access, min(READ_S, left_s / 2))
+        # A daemon: a name lookup that hangs keeps neither this look nor the end of the command waiting.
+        Thread(target=lambda: answer.put(ask()), daemon=True, name=f"look at {access.site}").start()
+        began = self.clock.monotonic()
+        try:
+            view = answer.get(timeout=left_s)
+        except Empty:
+            view = given_up
+        if not isinstance(view, Silent):
+            return view
+        self._left_s[access.site] = left_s - (self.clock.monotonic() - began)
+        return view
+
+    def _asked(self, access: Access[V_co], timeout_s: float) -> V_co | Silent:
+        try:
+            return access.look(timeout_s=timeout_s)
+        except BrokerError as error:
+            refuse = False
+            if isinstance(error, Unreachable) and error.refused:
+                refuse = isinstance(access.greet(timeout_s=self.patience.greet_s), Closed)
+            return Silent(access.pair, access.site, error, ports_refuse=refuse)
+
+    def _alive_if_attached(
+        self,
+        view: V_co | Silent,
+        views: Mapping[tuple[str, str], V_co | Silent],
+        pair: str,
+        before: Seen[V_co] | None,
+    ) -> V_co | Silent:
+        """A broker whose peer ships to it lives, even when its console and its clients' door refuse.
+
+        A connected flag alone is no sign of life, once a second look shows that nothing moves.
+        """
+        if isinstance(view, Silent) and view.ports_refuse:
+            peers = [other for (site, name), other in views.items() if site != view.site and name == pair]
+            for peer in peers:
+                was = before.view(peer.site, pair) if before is not None else None
+                if not isinstance(peer, Silent) and peer.attached and (was is None or peer.peer_moved(was)):
+                    return replace(view, ports_refuse=False)
+        return view
+
+    def _puzzling(self, seen: Seen[V_co]) -> bool:
+        first, second = seen.sites
+        for pair in seen.sites[first]:
+            here, there = seen.view(first, pair), seen.view(second, pair)
+            if here is None or there is None:
+                # Its ports refuse, and its peer's link is connected: only a second look tells whether anything moves.
+                silent = [seen.sites[site][pair] for site in (first, second) if seen.view(site, pair) is None]
+                refuses = any(_refuses(each) for each in silent)
+                if refuses and any(view is not None and view.attached for view in (here, there)):
+                    return True
+                continue
+            if self._differ(seen, pair):
+                return True
+        return False
+
+    def _with_movement(self, before: Seen[V_co], after: Seen[V_co]) -> Seen[V_co]:
+        moved: dict[str, Mapping[str, int]] = {}
+        first, second = after.sites
+        for pair in after.sites[first]:
+            was = [before.view(site, pair) for site in (first, second)]
+            now = [after.view(site, pair) for site in (first, second)]
+            both = [(w, n) for w, n in zip(was, now, strict=True) if w is not None and n is not None]
+            moved[pair] = queues.moved([w for w, _ in both], [n for _, n in both])
+        return Seen(after.sites, moved)
+
+
+def _refuses(view: Broker | Silent) -> bool:
+    return isinstance(view, Silent) and isinstance(view.error, Unreachable) and view.error.refused

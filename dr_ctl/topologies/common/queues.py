@@ -1,0 +1,35 @@
+"""Which queues the settings speak of, and how they moved between looks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dr_ctl.rpo.estimate.result import matches
+from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.common.view import Broker, Queue
+
+
+def selected(view: Broker, queues: Queues) -> dict[str, Queue]:
+    """The business queues that the settings speak of, by name."""
+    return {
+        name: queue
+        for name, queue in view.business.items()
+        if matches(queues.include, name) and not matches(queues.exclude, name)
+    }
+
+
+def moved(before: Sequence[Broker], after: Sequence[Broker]) -> dict[str, int]:
+    """How many messages each queue gained or lost between two looks, the larger of both sites."""
+    result: dict[str, int] = {}
+    for first, second in zip(before, after, strict=True):
+        for name, queue in second.business.items():
+            was = first.business.get(name)
+            if was is not None and first.start == second.start:
+                change = (queue.added - was.added) + (queue.removed - was.removed)
+                result[name] = max(result.get(name, 0), change)
+    return result
+
+
+def names(views: Sequence[Broker]) -> list[str]:
+    """All business queues of several brokers, each once."""
+    return sorted({name for view in views for name in view.business})

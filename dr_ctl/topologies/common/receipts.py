@@ -1,0 +1,113 @@
+"""The receipt of a finished drain, as a document on the target's brokers: both brokers of the pair as they were. Pure.
+
+It names the start of each broker and a digest of all counters of its business queues: a message that came or went
+since, however it did, or a restart, and the digest or the start is another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from dr_ctl.core.clock import stamp
+from dr_ctl.core.model import Json
+from dr_ctl.engine.plan import Call
+from dr_ctl.topologies.common.calls import remove_document, write_document
+from dr_ctl.topologies.common.view import Broker, Seen
+
+HOLDS: Final = "the gate holds"
+STANDS: Final = "one stands there"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One broker at one moment: which start of it, and all that its queues have counted since."""
+
+    start: str
+    counters: str
+
+    @classmethod
+    def of(cls, view: Broker) -> Mark:
+        told = [(queue.name, queue.depth, queue.added, queue.removed) for queue in view.counted]
+        return cls(view.start, hashlib.sha256(json.dumps(sorted(told)).encode()).hexdigest())
+
+    def why_not(self, view: Broker, since: str) -> str | None:
+        """Say what moved at that broker; None where nothing did."""
+        now = Mark.of(view)
+        if now == self:
+            return None
+        what = "was restarted" if now.start != self.start else "has a queue whose counters moved"
+        return f"{view.site}/{view.pair} {what} since {since}"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Both brokers of a pair when the gate was seen to hold, by site."""
+
+    source: str
+    target: str
+    epoch: int
+    at: str
+    marks: Mapping[str, Mark]
+
+    def to_text(self) -> str:
+        marks: dict[str, Json] = {site: {"start": m.start, "counters": m.counters} for site, m in self.marks.items()}
+        told = {"source": self.source, "target": self.target, "epoch": self.epoch, "at": self.at, "marks": marks}
+        return json.dumps(told, separators=(",", ":"))
+
+
+def name(site: str) -> str:
+    """The name of the queue that holds a receipt: it contains the site that holds it."""
+    return f"dr-ctl.receipt.{site}"
+
+
+def of(source: Broker, target: Broker, epoch: int) -> Receipt:
+    at = stamp(datetime.fromtimestamp(target.now_ms / 1000, UTC))
+    return Receipt(source.site, target.site, epoch, at, {view.site: Mark.of(view) for view in (source, target)})
+
+
+def held_at(view: Broker) -> Receipt | None:
+    """The receipt that stands at a broker. One that cannot be read fits nothing."""
+    text = view.documents.get(name(view.site))
+    if text is None:
+        return None
+    try:
+        told = json.loads(text)
+        marks = {site: Mark(mark["start"], mark["counters"]) for site, mark in told["marks"].items()}
+        return Receipt(told["source"], told["target"], told["epoch"], told["at"], marks)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Receipt("", "", 0, "a moment that cannot be read", {})
+
+
+def moved(receipt: Receipt, views: Sequence[Broker]) -> list[str]:
+    """Say what is not any more as the receipt says."""
+    since = f"the receipt of {receipt.at}"
+    found = []
+    for view in views:
+        mark = receipt.marks.get(view.site)
+        why = mark.why_not(view, since) if mark is not None else f"{since} says nothing of {view.site}"
+        found += [why] if why is not None else []
+    return found
+
+
+def write(view: Broker, receipt: Receipt | None, when: str | None = None) -> tuple[Call, ...]:
+    """Write a receipt, in the place of an older one. A plan says where it will stand before there is one."""
+    text = receipt.to_text() if receipt is not None else None
+    written = write_document(view, name(view.site), text, f"write the receipt {name(view.site)} at {view.site}", when)
+    return (*strike(view, STANDS if receipt is None else None), written)
+
+
+def strike(view: Broker, when: str | None = None) -> tuple[Call, ...]:
+    """Take a receipt away where one stands."""
+    if name(view.site) not in view.documents:
+        return ()
+    return (remove_document(view, name(view.site), f"remove the receipt {name(view.site)} at {view.site}", when),)
+
+
+def strikes(seen: Seen[Broker]) -> list[Call]:
+    """Take away receipts: where a site is opened, what they say is over."""
+    return [call for site in seen.sites for view in seen.views(site) for call in strike(view)]

@@ -1,0 +1,107 @@
+"""The half of a topology that decides: what speaks against a move, and each step by its procedure's table. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from dr_ctl.core.model import Finding, Json
+from dr_ctl.engine.operations import ALONE, FAILOVER, MOVING, REINSTATE, RETURNS
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.common import failover, single
+from dr_ctl.topologies.common.baseline import baseline, basis
+from dr_ctl.topologies.common.checks import errors_first, some
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.view import Broker, Seen
+from dr_ctl.topologies.procedure import Procedure
+
+V = TypeVar("V", bound=Broker)
+
+
+@dataclass(frozen=True, slots=True)
+class Checks(Generic[V]):
+    """What speaks for and against, by the way between the sites."""
+
+    of_move: Callable[[Rules, Seen[V], Move], Sequence[Finding]]
+    of_broker: Callable[[V], Iterable[Finding]]
+    of_return: Callable[[Seen[V], Move], Iterable[Finding]]
+    nothing_owed: Callable[[Seen[V], Move], bool]
+
+
+class Recipe(Generic[V]):
+    """Decides for an installation from what was seen and what the settings say."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        procedure: Procedure[Rules, Seen[V], Any],
+        checks: Checks[V],
+        lost_on_the_way: tuple[str, ...] = (),
+    ) -> None:
+        """`lost_on_the_way` are sentences on what this way between the sites does not bring over."""
+        self.rules, self._procedure, self._checks = rules, procedure, checks
+        self._lost_on_the_way = lost_on_the_way
+
+    def verbs(self) -> frozenset[str]:
+        return self._procedure.verbs
+
+    def draft(self, step: RunbookStep, seen: Seen[V], move: Move) -> Draft:
+        return self._procedure.row(step.verb, move.ask.operation).draft(self.rules, step, seen, move)
+
+    def baseline(self, seen: Seen[V]) -> Mapping[str, Json]:
+        return baseline(seen)
+
+    def basis(self, seen: Seen[V]) -> Mapping[str, Json]:
+        return basis(seen)
+
+    def why_not(self, seen: Seen[V], move: Move) -> Sequence[Finding]:
+        checks = self._checks
+        if move.ask.operation == FAILOVER:
+            return errors_first(failover.findings(seen, move, checks.of_broker))
+        if move.ask.operation in RETURNS:
+            return errors_first(checks.of_return(seen, move))
+        if move.ask.operation in ALONE:
+            return errors_first(
+                single.findings(
+                    seen,
+                    move,
+                    lambda: checks.of_move(self.rules, seen, move),
+                    lambda: [each for view in seen.views(move.source) for each in checks.of_broker(view)],
+                )
+            )
+        return checks.of_move(self.rules, seen, move)
+
+    def holds_already(self, seen: Seen[V], move: Move) -> str | None:
+        if move.ask.operation == REINSTATE:
+            return f"{move.target} is taken in already" if self._checks.nothing_owed(seen, move) else None
+        return single.holds_already(seen, move)
+
+    def not_replicated(self, seen: Seen[V], move: Move) -> Sequence[str]:
+        if move.ask.operation not in MOVING:
+            return ()
+        lacks = [
+            "pauses, address settings, security settings, diverts and bridges: each site has its own",
+            "temporary queues and what lies in them",
+            "open transactions: they are rolled back when the clients' doors close",
+            *self._lost_on_the_way,
+        ]
+        for view in seen.views(move.source):
+            kinds = {
+                "non-durable queues": [queue.name for queue in view.business.values() if not queue.durable],
+                "queues left out of quiesce and parity by the settings (they move too)": [
+                    queue.name for queue in view.business.values() if not self.rules.selects(queue.name)
+                ],
+            }
+            lacks += [f"{kind}: {some(sorted(names))}" for kind, names in kinds.items() if names]
+        return lacks
+
+    def cannot_know(self, move: Move) -> Sequence[str]:
+        if move.ask.operation not in MOVING:
+            return ()
+        return (
+            "whether clients reconnect to the target: they need its address",
+            "how long the clients need to finish what they hold",
+            "what a client sent whose receipt it never saw",
+        )

@@ -1,0 +1,90 @@
+"""Sends calls to the brokers and says what came of each: an answer is done or refused, silence is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
+from dr_ctl.core.model import ExitCode
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.holding import Lease
+from dr_ctl.engine.outcome import Outcome, Refused, Unknown
+from dr_ctl.engine.plan import Call
+from dr_ctl.processes.secrets import SecretMissing
+from dr_ctl.topologies.common.access import CHANGE_S, Channel
+from dr_ctl.topologies.common.observer import Observer
+from dr_ctl.topologies.common.view import Broker
+
+MOST_AT_ONCE: Final = 8
+
+
+class Sender:
+    """The only way to change a broker of this topology. A dry run has none."""
+
+    def __init__(self, observer: Observer[Broker], lease: Lease | None = None) -> None:
+        """Without a lease nothing but this machine's own lock keeps two runs apart."""
+        self._observer, self._lease = observer, lease
+        self._open: dict[tuple[str, str], Channel] = {}
+
+    @property
+    def epoch(self) -> int:
+        """Of the lock that calls go out under; 0 without one."""
+        return self._lease.epoch if self._lease is not None else 0
+
+    def close(self) -> None:
+        for channel in self._open.values():
+            channel.close()
+
+    def send(self, calls: Sequence[Call]) -> list[Outcome]:
+        """Send the calls to one broker in their order, in one POST, and several brokers side by side; one outcome
+        each, in the order of the calls."""
+        groups: dict[tuple[str, str], list[int]] = {}
+        for number, call in enumerate(calls):
+            groups.setdefault((call.site, call.pair), []).append(number)
+        numbers = list(groups.values())
+        if len(numbers) == 1:
+            told = [self._post(calls)]
+        else:
+            with ThreadPoolExecutor(max_workers=MOST_AT_ONCE, thread_name_prefix="change") as pool:
+                told = list(pool.map(lambda mine: self._post([calls[number] for number in mine]), numbers))
+        outcomes = {
+            number: each
+            for mine, group in zip(numbers, told, strict=True)
+            for number, each in zip(mine, group, strict=True)
+        }
+        return [outcomes[number] for number in range(len(calls))]
+
+    def barred(self) -> Refused | None:
+        """Say why an undo gets no lock: it is taken again where it ran out, before anything is looked at."""
+        why = self._lease.regain() if self._lease is not None else None
+        return Refused(why, code=ExitCode.STRANDED) if why is not None else None
+
+    def _why_locked(self, calls: Sequence[Call]) -> str | None:
+        """Say why the lock lets no call go out now. What is to be paused is written into it before."""
+        if self._lease is None:
+            return None
+        site, pair = calls[0].site, calls[0].pair
+        if (why := self._lease.why_not(site, pair, CHANGE_S)) is not None:
+            return why
+        pausing = [call.thing for call in calls if call.goal is Goal.PAUSE]
+        return self._lease.paused(site, pair, pausing) if pausing else None
+
+    def _post(self, calls: Sequence[Call]) -> list[Outcome]:
+        if (why := self._why_locked(calls)) is not None:
+            return [Refused(why) for _ in calls]
+        try:
+            return self._channel(calls[0].site, calls[0].pair).send(calls)
+        except (LoginRefused, Throttled, SecretMissing) as error:
+            return [Refused(str(error)) for _ in calls]
+        except Unreachable as error:
+            # A refused connection never carried the request; any other broken one may have.
+            return [Refused(str(error)) if error.refused else Unknown(str(error)) for _ in calls]
+        except BrokerError as error:
+            return [Unknown(str(error)) for _ in calls]
+
+    def _channel(self, site: str, pair: str) -> Channel:
+        if (site, pair) not in self._open:
+            self._open[site, pair] = self._observer.brokers[site][pair].channel()
+        return self._open[site, pair]

@@ -1,0 +1,114 @@
+"""What speaks against a runbook's steps one by one, and what holds already. Pure.
+
+Each rests on what is seen now, not on what an earlier command said: a receipt is only believed where nothing has moved
+since, a pause is only lifted where a run's lock names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RELEASE
+from dr_ctl.engine.ports import Move
+from dr_ctl.topologies.common import receipts
+from dr_ctl.topologies.common.baseline import paused_by_runs
+from dr_ctl.topologies.common.checks import error, some
+from dr_ctl.topologies.common.view import Broker, Queue, Seen
+
+# Of one site alone: what would make closing or opening its doors useless.
+_GRAVE: Final = frozenset({"DR-SITE-002", "DR-DOOR-001", "DR-DOOR-003", "DR-DOOR-005", "DR-DOOR-008", "DR-CONT-001"})
+
+
+def findings(
+    seen: Seen[Broker], move: Move, of_move: Callable[[], Iterable[Finding]], of_source: Callable[[], Iterable[Finding]]
+) -> Iterator[Finding]:
+    """What speaks against one step. Those that ask for both sites rest on all checks of a move, the others on those of
+    the site that is left."""
+    if move.ask.operation in (DRAIN, ACTIVATE):
+        yield from of_move()
+    else:
+        for each in of_source():
+            grave = each.id in _GRAVE or each.severity is not Severity.ERROR
+            yield each if grave else replace(each, severity=Severity.WARNING)
+    if move.ask.operation == ACTIVATE:
+        yield from _unproven(seen, move)
+    if move.ask.operation == RELEASE and seen.roles[move.target] is Role.SERVING:
+        if not paused_at(seen, move.source):
+            text = f"{move.source} must not be opened while {move.target} is"
+            remedy = f"`dr-ctl swapover --to {move.source}` moves the service."
+            yield error("DR-ROLE-011", text, remedy)
+    elif move.ask.operation == RELEASE and seen.roles[move.source] is Role.STANDBY:
+        yield from _moved_on(seen, move)
+
+
+def _unproven(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
+    """Opening a site needs the receipt of a drain; without one, empty outflows that were read."""
+    drained = f"`dr-ctl drain --to {move.target}`; if {move.source} is lost: `dr-ctl failover --to {move.target}`."
+    for pair in seen.sites[move.target]:
+        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+        if here is None or there is None or there.role is Role.SERVING:
+            continue
+        receipt = receipts.held_at(there)
+        if receipt is not None:
+            for text in receipts.moved(receipt, (here, there)):
+                yield error("DR-RECEIPT-001", text, f"Drain again: {drained}")
+        elif left := [text for view in (here, there) for text in (*_to_ship(view), *_unapplied(view))]:
+            text = f"nothing shows that a drain to {move.target} has finished: {some(left)}"
+            yield error("DR-RECEIPT-002", text, drained)
+
+
+def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
+    """A site may be opened again only while the other holds nothing that it lacks, and it has applied all that came."""
+    for pair in seen.sites[move.target]:
+        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+        if here is None or there is None:
+            continue  # both answered when the roles were looked at
+        if left := [*_to_ship(there), *_unapplied(here)]:
+            text = f"{move.target} holds what {move.source} lacks: {some(left)}"
+            remedy = f"`dr-ctl drain --to {move.source}`, then `dr-ctl activate {move.source}`."
+            yield error("DR-RELEASE-001", text, remedy)
+
+
+def _to_ship(view: Broker) -> Iterator[str]:
+    if view.to_ship is None:
+        yield f"the outflow of {view.site} was not read"
+    elif view.to_ship:
+        yield f"{view.to_ship} to ship at {view.site}"
+
+
+def _unapplied(view: Broker) -> Iterator[str]:
+    if view.unapplied:
+        yield f"{view.unapplied} acknowledgement(s) not applied at {view.site}"
+
+
+def holds_already(seen: Seen[Broker], move: Move) -> str | None:
+    """Say what holds already where there is nothing to do."""
+    site, role = move.source, seen.roles[move.source]
+    if move.ask.operation == QUIESCE and role is Role.STANDBY:
+        return f"{site} is closed to clients already"
+    views = seen.views(site)
+    lasts = all(view.shut_out for view in views if view.config.lasting is not None)
+    if move.ask.operation == FENCE and role is Role.STANDBY and lasts and not _owed(seen, move):
+        return f"clients are kept out of {site} already"
+    kept_out = any(view.shut_out for view in views)
+    if move.ask.operation == RELEASE and role is Role.SERVING and not (kept_out or paused_at(seen, move.source)):
+        return f"{site} serves already, and no run has paused anything there"
+    return None
+
+
+def _owed(seen: Seen[Broker], move: Move) -> bool:
+    return any(debt.kind is DebtKind.FENCE and debt.about == move.source for debt in seen.debts)
+
+
+def paused_at(seen: Seen[Broker], site: str) -> Sequence[tuple[Broker, Queue]]:
+    """The queues that runs have paused at a site."""
+    return [
+        (view, queue)
+        for view in seen.views(site)
+        for queue in view.business.values()
+        if queue.paused and queue.name in paused_by_runs(view)
+    ]

@@ -1,0 +1,131 @@
+"""Waits at the gate: all that must hold, over a window, on every pair; then that both sites hold the same.
+
+Holds nothing that could change a broker.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.common import checks, gate
+from dr_ctl.topologies.common.access import Access
+from dr_ctl.topologies.common.evidence import evidence
+from dr_ctl.topologies.common.observer import Observer
+from dr_ctl.topologies.common.view import Broker
+
+Told = Broker | BrokerError
+
+
+class Verifier(ABC):
+    """The gate of one command. `seen` is how each pair was when it was last seen to hold.
+
+    A topology says how long the window is at least, and what it compares."""
+
+    def __init__(self, observer: Observer[Broker], poll_s: float, least_window_s: float) -> None:
+        self.observer, self._poll_s, self.least_window_s = observer, poll_s, least_window_s
+        self.patience = observer.patience
+        self.seen: dict[str, gate.Sample] = {}
+
+    @abstractmethod
+    def differing(self, now: gate.Sample, move: Move) -> list[str]:
+        """What differs between the sites by their counts, and was not accepted."""
+
+    @abstractmethod
+    def same(self, now: gate.Sample, move: Move) -> Outcome:
+        """Compare who the messages are; done with what was compared. Raises `BrokerError`."""
+
+    def verify(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        """Done with what was compared, by pair; refused with what keeps the gate shut."""
+        waits = [_AtTheGate(self, way, step, move, hand) for way in self.observer.ways(move)]
+        while going_on := [each for each in waits if each.outcome is None]:
+            told = self._look(going_on)
+            if all(isinstance(each, Broker) for both in told for each in both):
+                hand.sample(evidence((each.site, each) for both in told for each in both if isinstance(each, Broker)))
+            for each, (source, target) in zip(going_on, told, strict=True):
+                each.look(source, target, hand)
+            reasons = [reason for each in going_on if each.outcome is None for reason in each.reasons]
+            why = checks.some(reasons) if reasons else None
+            hand.waiting("reasons that keep the gate shut", len(reasons), why)
+            for each in going_on:
+                if each.outcome is not None and not isinstance(each.outcome, Done):
+                    named = f"{each.pair}: " if len(waits) > 1 else ""
+                    return replace(each.outcome, text=f"{named}{each.outcome.text}")
+            if any(each.outcome is None for each in going_on):
+                hand.wait(self._poll_s)
+        self.seen = {each.pair: each.window[-1] for each in waits}
+        compared: dict[str, Json] = {each.pair: dict(each.outcome.evidence) for each in waits if each.outcome}
+        findings = tuple(finding for each in waits if each.outcome for finding in each.outcome.findings)
+        return Done("the gate holds, and both sites hold the same", compared, findings)
+
+    def _look(self, waits: Sequence[_AtTheGate]) -> list[tuple[Told, Told]]:
+        def ask(access: Access[Broker]) -> Told:
+            try:
+                return access.look()
+            except BrokerError as error:
+                return error
+
+        told = self.observer.together(ask, [access for each in waits for access in each.way])
+        return list(zip(told[::2], told[1::2], strict=True))
+
+
+@dataclass
+class _AtTheGate:
+    """The wait of one pair."""
+
+    verifier: Verifier
+    way: tuple[Access[Broker], Access[Broker]]
+    step: PlannedStep
+    move: Move
+    hand: Hand
+
+    def __post_init__(self) -> None:
+        self.pair = self.way[0].pair
+        self.outcome: Outcome | None = None
+        self.reasons: list[str] = []
+        self.window: list[gate.Sample] = []
+        self._until = self.hand.monotonic() + self.step.limits["within"]
+        self._differing: tuple[list[str], float] | None = None
+
+    def look(self, source: Told, target: Told, hand: Hand) -> None:
+        """Add one sample to the window, or begin it anew; note whether the wait has ended."""
+        if isinstance(source, Broker) and isinstance(target, Broker):
+            now = gate.Sample(hand.monotonic(), source, target)
+            self.reasons = gate.why_not_yet(now, self.window[0] if self.window else None)
+            self.window = [*self.window, now] if not self.reasons else []
+        else:
+            self.reasons = [str(each) for each in (source, target) if isinstance(each, BrokerError)]
+            self.window = []
+        self.outcome = self._judged(hand)
+
+    def _judged(self, hand: Hand) -> Outcome | None:
+        wanted = max(int(self.step.limits["stable"]), 2)
+        if len(self.window) >= wanted and self.window[-1].at_s - self.window[0].at_s >= self.verifier.least_window_s:
+            now = self.window[-1]
+            wrong = self.verifier.differing(now, self.move)
+            if not wrong:
+                return self._same(now)
+            if self._differing is None or self._differing[0] != wrong:
+                self._differing = (wrong, hand.monotonic())
+            self.reasons = ["; ".join(wrong)]
+            if hand.monotonic() - self._differing[1] > self.verifier.patience.differs_s:
+                text = f"nothing is under way, and the sites differ: {checks.some(self.reasons)}"
+                remedy = "Find out why; --accept-difference QUEUE=N moves with exactly that difference."
+                return Refused(text, findings=(checks.error("DR-PARITY-003", text, remedy),))
+        if hand.monotonic() > self._until:
+            why = checks.some(self.reasons) if self.reasons else "it was not stable for long enough"
+            return Refused(f"the gate did not open in time: {why}", code=ExitCode.DRAIN_TIMEOUT)
+        return None
+
+    def _same(self, now: gate.Sample) -> Outcome:
+        try:
+            outcome = self.verifier.same(now, self.move)
+        except BrokerError as error:
+            return Refused(f"the messages could not be compared by their ids: {error}")
+        return replace(outcome, evidence={"samples": len(self.window), **outcome.evidence})

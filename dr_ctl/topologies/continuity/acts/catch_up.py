@@ -1,0 +1,72 @@
+"""What is done for `catch-up`: a wait while clients work, until little is under way and staged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.common.checks import some
+from dr_ctl.topologies.common.evidence import evidence, total
+from dr_ctl.topologies.continuity.tools import Both, ContinuityTools
+from dr_ctl.topologies.continuity.view import SiteView
+
+SMALL: Final = 500
+
+
+def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """While the source serves: all bridges connected, little under way, and all that was staged there delivered."""
+    ways = tools.observer.ways(move)
+    until = hand.monotonic() + step.limits["within"]
+    least: int | None = None
+    first: int | None = None
+    idle = _Idle(tools.patience.stuck_s)
+    while ways:
+        pairs = tools.look(ways)
+        left = under_way(pairs)
+        total = left if left is not None else 0
+        first = total if first is None else first
+        least = total if least is None else min(least, total)
+        why = idle.why([source for source, _ in pairs], hand.monotonic())
+        why += [f"a bridge of {view.site} is not connected" for both in pairs for view in both if not view.attached]
+        hand.sample(evidence((view.site, view) for both in pairs for view in both))
+        hand.waiting("under way between the sites", total, some(why) if why else None)
+        if total <= SMALL and not why:
+            return Done(f"{total} under way", {"under_way": total})
+        if hand.monotonic() > until:
+            if why:
+                return Refused(f"not caught up: {some(why)}")
+            if least >= first:
+                return Refused(f"the outflow grows while clients work: {first}, then {total}")
+            return Done(f"{total} under way, less and less", {"under_way": total})
+        hand.wait(tools.patience.plugin_poll_s)
+    return Done("nothing is under way", {"under_way": 0})
+
+
+def under_way(pairs: Sequence[Both]) -> int | None:
+    """What is to ship, and what is not applied, at all of them; None where that was not read."""
+    return total(each for both in pairs for view in both for each in (view.to_ship, view.unapplied))
+
+
+class _Idle:
+    """Since when what is staged at a serving site has not moved."""
+
+    def __init__(self, stuck_s: float) -> None:
+        self._stuck_s = stuck_s
+        self._since: dict[tuple[str, str], tuple[tuple[int, int], float]] = {}
+
+    def why(self, views: Sequence[SiteView], now_s: float) -> list[str]:
+        """Say what is still being delivered: all but what was seen to be refused for long enough."""
+        found = []
+        for view in views:
+            for flow in view.flows:
+                state = (flow.in_mirror.depth, flow.target_bridge.acked)
+                was, since = self._since.get((view.pair, flow.queue), (None, now_s))
+                if state != was:
+                    since = now_s
+                    self._since[view.pair, flow.queue] = (state, since)
+                if flow.in_mirror.depth and not (flow.stuck and now_s - since >= self._stuck_s):
+                    found.append(f"{view.site} still delivers {flow.in_mirror.depth} staged message(s) of {flow.queue}")
+        return found

@@ -1,0 +1,152 @@
+"""What is done for `drain`: a wait behind the fence until both sites hold the same, pauses lifted beside it.
+
+A zero is only worth something once the bridges' confirmations are in, which come up to two seconds late. Then the ids
+decide: what must not be delivered at the other site is removed there, what lacks its copy there refuses the move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.common.acts.lift import lifting
+from dr_ctl.topologies.common.checks import error, some
+from dr_ctl.topologies.common.evidence import evidence, total
+from dr_ctl.topologies.continuity import copies
+from dr_ctl.topologies.continuity.access import Way
+from dr_ctl.topologies.continuity.acts.catch_up import under_way
+from dr_ctl.topologies.continuity.copies import Compared
+from dr_ctl.topologies.continuity.tools import Both, ContinuityTools
+from dr_ctl.topologies.continuity.view import SiteView
+
+CALM: Final = 2
+# Who is missing, of a queue: so many ids are named in the finding; the journal has all.
+_NAMED: Final = 5
+
+
+def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Lift the pauses beside it; wait, compare by id, remove, and wait again for what that set going."""
+    with lifting(tools, move, hand) as lifted:
+        outcome = _until_same(tools, _Drain(tools.observer.ways(move), step, move, hand))
+    return lifted.judged(outcome)
+
+
+def _until_same(tools: ContinuityTools, drain: _Drain) -> Outcome:
+    while drain.ways:
+        try:
+            pairs = tools.look(drain.ways)
+        except BrokerError as error_:
+            pairs, reasons = [], [str(error_)]
+        else:
+            reasons = [reason for both in pairs for view in both for reason in view.unsettled()]
+            reasons += [f"{view.site} was opened" for both in pairs for view in both if view.open]
+            drain.note(pairs)
+        drain.hand.waiting("reasons that keep the drain going", len(reasons), some(reasons) if reasons else None)
+        if drain.settled(quiet=not reasons) and (ended := _compare(tools, drain, pairs)) is not None:
+            return ended
+        if (late := drain.why_late(reasons)) is not None:
+            return late
+        drain.hand.wait(tools.patience.plugin_poll_s)
+    return drain.done()
+
+
+def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Outcome | None:
+    """The end of the drain, or None where something was removed and has to settle."""
+    removed = False
+    for (here, there), (source, target) in zip(drain.ways, pairs, strict=True):
+        compared = copies.compare(here.reader(), there.reader(), source, target)
+        unread = [each.queue for each in compared if not each.known]
+        if unread and _differs(source, target, unread):
+            drain.unread = f"{some(unread)} could not be compared by id, and the counts differ"
+            return None
+        if (missing := _missing(compared, drain.move)) is not None:
+            return missing
+        if started := [flow.queue for flow in target.flows if flow.target_bridge.started]:
+            return Refused(f"{target.site}: its delivery of {some(started)} is started although it is not active")
+        if calls := list(copies.removals(target, compared)):
+            tools.change(calls, drain.hand)
+            drain.count(compared)
+            removed = True
+    if removed:
+        drain.begin_anew()
+        return None
+    return drain.done()
+
+
+@dataclass
+class _Drain:
+    """How far one drain is."""
+
+    ways: Sequence[Way]
+    step: PlannedStep
+    move: Move
+    hand: Hand
+    removed: dict[str, int] = field(default_factory=dict)
+    unread: str | None = None
+    _calm: int = 0
+    _left: int | None = None
+
+    def __post_init__(self) -> None:
+        self._began = self._moved_at = self.hand.monotonic()
+
+    def note(self, pairs: Sequence[Both]) -> None:
+        staged = sum(flow.in_mirror.scheduled for _, target in pairs for flow in target.flows)
+        left = total([under_way(pairs), staged])
+        if left != self._left:
+            self._left, self._moved_at = left, self.hand.monotonic()
+        self.hand.sample(evidence((view.site, view) for both in pairs for view in both))
+
+    def settled(self, *, quiet: bool) -> bool:
+        self._calm = self._calm + 1 if quiet else 0
+        return self._calm >= CALM
+
+    def begin_anew(self) -> None:
+        self._calm, self._moved_at = 0, self.hand.monotonic()
+
+    def count(self, compared: Sequence[Compared]) -> None:
+        for each in compared:
+            if number := len(each.surplus) + len(each.done):
+                self.removed[each.queue] = self.removed.get(each.queue, 0) + number
+
+    def why_late(self, reasons: Sequence[str]) -> Refused | None:
+        took = self.hand.monotonic() - self._began
+        why = some(reasons) if reasons else self.unread or "it was not still for long enough"
+        if took > self.step.limits["within"]:
+            return Refused(f"not drained after {duration(took)}: {why}", code=ExitCode.DRAIN_TIMEOUT)
+        if self.hand.monotonic() - self._moved_at > self.step.limits["stall"]:
+            text = f"nothing moved for {duration(self.step.limits['stall'])}: {why}"
+            return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
+        return None
+
+    def done(self) -> Done:
+        removed: dict[str, Json] = dict(self.removed)
+        told = f"; {sum(self.removed.values())} message(s) removed that had been done" if removed else ""
+        return Done(f"nothing is under way, and both sites hold the same{told}", {"removed": removed})
+
+
+def _differs(source: SiteView, target: SiteView, queues: Sequence[str]) -> bool:
+    return any(source.business[name].depth != target.lies(name) for name in queues)
+
+
+def _missing(compared: Sequence[Compared], move: Move) -> Refused | None:
+    """What would be lost: refused, and named, unless exactly that many were accepted."""
+    lacking = {each.queue: sorted(each.missing) for each in compared if each.known and each.missing}
+    wrong = {name: ids for name, ids in lacking.items() if move.ask.accept_difference.get(name) != len(ids)}
+    if not wrong:
+        return None
+    told = [f"{name}: {len(ids)} ({', '.join(ids[:_NAMED])}{', …' if len(ids) > _NAMED else ''})"
+            for name, ids in wrong.items()]  # fmt: skip
+    text = f"messages of {move.source} that have no copy at {move.target}: {some(told)}"
+    remedy = (
+        "A client was cut off, or rolled back, while it held them, and the plugin deleted the copies. Let them be "
+        f"consumed at {move.source}; --accept-difference QUEUE=N moves without exactly so many."
+    )
+    evidence: dict[str, Json] = {"missing": {name: [*ids] for name, ids in wrong.items()}}
+    return Refused(text, evidence, (error("DR-CONT-013", text, remedy),))

@@ -1,0 +1,87 @@
+"""What is done for `reconcile`: what lies only at the returned site is taken out of the way."""
+
+from __future__ import annotations
+
+from dr_ctl.core.model import ExitCode, Finding, Json
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.artemis.operations import request
+from dr_ctl.topologies.common.calls import call, document
+from dr_ctl.topologies.common.checks import some, warning
+from dr_ctl.topologies.common.names import quarantine_queue
+from dr_ctl.topologies.continuity import copies
+from dr_ctl.topologies.continuity.applied import Applied
+from dr_ctl.topologies.continuity.tools import ContinuityTools
+from dr_ctl.topologies.continuity.view import SiteView
+
+
+def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Take out of the way what lies only at the returned site: done by a client whose acknowledgement is gone.
+
+    What the serving site's consumers acknowledged lies only there as well, until that is applied."""
+    first = _only_there(tools, move)
+    since = hand.monotonic()
+    applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
+    while first:
+        hand.wait(tools.patience.taken_in_poll_s)
+        took = hand.monotonic() - since
+        under_way = [why for both in tools.look(tools.ways(move)) for why in applied[both[0].pair].why_not(both)]
+        if under_way and took > step.limits["within"]:
+            return Refused(f"not compared after {duration(took)}: {some(under_way)}", code=ExitCode.DRAIN_TIMEOUT)
+        if took >= tools.patience.plugin_left_over_s and not under_way:
+            break
+    now = _only_there(tools, move) if first else {}
+    left = {key: now[key] & ids for key, ids in first.items() if key in now and now[key] & ids}
+    moved: dict[str, Json] = {}
+    for (pair, queue), ids in left.items():
+        view = tools.observer.brokers[move.target][pair].look()
+        name = quarantine_queue(view.site, queue)
+        kept = document(view, name, view.requests.of_server(view.keeping.keep(name)), f"create {name} at {view.site}")
+        made = [] if any(each.name == name for each in view.queues) else [kept]
+        tools.change([*made, *_moves(view, queue, ids, name)], hand)
+        after = copies.present(tools.observer.brokers[move.target][pair].reader(), [view.business[queue]])[0]
+        if stayed := ids & after:
+            return Refused(f"{len(stayed)} message(s) of {queue} could not be moved to {name}")
+        moved[name] = len(ids)
+    findings: list[Finding] = []
+    if moved:
+        number = sum(len(ids) for ids in left.values())
+        text = f"{number} message(s) that lay only at {move.target} moved to {some(list(moved))}"
+        remedy = "Look at them there: each was done already, or never; move back by hand what was not."
+        findings.append(warning("DR-RECONCILE-002", text, remedy))
+    told = "how many were recovered is not known" if tools.number is None else f"{tools.number} recovered"
+    return Done(f"{told}; {len(moved)} queue(s) with something left over", {"quarantined": moved}, tuple(findings))
+
+
+def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], frozenset[str]]:
+    """The messages of each queue that only the returned site has."""
+    found = {}
+    for (here, there), (serving, returned) in zip(tools.ways(move), tools.look(tools.ways(move)), strict=True):
+        names = [flow.queue for flow in returned.flows if returned.business[flow.queue].depth]
+        mine = copies.present(there.reader(), [returned.business[name] for name in names])
+        queues = [serving.business[name] for name in names]
+        flows = [flow for name in names if (flow := serving.flow(name)) is not None]
+        theirs = copies.present(here.reader(), queues)
+        staged = copies.present(here.reader(), [flow.in_mirror for flow in flows])
+        for name, ours, others, more in zip(names, mine, theirs, staged, strict=True):
+            if only := ours - others - more:
+                found[serving.pair, name] = only
+    return found
+
+
+def _moves(view: SiteView, queue: str, ids: frozenset[str], name: str) -> list[Call]:
+    listed, bean, filter_by = sorted(ids), view.business[queue].bean, copies.chosen
+    batches = [listed[start : start + copies.BATCH] for start in range(0, len(listed), copies.BATCH)]
+    return [
+        call(
+            view,
+            Goal.MOVE,
+            queue,
+            request(bean, copies.MOVE_ALL, (filter_by(each), name)),
+            f"move {len(each)} of {queue} to {name}",
+        )
+        for each in batches
+    ]

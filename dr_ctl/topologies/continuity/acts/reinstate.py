@@ -1,0 +1,209 @@
+"""What is done for `reinstate`: messages in, then acknowledgements, then what was never done is delivered.
+
+The plugin starts deliveries by itself when the other site talks to it, so each hold is looked at with every poll, and
+made again. What is staged in the end and is not at the returned site any more was done there, and is removed. Nothing
+of it is ever delivered that was not compared, not by an undo either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.common.checks import some
+from dr_ctl.topologies.common.effects import left_of
+from dr_ctl.topologies.common.evidence import total
+from dr_ctl.topologies.continuity import copies
+from dr_ctl.topologies.continuity.access import Way
+from dr_ctl.topologies.continuity.applied import Applied
+from dr_ctl.topologies.continuity.taken_in import nothing_owed
+from dr_ctl.topologies.continuity.tools import Both, ContinuityTools
+from dr_ctl.topologies.continuity.view import SiteView
+
+CALM: Final = 5
+
+
+def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    if nothing_owed(tools.observer.observe(), move):
+        tools.compares = True
+        return NotNeeded(f"{move.target} is taken in already")
+    # Where all messages are in, as of a run that is resumed, its acknowledgements may come.
+    behind = _to_ship(tools.observer.look_at(move.target))
+    held = [
+        *step.part("hold"),
+        *(each for each in step.part("hold acks") if (each.pair, each.thing) in behind),
+    ]
+    forget = step.part("forget")
+    tools.make(held, move, hand)
+    tools.change(forget, hand)
+    views = tools.all(move)
+    if left := [*left_of(held, views), *_not_forgotten(forget, views)]:
+        return Refused(f"has not come true: {some(left)}")
+    if (refused := _bring_in(tools, step, move, hand)) is not None:
+        return refused
+    text = f"{tools.number} message(s) recovered: a client at {move.target} may have done some of them, unrecorded"
+    hand.notice(text)
+    last = [*step.part("deliver"), *step.part("talk"), *step.part("strikes")]
+    tools.make(last, move, hand)
+    if left := left_of(last, tools.all(move)):
+        return Refused(f"has not come true: {some(left)}")
+    ids: dict[str, Json] = {name: [*sorted(each)] for name, each in tools.recovered.items()}
+    removed: dict[str, Json] = {name: len(each) for name, each in tools.removed.items()}
+    evidence: dict[str, Json] = {"recovered": tools.number, "ids": ids, "removed": removed}
+    return Done(text, evidence)
+
+
+def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Refused | None:
+    """Messages, then acknowledgements, then away with what was done; nothing of it is delivered yet."""
+    hold, ship_acks = step.part("hold"), step.part("ship acks")
+    tools.make(step.part("doors"), move, hand)
+    applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
+    if (late := _until(tools, _messages_in, hold, step, move, hand)) is not None:
+        return late
+    tools.make(ship_acks, move, hand)
+    if left := left_of(ship_acks, tools.all(move)):
+        return Refused(f"has not come true: {some(left)}")
+
+    def all_applied(both: Both) -> list[str]:
+        return [*_acks_in(both), *applied[both[0].pair].why_not(both)]
+
+    if (late := _until(tools, all_applied, hold, step, move, hand)) is not None:
+        return late
+    return _remove_done(tools, move, hand)
+
+
+def _until(
+    tools: ContinuityTools,
+    why: Callable[[Both], list[str]],
+    holds: Sequence[Call],
+    step: PlannedStep,
+    move: Move,
+    hand: Hand,
+) -> Refused | None:
+    """Wait until nothing keeps it from going on, several polls in a row; what is to be held is held again."""
+    until = hand.monotonic() + step.limits["within"]
+    calm = 0
+    while True:
+        pairs = tools.look(tools.ways(move))
+        reasons = [reason for both in pairs for reason in why(both)]
+        again = [each for each in holds if left_of([each], [view for both in pairs for view in both])]
+        if again:
+            tools.change(again, hand)
+            reasons.append(f"{move.source} had begun to deliver again")
+        left = total(each for here, there in pairs for each in (there.to_ship, here.unapplied))
+        hand.waiting(f"of {move.target}'s residue under way", left, some(reasons) if reasons else None)
+        calm = 0 if reasons else calm + 1
+        if calm >= CALM:
+            return None
+        if hand.monotonic() > until:
+            text = f"{move.target} is not taken in after {duration(step.limits['within'])}: {some(reasons)}"
+            return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
+        hand.wait(tools.patience.taken_in_poll_s)
+
+
+def _remove_done(tools: ContinuityTools, move: Move, hand: Hand) -> Refused | None:
+    """What is staged and is not at the returned site any more was acknowledged there, or here; what lies in the
+    queue as well is there twice. None once all that is staged was never done, as far as anybody can know."""
+    tools.recovered, tools.removed = {}, {}
+    until = hand.monotonic() + tools.patience.compared_s
+    for way in tools.ways(move):
+        while (why := _compared(tools, way, hand)) is not None:
+            if hand.monotonic() > until:
+                return Refused(f"{why}: nothing of {move.target} was delivered")
+            hand.wait(tools.patience.taken_in_poll_s)
+    tools.compares = True
+    return None
+
+
+def _compared(tools: ContinuityTools, way: Way, hand: Hand) -> str | None:
+    """One try at one pair: remove what must not be delivered. Says what is still staged that must not be, or could
+    not be read."""
+    [(serving, returned)] = tools.look([way])
+    here, there = way
+    flows = [flow for flow in serving.flows if flow.in_mirror.depth]
+    names = [flow.queue for flow in flows]
+    staged = copies.ids(here.reader(), [flow.in_mirror for flow in flows])
+    still = copies.present(there.reader(), [returned.business[name] for name in names])
+    lying = copies.present(here.reader(), [serving.business[name] for name in names])
+    later = there.look()
+    found: dict[str, frozenset[str]] = {}
+    surplus: dict[str, frozenset[str]] = {}
+    for flow, mine, theirs, ours in zip(flows, staged, still, lying, strict=True):
+        # It may grow less meanwhile: consumers of the serving site go on, and their acknowledgements come in.
+        depths = returned.business[flow.queue].depth, later.business[flow.queue].depth
+        if mine is None or not depths[1] <= len(theirs) <= depths[0]:
+            return f"{flow.queue}: who its messages are could not be read at both sites"
+        found[flow.queue] = (mine & theirs) - ours
+        surplus[flow.queue] = mine - found[flow.queue]
+    for flow in flows:
+        if gone := surplus[flow.queue]:
+            tools.change(list(copies.remove(serving, flow.in_mirror, gone)), hand)
+            tools.removed.setdefault(flow.queue, set()).update(gone)
+    if any(surplus.values()):  # and look again whether it is gone
+        return f"{some([name for name, ids in surplus.items() if ids])}: what was done there is still staged"
+    for name, ids in found.items():
+        tools.recovered.setdefault(name, set()).update(ids)
+    return None
+
+
+def undo(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Shut the way first, then compare: what came in and was done there must not be delivered now either. One that
+    is away again can neither be compared with nor be put back: what came in stays held."""
+    there = {(view.site, view.pair) for view in _answering(tools, move)}
+    inverse = [each for each in step.inverse if each.goal is not Goal.REMOVE and (each.site, each.pair) in there]
+    if not left_of(inverse, _answering(tools, move)):
+        return NotNeeded("as it was")
+    shut = [each for each in inverse if each.goal is Goal.CLOSE]
+    tools.change(shut, hand)
+    views = _answering(tools, move)
+    if left := left_of(shut, views):
+        return Refused(f"has not come true: {some(left)}")
+    flows = [flow for view in views if view.site == move.source for flow in view.flows]
+    try:
+        held = _remove_done(tools, move, hand) if any(flow.in_mirror.depth for flow in flows) else None
+    except BrokerError as error:
+        held = Refused(f"{error}: what came in of {move.target} stays staged, and is not delivered")
+    if held is not None:
+        inverse = [each for each in inverse if each.part != "deliver"]
+    tools.change([each for each in inverse if left_of([each], views)], hand)
+    left = left_of(inverse, _answering(tools, move))
+    return held or (Refused(f"has not come true: {some(left)}") if left else Done("as it was"))
+
+
+def _answering(tools: ContinuityTools, move: Move) -> list[SiteView]:
+    """The serving brokers, which must answer, and those of the returned ones that do."""
+    return [*tools.observer.look_at(move.source), *tools.observer.look_once().views(move.target)]
+
+
+def _to_ship(views: Sequence[SiteView]) -> set[tuple[str, str]]:
+    """The bridges of acknowledgements whose messages are not all shipped, by pair and name."""
+    return {(view.pair, flow.acks_bridge.name) for view in views for flow in view.flows if flow.out_mirror.depth}
+
+
+def _not_forgotten(calls: Sequence[Call], views: Sequence[SiteView]) -> list[str]:
+    left = {(view.site, view.pair) for view in views if view.commands is not None and view.commands.out.depth}
+    return [each.about for each in calls if (each.site, each.pair) in left]
+
+
+def _messages_in(both: Both) -> list[str]:
+    """What keeps the messages of the returned site from being in."""
+    here, there = both
+    found = [f"{flow.out_mirror.depth} in {flow.out_mirror.name}" for flow in there.flows if flow.out_mirror.depth]
+    found += [f"{flow.mirror_bridge.name} is not connected" for flow in there.flows if not flow.out_mirror.consumers]
+    return found + [f"a bridge of {here.site} is not connected" for _ in range(not here.attached)]
+
+
+def _acks_in(both: Both) -> list[str]:
+    """What keeps what was acknowledged, at either site, from being applied at the other."""
+    here, there = both
+    found = _messages_in(both)
+    found += [f"{flow.out_acks.depth} in {flow.out_acks.name}" for flow in there.flows if flow.out_acks.depth]
+    found += [f"{flow.in_acks.depth} in {flow.in_acks.name}" for flow in here.flows if flow.in_acks.depth]
+    return found + [f"{f.in_mirror.scheduled} in {f.in_mirror.name} wait" for f in here.flows if f.in_mirror.scheduled]

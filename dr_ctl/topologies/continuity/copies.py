@@ -1,0 +1,162 @@
+"""Who the messages of a flow are at both sites, and what must be removed at the site that is to be activated.
+
+The plugin loses acknowledgements where several flows are acknowledged at once, and one can overtake its message: the
+copy then stays, and would be delivered once more. What returns to the site where it was written lies there twice. Only
+the ids show either. A message is the same one at both sites by its duplicate id, which the plugin gives to all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call
+from dr_ctl.jolokia.client import Ask, Listing, Reader
+from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.topologies.artemis.operations import request
+from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.continuity.view import Flow, SiteView
+
+IDS_UP_TO: Final = 20_000
+BATCH: Final = 50
+REMOVE: Final = "removeMessages(java.lang.String)"
+MOVE_ALL: Final = "moveMessages(java.lang.String,java.lang.String)"
+_ID: Final = "_AMQ_DUPL_ID"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One flow at both sites, by ids: of the site that is left, and of the one that is to serve (in its queue, staged).
+
+    None for a place that could not be read as a whole.
+    """
+
+    queue: str
+    here: frozenset[str] | None
+    there: frozenset[str] | None
+    staged: frozenset[str] | None
+
+    @property
+    def known(self) -> bool:
+        return None not in (self.here, self.there, self.staged)
+
+    @property
+    def missing(self) -> frozenset[str]:
+        """What is only at the site that is left: its copy was deleted, and moving would lose it."""
+        return _set(self.here) - _set(self.there) - _set(self.staged)
+
+    @property
+    def done(self) -> frozenset[str]:
+        """What lies in the other site's queue and was consumed here: delivered once already."""
+        return _set(self.there) - _set(self.here)
+
+    @property
+    def surplus(self) -> frozenset[str]:
+        """What is staged and must not be delivered: consumed here already, or in the queue as well."""
+        return (_set(self.staged) - _set(self.here)) | (_set(self.staged) & _set(self.there))
+
+
+def _set(told: frozenset[str] | None) -> frozenset[str]:
+    return told if told is not None else frozenset()
+
+
+def ids(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str] | None]:
+    """The ids of all messages of each queue, in one POST; None of one whose messages could not all be named."""
+    asked: list[Ask] = []
+    for queue in queues:
+        asked.append(Ask(queue.bean, Listing.COUNT_BY, ("", _ID)))
+        asked.append(Ask(queue.bean, Listing.SCHEDULED))
+    answers = reader.look(asked) if asked else []
+    try:
+        return [
+            _all_of(queue, json.loads(str(plain.value())), json.loads(str(later.value())))
+            for queue, plain, later in zip(queues, answers[::2], answers[1::2], strict=True)
+        ]
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise BadValue(f"{reader.url}: a list of ids is not as expected: {error}") from error
+
+
+def _all_of(queue: Queue, plain: Mapping[str, int], later: Iterable[Mapping[str, object]]) -> frozenset[str] | None:
+    """None where an id is missing, or stands twice, or the queue has moved meanwhile."""
+    scheduled = [str(each[_ID]) for each in later if _ID in each]
+    found = frozenset([*plain, *scheduled])
+    return found if len(found) == queue.depth and "null" not in plain else None
+
+
+def present(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str]]:
+    """The ids of what lies in each queue of a site that serves, as far as one look can tell: what clients hold too."""
+    asked = [
+        ask
+        for queue in queues
+        for ask in (
+            Ask(queue.bean, Listing.COUNT_BY, ("", _ID)),
+            Ask(queue.bean, Listing.SCHEDULED),
+            Ask(queue.bean, Listing.DELIVERING),
+        )
+    ]
+    told = [str(answer.value()) for answer in reader.look(asked)] if asked else []
+    found = []
+    try:
+        for start in range(0, len(told), 3):
+            plain, later, held = (json.loads(text) for text in told[start : start + 3])
+            rows = [*later, *(row for consumer in held for row in consumer["elements"])]
+            found.append(frozenset([*plain, *(str(row[_ID]) for row in rows if _ID in row)]) - {"null"})
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise BadValue(f"{reader.url}: a list of ids is not as expected: {error}") from error
+    return found
+
+
+def compare(here: Reader, there: Reader, source: SiteView, target: SiteView) -> list[Compared]:
+    """Compare every flow that holds something anywhere. Raises `BrokerError`."""
+    flows = [flow for flow in target.flows if source.lies(flow.queue) or target.lies(flow.queue)]
+    shallow = [flow for flow in flows if max(source.lies(flow.queue), target.lies(flow.queue)) <= IDS_UP_TO]
+    mine = ids(here, [source.business[flow.queue] for flow in shallow])
+    theirs = ids(there, [target.business[flow.queue] for flow in shallow])
+    staged = ids(there, [flow.in_mirror for flow in shallow])
+    compared = [Compared(flow.queue, *told) for flow, *told in zip(shallow, mine, theirs, staged, strict=True)]
+    return compared + [Compared(flow.queue, None, None, None) for flow in flows if flow not in shallow]
+
+
+def removals(target: SiteView, compared: Iterable[Compared]) -> Iterator[Call]:
+    """Remove what is staged and must not be delivered, and what was consumed at the site that is left."""
+    for each in compared:
+        flow = target.flow(each.queue)
+        if flow is None or not each.known:
+            continue
+        yield from remove(target, flow.in_mirror, each.surplus)
+        yield from remove(target, target.business[each.queue], each.done)
+
+
+def remove(view: SiteView, queue: Queue, names: Iterable[str]) -> Iterator[Call]:
+    listed = sorted(names)
+    for start in range(0, len(listed), BATCH):
+        some = listed[start : start + BATCH]
+        text = f"remove {len(some)} message(s) from {queue.name}"
+        yield call(view, Goal.REMOVE, queue.name, request(queue.bean, REMOVE, (chosen(some),)), text)
+
+
+def chosen(names: Iterable[str]) -> str:
+    """A filter that these messages pass."""
+    listed = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
+    return f"{_ID} IN ({listed})"
+
+
+def planned(target: SiteView, source: str) -> tuple[Call, ...]:
+    """What a drain may remove, as a plan says it before anything was compared."""
+    when = f"it was acknowledged at {source}, or lies at {target.site} twice"
+    return tuple(may_remove(target, queue, when) for flow in target.flows for queue in _places(target, flow))
+
+
+def may_remove(view: SiteView, queue: Queue, when: str) -> Call:
+    """What may be removed of a queue, as a plan says it before anything was compared."""
+    asked, most = request(queue.bean, REMOVE, ("…",)), -(-IDS_UP_TO // BATCH)
+    return call(view, Goal.REMOVE, queue.name, asked, f"remove by id from {queue.name}", when, most)
+
+
+def _places(view: SiteView, flow: Flow) -> tuple[Queue, ...]:
+    there = view.business.get(flow.queue)
+    return (flow.in_mirror, there) if there is not None else (flow.in_mirror,)

@@ -1,0 +1,22 @@
+"""What is decided for `drain`: pauses lifted beside it, copies removed that must not be delivered. Pure."""
+
+from __future__ import annotations
+
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.common.drafts.quiesce import lifts_planned
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.continuity import copies
+from dr_ctl.topologies.continuity.view import ContinuitySeen
+
+
+def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
+    del step
+    removals = [call for view in seen.views(move.target) for call in copies.planned(view, move.source)]
+    return Draft(
+        move.target,
+        "everything shipped and applied, in both directions; copies that must not be delivered removed by id; "
+        "pauses lifted beside it",
+        calls=(*lifts_planned(rules, seen, move), *removals),
+        limits={"within": rules.within(move), "stall": rules.drain.stall},
+    )

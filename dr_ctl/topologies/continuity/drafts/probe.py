@@ -1,0 +1,28 @@
+"""What is decided for `probe`: a message, and the activation again where a late command undoes it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from dr_ctl.engine.plan import in_part
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.common.drafts import probe
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.view import Peer
+from dr_ctl.topologies.continuity.view import ContinuitySeen
+
+UNDONE: Final = "a command that was under way has deactivated the site"
+AGAIN_AT_MOST: Final = 10
+
+
+def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
+    told = probe.draft(rules, step, seen, move)
+    again = [
+        replace(call, at_most=AGAIN_AT_MOST)
+        for view in seen.views(move.target)
+        for call in view.opening(view.doors, Peer.NOT_DRAINED, UNDONE)
+    ]
+    about = f"{told.about}; then watched until no late command can undo the activation"
+    return replace(told, about=about, calls=(*told.calls, *in_part("again", again)))

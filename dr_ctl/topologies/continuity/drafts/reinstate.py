@@ -1,0 +1,94 @@
+"""What is decided for `reinstate`: messages let in, then acknowledgements; then what was never done is delivered. Pure.
+
+The order is the point. Messages of the lost site come in first, while what is staged is not delivered, then its
+acknowledgements, which remove what was done there. Let in together, acknowledgements overtake their messages, and the
+copies are delivered. The plugin starts its deliveries by itself when the other site talks to it: so the queues that
+they deliver from are paused as well, which it leaves alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call, in_part
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.artemis.operations import START, STOP, request
+from dr_ctl.topologies.common.baseline import before
+from dr_ctl.topologies.common.calls import call, close_door, open_door, pause, resume
+from dr_ctl.topologies.common.drafts.debt import owed_again, paid
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.continuity import copies
+from dr_ctl.topologies.continuity.view import Bridge, ContinuitySeen, SiteView
+
+REMOVE_ALL: Final = "removeAllMessages()"
+
+
+def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
+    """Hold what is staged at the serving site; remove the commands of the outage; messages in, then acknowledgements;
+    deliver again; strike the debts."""
+    del step
+    calls: list[Call] = []
+    inverse: list[Call] = []
+    struck: list[Call] = []
+    returned = seen.views(move.target)
+    for view in seen.views(move.source):
+        was = before(move, view)
+        # Stopped first: what a bridge has taken could not be removed from a queue that is only paused.
+        calls += in_part("hold", (stop(view, flow.target_bridge) for flow in view.flows))
+        calls += in_part("hold", (pause(view, flow.in_mirror) for flow in view.flows))
+        calls += _without_commands(view)
+        calls += in_part("doors", (open_door(view, door) for door in view.mirror_doors if not door.started))
+        # Closed first: nothing more comes in that would be delivered with what is held.
+        kept_out = [door for door in view.mirror_doors if not was["mirror"].get(door.name)]
+        inverse += [close_door(view, door, "it is open") for door in kept_out]
+        inverse += _removing(view, move)
+        inverse += in_part("deliver", (resume(view, flow.in_mirror, "it is paused") for flow in view.flows))
+        again = "deliver again by"
+        inverse += in_part("deliver", (start(view, flow.target_bridge, again, "it is stopped") for flow in view.flows))
+        struck += paid(view, move.target)
+        inverse += owed_again(view, move.target, move)
+    for view in returned:
+        calls += in_part("hold acks", (stop(view, flow.acks_bridge) for flow in view.flows))
+        calls += _without_commands(view)
+        calls += in_part("doors", (open_door(view, door) for door in view.mirror_doors if not door.started))
+        calls += in_part("ship acks", (start(view, flow.acks_bridge, "ship by") for flow in view.flows))
+        inverse += [start(view, flow.acks_bridge, "ship by", "it is stopped") for flow in view.flows]
+        struck += paid(view, move.source)
+    for view in seen.views(move.source):
+        calls += _removing(view, move)
+        calls += in_part("deliver", (resume(view, flow.in_mirror) for flow in view.flows))
+        calls += in_part("deliver", (start(view, flow.target_bridge, "deliver again by") for flow in view.flows))
+        if view.commands is not None and view.commands.out.paused:
+            calls += in_part("talk", [resume(view, view.commands.out)])
+    return Draft(
+        move.target,
+        "its messages are let in, then its acknowledgements; only what was never done is delivered",
+        calls=(*calls, *in_part("strikes", struck)),
+        inverse=tuple(inverse),
+        limits={"within": rules.within(move)},
+    )
+
+
+def start(view: SiteView, bridge: Bridge, about: str, when: str | None = None) -> Call:
+    return call(view, Goal.LINK_UP, bridge.name, request(bridge.bean, START), f"{about} {bridge.name}", when)
+
+
+def stop(view: SiteView, bridge: Bridge) -> Call:
+    return call(view, Goal.LINK_DOWN, bridge.name, request(bridge.bean, STOP), f"hold {bridge.name}")
+
+
+def _removing(view: SiteView, move: Move) -> list[Call]:
+    """What may be removed of what is staged, as a plan says it before anything was compared."""
+    when = f"it was acknowledged at {move.target}, or lies at {view.site} twice"
+    return [copies.may_remove(view, flow.in_mirror, when) for flow in view.flows]
+
+
+def _without_commands(view: SiteView) -> list[Call]:
+    """What the plugin wanted to say during the outage: obeyed now, it could leave both sites inactive."""
+    if view.commands is None or not view.commands.out.depth:
+        return []
+    out = view.commands.out
+    text = f"remove the commands of the outage from {out.name}"
+    return in_part("forget", [call(view, Goal.REMOVE, out.name, request(out.bean, REMOVE_ALL), text)])

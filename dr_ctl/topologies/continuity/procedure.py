@@ -1,0 +1,62 @@
+"""Everything that an installation that the continuity plugin joins does for the verbs of its runbooks, row by row."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.operations import FAILOVER, FENCE
+from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.common import acts, drafts
+from dr_ctl.topologies.common.driver import Driver
+from dr_ctl.topologies.common.recipe import Checks, Recipe
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.sender import Sender
+from dr_ctl.topologies.continuity import acts as own_acts
+from dr_ctl.topologies.continuity import checks, taken_in
+from dr_ctl.topologies.continuity import drafts as own_drafts
+from dr_ctl.topologies.continuity.access import Observer
+from dr_ctl.topologies.continuity.tools import ContinuityTools
+from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
+from dr_ctl.topologies.procedure import Procedure, Row
+
+# What the plugin's way between the sites does not bring over.
+LOST_ON_THE_WAY: Final = (
+    "what was rolled back, or held by a session that closed: the plugin deletes its copies (the drain names them)",
+    "the time of delivery of scheduled messages: the plugin replaces it by its staging delay",
+    "counts of queues that share an address, multicast ones above all: the plugin ships a message once for each",
+    "messages that were put into a queue through management: they pass the plugin by",
+)
+BY_CONSOLE: Final = "activateSite of the continuity plugin, which starts its client acceptors"
+
+PROCEDURE: Final[Procedure[Rules, ContinuitySeen, ContinuityTools]] = Procedure(
+    Row("observe", drafts.check.observe, acts.check.observe),
+    Row("check", drafts.check.check, acts.check.check),
+    Row("catch-up", own_drafts.catch_up.draft, own_acts.catch_up.act),
+    Row("quiesce", drafts.quiesce.draft, acts.quiesce.act, acts.quiesce.undo),
+    Row("fence", drafts.fence.of_lost, acts.fence.owe, acts.quarantine.undo, of=(FAILOVER,)),
+    Row("fence", drafts.fence.by_itself, acts.fence.by_itself, acts.fence.undo_by_itself, of=(FENCE,)),
+    Row("fence", drafts.fence.draft, acts.fence.act, acts.fence.undo),
+    Row("quarantine", own_drafts.quarantine.draft, acts.quarantine.act, acts.quarantine.undo),
+    Row("settle", drafts.settle.draft, acts.settle.act),
+    Row("drain", own_drafts.drain.draft, own_acts.drain.act),
+    Row("verify", drafts.verify.draft, acts.verify.act),
+    Row("activate", drafts.activate.draft, own_acts.activate.act, acts.activate.undo),
+    Row("probe", own_drafts.probe.draft, own_acts.probe.act),
+    Row("release", drafts.release.draft, acts.release.act, acts.release.undo),
+    # How a lost site is taken in again.
+    Row("residue", own_drafts.residue.draft, own_acts.residue.act),
+    Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, own_acts.reinstate.undo),
+    Row("reconcile", own_drafts.reconcile.draft, own_acts.reconcile.act),
+)
+
+
+def recipe(queues: Queues, drain: Drain, patience: Patience | None = None) -> Recipe[SiteView]:
+    """The half that decides."""
+    told = Checks(checks.of_move, checks.of_broker, taken_in.findings, taken_in.nothing_owed)
+    return Recipe(Rules(queues, drain, patience or Patience()), PROCEDURE, told, LOST_ON_THE_WAY)
+
+
+def driver(observer: Observer, recipe: Recipe[SiteView], sender: Sender) -> Driver[SiteView]:
+    """The half that acts; one serves one command."""
+    return Driver(PROCEDURE, ContinuityTools(observer, recipe, sender), BY_CONSOLE)

@@ -1,0 +1,55 @@
+"""What acts at a pair of the continuity plugin work with, and what they remember while a lost site is taken in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.common.effects import holds
+from dr_ctl.topologies.common.recipe import Recipe
+from dr_ctl.topologies.common.sender import Sender
+from dr_ctl.topologies.common.tools import Tools
+from dr_ctl.topologies.continuity.access import Observer, Way
+from dr_ctl.topologies.continuity.verifier import ContinuityVerifier
+from dr_ctl.topologies.continuity.view import SiteView
+
+Both = tuple[SiteView, SiteView]
+
+
+class ContinuityTools(Tools[SiteView]):
+    """`recovered` and `removed` are ids by queue; `compares` once a return of this command has compared them."""
+
+    observer: Observer
+
+    def __init__(self, observer: Observer, recipe: Recipe[SiteView], sender: Sender) -> None:
+        super().__init__(observer, recipe, sender, ContinuityVerifier(observer, recipe.rules.drain.poll))
+        self.recovered: dict[str, set[str]] = {}
+        self.removed: dict[str, set[str]] = {}
+        self.compares = False
+
+    @property
+    def number(self) -> int | None:
+        """How many were recovered; None where no `reinstate` of this command has compared them."""
+        return sum(len(ids) for ids in self.recovered.values()) if self.compares else None
+
+    def taken_back(self, move: Move) -> set[str]:
+        """An activation that a command which was under way has taken back before it was shown to hold."""
+        return {view.pair for view in self.observer.look_once().views(move.target) if not view.open}
+
+    def ways(self, move: Move) -> list[Way]:
+        """Both brokers of every pair."""
+        there = self.observer.brokers[move.target]
+        return [(here, there[pair]) for pair, here in self.observer.brokers[move.source].items()]
+
+    def look(self, ways: Sequence[Way]) -> list[Both]:
+        seen = self.observer.together(lambda access: access.look(), [access for way in ways for access in way])
+        return list(zip(seen[::2], seen[1::2], strict=True))
+
+    def all(self, move: Move) -> list[SiteView]:
+        return [*self.observer.look_at(move.source), *self.observer.look_at(move.target)]
+
+    def make(self, calls: Sequence[Call], move: Move, hand: Hand) -> None:
+        """Make those calls whose effect does not hold: a run that is resumed here, or the plugin, has made some."""
+        views = self.all(move)
+        self.change([each for each in calls if not holds(each, views)], hand)

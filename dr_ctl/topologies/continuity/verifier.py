@@ -1,0 +1,72 @@
+"""What the gate compares where the plugin joins the sites: each message of the source, once at the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dr_ctl.core.model import Finding, Json
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.ports import Move
+from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.gate import Sample
+from dr_ctl.topologies.common.queues import selected
+from dr_ctl.topologies.common.verifier import Verifier
+from dr_ctl.topologies.continuity import copies
+from dr_ctl.topologies.continuity.access import Observer
+from dr_ctl.topologies.continuity.copies import Compared
+from dr_ctl.topologies.continuity.view import SiteView
+
+
+class ContinuityVerifier(Verifier):
+    """The gate of an installation that the plugin joins."""
+
+    def __init__(self, observer: Observer, poll_s: float) -> None:
+        self._brokers = observer.brokers
+        super().__init__(observer, poll_s, observer.patience.plugin_window_s)
+
+    def differing(self, now: Sample, move: Move) -> list[str]:
+        source, target = _views(now)
+        accepted = move.ask.accept_difference
+        told = []
+        for name, queue in selected(source, self.observer.queues).items():
+            there = target.lies(name)
+            if queue.depth != there and accepted.get(name) != queue.depth - there:
+                told.append(f"{name}: {queue.depth} at {move.source}, {there} at {move.target}")
+        return told
+
+    def same(self, now: Sample, move: Move) -> Outcome:
+        source, target = _views(now)
+        here, there = (self._brokers[site][source.pair].reader() for site in (move.source, move.target))
+        compared = copies.compare(here, there, source, target)
+        wrong = [
+            f"{each.queue}: {len(each.missing)} only at {move.source}, {len(each.surplus | each.done)} too many at "
+            + move.target
+            for each in compared
+            if each.known and (each.surplus or each.done or _lacks(len(each.missing), each.queue, move))
+        ]
+        if wrong:
+            text = f"the sites do not hold the same messages: {checks.some(wrong)}"
+            return Refused(text, findings=(checks.error("DR-PARITY-004", text, "Run the command again."),))
+        depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
+        ids = sum(len(each.here) for each in compared if each.here is not None)
+        return Done("the gate holds", {"ids_compared": ids, "depths": depths}, tuple(_by_count(compared)))
+
+
+def _by_count(compared: Sequence[Compared]) -> Iterator[Finding]:
+    """What was not compared by who the messages are."""
+    if names := [each.queue for each in compared if not each.known]:
+        text = (
+            f"compared by count only, being deeper than {copies.IDS_UP_TO} or with messages that could not be "
+            f"named: {checks.some(names)}"
+        )
+        yield checks.warning("DR-CONT-014", text, "What the plugin did not remove there may come twice.")
+
+
+def _lacks(number: int, queue: str, move: Move) -> bool:
+    return number > 0 and move.ask.accept_difference.get(queue) != number
+
+
+def _views(now: Sample) -> tuple[SiteView, SiteView]:
+    assert isinstance(now.source, SiteView)
+    assert isinstance(now.target, SiteView)
+    return now.source, now.target

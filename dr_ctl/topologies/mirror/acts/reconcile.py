@@ -1,0 +1,172 @@
+"""What is done for `reconcile`: both sites compared, and what nothing explains taken out.
+
+What lies only at the returned site after both directions have drained can be neither shipped nor acknowledged: it
+would be delivered, once more or for the first time, as soon as that site serves. It is moved to a queue of dr-ctl's own
+there, never removed, for a person to look at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dr_ctl.core.model import Finding, Json
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis.operations import MOVE, request
+from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, internal_queue
+from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.names import quarantine_queue
+from dr_ctl.topologies.mirror import parity
+from dr_ctl.topologies.mirror.origins import Origin, numbered, told
+from dr_ctl.topologies.mirror.tools import MirrorTools
+from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+
+Only = Mapping[Origin, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _LeftOver:
+    """The messages of one queue that lie at one side alone; the returned broker's with the numbers it gave them."""
+
+    view: BrokerView
+    queue: str
+    only_there: Only
+    only_here: frozenset[Origin]
+
+
+def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Both sites hold the same, up to what is under way; what differs for longer is named, and taken out."""
+    del step
+    since = hand.monotonic()
+    first: dict[tuple[str, str], _LeftOver] = {}
+    while wrong := _unexplained(tools, seen := tools.observer.observe(), move):
+        first = first or _left_over(tools, seen, wrong, move)
+        if hand.monotonic() - since > tools.patience.left_over_s:
+            break
+        hand.wait(tools.rules.drain.poll)
+    left = _still(first, _left_over(tools, seen, wrong, move)) if wrong else []
+    told_wrong = [each.told(move.source, move.target) for each in wrong.values()]
+    findings: list[Finding] = []
+    if told_wrong:
+        text = f"left over at one side: {checks.some(told_wrong)}"
+        findings.append(checks.warning("DR-RECONCILE-001", text, "Compare these queues before moving back."))
+    moved = _taken_out(tools, left, hand)
+    if isinstance(moved, Refused):
+        return moved
+    if moved:
+        text = f"{sum(moved.values())} message(s) that lay only at {move.target} moved to {', '.join(moved)}"
+        remedy = "Look at them there: each was done already, or never; move back by hand what was not."
+        findings.append(checks.warning("DR-RECONCILE-002", text, remedy))
+    text = tools.taken_in.text
+    if tools.taken_in.acks:
+        text += f"; {tools.taken_in.acks} acknowledgement(s) found no message: applied before, or it has come twice"
+    left_over: list[Json] = [*told_wrong]
+    evidence: dict[str, Json] = {
+        **tools.taken_in.as_json(),
+        "left_over": left_over,
+        "left_over_ids": {
+            each.queue: {
+                move.target: [told(origin) for origin in sorted(each.only_there)],
+                move.source: [told(origin) for origin in sorted(each.only_here)],
+            }
+            for each in left
+        },
+        "quarantined": dict(moved),
+    }
+    return Done(text, evidence, tuple(findings))
+
+
+def _unexplained(tools: MirrorTools, seen: MirrorSeen, move: Move) -> dict[tuple[str, str], parity.Difference]:
+    return {
+        (pair, each.queue): each
+        for pair in seen.sites[move.source]
+        if (here := seen.view(move.source, pair)) and (there := seen.view(move.target, pair))
+        for each in parity.unexplained(here, there, tools.observer.queues, seen.moved.get(pair, {}))
+    }
+
+
+def _left_over(
+    tools: MirrorTools, seen: MirrorSeen, wrong: Iterable[tuple[str, str]], move: Move
+) -> dict[tuple[str, str], _LeftOver]:
+    """Who lies at one side alone, of the queues that are shallow enough to look at each message."""
+    found = {}
+    for pair, name in wrong:
+        views = [view for site in (move.source, move.target) if (view := seen.view(site, pair)) is not None]
+        queues = [view.business.get(name) for view in views]
+        # What a client holds is not browsed: it would look as if it lay only at the other side.
+        held = any(queue is not None and queue.delivering for queue in queues)
+        if len(views) == 2 and not held and all(q is None or q.depth <= parity.ORIGINS_UP_TO for q in queues):  # noqa: PLR2004
+            here, there = (
+                _messages(tools, view, name) if queue is not None else {}
+                for view, queue in zip(views, queues, strict=True)
+            )
+            only_there = {origin: number for origin, number in there.items() if origin not in here}
+            found[pair, name] = _LeftOver(views[1], name, only_there, frozenset(here) - frozenset(there))
+    return found
+
+
+def _messages(tools: MirrorTools, view: BrokerView, name: str) -> dict[Origin, int]:
+    reader = tools.observer.brokers[view.site][view.pair].reader()
+    return numbered(reader, view, view.business[name], limit=parity.ORIGINS_UP_TO)
+
+
+def _still(first: Mapping[tuple[str, str], _LeftOver], now: Mapping[tuple[str, str], _LeftOver]) -> list[_LeftOver]:
+    """What lay at one side alone at the beginning and still does: clients of the other side go on meanwhile."""
+    found = []
+    for key, each in now.items():
+        was = first.get(key)
+        if was is not None:
+            only_there = {origin: n for origin, n in each.only_there.items() if origin in was.only_there}
+            found.append(_LeftOver(each.view, each.queue, only_there, each.only_here & was.only_here))
+    return found
+
+
+def _taken_out(tools: MirrorTools, left: Iterable[_LeftOver], hand: Hand) -> dict[str, int] | Refused:
+    """Move what lies only at the returned site; how many went to each queue."""
+    moved: dict[str, int] = {}
+    for each in left:
+        if not each.only_there:
+            continue
+        name = quarantine_queue(each.view.site, each.queue)
+        outcomes = tools.change(take_out(each.view, each.queue, each.only_there), hand)
+        after = _messages(tools, tools.observer.brokers[each.view.site][each.view.pair].look(), each.queue)
+        if stayed := [origin for origin in each.only_there if origin in after]:
+            refused = [outcome.text for outcome in outcomes if not isinstance(outcome, Done)]
+            text = f"{len(stayed)} message(s) of {each.queue} could not be moved to {name}"
+            done = len(each.only_there) - len(stayed) + sum(moved.values())
+            text += f" ({done} were moved and stay there)"
+            return Refused(f"{text}: {next(iter(refused), 'they are still there')}")
+        moved[name] = moved.get(name, 0) + len(each.only_there)
+    return moved
+
+
+def take_out(view: BrokerView, queue: str, messages: Only) -> list[Call]:
+    """Move messages of a queue to one of dr-ctl's own beside it."""
+    name = quarantine_queue(view.site, queue)
+    created = call(
+        view,
+        Goal.WRITE,
+        name,
+        request(beans.server(view.broker), CREATE_QUEUE, (json.dumps(internal_queue(name, "")), True)),
+        f"create {name}",
+    )
+    bean = view.business[queue].bean
+    return [
+        created,
+        *(
+            call(
+                view,
+                Goal.MOVE,
+                queue,
+                request(bean, MOVE, (number, name)),
+                f"move {told(origin)} from {queue} to {name}",
+            )
+            for origin, number in sorted(messages.items())
+        ),
+    ]

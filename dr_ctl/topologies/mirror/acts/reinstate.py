@@ -1,0 +1,145 @@
+"""What is done for `reinstate`: the residue let in while nothing is delivered, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.effects import holds, left_of, still
+from dr_ctl.topologies.common.queues import selected
+from dr_ctl.topologies.mirror import parity
+from dr_ctl.topologies.mirror.access import Way
+from dr_ctl.topologies.mirror.acts.wait import PairWait, until_all
+from dr_ctl.topologies.mirror.links import Flows
+from dr_ctl.topologies.mirror.origins import Origin, Residue, origin_ids
+from dr_ctl.topologies.mirror.taken_in import nothing_owed
+from dr_ctl.topologies.mirror.tools import MirrorTools
+from dr_ctl.topologies.mirror.view import BrokerView
+
+CALM: Final = 5
+# The serving site's producers go on: what they send is under way all the time, and is no residue.
+SMALL: Final = 500
+
+
+@dataclass
+class _Taken:
+    """One pair before its residue is let in. None: a queue too deep to look at each message, a residue not counted."""
+
+    before: Mapping[str, frozenset[Origin] | None]
+    removed: int
+    residue: Residue | None
+
+
+def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    if nothing_owed(tools.observer.observe(), move):
+        # Its process may have died right after it had struck out the debts: delivery is not paused once more.
+        if all(not each.messages and not each.acks for each in tools.residue.values()):
+            tools.taken_in.begin()
+        return NotNeeded(f"{move.target} is taken in already")
+    pauses, opens, resumes, strikes = (step.part(name) for name in ("hold", "let in", "deliver", "strikes"))
+    views = tools.observer.look_at(move.source)
+    tools.change([call for call in pauses if not holds(call, views)], hand)
+    views = tools.observer.look_at(move.source)
+    if left := [queue.name for view in views for queue in view.business.values() if not queue.paused]:
+        return Refused(f"could not pause {checks.some(left)}")
+    taken = {view.pair: _before(tools, view) for view in views}
+    tools.change(opens, hand)
+    sites = tools.observer.brokers
+    waits = [
+        _Residue((access, sites[move.target][pair]), tools, hand, step, move)
+        for pair, access in sites[move.source].items()
+    ]
+    about = f"of {move.target}'s residue under way"
+    if (failed := until_all(tools, waits, hand, about, tools.rules.drain.poll)) is not None:
+        return failed
+    tools.taken_in.begin()
+    for view in tools.observer.look_at(move.source):
+        _compare(tools, view, taken[view.pair])
+    tools.change([*resumes, *strikes], hand)
+    views = tools.observer.look_at(move.source)
+    if refused := still(resumes, views):
+        return refused
+    views += tools.observer.look_at(move.target)
+    if refused := still(strikes, views):
+        return refused
+    return Done(tools.taken_in.text, tools.taken_in.as_json())
+
+
+def _before(tools: MirrorTools, view: BrokerView) -> _Taken:
+    removed = sum(queue.removed for queue in view.business.values())
+    return _Taken(_origins(tools, view), removed, tools.residue.get(view.pair))
+
+
+def _origins(tools: MirrorTools, view: BrokerView) -> dict[str, frozenset[Origin] | None]:
+    """Who the messages of each queue are; None of one that is too deep to look at each."""
+    chosen = selected(view, tools.observer.queues)
+    shallow = [queue for queue in chosen.values() if queue.depth <= parity.ORIGINS_UP_TO]
+    reader = tools.observer.brokers[view.site][view.pair].reader()
+    ids = origin_ids(reader, view, shallow, limit=parity.ORIGINS_UP_TO)
+    return {**dict.fromkeys(chosen), **{queue.name: each for queue, each in zip(shallow, ids, strict=True)}}
+
+
+def _compare(tools: MirrorTools, view: BrokerView, taken: _Taken) -> None:
+    """Nothing was delivered meanwhile: what is new and was not born here came out of the residue; what had been
+    acknowledged there and was not here any more came twice, unless its acknowledgement had been applied before."""
+    for name, ids in _origins(tools, view).items():
+        was = taken.before.get(name, frozenset())  # a queue that came with the residue was not there
+        if ids is None or was is None:
+            tools.taken_in.not_read.append(name)
+        else:
+            tools.taken_in.add_recovered(name, [each for each in ids - was if each[0] != view.node])
+    applied = sum(queue.removed for queue in view.business.values()) - taken.removed
+    if taken.residue is None:
+        tools.taken_in.acks = None
+    elif taken.residue.acked is None:
+        tools.taken_in.add_acks(max(0, taken.residue.acks - applied))
+        tools.taken_in.acks_by_id = None
+    else:
+        for name, acked in taken.residue.acked.items():
+            tools.taken_in.add_acked(name, acked - (taken.before.get(name) or frozenset()))
+
+
+def undo(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    views = tools.observer.look_at(move.source)
+    calls = [call for call in step.inverse if not holds(call, views)]
+    if not calls:
+        return NotNeeded("as it was")
+    tools.change(calls, hand)
+    views = tools.observer.look_at(move.source)
+    left = left_of(calls, views)
+    return Refused(f"has not come true: {checks.some(left)}") if left else Done("as it was")
+
+
+class _Residue(PairWait):
+    """Until nothing of the residue is under way, several polls in a row."""
+
+    def __init__(self, way: Way, tools: MirrorTools, hand: Hand, step: PlannedStep, move: Move) -> None:
+        self._move, self._within_s, self._calm = move, step.limits["within"], 0
+        super().__init__(way, tools, hand)
+
+    def left(self, now: Flows) -> int | None:
+        """How much of the residue is under way; None where a link is not attached or a broker does not answer."""
+        here, there = now[self._move.source], now[self._move.target]
+        if isinstance(here, BrokerError) or isinstance(there, BrokerError) or not (here.attached and there.attached):
+            return None
+        backlog = here.outflow if here.outflow > SMALL else 0
+        return there.outflow + there.outflow_delivering + here.pending_acks + backlog
+
+    def ended(self, now: Flows, hand: Hand) -> Outcome | None:
+        self._calm = self._calm + 1 if self.left(now) == 0 else 0
+        if self._calm >= CALM:
+            return Done("nothing of the residue is under way")
+        took = hand.monotonic() - self.began
+        if took <= self._within_s:
+            return None
+        why = self.why(now, hand) or "it moves too slowly"
+        text = f"{self._move.target} is not taken in after {duration(took)}: {why}"
+        return Refused(text, code=ExitCode.DRAIN_TIMEOUT)

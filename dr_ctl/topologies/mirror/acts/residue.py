@@ -1,0 +1,39 @@
+"""What is done for `residue`: what the returned site still holds is counted; an open one is closed first."""
+
+from __future__ import annotations
+
+from dr_ctl.core.model import Finding, Json
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.effects import holds, left_of
+from dr_ctl.topologies.mirror.origins import residue
+from dr_ctl.topologies.mirror.tools import MirrorTools
+
+
+def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    findings: list[Finding] = []
+    views = tools.observer.look_at(move.target)
+    if shut := [call for call in step.calls if not holds(call, views)]:
+        tools.change(shut, hand)
+        views = tools.observer.look_at(move.target)
+        if left := left_of(shut, views):
+            return Refused(f"{move.target} could not be fenced: {checks.some(left)}")
+        done = [
+            f"{queue.name}: {queue.added} added, {queue.acked} acknowledged"
+            for view in views
+            for queue in view.business.values()
+            if queue.added or queue.acked
+        ]
+        told = checks.some(done) or "nothing came or went"
+        text = f"{move.target} came back open; since its start, by its clients and by the mirror: {told}"
+        remedy = "Its clients may have worked beside those of the other site: compare what they did."
+        findings.append(checks.warning("DR-RETURN-002", text, remedy))
+    for access in tools.observer.at(move.target):
+        tools.residue[access.pair] = residue(access.reader(), access.look())
+    messages = sum(each.messages for each in tools.residue.values())
+    others = sum(each.acks for each in tools.residue.values())
+    hand.notice(f"{move.target} still holds {messages} message(s) and {others} acknowledgement(s) for the other site")
+    evidence: dict[str, Json] = {"messages": messages, "acknowledgements": others}
+    return Done(f"{messages} message(s) and {others} acknowledgement(s)", evidence, tuple(findings))

@@ -1,0 +1,106 @@
+"""Reads who the messages of a queue are, and what an outflow still holds, message by message.
+
+A message is the same one at both sites by its origin: the node where it was born, and its id there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dr_ctl.jolokia.client import Ask, Listing, Reader
+from dr_ctl.jolokia.errors import BadValue, NoSuchBean
+from dr_ctl.topologies.common.view import Broker, Queue
+from dr_ctl.topologies.mirror.view import BrokerView
+
+Origin = tuple[str, int]
+
+RESIDUE_UP_TO: Final = 5000
+_PAGE: Final = 1000
+_KIND: Final = "x-opt-amq-mr-ev-type"
+# Every event says of which address it is; which event it is, the broker cuts off where names are long.
+_OF_ADDRESS: Final = "messageAnnotations.x-opt-amq-mr-adr"
+_OF_QUEUE: Final = "messageAnnotations.x-opt-amq-mr-qu"
+_BORN: Final = "x-opt-amq-bkr-id"
+
+
+def told(origin: Origin) -> str:
+    """A message's identity as journal, report and operator see it."""
+    return f"{origin[0]}:{origin[1]}"
+
+
+def origin_ids(reader: Reader, view: Broker, queues: Sequence[Queue], *, limit: int) -> list[frozenset[Origin]]:
+    """The identity of each message of each queue. One POST for all queues; at most `limit` messages of each."""
+    return [frozenset(origin for origin, _ in found) for found in _browsed(reader, view, queues, limit)]
+
+
+def numbered(reader: Reader, view: BrokerView, queue: Queue, *, limit: int) -> dict[Origin, int]:
+    """The messages of one queue, each with the number that this broker gave it. Raises `BadValue`."""
+    try:
+        return {origin: int(str(row["messageID"])) for origin, row in _browsed(reader, view, [queue], limit)[0]}
+    except (KeyError, ValueError) as error:
+        raise BadValue(f"{reader.url}: a browsed message has no number: {error}") from error
+
+
+def _browsed(
+    reader: Reader, view: Broker, queues: Sequence[Queue], limit: int
+) -> list[list[tuple[Origin, Mapping[str, Any]]]]:
+    answers = reader.look([Ask(queue.bean, Listing.BROWSE, (1, limit)) for queue in queues]) if queues else []
+    try:
+        return [[(_origin(row, view.node), row) for row in answer.value()] for answer in answers]
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise BadValue(f"{reader.url}: a browsed message is not as expected: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Residue:
+    """What a broker still has to ship. `acks` counts acknowledgements and other events; `acked` names the messages that
+    were acknowledged there, by queue, without those that lie in the outflow too. None: too many to look at each."""
+
+    messages: int
+    acks: int
+    acked: Mapping[str, frozenset[Origin]] | None
+
+
+def residue(reader: Reader, view: BrokerView) -> Residue:
+    """Count it, and look at each where it is shallow enough. Raises `BrokerError`."""
+    if view.outflow is None:
+        raise NoSuchBean(f"{reader.url}: no link to the peer, so no outflow to count")
+    counted = [Ask(view.outflow.bean, Listing.COUNT, (f'"m.{_KIND}" IS {what}',)) for what in ("NULL", "NOT NULL")]
+    counts = [answer.value() for answer in reader.look(counted)]
+    if not all(isinstance(count, int) for count in counts):
+        raise BadValue(f"{reader.url}: a count of messages is no number: {counts}")
+    messages, acks = counts
+    if messages + acks > RESIDUE_UP_TO:
+        return Residue(messages, acks, None)
+    pages = range(1, -(-(messages + acks) // _PAGE) + 1)
+    answers = reader.look([Ask(view.outflow.bean, Listing.BROWSE, (page, _PAGE)) for page in pages]) if pages else []
+    try:
+        rows = [row for answer in answers for row in answer.value()]
+        # What moved between the count and the browsing was not read as a whole.
+        return Residue(messages, acks, _acked(rows, view.node) if len(rows) == messages + acks else None)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise BadValue(f"{reader.url}: an event of the outflow is not as expected: {error}") from error
+
+
+def _acked(rows: Iterable[Mapping[str, Any]], node: str) -> dict[str, frozenset[Origin]]:
+    found: dict[str, set[Origin]] = {}
+    unshipped: set[Origin] = set()
+    for row in rows:
+        texts = row.get("StringProperties") or {}
+        if _OF_ADDRESS not in texts:
+            unshipped.add(_origin(row, node))
+        elif _OF_QUEUE in texts and str(row["text"]).isdecimal():
+            # Of all events only an acknowledgement has a number for its body: that of the message.
+            born = str(texts.get(f"messageAnnotations.{_BORN}", node))
+            found.setdefault(texts[_OF_QUEUE], set()).add((born, int(row["text"])))
+    return {queue: frozenset(origins - unshipped) for queue, origins in found.items()}
+
+
+def _origin(row: Mapping[str, Any], node: str) -> Origin:
+    texts, longs = row.get("StringProperties") or {}, row.get("LongProperties") or {}
+    born, number = texts.get(_BORN), longs.get("x-opt-amq-mr-id")
+    if born is not None and number is not None:
+        return str(born), int(number)
+    return node, int(str(row["messageID"]))

@@ -1,0 +1,26 @@
+"""How long the commands of a test wait, in this process: as long as in the field, unless the test says less."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dr_ctl.cli.session import Time
+from dr_ctl.core.patience import Patience
+
+PATIENCE = Patience()
+
+
+def impatient(monkeypatch: pytest.MonkeyPatch, **less: Any) -> Patience:
+    """Let the commands that follow wait for less. What an earlier call made shorter stays so."""
+    brief = replace(PATIENCE, **less)
+    monkeypatch.setattr(sys.modules[__name__], "PATIENCE", brief)
+    return brief
+
+
+def time_now() -> Time:
+    """What the waits of the next command are made of."""
+    return Time(patience=PATIENCE)
