@@ -9,13 +9,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dr_ctl.cli.wiring import World
+from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.model import Role
 from dr_ctl.lab.lab import Lab
 from dr_ctl.settings import loader
+from dr_ctl.topologies.registry import opened
 
 MOVES, STARTS, LOSSES = 6, 11, 5
 RATE, DELAY_MS = 300, 0
@@ -117,9 +119,9 @@ def _failovers() -> None:
 
 
 def _detection_s(lab: Lab, lost: str) -> float:
-    with World.of(loader.load(lab.settings_path), time.sleep) as world:
+    with closing(opened(loader.load(lab.settings_path), SystemClock())) as topology:
         began = time.monotonic()
-        assert world.observer.observe().roles[lost] is Role.DOWN
+        assert topology.observe().roles[lost] is Role.DOWN
         return time.monotonic() - began
 
 

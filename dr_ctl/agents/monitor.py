@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,17 +10,14 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from dr_ctl.core.clock import SystemClock, stamp
-from dr_ctl.core.model import Role
-from dr_ctl.engine.lease import LOCK
-from dr_ctl.rpo.history import Writer
-from dr_ctl.rpo.row import Row
-from dr_ctl.rpo.upkeep import Upkeep
+from dr_ctl.core.clock import Clock, SystemClock, stamp
+from dr_ctl.core.model import Json, Role
+from dr_ctl.rpo.history.files import Writer
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.common.names import numbered
-from dr_ctl.topologies.common.view import Broker, Seen, Silent
-from dr_ctl.topologies.registry import Topology
+from dr_ctl.topologies.topology import Seen
 
 FLUSH_EVERY_S = 60.0
 
@@ -37,11 +32,12 @@ class Look:
     outflows: Mapping[str, int | None]
     payable: tuple[str, ...] = ()
 
-    def line(self) -> str:
-        roles = {site: role.value for site, role in self.roles.items()}
-        return json.dumps({"ts": stamp(self.at), "roles": roles, "outflows": dict(self.outflows)})
+    def as_json(self) -> dict[str, Json]:
+        roles: dict[str, Json] = {site: role.value for site, role in self.roles.items()}
+        return {"ts": stamp(self.at), "roles": roles, "outflows": dict(self.outflows)}
 
-    def told(self) -> str:
+    @property
+    def line(self) -> str:
         parts = [
             f"{site} {role.value}, {'not read' if self.outflows[site] is None else self.outflows[site]} to ship"
             for site, role in self.roles.items()
@@ -53,17 +49,16 @@ class Monitor:
     """Looks every so often. The history's files appear once a minute and at the end, and at once when a site changes
     its role or a broker falls silent or answers again: what is asked for after a death must be on disk by then."""
 
-    def __init__(self, installation: Installation, *, every_s: float | None = None) -> None:
+    def __init__(self, installation: Installation, clock: Clock, *, every_s: float | None = None) -> None:
         """`every_s` replaces the settings' `history.every`."""
         settings = installation.settings
-        self._clock = SystemClock()
-        self._topology = registry.of(installation)
-        self._observer = self._topology.observer(installation, self._clock, time.sleep)
+        self._clock = clock
+        self._topology = registry.opened(installation, clock)
         self._every_s = every_s if every_s is not None else settings.history.every
         history = installation.path(settings.history.path)
         self._writer = Writer(history, every_s=FLUSH_EVERY_S)
         self._upkeep = Upkeep(history, keep_s=settings.history.keep)
-        self._next = time.monotonic()
+        self._next = self._clock.monotonic()
         self._state: object = None
         self.looks = 0
         self.rows = 0
@@ -75,7 +70,7 @@ class Monitor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._writer.close()
-        self._observer.close()
+        self._topology.close()
 
     @property
     def is_on_disk(self) -> bool:
@@ -84,9 +79,9 @@ class Monitor:
 
     def sample(self) -> Look:
         """Look at both sites once and add the rows of what answered."""
-        seen = self._observer.look_once()
+        seen: Seen = self._topology.look()
         at = self._clock.now()
-        rows = history_rows(seen, at, self._topology)
+        rows = history_rows(seen, at)
         if self._writer.add(rows):
             self._upkeep.step(at)
         state = _state(seen)
@@ -95,25 +90,24 @@ class Monitor:
         self._state = state
         self.looks += 1
         self.rows += len(rows)
-        outflows = {site: _outflow(seen, site) for site in seen.sites}
+        outflows = {site: _outflow(seen, site) for site in seen.roles}
         return Look(at, seen.roles, outflows, payable(seen))
 
     def wait(self, until: float | None) -> None:
         """Wait for the next look; one that took too long is not made up for."""
-        self._next = max(self._next + self._every_s, time.monotonic())
+        self._next = max(self._next + self._every_s, self._clock.monotonic())
         moment = self._next if until is None else min(self._next, until)
-        time.sleep(max(0.0, moment - time.monotonic()))
+        self._clock.sleep(max(0.0, moment - self._clock.monotonic()))
 
 
-def payable(seen: Seen[Broker]) -> tuple[str, ...]:
+def payable(seen: Seen) -> tuple[str, ...]:
     """The sites that a debt is owed for, that answer, and that may be paid for without a person: the debt stands where
     the highest epoch is, and the site that took over is seen serving in the same look."""
     if len({debt.kept_at for debt in seen.debts}) > 1:
         return ()  # lost in turn: which of them really serves is for a person to say
-    epochs = {
-        site: max((epoch for view in seen.views(site) for epoch, _ in numbered(view.documents, LOCK)), default=0)
-        for site in seen.sites
-    }
+    epochs = dict.fromkeys(seen.roles, 0)
+    for look in seen.locks:
+        epochs[look.site] = max(epochs[look.site], look.highest.epoch if look.highest is not None else 0)
     highest = max(epochs.values())
     found = {
         debt.about
@@ -125,31 +119,24 @@ def payable(seen: Seen[Broker]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _state(seen: Seen[Broker]) -> object:
+def _state(seen: Seen) -> object:
     """What must not change unrecorded: who answers, and as what."""
-    answers = {
-        (site, pair): isinstance(view, Broker) for site, brokers in seen.sites.items() for pair, view in brokers.items()
-    }
-    return seen.roles, answers
+    return seen.roles, {(each.site, each.pair): each.silent is None for each in seen.brokers}
 
 
-def _outflow(seen: Seen[Broker], site: str) -> int | None:
-    depths = [None if isinstance(view, Silent) else view.to_ship for view in seen.sites[site].values()]
+def _outflow(seen: Seen, site: str) -> int | None:
+    depths = [each.to_ship for each in seen.brokers if each.site == site]
     known = [depth for depth in depths if depth is not None]
     return sum(known) if len(known) == len(depths) else None
 
 
-def history_rows(seen: Seen[Broker], at: datetime, topology: Topology) -> list[Row]:
-    """The rows of one look, each thing as its topology tells it."""
-    rows: list[Row] = []
-    for site, role in seen.roles.items():
-        for pair, view in seen.sites[site].items():
-            start = None if isinstance(view, Silent) else view.start
-            rows.append(Row(ts=at, site=site, pair=pair, kind="site", name=role.value, start=start))
-            if not isinstance(view, Silent):
-                peer = next((seen.view(name, pair) for name in seen.sites if name != site), None)
-                rows += topology.rows(view, peer, at)
-    return rows
+def history_rows(seen: Seen, at: datetime) -> list[Row]:
+    """The rows of one look: each site's role by every broker of it, then what its topology read."""
+    roles = [
+        Row(ts=at, site=each.site, pair=each.pair, kind="site", name=seen.roles[each.site].value, start=each.start)
+        for each in seen.brokers
+    ]
+    return [*roles, *seen.rows(at)]
 
 
 @contextmanager
@@ -158,7 +145,7 @@ def recording(installation: Installation, *, every_s: float) -> Iterator[None]:
     enough = threading.Event()
 
     def record() -> None:
-        with Monitor(installation, every_s=every_s) as monitor:
+        with Monitor(installation, SystemClock(), every_s=every_s) as monitor:
             while not enough.is_set():
                 monitor.sample()
                 monitor.wait(None)

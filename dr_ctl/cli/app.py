@@ -13,10 +13,12 @@ from typing import Annotated, Literal
 
 import typer
 
+from dr_ctl.application.result import Result, of_error
+from dr_ctl.cli.command import command, common, group
 from dr_ctl.cli.lab_app import lab_app
 from dr_ctl.cli.operations_app import operations_app
-from dr_ctl.cli.result import Result, of_error
-from dr_ctl.cli.session import Session, command, common, group
+from dr_ctl.cli.session import Session
+from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
@@ -45,9 +47,9 @@ def validate(
     operation: Annotated[str | None, typer.Option("--for", metavar="OPERATION", help="Only this operation.")] = None,
 ) -> Result:
     """Check the installation: named checks, then a verdict per operation."""
-    from dr_ctl.cli import show  # noqa: PLC0415 - each command imports what it needs
+    from dr_ctl.application import readiness  # noqa: PLC0415 - each command imports what it needs
 
-    return show.validate(session, operation)
+    return readiness.validate(session, operation)
 
 
 @command(app, "status")
@@ -189,9 +191,10 @@ def monitor(
     ] = False,
 ) -> Result:
     """Sample both sites into the history, refresh the stored estimate. Changes nothing, unless debts are to be paid."""
-    from dr_ctl.cli import forecast  # noqa: PLC0415
+    from dr_ctl.application import monitoring  # noqa: PLC0415
+    from dr_ctl.cli import asking  # noqa: PLC0415
 
-    return forecast.monitor(session, lasting, pay_debts=pay_debts)
+    return monitoring.monitor(session, asking.seconds_of("--for", lasting), pay_debts=pay_debts)
 
 
 @command(app, "demo")
@@ -205,11 +208,14 @@ def demo(
         Literal["brokers", "twin"],
         typer.Option("--on", help="Two real brokers, or a twin: simulated ones, without Java."),
     ] = "brokers",
+    topology: Annotated[
+        str, typer.Option("--topology", metavar="ID", help="What joins the sites, as in `lab up`.")
+    ] = "artemis-mirror",
 ) -> Result:
     """The main job on two brokers: a swapover, a failover and a failback under load; the ledger judges each."""
     from dr_ctl.cli import demonstration  # noqa: PLC0415
 
-    return demonstration.demo(session, directory, demonstration.On(on))
+    return demonstration.demo(session, directory, demonstration.On(on), topology)
 
 
 def main() -> None:
@@ -217,13 +223,14 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:
-    """Run one command: every path ends with its document or its text, and with its exit code. No words ask for help."""
+def run(arguments: list[str], clock: Clock | None = None) -> int:
+    """Run one command: every path ends with its document or its text, and with its exit code. No words ask for help.
+    `clock` is where its time comes from; default: the machine's own."""
     arguments = arguments or ["--help"]
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
-        ended = app(args=arguments, prog_name="dr-ctl", standalone_mode=False)
+        ended = app(args=arguments, prog_name="dr-ctl", standalone_mode=False, obj=clock)
         return ended if isinstance(ended, int) else 0
     except typer.Exit as exit_:
         return exit_.exit_code

@@ -5,36 +5,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
-from dr_ctl.cli.how import How, Theft
+from dr_ctl.application.how import AcceptedLoss, How, Theft
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
-from dr_ctl.engine.operations import WHOLE
+from dr_ctl.engine.operations import AT_SOURCE, FAILBACK, FAILOVER, SWAPOVER, WHOLE
 from dr_ctl.engine.plan import Ask
 from dr_ctl.settings.durations import seconds
 
 
-def ask(
+def asked(
+    session: Session,
     operation: str,
-    to: str,
     *,
+    to: str | None = None,
+    site: str | None = None,
     timeout: str | None = None,
+    max_outage: str | None = None,
     cut_in_flight: bool = False,
     accept_difference: Sequence[str] | None = None,
     expect_serving: str | None = None,
-    max_outage: float | None = None,
+    accept_loss: str | None = None,
+    presume_down: str | None = None,
+    reason: str | None = None,
 ) -> Ask:
-    """Make the question out of the options; raises `UsageError` where one is not well formed."""
-    accepted: dict[str, int] = {}
-    for each in accept_difference or ():
-        queue, equals, number = each.rpartition("=")
-        if not (equals and queue and number.isdecimal()):
-            raise UsageError(
-                f"--accept-difference {each}: not QUEUE=N", remedy="As in --accept-difference orders.in=3."
-            )
-        accepted[queue] = int(number)
-    return Ask(operation, to, timeout_s(timeout), cut_in_flight, accepted, expect_serving, max_outage_s=max_outage)
+    """Make the question out of the options; raises `UsageError` where one is not well formed. A planned move has a
+    bound on the outage also where none was given."""
+    made = Ask(
+        operation,
+        _target(session, operation, to or site or ""),
+        timeout_s(timeout),
+        cut_in_flight,
+        _accepted(accept_difference or ()),
+        expect_serving,
+        max_outage_s=_outage_s(session, max_outage) if operation in (SWAPOVER, FAILBACK) else None,
+    )
+    if presume_down is not None and not reason:
+        raise UsageError("--presume-down needs --reason", remedy="Say why that site is taken for down: --reason TEXT.")
+    if operation != FAILOVER:
+        return made
+    return replace(made, accept_loss=loss(accept_loss), presume_down=presume_down, reason=reason)
 
 
 def whole(operation: str) -> str:
@@ -44,33 +54,35 @@ def whole(operation: str) -> str:
     return operation
 
 
-def at_source(
-    session: Session,
-    operation: str,
-    site: str,
-    *,
-    timeout: str | None = None,
-) -> Ask:
-    """The same for a step that is done at the site it names: the other one is its target."""
+def loss(accept_loss: str | None) -> AcceptedLoss:
+    """The value of --accept-loss; raises `UsageError`."""
+    if accept_loss is None or accept_loss == "unknown":
+        return "unknown" if accept_loss else None
+    if not accept_loss.isdecimal():
+        raise UsageError(f"--accept-loss {accept_loss}: not a number", remedy="As in --accept-loss 500, or unknown.")
+    return int(accept_loss)
+
+
+def _target(session: Session, operation: str, named: str) -> str:
+    """The site that shall serve. Of a step that is done at the site it names that is the other one."""
+    if operation not in AT_SOURCE:
+        return named
     sites = list(session.installation().settings.sites)
-    if site not in sites:
-        raise UsageError(f"no site {site} in the settings", remedy=f"The sites are {' and '.join(sites)}.")
-    other = next(name for name in sites if name != site)
-    return ask(operation, other, timeout=timeout)
+    if named not in sites:
+        raise UsageError(f"no site {named} in the settings", remedy=f"The sites are {' and '.join(sites)}.")
+    return next(each for each in sites if each != named)
 
 
-def with_price(asked: Ask, accept_loss: str | None, presume_down: str | None, reason: str | None) -> Ask:
-    """Add what a failover may cost and rest on; raises `UsageError` where an option is not well formed."""
-    accepted: int | Literal["unknown"] | None = None
-    if accept_loss is not None:
-        if accept_loss != "unknown" and not accept_loss.isdecimal():
+def _accepted(differences: Sequence[str]) -> dict[str, int]:
+    accepted: dict[str, int] = {}
+    for each in differences:
+        queue, equals, number = each.rpartition("=")
+        if not (equals and queue and number.isdecimal()):
             raise UsageError(
-                f"--accept-loss {accept_loss}: not a number", remedy="As in --accept-loss 500, or unknown."
+                f"--accept-difference {each}: not QUEUE=N", remedy="As in --accept-difference orders.in=3."
             )
-        accepted = "unknown" if accept_loss == "unknown" else int(accept_loss)
-    if presume_down is not None and not reason:
-        raise UsageError("--presume-down needs --reason", remedy="Say why that site is taken for down: --reason TEXT.")
-    return replace(asked, accept_loss=accepted, presume_down=presume_down, reason=reason)
+        accepted[queue] = int(number)
+    return accepted
 
 
 def how(
@@ -93,17 +105,18 @@ def how(
 
 def timeout_s(timeout: str | None) -> float | None:
     """The value of --timeout in seconds; raises `UsageError`."""
-    return _seconds("--timeout", timeout)
+    return seconds_of("--timeout", timeout)
 
 
-def outage_s(session: Session, max_outage: str | None) -> float | None:
+def _outage_s(session: Session, max_outage: str | None) -> float | None:
     """The value of --max-outage in seconds; without it the planned time to recovery, where the settings have one."""
-    told = _seconds("--max-outage", max_outage)
+    told = seconds_of("--max-outage", max_outage)
     objectives = session.installation().settings.objectives
     return told if told is not None or objectives is None else objectives.recovery
 
 
-def _seconds(option: str, told: str | None) -> float | None:
+def seconds_of(option: str, told: str | None) -> float | None:
+    """The value of an option that is a duration; raises `UsageError`."""
     if told is None:
         return None
     try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dr_ctl.cli.result import Result
+from dr_ctl.application.result import Result
+from dr_ctl.application.world import folder
 from dr_ctl.cli.session import Session
-from dr_ctl.cli.wiring import folder
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine import runbook

@@ -16,15 +16,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.agents.monitor import recording
+from dr_ctl.application.result import Result
 from dr_ctl.cli.labs import verdict_text
-from dr_ctl.cli.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.lab.kinds import KINDS as LABS
+from dr_ctl.lab.kinds import MIRROR
 from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.ledger import Verdict
 from dr_ctl.settings.loader import load
+from dr_ctl.twin.kinds import KINDS as TWINS
 from dr_ctl.twin.site import MARK
 
 RATE: Final = 300.0
@@ -54,17 +57,19 @@ class On(Enum):
     TWIN = "twin"
 
 
-def demo(session: Session, directory: Path, on: On) -> Result:
+def demo(session: Session, directory: Path, on: On, topology: str = MIRROR) -> Result:
     """Exit 0 only when every command did and the ledger found nothing lost and nothing twice."""
     home = directory.resolve() / ("lab" if on is On.BROKERS else "twin")
     directory = directory.resolve()
     _take_down_old(home)
     tell = _Teller(session, directory / "state", home)
-    kind = "real Artemis brokers" if on is On.BROKERS else "simulated brokers"
+    stage: type[Lab | PlayedTwin] = Lab if on is On.BROKERS else PlayedTwin
+    what = "real Artemis brokers" if on is On.BROKERS else "simulated brokers"
+    joined = (LABS if on is On.BROKERS else TWINS).named(topology).joined
     record_s = RECORD_S if on is On.BROKERS else RECORD_ON_TWIN_S
     skipped = on is On.TWIN and not _java_is_there()
-    tell.chapter(f"Two {kind} that mirror each other over a {2 * DELAY_MS} ms link; london serves.")
-    with Lab.up(home, delay_ms=DELAY_MS) if on is On.BROKERS else PlayedTwin.up(home, delay_ms=DELAY_MS) as lab:
+    tell.chapter(f"Two {what} that {joined} over a {2 * DELAY_MS} ms link; london serves.")
+    with stage.up(home, delay_ms=DELAY_MS, topology=topology) as lab:
         tell.run("status")
         tell.chapter(f"Clients send and receive {RATE:.0f} messages a second; every id goes into a ledger.")
         with lab.load(RATE, work_ms=1) as traffic:

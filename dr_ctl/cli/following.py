@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from dr_ctl.application.result import Result
 from dr_ctl.cli.past import how_ended, told
-from dr_ctl.cli.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity

@@ -1,29 +1,25 @@
-"""`rpo estimate` and `monitor`: the history, read and written."""
+"""`rpo estimate` and `rpo backtest`: what the history says, as tables and pages."""
 
 from __future__ import annotations
 
-import time
-from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dr_ctl.cli.objectives import objectives
-from dr_ctl.cli.result import Result
+from dr_ctl.application.estimates import objectives
+from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
-from dr_ctl.core.errors import Stopped, UsageError
+from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.report import history_page as pages
 from dr_ctl.report.history_page import HistoryPage
 from dr_ctl.report.html import write_page
-from dr_ctl.rpo.backtest import HORIZONS_S
-from dr_ctl.rpo.backtest import backtest as make_backtest
-from dr_ctl.rpo.calibration import Calibration
-from dr_ctl.rpo.estimate import estimate as make_estimate
-from dr_ctl.rpo.result import EstimateAnswer, Verdict
-from dr_ctl.rpo.stored import store
-from dr_ctl.rpo.worker import Request
+from dr_ctl.rpo.backtest.backtest import HORIZONS_S
+from dr_ctl.rpo.backtest.backtest import backtest as make_backtest
+from dr_ctl.rpo.backtest.calibration import Calibration
+from dr_ctl.rpo.estimate.estimate import estimate as make_estimate
+from dr_ctl.rpo.estimate.result import EstimateAnswer, Verdict
+from dr_ctl.rpo.estimate.stored import store
 from dr_ctl.settings.durations import duration, seconds
 from dr_ctl.settings.model import Installation
 
@@ -33,20 +29,6 @@ _CALIBRATION = {
     Calibration.UNKNOWN: (ExitCode.UNKNOWN, "there is too little history to tell"),
 }
 _CODES = {Verdict.MET: ExitCode.OK, Verdict.MISSED: ExitCode.LOSS_REFUSED, Verdict.UNKNOWN: ExitCode.UNKNOWN}
-
-
-def request(installation: Installation) -> Request:
-    """The estimate that the settings ask for, as a document for the worker."""
-    settings = installation.settings
-    return Request(
-        history=str(installation.path(settings.history.path)),
-        objectives=objectives(installation),
-        include=settings.queues.include,
-        exclude=settings.queues.exclude,
-        master=settings.spark.master,
-        conf=settings.spark.conf,
-        store=True,
-    )
 
 
 def estimate(
@@ -212,39 +194,3 @@ def _duration(option: str, told: str) -> float:
         return seconds(told)
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from error
-
-
-def monitor(session: Session, lasting: str | None, *, pay_debts: bool) -> Result:
-    """Sample until Ctrl-C or the end of the time; both are a good end. Debts are paid by runs of their own."""
-    from dr_ctl.agents.monitor import Monitor  # noqa: PLC0415
-    from dr_ctl.agents.refreshing import Refresher  # noqa: PLC0415
-    from dr_ctl.cli.paying import Payer  # noqa: PLC0415
-
-    installation = session.installation()
-    until = time.monotonic() + _duration("--for", lasting) if lasting is not None else None
-    payer = Payer(session) if pay_debts else None
-    with (
-        Monitor(installation) as watching,
-        closing(Refresher(replace(request(installation), may_take_time=True))) as refreshing,
-    ):
-        try:
-            while until is None or time.monotonic() < until:
-                look = watching.sample()
-                if watching.is_on_disk and (why := refreshing.look()) is not None:
-                    session.say(why)
-                if session.json:
-                    print(look.line(), flush=True)  # noqa: T201 - one JSON line a look is this command's output
-                else:
-                    session.say(look.told())
-                if payer is not None:
-                    payer.pay(look.payable)
-                watching.wait(until)
-        except Stopped:
-            pass
-    place = installation.path(installation.settings.history.path)
-    text = f"{watching.looks} look(s), {watching.rows} row(s) written to {place}"
-    data: dict[str, Json] = {"looks": watching.looks, "rows": watching.rows}
-    if payer is not None:
-        text += f"; {len(payer.runs)} run(s) to pay debts"
-        data["paid"] = [*payer.runs]
-    return Result(ExitCode.OK, text, data=data)

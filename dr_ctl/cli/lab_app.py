@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from dr_ctl.cli.result import Result
-from dr_ctl.cli.session import Session, command, group
+from dr_ctl.application.result import Result
+from dr_ctl.cli.command import command, group
+from dr_ctl.cli.session import Session
 
 lab_app = group("Throw-away real brokers on this machine, faults, and traffic with a ledger.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from dr_ctl.cli.result import Result
+from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Json
@@ -38,7 +38,7 @@ def up(
         queues=queues or ("orders.in", "orders.out"),
         delay_ms=delay_ms,
         topology=topology,
-        plugin=plugin,
+        options={} if plugin is None else {"plugin": plugin},
         pairs=pairs,
     )
     data: dict[str, Json] = {"settings": str(lab.settings_path), "lab": lab.status().as_json()}

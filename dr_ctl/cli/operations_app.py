@@ -1,289 +1,190 @@
-"""The commands that may change a broker, and `plan`: declared; what they do stands in `operate`."""
+"""The commands that may change a broker, and `plan`: declared; what they do stands in `application`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dr_ctl.cli.how import How
-from dr_ctl.cli.result import Result
-from dr_ctl.cli.session import Option, Session, command
+from dr_ctl.application.how import How
+from dr_ctl.application.result import Result
+from dr_ctl.cli.command import Option, command
+from dr_ctl.cli.session import Session
+from dr_ctl.engine.plan import Ask
 
 operations_app = typer.Typer(rich_markup_mode=None)
 
-TO = Annotated[str, typer.Option("--to", metavar="SITE", help="The site that shall serve.")]
-YES = Annotated[bool, typer.Option("--yes", help="Ask nothing.")]
-DRY_RUN = Annotated[
+_REQUIRED = ...
+_TO = Annotated[str, typer.Option("--to", metavar="SITE", help="The site that shall serve.")]
+_SITE = Annotated[str, typer.Argument(metavar="SITE")]
+_LOST = Annotated[str, typer.Argument(metavar="SITE", help="The lost site that is back.")]
+_YES = Annotated[bool, typer.Option("--yes", help="Ask nothing.")]
+_DRY_RUN = Annotated[
     bool, typer.Option("--dry-run", help="Show the very plan that a run would execute; change nothing.")
 ]
-TIMEOUT = Annotated[str | None, typer.Option("--timeout", metavar="T", help="Of the drain, as in 30s or 5m.")]
-EXPECT = Annotated[str | None, typer.Option("--expect-serving", metavar="SITE", help="Refuse unless SITE serves.")]
-CUT = Annotated[bool, typer.Option("--cut-in-flight", help="Move although clients hold messages: they come again.")]
-ACCEPT = Annotated[
+_TIMEOUT = Annotated[str | None, typer.Option("--timeout", metavar="T", help="Of the drain, as in 30s or 5m.")]
+_EXPECT = Annotated[str | None, typer.Option("--expect-serving", metavar="SITE", help="Refuse unless SITE serves.")]
+_CUT = Annotated[bool, typer.Option("--cut-in-flight", help="Move although clients hold messages: they come again.")]
+_ACCEPT = Annotated[
     list[str] | None, typer.Option("--accept-difference", metavar="QUEUE=N", help="Move with exactly this difference.")
 ]
-STEAL = Annotated[bool, typer.Option("--steal", help="Take over the live lock of another run; needs --reason.")]
-WHY = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; the journal keeps it.")]
-LOSS = Annotated[
+_STEAL = Annotated[bool, typer.Option("--steal", help="Take over the live lock of another run; needs --reason.")]
+_WHY = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; the journal keeps it.")]
+_LOSS = Annotated[
     str | None, typer.Option("--accept-loss", metavar="N|unknown", help="Messages that a failover may lose.")
 ]
-PRESUME = Annotated[
+_PRESUME = Annotated[
     str | None, typer.Option("--presume-down", metavar="SITE", help="Take this site for down; needs --reason.")
 ]
-STEP = Annotated[bool, typer.Option("--step", help="Ask before each step; a no offers undo, or stopping here.")]
-OUTAGE = Annotated[
+_STEP = Annotated[bool, typer.Option("--step", help="Ask before each step; a no offers undo, or stopping here.")]
+_OUTAGE = Annotated[
     str | None,
     typer.Option("--max-outage", metavar="T", help="Undo when clients would be out longer; default: objectives."),
 ]
-PLAN = Annotated[
+_PLAN = Annotated[
     Path | None, typer.Option("--plan", metavar="FILE", help="Carry out this saved plan, or refuse: what changed?")
 ]
-SITE = Annotated[str, typer.Argument(metavar="SITE")]
+_OPERATION = Annotated[str, typer.Argument(metavar="OPERATION", help="swapover, failover, failback, reinstate")]
+_OUT = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan as JSON.")]
+_RUN = Annotated[str | None, typer.Argument(metavar="[RUN]", help="The open run, or its beginning.")]
 
-# What becomes of these is one value, `How`.
-CHANGES: tuple[Option, ...] = (
-    ("yes", YES, False),
-    ("dry_run", DRY_RUN, False),
-    ("steal", STEAL, False),
-    ("reason", WHY, None),
-    ("expect_serving", EXPECT, None),
-)
-ASKED: Option = ("step", STEP, False)
-WHOLE = (*CHANGES, ASKED, ("saved", PLAN, None))
+# What is asked: these become one value, `Ask`.
+TO: Option = ("to", _TO, _REQUIRED)
+SITE: Option = ("site", _SITE, _REQUIRED)
+LOST_SITE: Option = ("site", _LOST, _REQUIRED)
+TIMEOUT: Option = ("timeout", _TIMEOUT, None)
+OUTAGE: Option = ("max_outage", _OUTAGE, None)
+CUT: Option = ("cut_in_flight", _CUT, False)
+ACCEPT: Option = ("accept_difference", _ACCEPT, None)
+LOSS: Option = ("accept_loss", _LOSS, None)
+PRESUME: Option = ("presume_down", _PRESUME, None)
+MOVE = (TO, TIMEOUT, OUTAGE, CUT, ACCEPT)
+# How it is run: these become one value, `How`.
+EXPECT: Option = ("expect_serving", _EXPECT, None)
+REASON: Option = ("reason", _WHY, None)
+CHANGES = (("yes", _YES, False), ("dry_run", _DRY_RUN, False), ("steal", _STEAL, False), REASON, EXPECT)
+STEPWISE = (*CHANGES, ("step", _STEP, False))
+WHOLE = (*STEPWISE, ("saved", _PLAN, None))
 
 
 @command(operations_app, "plan")
 def plan(
     session: Session,
     *,
-    operation: Annotated[str, typer.Argument(metavar="OPERATION", help="swapover, failover, failback, reinstate")],
-    to: TO,
-    timeout: TIMEOUT = None,
-    max_outage: OUTAGE = None,
-    cut_in_flight: CUT = False,
-    accept_difference: ACCEPT = None,
-    expect_serving: EXPECT = None,
-    accept_loss: LOSS = None,
-    presume_down: PRESUME = None,
-    reason: WHY = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan as JSON.")] = None,
+    operation: _OPERATION,
+    to: _TO,
+    timeout: _TIMEOUT = None,
+    max_outage: _OUTAGE = None,
+    cut_in_flight: _CUT = False,
+    accept_difference: _ACCEPT = None,
+    expect_serving: _EXPECT = None,
+    accept_loss: _LOSS = None,
+    presume_down: _PRESUME = None,
+    reason: _WHY = None,
+    out: _OUT = None,
 ) -> Result:
     """Show the plan of an operation: steps, exact calls, what is undone if it fails."""
-    from dr_ctl.cli import asking, estimates, operate  # noqa: PLC0415
+    from dr_ctl.application import estimates, plans, run  # noqa: PLC0415
+    from dr_ctl.cli import asking  # noqa: PLC0415
 
-    asked = asking.ask(
+    asked = asking.asked(
+        session,
         asking.whole(operation),
-        to,
+        to=to,
         timeout=timeout,
+        max_outage=max_outage,
         cut_in_flight=cut_in_flight,
         accept_difference=accept_difference,
         expect_serving=expect_serving,
-        max_outage=asking.outage_s(session, max_outage) if operation in ("swapover", "failback") else None,
+        accept_loss=accept_loss,
+        presume_down=presume_down,
+        reason=reason,
     )
-    planned = operate.plan(session, asking.with_price(asked, accept_loss, presume_down, reason), out)
-    return estimates.beside_plan(session, planned)
+    planned = run.plan(session, asked)
+    if out is not None and planned.plan is not None:
+        plans.save(planned.plan, out)
+    return estimates.beside_plan(session.installation(), planned)
 
 
-@command(operations_app, "swapover", how=WHOLE)
-def swapover(
-    session: Session,
-    how: How,
-    *,
-    to: TO,
-    timeout: TIMEOUT = None,
-    max_outage: OUTAGE = None,
-    cut_in_flight: CUT = False,
-    accept_difference: ACCEPT = None,
-) -> Result:
-    """Move the service to the other site: nothing lost, nothing twice."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
+def _operation(name: str, about: str, asks: Sequence[Option], how: Sequence[Option] = CHANGES) -> None:
+    """Declare an operation: each is asked for, run and told in the same way."""
 
-    asked = asking.ask(
-        "swapover",
-        to,
-        timeout=timeout,
-        cut_in_flight=cut_in_flight,
-        accept_difference=accept_difference,
-        max_outage=asking.outage_s(session, max_outage),
-    )
-    return operate.run(session, asked, how)
+    def run_it(session: Session, asked: Ask, how: How) -> Result:
+        from dr_ctl.application import run  # noqa: PLC0415
+
+        return run.run(session, asked, how)
+
+    run_it.__doc__ = about
+    command(operations_app, name, asks=asks, how=how)(run_it)
 
 
-@command(operations_app, "failover", how=WHOLE)
-def failover(
-    session: Session,
-    how: How,
-    *,
-    to: TO,
-    timeout: TIMEOUT = None,
-    accept_loss: LOSS = None,
-    presume_down: PRESUME = None,
-) -> Result:
-    """The serving site is lost: serve at the other now, and say what is lost."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.ask("failover", to, timeout=timeout)
-    asked = asking.with_price(asked, accept_loss, presume_down, how.theft.reason)
-    return operate.run(session, asked, how)
-
-
-@command(operations_app, "reinstate", how=WHOLE)
-def reinstate(
-    session: Session,
-    how: How,
-    *,
-    site: Annotated[str, typer.Argument(metavar="SITE", help="The lost site that is back.")],
-    timeout: TIMEOUT = None,
-) -> Result:
-    """Take a lost site in again, without the move back."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.ask("reinstate", site, timeout=timeout)
-    return operate.run(session, asked, how)
+_operation("swapover", "Move the service to the other site: nothing lost, nothing twice.", MOVE, WHOLE)
+_operation(
+    "failover",
+    "The serving site is lost: serve at the other now, and say what is lost.",
+    (TO, TIMEOUT, LOSS, PRESUME),
+    WHOLE,
+)
+_operation("reinstate", "Take a lost site in again, without the move back.", (LOST_SITE, TIMEOUT), WHOLE)
+_operation("failback", "The lost site is back: take it in, then move the service back to it.", MOVE, WHOLE)
+_operation(
+    "quiesce", "One step: let the clients of a site finish what they hold. `release` undoes it.", (SITE, TIMEOUT)
+)
+_operation(
+    "fence",
+    "One step: keep clients out of a site, proven; a silent one is cut off by a hook. `release` undoes it.",
+    (SITE, TIMEOUT),
+)
+_operation(
+    "drain",
+    "One step: wait until both sites hold the same, and write the receipt. The other site must be fenced.",
+    (TO, TIMEOUT, ACCEPT),
+)
 
 
-@command(operations_app, "failback", how=WHOLE)
-def failback(
-    session: Session,
-    how: How,
-    *,
-    to: TO,
-    timeout: TIMEOUT = None,
-    max_outage: OUTAGE = None,
-    cut_in_flight: CUT = False,
-    accept_difference: ACCEPT = None,
-) -> Result:
-    """The lost site is back: take it in, then move the service back to it."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.ask(
-        "failback",
-        to,
-        timeout=timeout,
-        cut_in_flight=cut_in_flight,
-        accept_difference=accept_difference,
-        max_outage=asking.outage_s(session, max_outage),
-    )
-    return operate.run(session, asked, how)
-
-
-@command(operations_app, "quiesce", how=CHANGES)
-def quiesce(
-    session: Session,
-    how: How,
-    *,
-    site: SITE,
-    timeout: TIMEOUT = None,
-) -> Result:
-    """One step: let the clients of a site finish what they hold. `release` undoes it."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.at_source(session, "quiesce", site, timeout=timeout)
-    return operate.run(session, asked, how)
-
-
-@command(operations_app, "fence", how=CHANGES)
-def fence(
-    session: Session,
-    how: How,
-    *,
-    site: SITE,
-    timeout: TIMEOUT = None,
-) -> Result:
-    """One step: keep clients out of a site, proven; a silent one is cut off by a hook. `release` undoes it."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.at_source(session, "fence", site, timeout=timeout)
-    return operate.run(session, asked, how)
-
-
-@command(operations_app, "drain", how=CHANGES)
-def drain(
-    session: Session,
-    how: How,
-    *,
-    to: TO,
-    timeout: TIMEOUT = None,
-    accept_difference: ACCEPT = None,
-) -> Result:
-    """One step: wait until both sites hold the same, and write the receipt. The other site must be fenced."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.ask("drain", to, timeout=timeout, accept_difference=accept_difference)
-    return operate.run(session, asked, how)
-
-
-@command(operations_app, "verify")
-def verify(session: Session, *, to: TO, timeout: TIMEOUT = None, accept_difference: ACCEPT = None) -> Result:
+@command(operations_app, "verify", asks=(TO, TIMEOUT, ACCEPT))
+def verify(session: Session, asked: Ask) -> Result:
     """Whether the gate holds now: 0, 10 with what keeps it shut, 22 where a site does not answer. Only looks."""
-    from dr_ctl.cli import asking, show  # noqa: PLC0415
+    from dr_ctl.application import readiness  # noqa: PLC0415
 
-    return show.verify(session, asking.ask("verify", to, timeout=timeout, accept_difference=accept_difference))
-
-
-@command(operations_app, "activate", how=CHANGES)
-def activate(
-    session: Session,
-    how: How,
-    *,
-    site: SITE,
-    timeout: TIMEOUT = None,
-) -> Result:
-    """One step: make a site serve, proven. Needs the receipt of a drain, or outflows that are read as empty."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.ask("activate", site, timeout=timeout)
-    return operate.run(session, asked, how)
+    return readiness.verify(session, asked)
 
 
-@command(operations_app, "release", how=CHANGES)
-def release(
-    session: Session,
-    how: How,
-    *,
-    site: SITE,
-    timeout: TIMEOUT = None,
-) -> Result:
-    """One step: undo a fence where nothing has moved since, and lift what runs have paused."""
-    from dr_ctl.cli import asking, operate  # noqa: PLC0415
-
-    asked = asking.at_source(session, "release", site, timeout=timeout)
-    return operate.run(session, asked, how)
+_operation(
+    "activate",
+    "One step: make a site serve, proven. Needs the receipt of a drain, or outflows that are read as empty.",
+    (SITE, TIMEOUT),
+)
+_operation(
+    "release", "One step: undo a fence where nothing has moved since, and lift what runs have paused.", (SITE, TIMEOUT)
+)
 
 
-@command(operations_app, "resume", how=(*CHANGES, ASKED))
-def resume(
-    session: Session,
-    how: How,
-    *,
-    timeout: TIMEOUT = None,
-) -> Result:
+@command(operations_app, "resume", how=STEPWISE)
+def resume(session: Session, how: How, *, timeout: _TIMEOUT = None) -> Result:
     """Go on with the run that was interrupted."""
-    from dr_ctl.cli import operate  # noqa: PLC0415
+    from dr_ctl.application import run  # noqa: PLC0415
+    from dr_ctl.cli import asking  # noqa: PLC0415
 
-    return operate.resume(session, timeout, how)
+    return run.resume(session, asking.timeout_s(timeout), how)
 
 
 @command(operations_app, "abort", how=CHANGES)
 def abort(session: Session, how: How) -> Result:
     """Undo the run that was interrupted, where it has not passed the point of no return."""
-    from dr_ctl.cli import operate  # noqa: PLC0415
+    from dr_ctl.application import abort as undoing  # noqa: PLC0415
 
-    return operate.abort(session, how)
+    return undoing.abort(session, how)
 
 
-@command(operations_app, "escalate", how=(*CHANGES, ASKED))
+@command(operations_app, "escalate", how=STEPWISE)
 def escalate(
-    session: Session,
-    how: How,
-    *,
-    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The open run, or its beginning.")] = None,
-    timeout: TIMEOUT = None,
-    accept_loss: LOSS = None,
+    session: Session, how: How, *, run: _RUN = None, timeout: _TIMEOUT = None, accept_loss: _LOSS = None
 ) -> Result:
     """Turn an interrupted swapover that cannot finish into a failover; its price is shown first."""
-    from dr_ctl.cli import operate  # noqa: PLC0415
+    from dr_ctl.application import run as running  # noqa: PLC0415
+    from dr_ctl.cli import asking  # noqa: PLC0415
 
-    return operate.escalate(session, run, timeout, accept_loss, how)
+    return running.escalate(session, run, asking.timeout_s(timeout), asking.loss(accept_loss), how)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dr_ctl.cli.result import Result
+from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine.journal import Entry, read

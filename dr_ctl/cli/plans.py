@@ -1,36 +1,13 @@
-"""A plan as text for people, and as the file that `plan --out` wrote and `--plan` takes up again.
-
-A saved plan holds as long as what it was decided from does: counters move all the time and are no part of it.
-"""
+"""A plan as text for people: in the order of its steps, on eighty columns where names allow."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-from dr_ctl.core.errors import UsageError
-from dr_ctl.core.model import Json
+from dr_ctl.application.plans import title
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
-from dr_ctl.engine.plan import Ask, Call, Decision, Plan, PlannedStep, Refusal
-from dr_ctl.engine.roles import error
+from dr_ctl.engine.plan import Call, Plan
 from dr_ctl.engine.verbs import NO_RETURN
 
 _SHOWN = 8
-
-
-def title(plan: Plan) -> str:
-    """What is planned, in a few words."""
-    operation = plan.ask.operation
-    if operation in AT_SOURCE:
-        return f"{operation} {plan.source}"
-    if operation == REINSTATE:
-        return f"{operation} {plan.target}"
-    if operation in ALONE:
-        return f"{operation} to {plan.target}"
-    return f"{operation} from {plan.source} to {plan.target}"
 
 
 def plan_text(plan: Plan) -> str:
@@ -65,67 +42,14 @@ def _told(call: Call) -> str:
     return call.about if call.when is None else f"({call.about}, only if {call.when}; at most {call.at_most})"
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """A plan that was written to a file."""
-
-    path: Path
-    ask: Ask
-    steps: tuple[PlannedStep, ...]
-    basis: Mapping[str, Any]
-
-
-def read(path: Path, asked: Ask) -> Saved:
-    """Read a saved plan for the command that names it; raises `UsageError` where it is none, or for another one."""
-    again = f"`dr-ctl plan {asked.operation} --to {asked.target} --out {path}` writes it anew."
-    try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        steps = tuple(PlannedStep.from_json(step) for step in told["steps"])
-        saved = Saved(path, Ask.from_json(told["ask"]), steps, dict(told["basis"]))
-    except OSError as problem:
-        raise UsageError(f"--plan {path}: {problem.strerror}", remedy=again) from problem
-    except (ValueError, KeyError, TypeError) as problem:
-        raise UsageError(f"--plan {path}: is not a saved plan: {problem}", remedy=again) from problem
-    if (saved.ask.operation, saved.ask.target) != (asked.operation, asked.target):
-        text = f"--plan {path}: is a plan for {saved.ask.operation} to {saved.ask.target}"
-        raise UsageError(text, remedy=again)
-    if asked not in (saved.ask, Ask(asked.operation, asked.target, max_outage_s=asked.max_outage_s)):
-        text = f"--plan {path}: the options of the command are not those of the plan"
-        raise UsageError(text, remedy="Leave them out: the plan has its own.")
-    return saved
-
-
-def same(saved: Saved | None, decided: Decision) -> Decision:
-    """What was decided now, unless it is not what was saved: then the refusal that names what has changed."""
-    if saved is None or not isinstance(decided, Plan):
-        return decided
-    now = json.loads(json.dumps(dict(decided.basis)))
-    changes = list(_changes(saved.basis, now))
-    if not changes and [_shape(step) for step in saved.steps] != [_shape(step) for step in decided.steps]:
-        changes = ["the steps are others"]
-    if not changes:
-        return decided
-    remedy = f"Look at it again: `dr-ctl plan {saved.ask.operation} --to {saved.ask.target} --out {saved.path}`."
-    return Refusal(tuple(error("DR-PLAN-001", f"since the plan was saved: {text}", remedy) for text in changes))
-
-
-def _shape(step: PlannedStep) -> tuple[str, str, tuple[tuple[str, ...], ...]]:
-    """A step without what is written down when it is done, as the moment."""
-    return step.verb, step.site, tuple((call.site, call.pair, call.goal.value, call.thing) for call in step.calls)
-
-
-def _changes(was: Json | Mapping[str, Any], now: Json | Mapping[str, Any], at: str = "") -> Iterator[str]:
-    """Each value that is another one, with its place."""
-    if isinstance(was, Mapping) and isinstance(now, Mapping):
-        for key in dict.fromkeys([*was, *now]):
-            yield from _changes(was.get(key), now.get(key), f"{at} {key}".strip())
-    elif isinstance(was, list) and isinstance(now, list):
-        gone = [str(each) for each in was if each not in now]
-        new = [str(each) for each in now if each not in was]
-        if gone or new:
-            told = [f"without {', '.join(gone)}"] * bool(gone) + [f"with {', '.join(new)}"] * bool(new)
-            yield f"{at} now {' and '.join(told)}"
-        elif was != now:
-            yield f"{at} in another order"
-    elif was != now:
-        yield f"{at} was {was}, is {now}"
+def question(plan: Plan) -> tuple[str, str]:
+    """What is asked, and the name that is the yes to it."""
+    operation = plan.ask.operation
+    named = plan.source if operation in AT_SOURCE else plan.target
+    if operation in ALONE:
+        what = f"{operation.capitalize()} {'of' if operation in AT_SOURCE else 'to'} {named}"
+    elif operation == REINSTATE:
+        what = f"Take in {named}"
+    else:
+        what = f"Move from {plan.source} to {named}"
+    return f"{what}? Type the site's name", named

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import typer
 
-from dr_ctl.cli.result import Result
-from dr_ctl.cli.session import Session
+from dr_ctl.application.result import Result
 from dr_ctl.core.model import ExitCode, Finding, Severity
+
+if TYPE_CHECKING:
+    from dr_ctl.cli.session import Session
 
 _MARKS = {Severity.ERROR: "!!", Severity.WARNING: " !", Severity.INFO: "  "}
 
@@ -30,18 +33,22 @@ def end(result: Result, session: Session) -> int:
 
 
 def _text(result: Result) -> None:
+    if result.plan is not None:
+        from dr_ctl.cli.plans import plan_text  # noqa: PLC0415 - most commands show none
+
+        typer.echo(plan_text(result.plan))
     if result.text:
         typer.echo(result.text)
-    for finding in result.findings:
+    for finding in () if result.already_read else result.findings:
         if finding.text != result.summary or finding.remedy:
-            typer.echo(told(finding))
+            typer.echo(finding_text(finding))
     for debt in result.debts:
         typer.echo(f" $ owed since {debt.since}: {debt.text}\n      -> {debt.remedy}")
     good = result.code in (ExitCode.OK, ExitCode.WARNINGS)
     typer.echo(result.summary if good else f"{result.code.outcome} ({int(result.code)}): {result.summary}")
 
 
-def told(finding: Finding) -> str:
+def finding_text(finding: Finding) -> str:
     """A finding in one or two lines."""
     remedy = f"\n      -> {finding.remedy}" if finding.remedy else ""
     return f"{_MARKS[finding.severity]} {finding.id}  {finding.text}{remedy}"

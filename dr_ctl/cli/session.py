@@ -1,46 +1,29 @@
-"""What every command shares: the options that all of them take, where settings and state are, how a result ends.
-
-The common options work before the command and after it; after it wins.
-"""
+"""The common options of one command, resolved: where settings and state are, and who is told what."""
 
 from __future__ import annotations
 
-import inspect
+import json
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING
 
 import typer
 
+from dr_ctl.core.clock import Clock, SystemClock
+
 if TYPE_CHECKING:
-    from dr_ctl.cli.result import Result
+    from dr_ctl.application.caller import People
+    from dr_ctl.core.model import Json
     from dr_ctl.engine.runs import Runs
     from dr_ctl.settings.model import Installation
     from dr_ctl.telemetry.events import Listener
 
-Output = Literal["text", "json"]
-Option = tuple[str, Any, Any]  # its parameter's name, its type with what typer needs, its default
-
-CONFIG = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The settings file.")]
-STATE = Annotated[Path | None, typer.Option("--state-dir", metavar="DIR", help="Where runs are kept.")]
-VERBOSE = Annotated[bool, typer.Option("--verbose", help="Say the cause of an error.")]
-NO_COLOR = Annotated[bool, typer.Option("--no-color", help="Plain text, as with NO_COLOR.")]
-OUTPUT = Annotated[Output | None, typer.Option("--output", metavar="text|json", help="Text, or one JSON document.")]
-JSON = Annotated[bool, typer.Option("--json", help="Short for --output json.")]
-QUIET = Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")]
-WARN_EXIT = Annotated[bool, typer.Option("--warn-exit", help="End with 30 instead of 0 where there are warnings.")]
-
-
-def group(text: str) -> typer.Typer:
-    """Make an empty group of commands."""
-    return typer.Typer(rich_markup_mode=None, help=text)
-
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The common options of one command, resolved."""
+    """Implements `Caller` for the person or script at this process's streams."""
 
     command: str = ""
     config: Path | None = None
@@ -50,6 +33,7 @@ class Session:
     json: bool = False
     quiet: bool = False
     warn_exit: bool = False
+    clock: Clock = field(default_factory=SystemClock)
 
     def installation(self) -> Installation:
         """Read the settings; raises `SettingsError` with all that is wrong."""
@@ -64,10 +48,9 @@ class Session:
         return self.state_dir or (Path(named) if named else user_state_path("dr-ctl"))
 
     def runs(self) -> Runs:
-        from dr_ctl.core.clock import SystemClock  # noqa: PLC0415
         from dr_ctl.engine.runs import Runs  # noqa: PLC0415
 
-        return Runs(self.state(), SystemClock())
+        return Runs(self.state(), self.clock)
 
     def listener(self) -> Listener:
         from dr_ctl.cli.progress import Screen  # noqa: PLC0415
@@ -80,79 +63,18 @@ class Session:
         if not self.quiet:
             typer.echo(text, err=True)
 
+    def line(self, document: Mapping[str, Json], text: str) -> None:
+        """One thing of a command that goes on: a JSON line on standard output, or a message."""
+        if self.json:
+            print(json.dumps(document, ensure_ascii=False), flush=True)  # noqa: T201 - such a command's output
+        else:
+            self.say(text)
 
-def common(
-    ctx: typer.Context,
-    config: CONFIG = None,
-    state_dir: STATE = None,
-    verbose: VERBOSE = False,
-    no_color: NO_COLOR = False,
-    output: OUTPUT = None,
-    json: JSON = False,
-    quiet: QUIET = False,
-) -> None:
-    """Move a messaging service between two sites of ActiveMQ brokers: checked, stepwise, undone when it fails."""
-    ctx.obj = Session(
-        config=config,
-        state_dir=state_dir,
-        verbose=verbose,
-        color=not (no_color or os.environ.get("NO_COLOR")),
-        json=json or output == "json",
-        quiet=quiet,
-    )
+    @property
+    def people(self) -> People:
+        from dr_ctl.cli.people import Terminal  # noqa: PLC0415
 
+        return Terminal()
 
-_EVERYWHERE = (
-    ("output", OUTPUT, None),
-    ("json", JSON, False),
-    ("quiet", QUIET, False),
-    ("warn_exit", WARN_EXIT, False),
-)
-
-
-def command(
-    app: typer.Typer, name: str, *, full: str | None = None, how: Sequence[Option] = ()
-) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Register a function as a command: gives it the session, adds the options that every command takes, and ends with
-    its result's exit code. `full` is the command's whole name where `app` is a group. `how` are options that become the
-    function's one argument of that name."""
-
-    def register(function: Callable[..., Result]) -> Callable[..., Result]:
-        own = inspect.signature(function, eval_str=True)
-        parameters = [each for each in own.parameters.values() if each.name not in ("session", "how")]
-        parameters += [
-            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for key, kind, default in (*how, *_EVERYWHERE)
-        ]
-        context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-
-        def run(**told: Any) -> None:
-            before: Session = told.pop("ctx").obj
-            output, as_json = told.pop("output"), told.pop("json")
-            session = replace(
-                before,
-                command=full or name,
-                json=as_json or (output == "json" if output is not None else before.json),
-                quiet=told.pop("quiet") or before.quiet,
-                warn_exit=told.pop("warn_exit"),
-            )
-            if how:
-                from dr_ctl.cli import asking  # noqa: PLC0415
-
-                told["how"] = asking.how(**{key: told.pop(key) for key, _, _ in how})
-            from dr_ctl.cli.render import end  # noqa: PLC0415
-
-            raise typer.Exit(end(function(session, **told), session))
-
-        run.__doc__ = function.__doc__
-        run.__name__ = function.__name__
-        run.__signature__ = inspect.Signature([*_keyword_only(parameters), context])  # type: ignore[attr-defined]
-        run.__annotations__ = {}
-        app.command(name)(run)
-        return function
-
-    return register
-
-
-def _keyword_only(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
-    return [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    def called(self, command: str) -> Session:
+        return replace(self, command=command)

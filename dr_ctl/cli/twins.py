@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
-from dr_ctl.lab.admin import Admin
+from dr_ctl.lab.kinds import KINDS
+from dr_ctl.lab.make import Admin
 from dr_ctl.lab.state import SiteState
-from dr_ctl.lab.traffic import Load, Target
+from dr_ctl.lab.traffic import Load, Target, deal_out
 from dr_ctl.twin.site import Twin
 
 
@@ -17,19 +17,19 @@ class PlayedTwin(Twin):
     def site(self, name: str, pair: str | None = None) -> SiteState:
         """Ports, addresses and logins of a broker, called by its own name."""
         host = self.host(name, pair)
-        doors = host.broker.acceptors
         return SiteState(
             name=host.broker.name,
-            http=host.broker.console_port,
-            clients=doors["clients"].port,
-            mirror=doors["mirror"].port,
+            ports={
+                "http": host.broker.console_port,
+                **{door.name: door.port for door in host.broker.acceptors.values()},
+            },
             admin_password=host.admin[1],
             app_password=host.app[1],
         )
 
     def admin(self, site: str, *, timeout_s: float = 5.0) -> Admin:
         """Management of a site's broker, for setting a scene."""
-        return Admin(self.site(site), timeout_s=timeout_s)
+        return KINDS.named(self.kind.topology).admin(self.site(site), timeout_s=timeout_s)
 
     def target(self, pair: str | None = None) -> Target:
         """Where the clients of a pair may be served."""
@@ -46,13 +46,13 @@ class PlayedTwin(Twin):
         work_ms: float = 0.0,
         pair: str | None = None,
     ) -> Load:
-        """Prepare traffic for all queues of a pair, or for those; its ledger goes under `ledgers`."""
-        return Load(
-            self.target(pair),
+        """Prepare traffic for all queues of all pairs, or of those; its ledger goes under `ledgers`."""
+        return deal_out(
+            [self.target(each) for each in (self.pairs if pair is None else (pair,))],
             self.queues if queues is None else tuple(queues),
             rate,
             producers=producers,
             consumers=consumers,
             work_ms=work_ms,
-            ledger_path=self.ledgers / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.jsonl",
+            ledgers=self.ledgers,
         )

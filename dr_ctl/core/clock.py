@@ -17,6 +17,9 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Seconds that only grow: for every duration and deadline."""
 
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+
 
 class SystemClock:
     """The machine's own clock."""
@@ -26,6 +29,9 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
@@ -63,3 +64,12 @@ class ExitCode(IntEnum):
     def outcome(self) -> str:
         """The word of the JSON envelope; both signals are called `interrupted`."""
         return "interrupted" if self is ExitCode.TERMINATED else self.name.lower()
+
+
+_NAMED = 5
+
+
+def some(items: Sequence[str]) -> str:
+    """The first few, and how many more there are."""
+    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    return "; ".join(items[:_NAMED]) + more

@@ -16,8 +16,6 @@ class Patience:
     """For the one small look that only says which doors are open, or what is not applied."""
     apart_s: float = 0.15
     """Between looks where counts puzzle: longer than between the two brokers' answers to one look."""
-    rates_s: float = 0.5
-    """Between the two looks that rates are made of."""
     poll_s: float = 0.02
     """Between looks at doors, and at what clients hold."""
 

@@ -146,6 +146,12 @@ class Store(Protocol):
     def delete(self, kind: str, number: int) -> None:
         """Remove one."""
 
+    def why_forbidden(self) -> str | None:
+        """Say, without trying, why no document can be created there; None where one may be, or that cannot be told."""
+
+    def close(self) -> None:
+        """Let go of the way to it."""
+
 
 # Decisions: what follows from a look, touching nothing.
 

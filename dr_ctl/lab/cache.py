@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from platformdirs import user_cache_dir
 
 from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.engine.runs import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +71,7 @@ def reserve_ports(count: int, owner: Path) -> list[int]:
         if len(found) < count:
             raise EnvironmentFault(f"fewer than {count} free ports on the loopback interface")
         held |= {str(port): str(owner) for port in found}
-        write_atomically(book, json.dumps(held))
+        write_text(book, json.dumps(held))
         return found
 
 
@@ -79,16 +80,7 @@ def release_ports(owner: Path) -> None:
     with locked("ports", within_s=10):
         book = cache_dir() / "ports.json"
         kept = {port: lab for port, lab in _read(book).items() if lab != str(owner)}
-        write_atomically(book, json.dumps(kept))
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file, readable by its owner only: a reader sees the old text or the new one, never half."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    draft.replace(path)
+        write_text(book, json.dumps(kept))
 
 
 def _read(book: Path) -> dict[str, str]:

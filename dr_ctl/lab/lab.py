@@ -14,28 +14,30 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault, UsageError
-from dr_ctl.lab import brokers, distribution, kinds, processes, settings_file, status, wire
+from dr_ctl.lab import daemons, distribution, settings_file, status, wire
 from dr_ctl.lab import state as lab_state
 from dr_ctl.lab.cache import release_ports, reserve_ports
+from dr_ctl.lab.kinds import KINDS, MIRROR
+from dr_ctl.lab.make import Make
+from dr_ctl.lab.started import wait_until
 from dr_ctl.lab.state import PAIR, LabState, LinkState, SiteState
-from dr_ctl.lab.traffic import Load, Target
+from dr_ctl.lab.traffic import Load, Target, deal_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
-    from dr_ctl.lab.admin import Admin
+    from dr_ctl.lab.make import Admin, Kind, Options
 
 UP_S = 90.0
 DOWN_S = 15.0
 SITE_NAME = re.compile(r"[a-z][a-z0-9-]*")
-PORTS_PER_SITE, PORTS_PER_LINK = 4, 2
+PORTS_PER_LINK = 2
 MOST_PAIRS = 4
 
 
@@ -55,18 +57,15 @@ class Lab:
         serving: str | None = "london",
         queues: Sequence[str] = ("orders.in", "orders.out"),
         delay_ms: float = 0.0,
-        link_auto_start: Mapping[str, bool] | None = None,
-        admin_door: bool = False,
         edit: Callable[[str], str] | None = None,
-        topology: str = lab_state.MIRROR,
-        plugin: Path | None = None,
+        topology: str = MIRROR,
+        options: Options | None = None,
         pairs: int = 1,
     ) -> Self:
         """Start a new lab and return when all brokers are active, mirror each other, and `serving` lets clients in.
 
-        `delay_ms` is for each direction of each link. `link_auto_start` maps a site to whether its link starts at
-        boot; one that does not is not waited for. `admin_door` gives each broker one more open acceptor. `edit`
-        changes each broker.xml before the first start; `plugin` is the jar of the continuity plugin; `pairs` says how
+        `delay_ms` is for each direction of each link; one that does not start at boot is not waited for. `edit` changes
+        each broker's configuration before the first start; `options` are those of the topology's kind; `pairs` says how
         many brokers each site has. EnvironmentFault, with the end of the broker's log, where it is not up within 90 s;
         then nothing of it is left.
         """
@@ -82,18 +81,19 @@ class Lab:
         directory = directory.resolve()
         if directory.exists() and any(directory.iterdir()):
             raise UsageError(f"{directory} is not empty", remedy="`dr-ctl lab down` ends a lab that is up there.")
-        kind = kinds.of(topology, plugin)
-        home = distribution.obtain(kind.distribution)
+        kind = KINDS.named(topology)
+        wanted = kind.options(options or {})
+        home = distribution.obtain(kind.distribution) if kind.distribution is not None else directory
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
-        state = _new_state(directory, sites, queues, door=admin_door, pairs=pairs)
+        state = _new_state(directory, sites, queues, kind, pairs)
         lab = cls(directory, replace(state, topology=topology))
         try:
             lab._save()
             lab._start_links(delay_ms)
-            auto_start = {name: (link_auto_start or {}).get(name, True) for name in sites}
-            lab._create(home, kind, auto_start, edit)
-            lab._start_brokers([name for name in sites if auto_start[name]])
+            makes = lab._makes(wanted, edit)
+            lab._create(home, makes)
+            lab._start_brokers([make.site for make in makes if kind.links_at_boot(make)])
             settings_file.write(directory, lab.state)
             if serving is not None:
                 lab.open_clients(serving)
@@ -152,7 +152,7 @@ class Lab:
         process = self.site(site, pair).process
         return process.pid if process is not None and process.alive() else None
 
-    def processes(self) -> list[processes.Process]:
+    def processes(self) -> list[daemons.Process]:
         """Everything that was started and may still run."""
         started = [site.process for site in self.state.sites] + [link.process for link in self.state.links]
         return [one for one in started if one is not None]
@@ -161,10 +161,10 @@ class Lab:
         """End every process of the lab, brokers first, and remove its directory. Twice is once."""
         running = [site.process for site in self.state.sites if site.process is not None]
         with ThreadPoolExecutor(max_workers=2 * MOST_PAIRS) as side_by_side:
-            list(side_by_side.map(lambda process: processes.end(process, within_s=DOWN_S), running))
+            list(side_by_side.map(lambda process: daemons.end(process, within_s=DOWN_S), running))
         for link in self.state.links:
             if link.process is not None:
-                processes.end(link.process, within_s=2)
+                daemons.end(link.process, within_s=2)
         release_ports(self.directory)
         if (self.directory / lab_state.FILE).exists():
             shutil.rmtree(self.directory)
@@ -174,21 +174,21 @@ class Lab:
         alone, here and in what follows."""
         for broker in self.state.brokers(site, pair):
             if broker.process is not None:
-                processes.kill(broker.process)
+                daemons.kill(broker.process)
             self._keep(replace(broker, process=None))
 
     def stop(self, site: str, pair: str | None = None) -> None:
         """End a site's brokers in an orderly way."""
         for broker in self.state.brokers(site, pair):
             if broker.process is not None:
-                processes.end(broker.process, within_s=DOWN_S)
+                daemons.end(broker.process, within_s=DOWN_S)
             self._keep(replace(broker, process=None))
 
     def start(self, site: str, pair: str | None = None, *, wait: bool = True) -> None:
         """Start a site's brokers again, clients kept out; a running one is left alone. Waits until they are active."""
         for broker in self.state.brokers(site, pair):
             if broker.process is None or not broker.process.alive():
-                self._keep(brokers.start(self._home(broker), broker))
+                self._keep(replace(broker, process=self._kind.start(self._home(broker))))
         if wait:
             self._wait_active(self.state.brokers(site, pair), time.monotonic() + UP_S)
 
@@ -252,19 +252,14 @@ class Lab:
     ) -> Load:
         """Prepare traffic for all queues of the lab, or for those; its ledger goes under `ledgers`. Without a pair the
         clients are dealt out over all of them, each pair having at least one of a kind that there is."""
-        path = self.ledgers / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.jsonl"
-        names = self.queues if queues is None else tuple(queues)
-        first, *beside = [self.target(each) for each in (self.pairs if pair is None else (pair,))]
-        least = 1 + len(beside)
-        return Load(
-            first,
-            names,
+        return deal_out(
+            [self.target(each) for each in (self.pairs if pair is None else (pair,))],
+            self.queues if queues is None else tuple(queues),
             rate,
-            beside=beside,
-            producers=max(producers, least) if producers else 0,
-            consumers=max(consumers, least) if consumers else 0,
+            producers=producers,
+            consumers=consumers,
             work_ms=work_ms,
-            ledger_path=path,
+            ledgers=self.ledgers,
         )
 
     def status(self) -> status.LabStatus:
@@ -273,55 +268,63 @@ class Lab:
 
     def _start_links(self, delay_ms: float) -> None:
         for link in self.state.links:
+            door = self.site(link.target, link.pair).ports[self._kind.link_target]
             argv = [
                 sys.executable, "-m", wire.__name__, "--port", str(link.port), "--control", str(link.control),
-                "--to", f"127.0.0.1:{self.site(link.target, link.pair).mirror}", "--delay-ms", str(delay_ms),
+                "--to", f"127.0.0.1:{door}", "--delay-ms", str(delay_ms),
             ]  # fmt: skip
-            process = processes.launch(argv, cwd=self.directory, log=self.directory / f"wire-{link.name}.log")
+            process = daemons.launch(argv, cwd=self.directory, log=self.directory / f"wire-{link.name}.log")
             self._keep(replace(link, process=process))
 
-    def _create(
-        self, home: Path, kind: kinds.Kind, auto_start: Mapping[str, bool], edit: Callable[[str], str] | None
-    ) -> None:
-        def create(link: LinkState) -> None:
-            make = brokers.Make(
+    def _makes(self, options: Options, edit: Callable[[str], str] | None) -> list[Make]:
+        return [
+            Make(
                 site=self.site(link.source, link.pair),
                 peer=self.site(link.target, link.pair),
                 link_port=link.port,
                 queues=self.queues,
-                link_auto_start=auto_start[link.source],
+                options=options,
                 edit=edit,
             )
-            brokers.create(home, self._home(make.site), make, kind)
+            for link in self.state.links
+        ]
 
+    def _create(self, home: Path, makes: Sequence[Make]) -> None:
         with ThreadPoolExecutor(max_workers=2) as side_by_side:
-            list(side_by_side.map(create, self.state.links))
+            list(side_by_side.map(lambda make: self._kind.create(home, self._home(make.site), make), makes))
 
-    def _start_brokers(self, linked: list[str]) -> None:
+    def _start_brokers(self, linked: Sequence[SiteState]) -> None:
         until = time.monotonic() + UP_S
         for name in dict.fromkeys(broker.name for broker in self.state.sites):
             self.start(name, wait=False)
         self._wait_active(self.state.sites, until)
-        self._wait_links([broker for broker in self.state.sites if broker.name in linked], until)
+        self._wait_links([self.site(broker.name, broker.pair) for broker in linked], until)
         for name in self.queues:
-            if not brokers.PLAIN_QUEUE.fullmatch(name):
+            if not self._kind.made_at_once(name):
                 self.create_queue(name)
 
     def _wait_active(self, started: Sequence[SiteState], until: float) -> None:
         for broker in started:
-            brokers.wait_active(self._home(broker), broker, self._admin(broker, timeout_s=2), until)
+            wait_until("active", self._admin(broker, timeout_s=2).active, self._logs(broker), broker, until)
 
     def _wait_links(self, sources: Sequence[SiteState], until: float) -> None:
         for broker in sources:
             peer = self.state.other(broker.name, broker.pair).name
             connected = partial(self._admin(broker, timeout_s=2).link_attached, peer)
-            brokers.wait_until(f"link to {peer}", connected, self._home(broker), broker, until)
+            wait_until(f"link to {peer}", connected, self._logs(broker), broker, until)
+
+    @property
+    def _kind(self) -> Kind:
+        return KINDS.named(self.state.topology)
+
+    def _logs(self, broker: SiteState) -> list[Path]:
+        return [self._home(broker) / name for name in self._kind.logs]
 
     def _home(self, broker: SiteState) -> Path:
         return self.directory / broker.broker
 
     def _admin(self, broker: SiteState, *, timeout_s: float = 5.0) -> Admin:
-        return kinds.admin(self.state.topology, broker, timeout_s=timeout_s)
+        return self._kind.admin(broker, timeout_s=timeout_s)
 
     def _left(self, pair: str, queues: Sequence[str]) -> int | None:
         """Count what lies in a pair's queues where clients are served; None where no site says that it serves."""
@@ -340,7 +343,7 @@ class Lab:
 
     def _signal(self, site: str, signum: signal.Signals) -> None:
         for broker in self.state.brokers(site):
-            if broker.process is None or not processes.send(broker.process, signum):
+            if broker.process is None or not daemons.send(broker.process, signum):
                 raise EnvironmentFault(f"the broker {broker.broker} does not run")
 
     def _tell(self, site_from: str | None, change: Mapping[str, str | float]) -> None:
@@ -361,17 +364,14 @@ class Lab:
         self.state.save(self.directory)
 
 
-def _new_state(directory: Path, sites: tuple[str, str], queues: Sequence[str], *, door: bool, pairs: int) -> LabState:
+def _new_state(directory: Path, sites: tuple[str, str], queues: Sequence[str], kind: Kind, pairs: int) -> LabState:
     app_password = secrets.token_urlsafe(18)  # one for both sites: clients move with the service
-    ports = iter(reserve_ports(2 * pairs * (PORTS_PER_SITE + PORTS_PER_LINK), directory))
+    ports = iter(reserve_ports(2 * pairs * (len(kind.ports) + PORTS_PER_LINK), directory))
     names = [PAIR, *(f"orders-{number}" for number in range(2, pairs + 1))]
     made = tuple(
         SiteState(
             name=name,
-            http=next(ports),
-            clients=next(ports),
-            mirror=next(ports),
-            door=next(ports) if door else None,
+            ports={what: next(ports) for what in kind.ports},
             admin_password=secrets.token_urlsafe(18),
             app_password=app_password,
             pair=pair,

@@ -7,15 +7,18 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.lab.cache import write_atomically
-from dr_ctl.lab.processes import Process
+from dr_ctl.engine.runs import write_text
+from dr_ctl.lab.daemons import Process
 from dr_ctl.stomp_io.address import Address, Login
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 FILE = "lab.json"
-VERSION = 1
+VERSION = 2
+# Version 1 had the ports of an Artemis broker one by one.
+PORTS_OF_1 = ("http", "clients", "mirror", "door")
 ADMIN, APP = "admin", "app"
 MIRROR = "artemis-mirror"
 PAIR = "orders-1"
@@ -23,15 +26,12 @@ PAIR = "orders-1"
 
 @dataclass(frozen=True, slots=True)
 class SiteState:
-    """One broker of a site: its ports, who may log in, and the process, None while it is not running."""
+    """One broker of a site: its ports by name, who may log in, and the process, None while it is not running."""
 
     name: str
-    http: int
-    clients: int
-    mirror: int
+    ports: Mapping[str, int]
     admin_password: str = field(repr=False)
     app_password: str = field(repr=False)
-    door: int | None = None  # the acceptor `admin-door`, where it was asked for
     process: Process | None = None
     pair: str = PAIR
 
@@ -41,12 +41,8 @@ class SiteState:
         return self.name if self.pair == PAIR else f"{self.name}.{self.pair}"
 
     @property
-    def jolokia(self) -> str:
-        return f"http://127.0.0.1:{self.http}/console/jolokia"
-
-    @property
     def stomp(self) -> Address:
-        return Address("127.0.0.1", self.clients)
+        return Address("127.0.0.1", self.ports["clients"])
 
     @property
     def admin(self) -> Login:
@@ -110,7 +106,7 @@ class LabState:
         return replace(self, links=tuple(link if one.name == link.name else one for one in self.links))
 
     def save(self, directory: Path) -> None:
-        write_atomically(directory / FILE, json.dumps({"version": VERSION, **asdict(self)}, indent=2))
+        write_text(directory / FILE, json.dumps({"version": VERSION, **asdict(self)}, indent=2))
 
 
 def load(directory: Path) -> LabState:
@@ -119,7 +115,7 @@ def load(directory: Path) -> LabState:
         told = json.loads((directory / FILE).read_text(encoding="utf-8"))
         return LabState(
             name=told["name"],
-            sites=tuple(SiteState(**_with_process(one)) for one in told["sites"]),
+            sites=tuple(SiteState(**_with_process(_with_ports(one))) for one in told["sites"]),
             links=tuple(LinkState(**_with_process(one)) for one in told["links"]),
             queues=tuple(told["queues"]),
             topology=told.get("topology", MIRROR),
@@ -128,6 +124,13 @@ def load(directory: Path) -> LabState:
         raise UsageError(f"{directory} holds no lab", remedy="`dr-ctl lab up` starts one.") from None
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{directory / FILE} is not a lab's state: {error}") from error
+
+
+def _with_ports(told: dict[str, Any]) -> dict[str, Any]:
+    if "ports" in told:
+        return told
+    rest = {key: value for key, value in told.items() if key not in PORTS_OF_1}
+    return {**rest, "ports": {key: told[key] for key in PORTS_OF_1 if told.get(key) is not None}}
 
 
 def _with_process(told: dict[str, Any]) -> dict[str, Any]:

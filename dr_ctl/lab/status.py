@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault
-from dr_ctl.lab import kinds, wire
+from dr_ctl.lab import wire
+from dr_ctl.lab.kinds import KINDS
 
 if TYPE_CHECKING:
     from dr_ctl.core.model import Json
@@ -64,7 +65,7 @@ def _site_status(state: LabState, site: SiteState) -> SiteStatus:
     clients_open = None
     if running:
         try:
-            clients_open = kinds.admin(state.topology, site, timeout_s=2).clients_open()
+            clients_open = KINDS.named(state.topology).admin(site, timeout_s=2).clients_open()
         except BrokerError:
             clients_open = None
     return SiteStatus(site.name, site.pair, running, frozen, clients_open is not None, clients_open)
@@ -77,7 +78,7 @@ def _link_status(state: LabState, link: LinkState) -> LinkStatus:
         told = None
     try:
         source = state.site(link.source, link.pair)
-        connected: bool | None = kinds.admin(state.topology, source, timeout_s=2).link_attached(link.target)
+        connected: bool | None = KINDS.named(state.topology).admin(source, timeout_s=2).link_attached(link.target)
     except BrokerError:
         connected = None
     mode, delay_ms = (told.mode, told.delay_ms) if told else (None, None)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any
 
 import yaml
 from platformdirs import user_config_path
@@ -14,15 +14,7 @@ from pydantic import ValidationError
 
 from dr_ctl.core.errors import UsageError
 from dr_ctl.settings.model import Installation, Settings
-
-MIRROR, PLUGIN = "artemis-mirror", "artemis-continuity"
-
-# Words of a broker that say nothing where its topology has no such thing, and why.
-_NOT_WITH: Final = {
-    "lasting_fence": (PLUGIN, "the plugin closes its doors at every start by itself"),
-    "link": (PLUGIN, "the plugin's bridges join the sites, and are found out"),
-    "id_cache_size": (MIRROR, "no check of a mirror asks for it"),
-}
+from dr_ctl.settings.topologies import TOPOLOGIES
 
 
 class SettingsError(UsageError):
@@ -61,6 +53,26 @@ def find(told: Path | None) -> Path:
 
 def load(file: Path) -> Installation:
     """Read and check the file; raises `SettingsError` with all problems."""
+    root = _mapping(file)
+    told = yaml.SafeLoader("").construct_document(root)
+    topology = told.get("topology")
+    named = topology in list(TOPOLOGIES)
+    kinds = [TOPOLOGIES.named(each) for each in ((str(topology),) if named else TOPOLOGIES)]
+    read = [_read(root, told, kind) for kind in kinds]
+    # Where the file names no topology that there is, a problem is what is wrong whichever was meant.
+    problems = set.intersection(*(wrong for _, wrong in read))
+    if not named and "topology" in told:
+        *most, last = (f"'{each}'" for each in TOPOLOGIES)
+        problems.add(_problem(root, ("topology",), f"should be {', '.join(most)} or {last}", ""))
+    problems |= {*_twice(root, ""), *_contradictions(root, {pair for kind in kinds for pair in kind.apart})}
+    settings, _ = read[0]
+    if settings is None or problems:
+        raise SettingsError(file, sorted(problems))
+    return Installation(settings=settings, file=file.resolve())
+
+
+def _mapping(file: Path) -> yaml.MappingNode:
+    """The file as YAML has it, every key and value readable."""
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
@@ -85,23 +97,23 @@ def load(file: Path) -> Installation:
         raise SettingsError(file, [Problem(1, 1, "", "is not a mapping; it begins with `version: 1`")])
     if unreadable := _unreadable(root, ()):
         raise SettingsError(file, unreadable)
-    problems = _twice(root, "") + _contradictions(root)
-    told = yaml.SafeLoader("").construct_document(root)
+    return root
+
+
+def _read(root: yaml.Node, told: dict[str, Any], kind: type[Settings]) -> tuple[Settings | None, set[Problem]]:
+    """The settings as one class reads them, and what it finds wrong."""
     try:
-        settings = Settings.model_validate(told)
+        return kind.model_validate(told), set()
     except ValidationError as error:
         told_at = [each["loc"] for each in error.errors()]
-        problems += [
+        return None, {
             _problem(root, each["loc"], each["msg"], each["type"])
             for each in error.errors()
             # A list whose only item is wrong is called too short as well: the item's own problem is the one to mend.
             if not (
                 each["type"] == "too_short" and any(each["loc"] == loc[: len(each["loc"])] != loc for loc in told_at)
             )
-        ]
-    if problems:
-        raise SettingsError(file, sorted(set(problems)))
-    return Installation(settings=settings, file=file.resolve())
+        }
 
 
 def _unreadable(node: yaml.Node, within: tuple[yaml.Node, ...]) -> list[Problem]:
@@ -144,15 +156,14 @@ def _twice(node: yaml.Node, where: str) -> list[Problem]:
     return problems
 
 
-def _contradictions(root: yaml.Node) -> list[Problem]:
-    """What contradicts itself across parts of the file; parts that are not well formed are told elsewhere."""
+def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> list[Problem]:
+    """What contradicts itself across parts of the file; parts that are not well formed are told elsewhere. `apart`:
+    keys of a broker that may not list the same door, those for clients first."""
     step = _into(root, "sites")
     if step is None or not isinstance(step[1], yaml.MappingNode):
         return []
     key, sites = step
     problems = []
-    topology = _into(root, "topology")
-    told = topology[1].value if topology is not None else None
     if len(sites.value) != 2:  # noqa: PLR2004
         problems.append(_at(key, "sites", f"an installation has two sites, not {len(sites.value)}"))
     named: list[dict[str, yaml.Node]] = []
@@ -165,13 +176,10 @@ def _contradictions(root: yaml.Node) -> list[Problem]:
             if found[1].value in here:
                 problems.append(_at(found[1], f"sites.{name.value}", f"a second broker is called {found[1].value}"))
             here[found[1].value] = found[1]
-            for word, (without, why) in _NOT_WITH.items():
-                if (useless := _into(broker, word)) is not None and told == without:
-                    problems.append(_at(useless[0], f"sites.{name.value}", f"{word}: {without} has none: {why}"))
-            both = sorted(set(_words(broker, "clients")) & set(_words(broker, "mirror")))
-            if both:
+            for clients, link in apart:
+                both = sorted(set(_words(broker, clients)) & set(_words(broker, link)))
                 text = f"{', '.join(both)} cannot be for clients and for the peer's link: closing it would cut the link"
-                problems.append(_at(broker, f"sites.{name.value}", text))
+                problems += [_at(broker, f"sites.{name.value}", text)] if both else []
         named.append(here)
     if len(named) == 2:  # noqa: PLR2004
         for mine, others in (named, named[::-1]):

@@ -1,20 +1,32 @@
-"""The settings file as types. What contradicts itself across parts is the loader's business, because it must be told
-beside all else that is wrong; what is merely unwise is `validate`'s."""
+"""What the settings of every topology have, as types; what only one of them has stands in `topologies`. What
+contradicts itself across parts is the loader's business, because it must be told beside all else that is wrong; what is
+merely unwise is `validate`'s."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from dr_ctl.settings.durations import seconds
 
 SiteName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
-Seconds = Annotated[float, BeforeValidator(seconds)]
-# What a broker remembers of an address where its broker.xml does not say otherwise.
-ID_CACHE_SIZE: Final = 20_000
+Seconds = Annotated[
+    float,
+    BeforeValidator(seconds),
+    WithJsonSchema({"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|h|d)\s*$"}),
+]
 
 
 class Part(BaseModel):
@@ -25,6 +37,8 @@ class Part(BaseModel):
 
 class Secret(Part):
     """Where a password comes from. Resolved when its site is first called; `plain` shows in no text."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
     env: str | None = None
     file: str | None = None
@@ -50,99 +64,69 @@ def _list(told: Any) -> Any:
 Names = Annotated[tuple[str, ...], BeforeValidator(_list)]
 
 
-class LastingFence(Part):
-    """Roles that a fence keeps out, and of which addresses: they may do nothing there until it is lifted."""
-
-    roles: Names = Field(min_length=1)
-    matches: Names = Field(default=("#",), min_length=1)
-
-
 class Broker(Part):
     """One broker of a site."""
 
-    name: str = Field(min_length=1)
-    jolokia: str
-    stomp: str | None = None
-    username: str
-    password: Secret
-    clients: Names = Field(min_length=1)
-    mirror: Names | None = None
-    broker: str | None = None
-    link: str | None = None
-    lasting_fence: LastingFence | None = None
-    id_cache_size: int = Field(default=ID_CACHE_SIZE, gt=0)
+    name: str = Field(min_length=1, description="the same name at both sites makes a pair")
 
-    @field_validator("jolokia")
-    @classmethod
-    def _http(cls, told: str) -> str:
-        parts = urlsplit(told)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-            raise ValueError("is not an http or https address, as in http://host:8161/console/jolokia")
-        if parts.username or parts.password:
-            raise ValueError("must not hold a login; set username and password beside it")
-        return told
 
-    @field_validator("stomp")
-    @classmethod
-    def _stomp(cls, told: str | None) -> str | None:
-        if told is not None:
-            try:
-                parts = urlsplit(told)
-                good = parts.scheme in ("stomp", "stomp+ssl") and parts.hostname and parts.port
-            except ValueError:
-                good = False
-            if not good:
-                raise ValueError("is not a STOMP address, as in stomp://host:61613 or stomp+ssl://host:61612")
-        return told
+B = TypeVar("B", bound=Broker)
+B_co = TypeVar("B_co", bound=Broker, covariant=True)
 
 
 class Tls(Part):
     """Files of the site's TLS. Verification is on; `verify: false` turns it off and every command says so."""
 
-    ca: str | None = None
-    cert: str | None = None
-    key: str | None = None
-    verify: bool = True
+    ca: str | None = Field(default=None, description="file of the authorities that the brokers' certificates are of")
+    cert: str | None = Field(default=None, description="file of the certificate to show")
+    key: str | None = Field(default=None, description="file of its key; without: in the certificate's file")
+    verify: bool = Field(default=True, description="`false` turns verification off")
 
 
-class Site(Part):
+class Site(Part, Generic[B_co]):
     """One place with its brokers."""
 
-    brokers: Annotated[tuple[Broker, ...], BeforeValidator(_list)] = Field(min_length=1)
-    tls: Tls = Tls()
-    origin: str | None = None
+    brokers: Annotated[tuple[B_co, ...], BeforeValidator(_list)] = Field(min_length=1)
+    tls: Tls = Field(default_factory=Tls)
+    origin: str | None = Field(
+        default=None, description="`Origin` header for Jolokia; without: scheme and host of the address"
+    )
 
 
 class Queues(Part):
     """Which queues quiesce, parity and estimate look at. The gate looks at all, whatever stands here."""
 
-    include: Names = ("#",)
-    exclude: Names = ()
+    include: Names = Field(
+        default=("#",),
+        description="patterns as in Artemis (`orders.#`, `*.in`): which queues quiesce, parity and estimate look at; "
+        "the gate looks at all",
+    )
+    exclude: Names = Field(default=(), description="patterns of those that they do not look at")
 
 
 class Loss(Part):
-    messages: Annotated[int, Field(ge=0)] | None = None
-    age: Seconds | None = None
+    messages: Annotated[int, Field(ge=0)] | None = Field(default=None, description="the most that a failure may lose")
+    age: Seconds | None = Field(default=None, description="the longest time from which it may lose something")
 
 
 class ClassObjective(Part):
-    queues: Names = Field(min_length=1)
+    queues: Names = Field(min_length=1, description="patterns of queues that have a `loss` of their own")
     loss: Loss
 
 
 class Objectives(Part):
     """What a failover may lose, and how long a planned move may take."""
 
-    loss: Loss = Loss(messages=0)
-    recovery: Seconds | None = None
+    loss: Loss = Field(default_factory=lambda: Loss(messages=0))
+    recovery: Seconds | None = Field(default=None, description="planned time until clients are served again")
     classes: Annotated[tuple[ClassObjective, ...], BeforeValidator(_list)] = ()
 
 
 class Drain(Part):
-    timeout: Seconds = 60.0
-    poll: Seconds = 0.02
-    stable: int = Field(default=3, ge=1)
-    stall: Seconds = 20.0
+    timeout: Seconds = Field(default="1m", validate_default=True, description="how long a drain may take")
+    poll: Seconds = Field(default="20ms", validate_default=True, description="time between two looks")
+    stable: int = Field(default=3, ge=1, description="how many looks in a row must agree")
+    stall: Seconds = Field(default="20s", validate_default=True, description="how long nothing may move")
 
 
 def _local(told: object) -> object:
@@ -156,35 +140,52 @@ def _local(told: object) -> object:
 
 
 class HistorySettings(Part):
-    path: Annotated[str, BeforeValidator(_local)] = "history"
-    every: Seconds = 5.0
-    keep: Seconds = 30 * 86400.0
+    path: Annotated[str, BeforeValidator(_local)] = Field(
+        default="history", description="the directory, or its `file:///` URL, that `monitor` writes"
+    )
+    every: Seconds = Field(default="5s", validate_default=True, description="how often it writes")
+    keep: Seconds = Field(default="30d", validate_default=True, description="for how long that is meant to be kept")
 
 
 class SparkSettings(Part):
-    master: str = "local[*]"
-    conf: dict[str, str] = Field(default_factory=dict)
+    master: str = Field(
+        default="local[*]",
+        description="any Spark master or Spark Connect address; one elsewhere must see `history.path` as the same "
+        "directory",
+    )
+    conf: dict[str, str] = Field(default_factory=dict, description="settings of Spark itself")
 
 
 class Hook(Part):
-    run: Names = Field(min_length=1)
-    timeout: Seconds = 20.0
+    run: Names = Field(min_length=1, description="the words of a command, run without a shell")
+    timeout: Seconds = Field(default="20s", validate_default=True, description="how long it may take")
+
+
+def _two_sites(schema: dict[str, Any]) -> None:
+    """The loader tells this of a file; the schema has to say it too."""
+    schema["properties"]["sites"] |= {"additionalProperties": False, "minProperties": 2, "maxProperties": 2}
 
 
 class Settings(Part):
-    """One installation: two sites and the topology that joins them."""
+    """One installation: two sites and the topology that joins them. Each topology has a class of its own of this.
+    `apart`: keys of its brokers that may not list the same door, those for clients first."""
 
-    version: Literal[1]
-    name: str = Field(min_length=1)
-    topology: Literal["artemis-mirror", "artemis-continuity"]
-    sites: dict[SiteName, Site]
-    queues: Queues = Queues()
+    model_config = ConfigDict(json_schema_extra=_two_sites)
+    apart: ClassVar[tuple[tuple[str, str], ...]] = ()
+
+    version: Literal[1] = Field(description="the version of this file's format: 1")
+    name: str = Field(min_length=1, description="what the installation is called")
+    topology: str
+    sites: Mapping[SiteName, Site[Broker]]
+    queues: Queues = Field(default_factory=Queues)
     objectives: Objectives | None = None
-    drain: Drain = Drain()
-    history: HistorySettings = HistorySettings()
-    spark: SparkSettings = SparkSettings()
+    drain: Drain = Field(default_factory=Drain)
+    history: HistorySettings = Field(default_factory=HistorySettings)
+    spark: SparkSettings = Field(default_factory=SparkSettings)
     hooks: dict[str, Hook] = Field(default_factory=dict)
-    runbooks: str | None = None
+    runbooks: str | None = Field(
+        default=None, description="folder of own runbooks; without: those that came with dr-ctl"
+    )
 
 
 class Installation(Part):
@@ -195,3 +196,10 @@ class Installation(Part):
 
     def path(self, told: str) -> Path:
         return (self.file.parent / told).resolve()
+
+    def broker(self, site: str, name: str, kind: type[B]) -> B:
+        """One broker, as the class of its topology has it. LookupError where there is none of that kind."""
+        for each in self.settings.sites[site].brokers:
+            if each.name == name and isinstance(each, kind):
+                return each
+        raise LookupError(f"{site} has no {kind.__name__} {name}")

@@ -7,13 +7,14 @@ of a twin.
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any, ClassVar, Final
 
+from dr_ctl.twin.clock import Clock
 from dr_ctl.twin.messages import Message, Queue, Reason, numbers
 from dr_ctl.twin.parts import Acceptor, BrokerSaysNo, Ports, Session
 from dr_ctl.twin.security import Security
@@ -22,6 +23,15 @@ DEAD_LETTERS, EXPIRED = "DLQ", "ExpiryQueue"
 MOST_DELIVERIES: Final = 10
 NUMBERS_LOST: Final = 2**31  # a death leaves so many numbers unused
 ANYCAST: Final = "ANYCAST"
+
+
+class No(Enum):
+    """Why a broker refuses something about a queue."""
+
+    TAKEN = auto()
+    MISSING = auto()
+    IN_USE = auto()
+    NO_TARGET = auto()
 
 
 @dataclass(kw_only=True)
@@ -38,6 +48,7 @@ class Broker(ABC):
     changed: threading.Condition
     acceptors: dict[str, Acceptor]
     ports: Ports
+    clock: Clock = field(default_factory=Clock)
     console_port: int = 0
     users: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +66,22 @@ class Broker(ABC):
         self.security = Security(self.roles)
         self.next_number: Callable[[], int] = numbers(self._first)
 
+    # what is its family's own
+
+    @abstractmethod
+    def no(self, why: No, name: str) -> BrokerSaysNo:
+        """The words in which it refuses something about the queue of that name."""
+
+    @abstractmethod
+    def marks(self, queue: Queue, message: Message) -> tuple[Mapping[str, str], Mapping[str, int]]:
+        """What a message that is moved out of a queue tells of it: texts and numbers."""
+
     # what joins it to its peer
+
+    @property
+    @abstractmethod
+    def lets_peer_in(self) -> bool:
+        """Say whether its peer finds the door of the link open."""
 
     @property
     @abstractmethod
@@ -128,7 +154,7 @@ class Broker(ABC):
     # its life
 
     def now_ms(self) -> int:
-        return int(time.time() * 1000) + self.skew_ms
+        return self.clock.date_ms() + self.skew_ms
 
     def start(self) -> None:
         """Boot: doors as their settings say, the link as its auto-start says, counters from what is there."""
@@ -194,8 +220,7 @@ class Broker(ABC):
         """Create a queue and its address; raises `BrokerSaysNo` where the name is taken."""
         name = str(options["name"])
         if name in self.queues:
-            text = f"AMQ229019: Queue {name} already exists on address {self.queues[name].address}"
-            raise BrokerSaysNo("java.lang.IllegalStateException", text)
+            raise self.no(No.TAKEN, name)
         address = str(options.get("address") or name)
         routing = str(options.get("routing-type") or "MULTICAST").lower()
         self.add_address(address, routing, here_only=here_only)
@@ -225,18 +250,14 @@ class Broker(ABC):
 
     def queue(self, name: str) -> Queue:
         if name not in self.queues:
-            kind = "org.apache.activemq.artemis.api.core.ActiveMQNonExistentQueueException"
-            raise BrokerSaysNo(kind, f"AMQ229017: Queue {name} does not exist")
+            raise self.no(No.MISSING, name)
         return self.queues[name]
 
     def destroy_queue(self, name: str, *, with_takers: bool = False, here_only: bool = False) -> None:
         """Remove a queue with what lies in it; its address stays."""
         queue = self.queue(name)
         if queue.takers and not with_takers:
-            kind = "org.apache.activemq.artemis.api.core.ActiveMQIllegalStateException"
-            text = f"AMQ229025: Cannot delete queue {name} on binding {name} - it has consumers = "
-            text += "org.apache.activemq.artemis.core.postoffice.impl.LocalQueueBinding"
-            raise BrokerSaysNo(kind, text)
+            raise self.no(No.IN_USE, name)
         queue.takers.clear()
         del self.queues[name]
         if not here_only:
@@ -279,7 +300,7 @@ class Broker(ABC):
     def move(self, queue: Queue, number: int, to: str) -> bool:
         """Move one message to another queue; False where it is not there, or in somebody's hands."""
         if to not in self.queues:
-            raise BrokerSaysNo("java.lang.IllegalArgumentException", f"AMQ229049: No queue found for {to}", 400)
+            raise self.no(No.NO_TARGET, to)
         message = queue.messages.get(number)
         if message is None or number in queue.delivering:
             return False
@@ -289,16 +310,17 @@ class Broker(ABC):
 
     def _put_copy(self, queue: Queue, message: Message, address: str, timestamp_ms: int) -> None:
         """The same content as a new message, born here."""
+        texts, longs = self.marks(queue, message)
         self.route(
             Message(
                 number=self.next_number(),
                 address=address,
                 body=message.body,
                 text=message.text,
-                headers={**message.headers, "_AMQ_ORIG_QUEUE": queue.name, "_AMQ_ORIG_ADDRESS": queue.address},
+                headers={**message.headers, **texts},
                 durable=message.durable,
                 priority=message.priority,
                 timestamp_ms=timestamp_ms,
-                longs={"_AMQ_ORIG_MESSAGE_ID": message.number},
+                longs=dict(longs),
             )
         )

@@ -9,11 +9,10 @@ import json
 import socket
 import struct
 import threading
-import time
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Final
 
-from dr_ctl.twin.beans import ILLEGAL
+from dr_ctl.twin.bean import ILLEGAL
 from dr_ctl.twin.doors import shut
 from dr_ctl.twin.faults import Fault, FaultKind, told_otherwise
 from dr_ctl.twin.jolokia import NotARequest, Request, answer, failed, requests_in
@@ -21,11 +20,9 @@ from dr_ctl.twin.jolokia import NotARequest, Request, answer, failed, requests_i
 if TYPE_CHECKING:
     from dr_ctl.twin.host import Host
 
-PATH: Final = "/console/jolokia"
 ADMIN: Final = "admin"
 MOST_FAILURES: Final = 4
 BACK_OFF_S: Final = 1.0
-PAGE: Final = "<!doctype html><html><head><title>Apache Artemis Console</title></head><body></body></html>"
 OUT_OF_MEMORY: Final = "<html><body><h2>HTTP ERROR 500</h2><pre>java.lang.OutOfMemoryError</pre></body></html>"
 _RESET: Final = struct.pack("ii", 1, 0)
 
@@ -65,12 +62,12 @@ class Console:
         user, password = _login(authorization)
         newer = self.host.management.dialect.backs_off
         failures, since = self._failures.get(user, (0, 0.0))
-        if newer and failures >= MOST_FAILURES and time.monotonic() - since < BACK_OFF_S:
+        if newer and failures >= MOST_FAILURES and self.host.broker.clock.now_s() - since < BACK_OFF_S:
             return 429, {"Retry-After": "1"}
         if user == ADMIN and self.host.broker.users.get(user) == password:
             self._failures.pop(user, None)
             return None
-        self._failures[user] = (failures + 1, time.monotonic())
+        self._failures[user] = (failures + 1, self.host.broker.clock.now_s())
         return 403, {"Hawtio-Forbidden-Reason": "NONE"} if newer else {}
 
     def _serve(self, sock: socket.socket) -> None:
@@ -108,8 +105,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(500, OUT_OF_MEMORY, "text/html")
         elif refused is not None:
             self._reply(refused[0], "", "text/plain", refused[1])
-        elif self.path.rstrip("/").removesuffix("/version") != PATH:
-            self._reply(200, PAGE, "text/html")
+        elif self.path.rstrip("/").removesuffix("/version") != self._host.management.dialect.path:
+            self._reply(200, self._host.management.dialect.page, "text/html")
         else:
             self._jolokia(body)
 
@@ -156,7 +153,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._reply(fault.status, f"<html><body>{fault.status}</body></html>", "text/html")
                 return True
             case FaultKind.PAGE:
-                self._reply(200, PAGE, "text/html")
+                self._reply(200, self._host.management.dialect.page, "text/html")
                 return True
             case FaultKind.RESET:
                 self._reset()
@@ -192,7 +189,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _wait(self, seconds: float) -> None:
         broker = self._host.broker
         with broker.lock:
-            broker.changed.wait_for(lambda: not self._console.live(self._sock), timeout=seconds)
+            outside_s = broker.clock.outside_s(seconds)
+            broker.changed.wait_for(lambda: not self._console.live(self._sock), timeout=outside_s)
             if not self._console.live(self._sock):
                 raise Hung
 

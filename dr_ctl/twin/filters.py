@@ -7,8 +7,6 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from dr_ctl.twin.parts import BrokerSaysNo
-
 _TERM: Final = re.compile(
     r"""\s*(?:"(?P<quoted>[^"]+)"|(?P<plain>[A-Za-z_$][\w.$-]*))\s*
         (?:(?P<is>IS\s+(?P<not>NOT\s+)?NULL)|(?P<op>=|<>)\s*'(?P<text>(?:[^']|'')*)'
@@ -21,14 +19,17 @@ _QUOTED: Final = re.compile(r"'((?:[^']|'')*)'")
 Named = Callable[[str], str | None]
 
 
+class BadFilter(ValueError):
+    """What was told is no filter."""
+
+
 def compiled(text: str | None) -> Callable[[Named], bool]:
-    """Read a filter; what it gives takes a way to look a property up. `BrokerSaysNo` where it cannot be read."""
+    """Read a filter; what it gives takes a way to look a property up. `BadFilter` where it cannot be read."""
     if text is None or not text.strip():
         return lambda _: True
     terms = [_TERM.fullmatch(term) for term in re.split(r"\bAND\b", text, flags=re.IGNORECASE)]
     if not all(terms):
-        kind = "org.apache.activemq.artemis.api.core.ActiveMQInvalidFilterExpressionException"
-        raise BrokerSaysNo(kind, f"AMQ229020: Invalid filter: {text}")
+        raise BadFilter(text)
     return lambda named: all(_holds(term, named) for term in terms if term is not None)
 
 

@@ -9,11 +9,12 @@ from functools import partial
 from typing import Any, Final
 
 from dr_ctl.twin.broker import Broker
-from dr_ctl.twin.console import ADMIN, PATH, Console
+from dr_ctl.twin.clock import Clock
+from dr_ctl.twin.console import ADMIN, Console
 from dr_ctl.twin.doors import LOOPBACK, Doors
 from dr_ctl.twin.faults import Faults
 from dr_ctl.twin.jolokia import Management, Request
-from dr_ctl.twin.kinds import Kind
+from dr_ctl.twin.kind import Kind
 from dr_ctl.twin.parts import Acceptor
 from dr_ctl.twin.security import APPS
 from dr_ctl.twin.stomp import StompSession
@@ -48,6 +49,7 @@ class Host:
         lock: threading.RLock,
         changed: threading.Condition,
         users: dict[str, str],
+        clock: Clock,
     ) -> None:
         self.changes: list[Change] = []
         self.faults = Faults()
@@ -57,8 +59,10 @@ class Host:
         self._timers: list[threading.Timer] = []
         self._ending: list[threading.Thread] = []
         acceptors = {
-            door: Acceptor(door, self._doors.reserve(door, self._welcome), protocols, opens_at_boot=door == "mirror")
-            for door, protocols in kind.protocols.items()
+            door.name: Acceptor(
+                door.name, self._doors.reserve(door.name, self._welcome), door.protocols, door.opens_at_boot
+            )
+            for door in kind.doors
         }
         self.broker: Broker = kind.broker(
             peer,
@@ -71,6 +75,7 @@ class Host:
             ports=self,
             console_port=self._doors.reserve("console", self._welcome),
             users=users,
+            clock=clock,
             roles=ROLES,
         )
         told = partial(kind.beans, self.broker)
@@ -80,7 +85,7 @@ class Host:
 
     @property
     def jolokia(self) -> str:
-        return f"http://{LOOPBACK}:{self.broker.console_port}{PATH}"
+        return f"http://{LOOPBACK}:{self.broker.console_port}{self.management.dialect.path}"
 
     @property
     def stomp(self) -> tuple[str, int]:
@@ -108,7 +113,7 @@ class Host:
             self._doors.frozen = False
             self.broker.kill()
         if back_after_s is not None:
-            timer = threading.Timer(back_after_s, self.start)
+            timer = threading.Timer(self.broker.clock.outside_s(back_after_s), self.start)
             timer.daemon = True
             self._timers.append(timer)
             timer.start()
@@ -166,6 +171,6 @@ class Host:
     def _welcome(self, sock: socket.socket, door: str) -> StompSession | None:
         if door == "console" and self._console is not None:
             self._console.welcome(sock, door)
-        elif door == "clients":
+        elif "STOMP" in self.broker.acceptors[door].protocols:
             return StompSession(sock, door, self.broker, self._doors)
         return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dr_ctl.twin import names
-from dr_ctl.twin.beans import ILLEGAL, Bean, signatures
+from dr_ctl.twin.bean import ILLEGAL, Bean, signatures
 from dr_ctl.twin.parts import BrokerSaysNo
 
 NO_BEAN: Final = "javax.management.InstanceNotFoundException"
@@ -22,12 +22,15 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a console says of itself, and how it differs from others of its kind. `forbids`: an attribute of what is not
-    there is not missing, it is forbidden. `refuses_in_json`: what is no request is answered like one. `backs_off`: a
-    user who fails too often has to wait."""
+    """What a console says of itself, where it is, and how it differs from others. `page`: what any other path shows.
+    `forbids`: an attribute of what is not there is not missing, it is forbidden. `refuses_in_json`: what is no request
+    is answered like one. `backs_off`: a user who fails too often has to wait."""
 
     agent: str
     protocol: str
+    product: str
+    path: str
+    page: str
     forbids: bool = False
     refuses_in_json: bool = False
     backs_off: bool = True
@@ -120,7 +123,7 @@ def _value(value: Any) -> Answer:
 
 def _version(at: Management, request: Request) -> Answer:
     del request
-    details = {"server_product": "Artemis", "server_vendor": "Apache", "server_version": at.version}
+    details = {"server_product": at.dialect.product, "server_vendor": "Apache", "server_version": at.version}
     return _value({"agent": at.dialect.agent, "protocol": at.dialect.protocol, "details": details, "id": at.node})
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-DOMAIN: Final = "org.apache.activemq.artemis"
 _PLAIN: Final = frozenset({"component", "subcomponent"})
 _KEY: Final = re.compile(r'([^=,:]+)=("(?:[^"\\]|\\.)*"|[^,"]*)(,|$)', re.DOTALL)
 _ESCAPES: Final = {'"': '\\"', "*": "\\*", "?": "\\?", "\\": "\\\\", "\n": "\\n"}
@@ -63,19 +62,3 @@ def canonical(name: str) -> str:
     """The same name with its keys in alphabetical order, as every answer to a pattern has it."""
     keys = keys_of(name)
     return f"{keys['']}:" + ",".join(f"{key}={keys[key]}" for key in sorted(keys) if key)
-
-
-def server(broker: str) -> str:
-    return f"{DOMAIN}:broker={quoted(broker)}"
-
-
-def part(broker: str, component: str, name: str) -> str:
-    return f"{server(broker)},component={component},name={quoted(name)}"
-
-
-def address(broker: str, name: str) -> str:
-    return f"{server(broker)},component=addresses,address={quoted(name)}"
-
-
-def queue(broker: str, address_name: str, routing: str, name: str) -> str:
-    return f"{address(broker, address_name)},subcomponent=queues,routing-type={quoted(routing)},queue={quoted(name)}"

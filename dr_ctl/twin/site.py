@@ -10,20 +10,20 @@ import json
 import secrets
 import shutil
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
-from dr_ctl.twin import dump, kinds
+from dr_ctl.twin import dump
+from dr_ctl.twin.broker import Broker
+from dr_ctl.twin.clock import Clock
 from dr_ctl.twin.console import ADMIN
-from dr_ctl.twin.continuity.broker import ContinuityBroker
-from dr_ctl.twin.continuity.way import ContinuityWay
 from dr_ctl.twin.host import APP, Change, Host
-from dr_ctl.twin.kinds import MIRROR, Kind
+from dr_ctl.twin.kind import Kind
+from dr_ctl.twin.kinds import KINDS, MIRROR
 from dr_ctl.twin.way import Mode, Way
 
 SETTINGS: Final = "dr-ctl.yaml"
@@ -32,14 +32,22 @@ PAIR: Final = "orders-1"
 LOOK_S: Final = 0.01
 OPENS_WITHIN_S: Final = 10.0
 
+B = TypeVar("B", bound=Broker)
+
 
 class Twin:
     """A twin that is up. Where a method takes a site and no pair, all brokers of the site are meant."""
 
     def __init__(
-        self, directory: Path, kind: Kind, sites: tuple[str, str], pairs: Sequence[str], queues: Sequence[str]
+        self,
+        directory: Path,
+        kind: Kind,
+        sites: tuple[str, str],
+        pairs: Sequence[str],
+        queues: Sequence[str],
+        clock: Clock,
     ) -> None:
-        self.directory, self.kind = directory, kind
+        self.directory, self.kind, self.clock = directory, kind, clock
         self.sites, self.pairs, self.queues = sites, tuple(pairs), tuple(queues)
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -55,6 +63,7 @@ class Twin:
                 lock=self._lock,
                 changed=self._changed,
                 users={ADMIN: secrets.token_urlsafe(18), APP: password},
+                clock=clock,
             )
             for site, peer in (sites, sites[::-1])
             for pair in self.pairs
@@ -76,6 +85,7 @@ class Twin:
         pairs: Sequence[str] = (PAIR,),
         delay_ms: float = 0.0,
         topology: str = MIRROR,
+        clock: Clock | None = None,
     ) -> Self:
         """Start a twin and return when its brokers ship to each other, and `serving` lets clients in."""
         if sites[0] == sites[1] or (serving is not None and serving not in sites):
@@ -87,7 +97,7 @@ class Twin:
             raise UsageError(f"{directory} is not empty", remedy="Name another directory, or empty that one.")
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
-        twin = cls(directory, kinds.of(topology), sites, pairs, queues)
+        twin = cls(directory, KINDS.named(topology), sites, pairs, queues, clock or Clock())
         try:
             (directory / MARK).touch()
             for host in twin._hosts.values():
@@ -143,6 +153,10 @@ class Twin:
         if found is None:
             raise UsageError(f"the twin has no broker {pair or ''} at {site}; its sites are {' and '.join(self.sites)}")
         return found
+
+    def brokers(self, kind: type[B]) -> list[B]:
+        """All brokers of that class: where the knobs are that only one kind has."""
+        return [host.broker for host in self._hosts.values() if isinstance(host.broker, kind)]
 
     def other(self, site: str) -> str:
         return next(each for each in self.sites if each != site)
@@ -211,29 +225,6 @@ class Twin:
                 if site_from in (None, site):
                     way.delay_s = ms / 1000
 
-    def lose_acks(self, share: float) -> None:
-        """Let so many of the acknowledgements vanish that arrive for several flows at once, as the plugin does."""
-        for broker in self._with_plugin():
-            broker.ack_loss = share
-
-    def activate_on_start(self, *, on: bool = True) -> None:
-        """Let each site activate itself when its inactive peer says that it has started."""
-        for broker in self._with_plugin():
-            broker.active_on_start = on
-
-    def confirm_late(self, seconds: float) -> None:
-        """Let every bridge's confirmations come so much later."""
-        with self._lock:
-            for way in self._ways.values():
-                if isinstance(way, ContinuityWay):
-                    way.confirm_s = seconds
-
-    def _with_plugin(self) -> list[ContinuityBroker]:
-        found = [host.broker for host in self._hosts.values() if isinstance(host.broker, ContinuityBroker)]
-        if not found:
-            raise UsageError(f"no broker of a twin of {self.kind.topology} has the continuity plugin")
-        return found
-
     def _tell(self, site_from: str | None, mode: Mode) -> None:
         for (site, _), way in self._ways.items():
             if site_from in (None, site):
@@ -245,11 +236,11 @@ class Twin:
             hosts = self._of(site, pair)
             for host in hosts:
                 host.broker.let_clients_in()
-            until = time.monotonic() + OPENS_WITHIN_S
+            until = self.clock.now_s() + OPENS_WITHIN_S
             while not all(host.broker.serves for host in hosts):
-                if time.monotonic() > until:
+                if self.clock.now_s() > until:
                     raise EnvironmentFault(f"{site} does not serve after {OPENS_WITHIN_S:g} s")
-                self._changed.wait(LOOK_S)
+                self._changed.wait(self.clock.outside_s(LOOK_S))
 
     def close_clients(self, site: str, pair: str | None = None) -> None:
         with self._lock:
@@ -264,13 +255,13 @@ class Twin:
 
     def wait_mirrored(self, within_s: float = 5.0) -> None:
         """Wait until all links ship and have nothing left; EnvironmentFault where they do not in time."""
-        until = time.monotonic() + within_s
+        until = self.clock.now_s() + within_s
         with self._changed:
             # What a link has done wakes nobody, so that it is looked at again after a moment.
             while not self._mirrored():
-                if time.monotonic() > until:
+                if self.clock.now_s() > until:
                     raise EnvironmentFault(f"the twin's links do not ship after {within_s:g} s")
-                self._changed.wait(LOOK_S)
+                self._changed.wait(self.clock.outside_s(LOOK_S))
 
     def _mirrored(self) -> bool:
         brokers = [host.broker for host in self._hosts.values()]
@@ -317,16 +308,7 @@ class Twin:
             secret = folder / f"{site}-{pair}"
             secret.touch(mode=0o600)
             secret.write_text(host.admin[1] + "\n", encoding="utf-8")
-            told = {
-                "name": pair,
-                "jolokia": host.jolokia,
-                "stomp": "stomp://{}:{}".format(*host.stomp),
-                "username": ADMIN,
-                "password": {"file": f"secrets/{secret.name}"},
-                "clients": ["clients"],
-                "mirror": ["mirror"],
-                **self.kind.settings,
-            }
+            told = {"name": pair, "password": {"file": f"secrets/{secret.name}"}, **self.kind.settings(host)}
             sites.setdefault(site, {"brokers": []})["brokers"].append(told)
         document = {
             "version": 1,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 import uuid
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,10 +10,10 @@ from typing import Final
 
 from dr_ctl.twin.broker import ANYCAST, Broker
 from dr_ctl.twin.doors import Doors, shut
-from dr_ctl.twin.filters import compiled
+from dr_ctl.twin.filters import BadFilter, compiled
 from dr_ctl.twin.frames import Frame, cut_frame, frame
 from dr_ctl.twin.messages import ORIGIN_NODE, ORIGIN_NUMBER, Message, Queue
-from dr_ctl.twin.parts import BrokerSaysNo, Holding
+from dr_ctl.twin.parts import Holding
 
 WINDOW: Final = 10240
 LEAST_BEAT_S: Final = 0.5
@@ -103,7 +102,7 @@ class StompSession:
         self._subscriptions: dict[str, Subscription] = {}
         self._beat_s: float | None = None
         self._ttl_s = TTL_S
-        self._heard = self._said = time.monotonic()
+        self._heard = self._said = self.broker.clock.now_s()
         broker.sessions[self.ident] = self
 
     def holds(self) -> list[Holding]:
@@ -132,7 +131,7 @@ class StompSession:
         if not data:
             self.broker.hang_up(self)
             return
-        self._heard = time.monotonic()
+        self._heard = self.broker.clock.now_s()
         self._in += data
         while not self._over:
             got, self._in = cut_frame(self._in)
@@ -144,7 +143,7 @@ class StompSession:
         self._flush()
 
     def tick(self) -> None:
-        now = time.monotonic()
+        now = self.broker.clock.now_s()
         if now - self._heard > self._ttl_s:
             ttl_ms = round(self._ttl_s * 1000)
             text = f"AMQ229014: Did not receive data from {self.remote} within the {ttl_ms}ms connection TTL. "
@@ -165,7 +164,7 @@ class StompSession:
     def _send(self, data: bytes) -> None:
         if not self._over:
             self._out += data
-            self._said = time.monotonic()
+            self._said = self.broker.clock.now_s()
             self._flush()
 
     def _flush(self) -> None:
@@ -293,7 +292,7 @@ class StompSession:
                 number=self.broker.next_number(),
                 since_ms=self.broker.now_ms(),
             )
-        except BrokerSaysNo:
+        except BadFilter:
             self._refuse(f'Invalid selector "{selector}"', body=selector.encode())
             return
         self._subscriptions[ident] = taker

@@ -66,7 +66,7 @@ class Way(ABC, Generic[B]):
         with changed:
             while not self._over:
                 wait_s = self._turn()
-                changed.wait(wait_s)
+                changed.wait(None if wait_s is None else self.source.clock.outside_s(wait_s))
 
     def _peer_there(self) -> bool:
-        return self.target.alive and self.target.acceptors["mirror"].started and self.mode is not Mode.REFUSE
+        return self.target.lets_peer_in and self.mode is not Mode.REFUSE

@@ -11,8 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from dr_ctl.agents.monitor import history_rows
-from dr_ctl.rpo.history import Writer
-from dr_ctl.topologies.registry import named
+from dr_ctl.rpo.history.files import Writer
 from tests.mirror.views import at_both, seen
 
 QUEUES, LOOKS = 10_000, 26
@@ -29,7 +28,7 @@ def main() -> None:
     at = datetime(2026, 3, 1, tzinfo=UTC)
     with Writer(Path(sys.argv[1])) as writer:
         for number in range(LOOKS):
-            rows = history_rows(seen(*views), at + timedelta(seconds=5 * number), named("artemis-mirror"))
+            rows = history_rows(seen(*views), at + timedelta(seconds=5 * number))
             writer.add(rows)
             if number == LOOKS // 2:
                 writer.flush()

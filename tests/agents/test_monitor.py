@@ -12,11 +12,10 @@ import pytest
 from dr_ctl.agents.monitor import Monitor
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import Sick, Unreachable
-from dr_ctl.rpo.bounds import bounds
+from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.view import Silent
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
-from dr_ctl.topologies.registry import named
 from tests.cli.conftest import Shell
 from tests.mirror.views import PAIR, at_both, doors, seen, with_queue
 
@@ -30,13 +29,13 @@ FENCED = replace(LONDON, acceptors=doors("london", serving=False))
 
 @dataclass
 class Watched:
-    """Stands where the observer would: each look is what the test says."""
+    """Stands where the topology would: each look is what the test says."""
 
     view: BrokerView | Silent = LONDON
     closed: bool = False
     looks: list[MirrorSeen] = field(default_factory=list)
 
-    def look_once(self) -> MirrorSeen:
+    def look(self) -> MirrorSeen:
         self.looks.append(seen(self.view, PARIS))
         return self.looks[-1]
 
@@ -52,9 +51,8 @@ def watched() -> Watched:
 @pytest.fixture
 def monitor(tmp_path: Path, capsys: Capture, watched: Watched, monkeypatch: pytest.MonkeyPatch) -> Iterator[Monitor]:
     path = Shell(tmp_path, capsys).settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
-    topology = replace(named("artemis-mirror"), observer=lambda *given: watched)
-    monkeypatch.setattr("dr_ctl.agents.monitor.registry.of", lambda installation: topology)
-    with Monitor(load(path)) as monitor:
+    monkeypatch.setattr("dr_ctl.agents.monitor.registry.opened", lambda *given: watched)
+    with Monitor(load(path), SystemClock()) as monitor:
         yield monitor
 
 
@@ -132,7 +130,7 @@ def test_one_silent_broker_of_a_site_that_keeps_its_role_is_a_change(
         return MirrorSeen({"london": {PAIR: LONDON, "orders-2": second}, "paris": paris})
 
     for second in (other, replace(SILENT, pair="orders-2")):
-        monkeypatch.setattr(watched, "look_once", lambda second=second: look(second))
+        monkeypatch.setattr(watched, "look", lambda second=second: look(second))
         monitor.sample()
 
     assert on_disk(tmp_path) == ["serving"] * 4

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.agents import refreshing
 from dr_ctl.agents.refreshing import SHARE, Refresher
-from dr_ctl.rpo.worker import Request
+from dr_ctl.rpo.estimate import request
+from dr_ctl.rpo.estimate.request import Request
 
 REQUEST = Request(history="h", store=True)
 
@@ -27,7 +27,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[Path]]:
             assert Request.from_json(request.read_text()) == REQUEST
             return [sys.executable, "-c", script]
 
-        monkeypatch.setattr(refreshing, "command", command)
+        monkeypatch.setattr(request, "command", command)
         return started
 
     return instead
@@ -37,7 +37,7 @@ def ended(refresher: Refresher) -> str | None:
     """Look until the process that runs has ended."""
     until = time.monotonic() + 20
     assert refresher.look() is None
-    process = refresher._process
+    process = refresher._estimating._process
     assert process is not None
     process.wait(until - time.monotonic())
     return refresher.look()
@@ -78,7 +78,7 @@ def test_a_reason_is_told_once(worker: Callable[[str], list[Path]]) -> None:
     refresher._next = 0.0
     third = ended(refresher)
 
-    assert (first, second, third) == ("no estimate: no java", None, "the estimate ended without an answer")
+    assert (first, second, third) == ("no estimate: no java", None, "no estimate: the estimate ended without an answer")
     refresher.close()
 
 
@@ -86,7 +86,7 @@ def test_the_end_of_the_monitor_ends_it(worker: Callable[[str], list[Path]]) -> 
     worker("import os, time\nos.setpgid(0, 0) if os.getpgrp() != os.getpid() else None\ntime.sleep(600)")
     refresher = Refresher(REQUEST)
     refresher.look()
-    process = refresher._process
+    process = refresher._estimating._process
     assert process is not None
 
     refresher.close()

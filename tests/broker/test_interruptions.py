@@ -18,7 +18,7 @@ from dr_ctl.lab.lab import Lab
 from tests.broker.driving import Operator, recorded, send, state_of, until
 from tests.broker.recorder import Recorder, Seen
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 
 def at_the_fence(recorder: Recorder, act: Callable[[], tuple[int, str] | None]) -> None:
@@ -217,7 +217,7 @@ def test_a_target_whose_port_is_taken_is_undone(lab: Lab, operator: Operator) ->
 
     with socket.socket() as thief:
         thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        thief.bind(("127.0.0.1", lab.site("paris").clients))
+        thief.bind(("127.0.0.1", lab.site("paris").ports["clients"]))
         thief.listen()
         ended = operator.run("swapover", "--to", "paris", "--yes")
 

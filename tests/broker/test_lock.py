@@ -7,21 +7,21 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dr_ctl.cli.wiring import World
+from dr_ctl.core.clock import SystemClock
 from dr_ctl.engine.lease import LOCK, LockDocument
 from dr_ctl.lab.lab import Lab
 from dr_ctl.settings.loader import load
-from dr_ctl.topologies.artemis.documents import Documents
+from dr_ctl.topologies.registry import opened
 from tests.broker.driving import Ended, Operator, state_of, until
 from tests.broker.test_interruptions import cut_at_the_fence, drain_waits
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 ROUNDS = 10
 OTHER_SITE = {"london": "paris", "paris": "london"}
@@ -173,15 +173,14 @@ def test_another_state_takes_over_by_stealing_or_once_it_ran_out(
 
 def let_run_out(lab: Lab) -> None:
     """Write every lock anew, as one whose time is over."""
-    with World.of(load(lab.settings_path), lambda seconds: None) as world:
-        world.observer.observe()
-        for access in world.observer.all():
-            documents = Documents(access)
-            now_ms, texts = documents.read(LOCK)
-            for epoch, text in texts:
-                old = replace(LockDocument.of_text(epoch, text), expires_ms=now_ms)
-                documents.update(LOCK, epoch, old.to_text())
-            documents.close()
+    with closing(opened(load(lab.settings_path), SystemClock())) as topology:
+        topology.observe()
+        for store in topology.stores():
+            with closing(store):
+                now_ms, texts = store.read(LOCK)
+                for epoch, text in texts:
+                    old = replace(LockDocument.of_text(epoch, text), expires_ms=now_ms)
+                    store.update(LOCK, epoch, old.to_text())
 
 
 def test_a_frozen_run_whose_lock_was_stolen_changes_nothing_when_it_wakes(

@@ -30,7 +30,7 @@ from tests.broker.driving import (
     until,
 )
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def odd_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         assert 'queue-removal="true"' in xml
         return xml.replace('queue-removal="true"', 'queue-removal="false"')
 
-    with Lab.up(tmp_path_factory.mktemp("odd") / "lab", admin_door=True, edit=keep_queues) as lab:
+    with Lab.up(tmp_path_factory.mktemp("odd") / "lab", options={"admin_door": True}, edit=keep_queues) as lab:
         yield lab
 
 
@@ -143,8 +143,7 @@ def test_a_client_on_another_acceptor_is_refused(odd_lab: Lab, odd_operator: Ope
 
 
 def through_the_door(lab: Lab, site: str) -> Any:
-    door = lab.site(site).door
-    assert door is not None
+    door = lab.site(site).ports["door"]
     return replace(lab.target(), sites=((site, Address("127.0.0.1", door)),))
 
 

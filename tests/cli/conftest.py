@@ -8,14 +8,13 @@ import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
-from dr_ctl.cli import operate, show
 from dr_ctl.cli.app import run
+from dr_ctl.core.clock import SystemClock
 from tests.mirror.pair import PAIR, Management, console, mirrored_pair
 
 SECRET = {"env": "DR_CTL_TEST_PASSWORD"}
@@ -39,6 +38,13 @@ class Ended:
         return [finding["id"] for finding in self.document["findings"]]
 
 
+class Hasty(SystemClock):
+    """Two looks one after the other need no time between them here."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(min(seconds, 0.01))
+
+
 @dataclass
 class Shell:
     """A shell in an empty folder: call it with the words after `dr-ctl`."""
@@ -52,7 +58,7 @@ class Shell:
 
     def __call__(self, *words: str) -> Ended:
         self.capture.readouterr()
-        code = run(list(words))
+        code = run(list(words), Hasty())
         told = self.capture.readouterr()
         return Ended(code, told.out, told.err)
 
@@ -95,8 +101,6 @@ def dr_ctl(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
     monkeypatch.setenv("DR_CTL_TEST_PASSWORD", "not-told")
     monkeypatch.chdir(tmp_path)
-    for looking in (show, operate):  # two looks one after the other need no time between them here
-        monkeypatch.setattr(looking, "time", SimpleNamespace(sleep=lambda seconds: None))
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield Shell(tmp_path, capsys)
     for number, handler in before.items():

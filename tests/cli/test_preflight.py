@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dr_ctl.cli.preflight import Preflight
+from dr_ctl.application.preflight import Preflight
+from dr_ctl.core.clock import SystemClock
 from dr_ctl.engine.outcome import NotNeeded
-from dr_ctl.rpo import worker
-from dr_ctl.rpo.history import write
+from dr_ctl.rpo.estimate import request
+from dr_ctl.rpo.history.files import write
 from dr_ctl.settings.loader import load
 from tests.cli.conftest import Installation, Shell
 from tests.rpo.test_estimate import history
@@ -62,7 +63,7 @@ def deaf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """In the worker's place, a process that hangs and hears no SIGTERM, with a child that does not either."""
     ready = tmp_path / "ready"
     script = DEAF.format(ready=str(ready))
-    monkeypatch.setattr(worker, "command", lambda request: [sys.executable, "-c", script])
+    monkeypatch.setattr(request, "command", lambda path: [sys.executable, "-c", script])
     return ready
 
 
@@ -72,7 +73,7 @@ def wait(seconds: float) -> None:
 
 def begun(dr_ctl: Shell, ready: Path) -> Preflight:
     write(history("london"), dr_ctl.folder / "history")
-    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), dr_ctl.folder)
+    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), dr_ctl.folder, SystemClock())
     preflight.begin()
     end = time.monotonic() + WITHIN_S
     while not ready.exists():
@@ -106,7 +107,7 @@ def test_a_run_that_ends_early_takes_it_along(dr_ctl: Shell, installation: Insta
 
 
 def test_without_history_none_is_started(dr_ctl: Shell, installation: Installation, deaf: Path) -> None:
-    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), dr_ctl.folder)
+    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), dr_ctl.folder, SystemClock())
     preflight.begin()
 
     outcome = preflight.end(within_s=0, wait=wait)
@@ -129,6 +130,7 @@ def settings_with(dr_ctl: Shell, **more: object) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_swapover_whose_spark_hangs_ends_it_before_it_quiesces(
     dr_ctl: Shell, installation: Installation, silent_master: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from dr_ctl.settings.loader import load
 from tests.broker.driving import Operator, changed_settings, until
 from tests.continuity.plugin import FAST, SLOW, bridges, needs_plugin
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, needs_plugin]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.deep, needs_plugin]
 
 SHIPPING = (".out.mirror.bridge", ".out.acks.bridge")
 STILL_S = 3.0

@@ -12,7 +12,7 @@ from dr_ctl.lab.lab import Lab
 from tests.broker.driving import Operator, changed_settings, execute, until
 from tests.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, up
 
-pytestmark = [pytest.mark.broker, needs_plugin]
+pytestmark = [pytest.mark.broker, pytest.mark.deep, needs_plugin]
 
 
 @pytest.mark.parametrize("moves", [2, pytest.param(10, marks=pytest.mark.chaos)])
@@ -120,7 +120,7 @@ def test_a_port_that_another_process_has_is_never_a_success(plugin_lab: Lab, ope
     """The plugin's acceptor says that it is started."""
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        other.bind(("127.0.0.1", plugin_lab.site("paris").clients))
+        other.bind(("127.0.0.1", plugin_lab.site("paris").ports["clients"]))
         other.listen()
 
         ended = operator.run("swapover", "--to", "paris", "--yes")

@@ -15,8 +15,7 @@ from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity import procedure
 from dr_ctl.topologies.continuity.drafts.reinstate import REMOVE_ALL
-from dr_ctl.topologies.continuity.taken_in import Held, held
-from dr_ctl.topologies.continuity.view import ACTIVATE_SITE, DEACTIVATE_SITE, WAITS_MS
+from dr_ctl.topologies.continuity.view import ACTIVATE_SITE, DEACTIVATE_SITE, WAITS_MS, Held
 from tests.continuity.views import broker, door, flow, queue, seen, service
 
 RECIPE = procedure.recipe(Queues(), Drain())
@@ -142,7 +141,7 @@ def test_what_comes_twice_at_most_is_said_before_a_return(
 
     [told] = [each for each in RECIPE.why_not(both, move("reinstate", "london")) if each.id == "DR-RETURN-005"]
 
-    assert held(london) == Held(to_ship, 9, twice)
+    assert london.held == Held(to_ship, 9, twice)
     assert f"at most {twice} of the messages" in told.text
     assert told.severity is severity
 

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dr_ctl.topologies.continuity.showing import carried, lines, link, rows
 from dr_ctl.topologies.continuity.view import Flow, SiteView
-from tests.continuity.views import broker, flow, queue
+from tests.continuity.views import broker, flow, queue, seen
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -30,16 +29,17 @@ def shipped(view: SiteView, messages: int, acks: int) -> SiteView:
 def test_the_four_figures_of_the_plugins_own_design() -> None:
     london = broker("london", flow("orders", to_ship=30, acks=10, unapplied=5, oldest_ms=1500))
 
-    told = link(shipped(london, 60, 40), london, 2.0)
+    link = shipped(london, 60, 40).linked(london, 2.0)
 
+    told = link.as_json()
     assert (told["loss_risk"], told["duplicate_risk"], told["recovery_point_s"]) == (30, 10, 1.5)
     assert (told["rate"], told["recovery_time_s"]) == (50.0, 0.9)
-    assert "30 message(s) to ship, the oldest 1.50 s old, 10 acknowledgement(s)" in lines(told)[0]
+    assert "30 message(s) to ship, the oldest 1.50 s old, 10 acknowledgement(s)" in link.lines[0]
 
 
 @pytest.mark.parametrize("before", [None, broker("london", flow("orders", to_ship=30), start="1")])
 def test_without_two_looks_at_one_start_there_is_no_rate(before: SiteView | None) -> None:
-    told = link(broker("london", flow("orders", to_ship=30)), before, 2.0)
+    told = broker("london", flow("orders", to_ship=30)).linked(before, 2.0).as_json()
 
     assert (told["rate"], told["recovery_time_s"], told["recovery_point_s"]) == (None, None, None)
 
@@ -48,7 +48,7 @@ def test_the_history_keeps_each_outflow_by_itself() -> None:
     london = broker("london", flow("orders", to_ship=3, acks=2, oldest_ms=70), depths={"orders": 9})
     paris = broker("paris", flow("orders", unapplied=4))
 
-    told = {row.kind: row for row in rows(london, paris, AT)}
+    told = {row.kind: row for row in seen(london, paris).rows(AT) if row.site == "london"}
 
     assert (told["mirror"].name, told["mirror"].depth, told["mirror"].oldest_ms) == ("orders", 3, 70)
     assert (told["acks"].name, told["acks"].depth, told["acks"].pending) == ("orders", 2, 4)
@@ -59,7 +59,7 @@ def test_the_history_keeps_each_outflow_by_itself() -> None:
 def test_what_the_peer_did_not_say_has_no_figure() -> None:
     cut = flow("orders", out_mirror=queue("orders.out.mirror", 3))
 
-    told = {row.kind: row for row in rows(broker("london", cut), None, AT)}
+    told = {row.kind: row for row in broker("london", cut).outflow_rows(None, AT)}
 
     assert told["acks"].pending is None
     assert told["mirror"].link is False
@@ -69,8 +69,20 @@ def test_a_closed_site_says_itself_what_it_takes_with_it() -> None:
     london = broker("london", flow("orders", to_ship=3, acks=2), flow("bulk", to_ship=1), active=False)
     paris = broker("paris", flow("orders", unapplied=4), flow("bulk"))
 
-    known, alone = carried(london, paris), carried(london, None)
+    known, alone = london.stake(paris), london.stake(None)
 
     assert (known.lost, known.twice, known.queues) == (4, 6, {"orders": (3, 6), "bulk": (1, 0)})
     assert (alone.lost, alone.twice) == (4, None)
-    assert carried(replace(london, service=None), paris).lost is None
+    assert replace(london, service=None).stake(paris).lost is None
+
+
+def test_a_plugin_that_has_not_started_is_shown_with_no_figure_at_all() -> None:
+    silent = replace(broker("london"), service=None, flows=())
+
+    link = silent.linked(silent, 2.0)
+
+    told = link.as_json()
+    figures = ("outflow", "pending_acks", "rate", "drain_s", "loss_risk", "duplicate_risk", "recovery_point_s")
+    assert [told[name] for name in (*figures, "recovery_time_s")] == [None] * 8
+    assert link.lines == ("the continuity plugin has not started: what its bridges hold was not read",)
+    assert (silent.residue(), silent.stake(None).lost) == ({}, None)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dr_ctl.cli.owed import owed
+from dr_ctl.application.debts import owed
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.engine.debts import Debt, DebtKind, known, merged, remember
 

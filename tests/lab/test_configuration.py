@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,16 +12,19 @@ import yaml
 
 from dr_ctl.core.errors import UsageError
 from dr_ctl.lab import settings_file, state
-from dr_ctl.lab.brokers import Make, configured
+from dr_ctl.lab.artemis.mirror import configured
+from dr_ctl.lab.daemons import Process
 from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.processes import Process
+from dr_ctl.lab.make import Make
 from dr_ctl.lab.state import LabState, LinkState, SiteState
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-LONDON = SiteState("london", 20001, 20002, 20003, "admin-l", "app-pw", process=Process(12, 345))
-PARIS = SiteState("paris", 20011, 20012, 20013, "admin-p", "app-pw", door=20014)
+LONDON = SiteState(
+    "london", {"http": 20001, "clients": 20002, "mirror": 20003}, "admin-l", "app-pw", process=Process(12, 345)
+)
+PARIS = SiteState("paris", {"http": 20011, "clients": 20012, "mirror": 20013, "door": 20014}, "admin-p", "app-pw")
 LAB = LabState(
     "lab",
     (LONDON, PARIS),
@@ -51,7 +55,9 @@ def test_clients_and_mirror_have_doors_of_their_own_and_the_clients_boots_closed
 
 
 def test_the_link_goes_through_the_proxy_with_the_peers_login() -> None:
-    xml = ET.fromstring(configured(STOCK, Make(LONDON, PARIS, 20021, [], link_auto_start=False)))
+    xml = ET.fromstring(
+        configured(STOCK, Make(LONDON, PARIS, 20021, [], options={"link_auto_start": {"london": False}}))
+    )
 
     [link] = xml.iter("amqp-connection")
     expected = {"uri": "tcp://127.0.0.1:20021", "name": "paris", "password": "admin-p", "auto-start": "false"}
@@ -75,7 +81,7 @@ def test_only_plain_names_stand_in_the_xml() -> None:
 
 
 def test_the_extra_door_is_there_on_request() -> None:
-    xml = ET.fromstring(configured(STOCK, Make(PARIS, LONDON, 20023, [])))
+    xml = ET.fromstring(configured(STOCK, Make(PARIS, LONDON, 20023, [], options={"admin_door": True})))
 
     assert "admin-door" in {one.get("name") for one in xml.iter("acceptor")}
 
@@ -105,6 +111,31 @@ def test_the_state_reads_back(tmp_path: Path) -> None:
 
     assert state.load(tmp_path) == LAB
     assert (tmp_path / state.FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_state_of_the_version_before_reads_too(tmp_path: Path) -> None:
+    LAB.save(tmp_path)
+    told = json.loads((tmp_path / state.FILE).read_text())
+    sites = [
+        {**{key: each[key] for key in each if key != "ports"}, "door": None, **each["ports"]} for each in told["sites"]
+    ]
+    (tmp_path / state.FILE).write_text(json.dumps({**told, "version": 1, "sites": sites}))
+
+    assert state.load(tmp_path) == LAB
+
+
+def test_a_lab_of_the_version_before_is_taken_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DR_CTL_CACHE", str(tmp_path / "cache"))
+    home = tmp_path / "lab"
+    home.mkdir()
+    site = {"http": 1, "clients": 2, "mirror": 3, "admin_password": "a", "app_password": "b", "door": None}
+    sites = [{"name": name, **site, "process": {"pid": 2**30, "started": 1}, "pair": "orders-1"} for name in "xy"]
+    told = {"version": 1, "name": "lab", "sites": sites, "links": [], "queues": [], "topology": "artemis-mirror"}
+    (home / state.FILE).write_text(json.dumps(told))
+
+    Lab.open(home).down()
+
+    assert not home.exists()
 
 
 def test_passwords_are_in_no_repr() -> None:
@@ -152,7 +183,7 @@ def test_a_directory_that_holds_something_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_second_pair_has_brokers_of_its_own_with_names_that_no_site_can_have() -> None:
-    second = (replace(LONDON, http=20031, pair="orders-2"), replace(PARIS, http=20041, pair="orders-2"))
+    second = (replace(LONDON, pair="orders-2"), replace(PARIS, pair="orders-2"))
     lab = replace(LAB, sites=(*LAB.sites, *second))
 
     assert [site.broker for site in lab.sites] == ["london", "paris", "london.orders-2", "paris.orders-2"]

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.core.errors import EnvironmentFault, UsageError
-from dr_ctl.lab import kinds
-from dr_ctl.lab.brokers import Make
-from dr_ctl.lab.continuity import JAR, configured, find_jar, profile
+from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.lab.artemis.continuity import JAR, KIND, configured, find_jar, profile
+from dr_ctl.lab.make import Make
 from tests.lab.test_configuration import LONDON, PARIS, STOCK
 
 
@@ -33,12 +32,8 @@ def test_the_jar_that_is_told_goes_before_that_of_the_environment(
     monkeypatch.setenv(JAR, str(other))
 
     assert find_jar(told) == told
-    assert kinds.of(kinds.CONTINUITY, None).jar == other
-
-
-def test_a_topology_that_no_lab_is_made_of_is_refused() -> None:
-    with pytest.raises(UsageError, match="no lab is made of"):
-        kinds.of("classic-fanout", None)
+    assert KIND.options({"plugin": told}) == {"plugin": told}
+    assert KIND.options({}) == {"plugin": other}
 
 
 def test_the_plugin_is_told_its_peer_and_its_doors() -> None:

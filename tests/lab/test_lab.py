@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 ODD = ('it\'s a "quoted", queue', "$prices < 10", "Aufträge.größe", "comma,equals=question?")
 
@@ -30,13 +30,13 @@ ODD = ('it\'s a "quoted", queue', "$prices < 10", "Aufträge.größe", "comma,eq
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """One lab for the tests that leave it as it was: london serves, the links work."""
     with Lab.up(
-        tmp_path_factory.mktemp("labs") / "lab", queues=("orders.in", "orders.out", *ODD), admin_door=True
+        tmp_path_factory.mktemp("labs") / "lab", queues=("orders.in", "orders.out", *ODD), options={"admin_door": True}
     ) as up:
         yield up
 
 
 def _ports(lab: Lab) -> list[int]:
-    sites = [port for site in lab.state.sites for port in (site.http, site.clients, site.mirror)]
+    sites = [port for site in lab.state.sites for port in site.ports.values()]
     return sites + [port for link in lab.state.links for port in (link.port, link.control)]
 
 
@@ -70,7 +70,7 @@ def test_the_status_says_it_too(lab: Lab) -> None:
 
 
 def test_the_extra_door_is_open_at_both_sites(lab: Lab) -> None:
-    assert not any(_refuses(site.door or 0) for site in lab.state.sites)
+    assert not any(_refuses(site.ports["door"]) for site in lab.state.sites)
 
 
 def test_the_lab_is_found_again_by_its_directory(lab: Lab) -> None:
@@ -248,7 +248,7 @@ def test_a_broken_distribution_leaves_nothing(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_link_that_does_not_start_at_boot_is_not_waited_for(tmp_path: Path) -> None:
-    with Lab.up(tmp_path / "lab", link_auto_start={"paris": False}, serving=None) as lab:
+    with Lab.up(tmp_path / "lab", options={"link_auto_start": {"paris": False}}, serving=None) as lab:
         assert [link.connected for link in lab.status().links] == [True, False]
         assert [site.clients_open for site in lab.status().sites] == [False, False]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.lab import processes, wire
+from dr_ctl.lab import daemons, wire
 from dr_ctl.lab.cache import release_ports, reserve_ports
 from tests.lab.waiting import eventually
 
@@ -92,12 +92,12 @@ def link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Link]:
     far = Echo(far_port)
     far.up()
     argv = [sys.executable, "-m", wire.__name__, "--port", str(port), "--control", str(control)]
-    process = processes.launch([*argv, "--to", f"127.0.0.1:{far_port}"], cwd=tmp_path, log=tmp_path / "log")
+    process = daemons.launch([*argv, "--to", f"127.0.0.1:{far_port}"], cwd=tmp_path, log=tmp_path / "log")
     try:
         eventually(lambda: _answers(control))
         yield Link(port, control, far)
     finally:
-        processes.end(process, within_s=5)
+        daemons.end(process, within_s=5)
         far.down()
         release_ports(tmp_path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -80,7 +81,20 @@ def test_what_a_topology_does_not_have_is_not_taken_in_silence(
 
     told = problems(written(tmp_path, text))
 
-    assert f"sites.london: {word}: {topology} has none" in told
+    assert told == f"dr-ctl.yaml:14:9: sites.london.brokers.0.{word}: unknown key"
+
+
+@pytest.mark.parametrize("topology", [[], {}, 7, None])
+def test_a_topology_that_is_no_text_is_told_like_one_that_there_is_not(tmp_path: Path, topology: object) -> None:
+    told = problems(written(tmp_path, swap("topology: artemis-mirror", f"topology: {json.dumps(topology)}")))
+
+    assert told == "dr-ctl.yaml:4:11: topology: should be 'artemis-mirror' or 'artemis-continuity'"
+
+
+def test_a_topology_that_is_left_out_is_missing(tmp_path: Path) -> None:
+    assert (
+        problems(written(tmp_path, swap("topology: artemis-mirror\n", ""))) == "dr-ctl.yaml:2:1: topology: is missing"
+    )
 
 
 def test_what_is_left_out_has_its_default(tmp_path: Path) -> None:

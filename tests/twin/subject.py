@@ -12,6 +12,7 @@ import requests
 
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.jolokia.client import Account, Reader, Wire
+from dr_ctl.lab.artemis.admin import jolokia
 from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.state import SiteState
 from dr_ctl.stomp_io.address import Login
@@ -60,7 +61,7 @@ class Subject:
         """Send a document as it is."""
         who = login or self.place(site).admin
         return requests.post(
-            self.place(site).jolokia,
+            jolokia(self.place(site)),
             auth=(who.user, who.password),
             headers={"Origin": "http://127.0.0.1"},
             timeout=10,
@@ -103,7 +104,7 @@ class Subject:
     def reader(self, site: str) -> Iterator[Reader]:
         """The product's own way to look."""
         at = self.place(site)
-        wire = Wire(Account(at.jolokia, at.admin.user, at.admin.password, "http://127.0.0.1"))
+        wire = Wire(Account(jolokia(at), at.admin.user, at.admin.password, "http://127.0.0.1"))
         try:
             yield Reader(wire)
         finally:

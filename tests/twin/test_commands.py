@@ -11,11 +11,13 @@ import pytest
 from dr_ctl.agents.monitor import recording
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.settings.loader import load
+from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.kinds import CONTINUITY
 from tests.broker.driving import Ended
+from tests.conftest import Command
 from tests.patience import impatient
-from tests.twin.conftest import BOTH, LATER, Command
+from tests.twin.conftest import BOTH, LATER
 from tests.twin.subject import until
 
 RATE = 300
@@ -67,7 +69,8 @@ def test_a_move_there_and_back_under_load_loses_and_doubles_nothing(twin: Played
 
 @pytest.mark.parametrize("topology", [CONTINUITY])
 def test_acknowledgements_that_the_plugin_loses_double_nothing(twin: PlayedTwin, dr_ctl: Command) -> None:
-    twin.lose_acks(0.2)
+    for broker in twin.brokers(ContinuityBroker):
+        broker.ack_loss = 0.2
     with twin.load(RATE, work_ms=1) as traffic:
         traffic.wait_for(200)
         moved = dr_ctl("swapover", "--to", "paris", "--yes")

@@ -15,8 +15,8 @@ from dr_ctl.twin.continuity import beans
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.kinds import CONTINUITY
+from tests.conftest import Command
 from tests.patience import impatient
-from tests.twin.conftest import Command
 from tests.twin.matrix import ACCEPTED, Judge, at_rest, done, lose_and_return, put, quick, serving
 from tests.twin.plugin_subject import DEACTIVATE, PluginSubject
 from tests.twin.subject import until
@@ -36,7 +36,8 @@ def plugin(twin: PlayedTwin, site: str) -> ContinuityBroker:
 @pytest.mark.parametrize("rounds", [1, pytest.param(4, marks=pytest.mark.chaos)])
 def test_commands_of_an_outage_activate_nobody(twin: PlayedTwin, dr_ctl: Command, rounds: int) -> None:
     """A site that activates itself whenever its peer says that it is there, and a peer that says so again and again."""
-    twin.activate_on_start()
+    for broker in twin.brokers(ContinuityBroker):
+        broker.active_on_start = True
     lost, left = "london", "paris"
     for _ in range(rounds):
         twin.kill(lost)
@@ -118,7 +119,8 @@ def test_confirmations_that_come_late_are_waited_for(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, late_s: float
 ) -> None:
     impatient(monkeypatch, plugin_window_s=2.2, watch_s=3.0)
-    twin.confirm_late(late_s)
+    for broker in twin.brokers(ContinuityBroker):
+        broker.confirm_s = late_s
     with twin.load(100, work_ms=1) as traffic:
         traffic.wait_for(50)
         moved = dr_ctl("swapover", "--to", "paris", "--yes")

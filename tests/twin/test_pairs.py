@@ -13,8 +13,8 @@ from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.lab.traffic import Load
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from tests.broker.driving import Ended
+from tests.conftest import Command
 from tests.patience import impatient
-from tests.twin.conftest import Command
 from tests.twin.matrix import Judge, done
 
 PAIRS = tuple(f"orders-{number}" for number in range(1, 9))

@@ -20,6 +20,7 @@ from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
 from dr_ctl.settings.loader import load
 from dr_ctl.twin.filters import compiled
+from dr_ctl.twin.kinds import KINDS
 from dr_ctl.twin.names import canonical, matches
 from dr_ctl.twin.site import Twin
 
@@ -119,7 +120,10 @@ class InThisProcess(demonstration._Teller):
         return told
 
 
-def test_the_demo_runs_on_a_twin_where_there_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("topology", list(KINDS))
+def test_the_demo_runs_on_a_twin_where_there_is_no_java(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topology: str
+) -> None:
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -132,7 +136,7 @@ def test_the_demo_runs_on_a_twin_where_there_is_no_java(tmp_path: Path, monkeypa
     signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     session = Session(None, None, verbose=False, color=False, quiet=True)
 
-    ended = demonstration.demo(session, tmp_path / "demo", demonstration.On.TWIN)
+    ended = demonstration.demo(session, tmp_path / "demo", demonstration.On.TWIN, topology)
 
     for number, handler in signals.items():
         signal.signal(number, handler)

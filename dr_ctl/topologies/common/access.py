@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol
 
+from dr_ctl.engine.lease import Store
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Broker as BrokerSettings
-from dr_ctl.settings.model import Installation, Site
+from dr_ctl.settings.model import Installation, Secret, Site
 from dr_ctl.stomp_io.client import Address, Greeting, Login, RoundTrip, TlsFiles, greet, parse_address, round_trip
 from dr_ctl.topologies.common.view import Config, V_co
 
@@ -29,6 +30,19 @@ class Gate:
     tls: TlsFiles | None
 
 
+class Clients(Protocol):
+    """What the settings of any kind of broker say of the way that its clients take."""
+
+    @property
+    def stomp(self) -> str | None: ...
+
+    @property
+    def username(self) -> str: ...
+
+    @property
+    def password(self) -> Secret: ...
+
+
 class Channel(Protocol):
     """A way to change one broker, on a connection of its own: a change never waits behind a look."""
 
@@ -42,27 +56,24 @@ class Access(ABC, Generic[V_co]):
     """One broker of one site. Its secret is resolved at the first need; one that cannot be had is that broker's fault
     alone. Raises `BrokerError` from every method that asks the broker."""
 
-    def __init__(self, installation: Installation, site: str, pair: str) -> None:
-        self.site, self.pair = site, pair
+    def __init__(self, installation: Installation, site: str, pair: str, settings: Clients) -> None:
+        self.site, self.pair, self.settings = site, pair, settings
         self._installation = installation
-        self._settings = next(each for each in self._site.brokers if each.name == pair)
-        self.config = Config(
-            self._settings.clients,
-            self._settings.mirror,
-            self._settings.link,
-            self._settings.lasting_fence,
-            self._settings.id_cache_size,
-        )
+        self.config = self._config()
         self._password: str | None = None
         self._last: V_co | None = None
 
     @property
-    def _site(self) -> Site:
+    def _site(self) -> Site[BrokerSettings]:
         return self._installation.settings.sites[self.site]
 
-    @property
-    def settings(self) -> BrokerSettings:
-        return self._settings
+    @abstractmethod
+    def _config(self) -> Config:
+        """What the settings say of its doors and names."""
+
+    @abstractmethod
+    def store(self) -> Store:
+        """Its documents, on a connection of their own."""
 
     @abstractmethod
     def channel(self) -> Channel:
@@ -97,7 +108,7 @@ class Access(ABC, Generic[V_co]):
 
     def gate(self) -> Gate | None:
         """None where the settings name no STOMP address."""
-        if self._settings.stomp is None:
+        if self.settings.stomp is None:
             return None
         tls = self._site.tls
         files = TlsFiles(
@@ -106,8 +117,8 @@ class Access(ABC, Generic[V_co]):
             key=str(self._installation.path(tls.key)) if tls.key else None,
             verify=tls.verify,
         )
-        address = parse_address(self._settings.stomp)
-        return Gate(address, Login(self._settings.username, self._secret()), files if address.tls else None)
+        address = parse_address(self.settings.stomp)
+        return Gate(address, Login(self.settings.username, self._secret()), files if address.tls else None)
 
     def greet(self, *, timeout_s: float) -> Greeting | None:
         """One attempt to connect as a client; None where the settings name no STOMP address."""
@@ -122,5 +133,5 @@ class Access(ABC, Generic[V_co]):
 
     def _secret(self) -> str:
         if self._password is None:
-            self._password = resolve(self._settings.password, self._installation.file.parent)
+            self._password = resolve(self.settings.password, self._installation.file.parent)
         return self._password

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.model import some as some  # noqa: PLC0414 - the family takes it from here
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.baseline import paused_by_runs
@@ -14,7 +15,6 @@ from dr_ctl.topologies.common.view import Broker, Seen, Silent
 
 V = TypeVar("V", bound=Broker)
 
-_NAMED = 5
 NAME_STOMP = "Set `stomp:` to an address of the broker's client acceptor, with a user that may connect."
 
 
@@ -28,12 +28,6 @@ def warning(id_: str, text: str, remedy: str) -> Finding:
 
 def info(id_: str, text: str, remedy: str = "") -> Finding:
     return Finding(id_, Severity.INFO, text, remedy)
-
-
-def some(items: Sequence[str]) -> str:
-    """The first few, and how many more there are."""
-    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
-    return "; ".join(items[:_NAMED]) + more
 
 
 def errors_first(found: Iterable[Finding]) -> list[Finding]:

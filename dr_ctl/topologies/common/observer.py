@@ -34,13 +34,11 @@ class Observer(ABC, Generic[V_co]):
         self,
         installation: Installation,
         clock: Clock,
-        wait: Callable[[float], object],
         patience: Patience | None = None,
     ) -> None:
         settings = installation.settings
         self.queues = settings.queues
         self.clock, self.patience = clock, patience or Patience()
-        self._wait = wait
         self.brokers: Mapping[str, Mapping[str, Access[V_co]]] = {
             site: {broker.name: self._access(installation, site, broker.name) for broker in told.brokers}
             for site, told in settings.sites.items()
@@ -101,16 +99,17 @@ class Observer(ABC, Generic[V_co]):
         for _ in range(LOOKS - 1):
             if not self._puzzling(seen):
                 break
-            self._wait(self.patience.apart_s)
+            self.clock.sleep(self.patience.apart_s)
             seen = self._with_movement(seen, self.look_once(seen))
         return seen
 
-    def observe_twice(self) -> tuple[Seen[V_co], Seen[V_co], float]:
-        """Two looks and the seconds between them: what rates are made of."""
+    def observe_over(self, seconds: float) -> Seen[V_co]:
+        """Two looks so far apart: the second, with what moved since the first."""
         before, began = self.look_once(), self.clock.monotonic()
-        self._wait(self.patience.rates_s)
+        self.clock.sleep(seconds)
         after = self.look_once(before)
-        return before, self._with_movement(before, after), self.clock.monotonic() - began
+        moved = self._with_movement(before, after)
+        return replace(moved, before=before, took_s=self.clock.monotonic() - began)
 
     def look_once(self, before: Seen[V_co] | None = None) -> Seen[V_co]:
         """Look once; with a look `before`, what moved since tells a living broker from a flag that is left over."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.ports import Move
-from dr_ctl.rpo.result import matches
+from dr_ctl.rpo.estimate.result import matches
 from dr_ctl.settings.model import Drain, Queues
 
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.client import Answer, Read
 from dr_ctl.settings.model import Installation
+from dr_ctl.settings.topologies.artemis_continuity import ContinuityBroker
 from dr_ctl.topologies.artemis import access
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.evidence import total
+from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.continuity import look
 from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
 
 
 class Access(access.Access[SiteView]):
     """One broker with the plugin."""
+
+    def _config(self) -> Config:
+        told = self._installation.broker(self.site, self.pair, ContinuityBroker)
+        return replace(super()._config(), id_cache=told.id_cache_size)
 
     def _ask(self, broker: str, timeout_s: float) -> SiteView:
         return look.look(

@@ -3,47 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from dr_ctl.core.model import Finding, Json, Role, Severity
+from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.checks import error, warning
 from dr_ctl.topologies.common.view import Silent
 from dr_ctl.topologies.continuity import checks
-from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
+from dr_ctl.topologies.continuity.view import ContinuitySeen, Held
 
 # What the return itself puts right.
 _MENDED: Final = frozenset({"DR-DOOR-004", "DR-CONT-008", "DR-CONT-009", "DR-CONT-010", "DR-CONT-015"})
 # Of two sites that differ in these nothing could be compared.
 _ALIKE: Final = frozenset({"DR-CONT-004", "DR-CONT-005"})
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What a returned site still holds for the other. `twice`: of its messages at most so many were done by a client
-    there whose acknowledgement does not exist; all others that were done are recognised by it."""
-
-    messages: int = 0
-    acks: int = 0
-    twice: int = 0
-
-    def __add__(self, other: Held) -> Held:
-        return Held(self.messages + other.messages, self.acks + other.acks, self.twice + other.twice)
-
-    def as_json(self) -> dict[str, Json]:
-        return {"messages": self.messages, "acknowledgements": self.acks, "twice_at_most": self.twice}
-
-
-def held(view: SiteView) -> Held:
-    """What one broker still holds for its peer. A message that comes in late comes twice only if it is to be shipped
-    and still lies in its queue, unacknowledged: never more than either."""
-    total = Held()
-    for flow in view.flows:
-        there = view.business.get(flow.queue)
-        depth = flow.out_mirror.depth
-        total += Held(depth, flow.out_acks.depth, depth if there is None else min(depth, there.depth))
-    return total
 
 
 def findings(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
@@ -68,7 +41,7 @@ def findings(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
 def _price(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
     """What the return brings, and what of it comes twice at most: said before anything is changed."""
     views = seen.views(move.target)
-    told = sum((held(view) for view in views), Held())
+    told = sum((view.held for view in views), Held())
     if not views or not (told.messages or told.acks):
         return
     text = (

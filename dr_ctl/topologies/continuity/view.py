@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 from dr_ctl.core.model import Json, Role
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.artemis.papers import Operation, Papers
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue, Seen
 from dr_ctl.topologies.continuity.papers import InFilter
+from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 # How long the plugin waits for its peer to be drained before it delivers anyway: long where the gate has shown that it
 # is, short where nothing can come any more.
@@ -91,6 +95,25 @@ class Commands:
     out: Queue
     into: Queue
     bridge: Bridge
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a returned site still holds for the other. `twice`: of its messages at most so many were done by a client
+    there whose acknowledgement does not exist; all others that were done are recognised by it."""
+
+    messages: int = 0
+    acks: int = 0
+    twice: int = 0
+
+    def __add__(self, other: Held) -> Held:
+        return Held(self.messages + other.messages, self.acks + other.acks, self.twice + other.twice)
+
+    def as_json(self) -> dict[str, Json]:
+        return {**self.figures()}
+
+    def figures(self) -> dict[str, int]:
+        return {"messages": self.messages, "acknowledgements": self.acks, "twice_at_most": self.twice}
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +262,94 @@ class SiteView(ArtemisBroker):
                 started = next((each.started for each in bridges if each.name == call.thing), None)
                 return started is (call.goal is Goal.LINK_UP)
         return ArtemisBroker.holds(self, call)
+
+    def linked(self, before: SiteView | None, took_s: float) -> LinkSeen:
+        """All bridges as one, with the four figures that the plugin's own design asked for: what may be lost, what may
+        come twice, how old the oldest of it is, how long it would take to be even."""
+        rate = self._shipping_rate(before, took_s)
+        messages = acks = unapplied = even_s = oldest_s = None
+        if self.service is not None:
+            messages = sum(flow.out_mirror.depth for flow in self.flows)
+            acks = sum(flow.out_acks.depth for flow in self.flows)
+            unapplied = self.unapplied
+            even_s = drain_s(messages + acks + (unapplied or 0), rate)
+            ages = [flow.out_mirror.oldest_ms for flow in self.flows if flow.out_mirror.oldest_ms is not None]
+            oldest_s = 0.0 if messages == 0 else round(max(ages) / 1000, 3) if ages else None
+        started = bool(self.ships) and all(self.ships.values())
+        line = "the continuity plugin has not started: what its bridges hold was not read"
+        if self.service is not None:
+            state = "connected" if self.attached else "started, not connected" if started else "stopped"
+            oldest = f", the oldest {duration(oldest_s)} old" if oldest_s else ""
+            time = f"{duration(even_s)} to be even" if even_s is not None else "time to be even not known"
+            line = (
+                f"bridges {state}; {messages} message(s) to ship{oldest}, {acks} acknowledgement(s) to ship, "
+                f"{unapplied} not applied; {time}"
+            )
+        more: dict[str, Json] = {
+            "loss_risk": messages,
+            "duplicate_risk": acks,
+            "recovery_point_s": oldest_s,
+            "recovery_time_s": even_s,
+        }
+        return LinkSeen(
+            self.site, self.pair, "bridges", started, self.attached, self.to_ship, unapplied, rate, (line,), more
+        )
+
+    def _shipping_rate(self, before: SiteView | None, took_s: float) -> float | None:
+        """What was confirmed between two looks at one start of the broker, a second."""
+        if before is None or before.start != self.start or self.service is None or before.service is None:
+            return None
+        was = {flow.queue: flow for flow in before.flows}
+        if any(flow.queue not in was for flow in self.flows):
+            return None
+        shipped = sum(
+            bridge.acked - old.acked
+            for flow in self.flows
+            for bridge, old in zip(flow.shipping, was[flow.queue].shipping, strict=True)
+        )
+        return shipped / took_s
+
+    def outflow_rows(self, peer: SiteView | None, at: datetime) -> Iterator[Row]:
+        """Each flow carries messages and acknowledgements by themselves.
+
+        Depths saw-tooth by up to two seconds of traffic because confirmations come in batches: an upper bound, as it
+        must.
+        """
+        for flow in self.flows:
+            other = peer.flow(flow.queue) if peer is not None else None
+            for kind, queue, bridge in (
+                ("mirror", flow.out_mirror, flow.mirror_bridge),
+                ("acks", flow.out_acks, flow.acks_bridge),
+            ):
+                pending = other.in_acks.depth if kind == "acks" and other is not None else None
+                connected = bridge.started and queue.consumers > 0
+                yield replace(queue.row(self, at), kind=kind, name=flow.queue, link=connected, pending=pending)
+
+    def stake(self, peer: SiteView | None) -> Stake:
+        """By flow."""
+        if self.service is None:
+            return Stake(None, None, None)
+        queues: dict[str, tuple[int, int | None]] = {}
+        for flow in self.flows:
+            other = peer.flow(flow.queue) if peer is not None else None
+            queues[flow.queue] = (flow.out_mirror.depth, flow.out_acks.depth + other.in_acks.depth if other else None)
+        twice = [each for _, each in queues.values()]
+        lost = sum(each for each, _ in queues.values())
+        return Stake(lost, None if None in twice else sum(each or 0 for each in twice), queues)
+
+    @property
+    def held(self) -> Held:
+        """What it still holds for its peer. A message that comes in late comes twice only if it is to be shipped and
+        still lies in its queue, unacknowledged: never more than either."""
+        total = Held()
+        for flow in self.flows:
+            there = self.business.get(flow.queue)
+            depth = flow.out_mirror.depth
+            total += Held(depth, flow.out_acks.depth, depth if there is None else min(depth, there.depth))
+        return total
+
+    def residue(self) -> Mapping[str, int]:
+        return self.held.figures() if self.service is not None else {}
 
     def _call(self, goal: Goal, operation: Operation, about: str, when: str | None) -> Call:
         """The plugin opens and closes all client doors of its broker at once."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.client import Answer, Read
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Installation
+from dr_ctl.settings.topologies.artemis_mirror import MirrorBroker
 from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.common import observer
+from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.look import Flow, look, look_at_flow
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
@@ -17,6 +20,10 @@ from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
 class Access(access.Access[BrokerView]):
     """One mirrored broker."""
+
+    def _config(self) -> Config:
+        told = self._installation.broker(self.site, self.pair, MirrorBroker)
+        return replace(super()._config(), link=told.link, lasting=told.lasting_fence)
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         return look(

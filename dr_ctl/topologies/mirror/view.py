@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from dr_ctl.core.model import Role
 from dr_ctl.engine.plan import Call
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.common.calls import close_door, open_door
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
 from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue, Seen
+from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,32 @@ class BrokerView(ArtemisBroker):
             (queue.added, queue.removed) != was.get(queue.bean) for queue in self.business.values()
         )
         return shipped_here or self.outflow.removed != before.outflow.removed
+
+    def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
+        named, outflow = self.link, self.outflow
+        was = before.outflow if before is not None and before.start == self.start else None
+        rate = (outflow.removed - was.removed) / took_s if outflow is not None and was is not None else None
+        depth = outflow.depth if outflow is not None else None
+        name, started = (named.name, named.started) if named is not None else (None, None)
+        state = "attached" if self.attached else "started, not attached" if started else "not started"
+        left_s = drain_s(depth, rate)
+        left = f", {duration(left_s)} to drain" if left_s is not None else ", time to drain not known"
+        speed = f" at {round(rate, 1)}/s" if rate is not None else ""
+        line = f"link {name} {state}; {depth} to ship{speed}{left}"
+        return LinkSeen(self.site, self.pair, name, started, self.attached, depth, self.pending_acks, rate, (line,))
+
+    def outflow_rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
+        """A single stream carries messages and acknowledgements for all queues."""
+        if self.outflow is not None and self.link is not None:
+            pending = peer.pending_acks if peer is not None else None
+            row = self.outflow.row(self, at)
+            yield replace(row, kind="mixed", name="*", pending=pending, link=self.attached)
+
+    def stake(self, peer: BrokerView | None) -> Stake:
+        """Its outflow holds both, and does not say of which queue."""
+        shipping = self.outflow.depth if self.outflow is not None else None
+        pending = peer.pending_acks if peer is not None else None
+        return Stake(shipping, None if shipping is None or pending is None else shipping + pending, None)
 
 
 def _is_outflow(queue: Queue) -> bool:

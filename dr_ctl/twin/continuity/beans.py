@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from dr_ctl.twin import beans as common
-from dr_ctl.twin import listings, names
-from dr_ctl.twin.beans import TEXT, Bean, Operations
+from dr_ctl.twin.artemis import beans as common
+from dr_ctl.twin.artemis import listings, names
+from dr_ctl.twin.artemis.beans import TEXT
+from dr_ctl.twin.bean import Bean, Operations
 from dr_ctl.twin.continuity import listings as own
 from dr_ctl.twin.continuity.bridge import Bridge
 from dr_ctl.twin.continuity.broker import ContinuityBroker

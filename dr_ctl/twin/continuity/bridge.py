@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from typing import Final
 
+from dr_ctl.twin.clock import Clock
 from dr_ctl.twin.messages import Message, Queue, Reason
 
 CREDITS: Final = 5000
@@ -15,8 +15,8 @@ class Bridge:
     """Takes from a queue while it is connected; a message stays there until the confirmation is back. One that is not
     connected is no consumer of its queue. `stopped` by a person or the plugin, it does not connect."""
 
-    def __init__(self, name: str, queue: Queue, address: str) -> None:
-        self.name, self.queue, self.address = name, queue, address
+    def __init__(self, name: str, queue: Queue, address: str, clock: Clock) -> None:
+        self.name, self.queue, self.address, self._clock = name, queue, address, clock
         self.delay_s = 0.0
         self.started = self.connected = False
         self.forwarded = self.acked = 0
@@ -34,7 +34,7 @@ class Bridge:
 
     def take(self, queue: Queue, message: Message) -> None:
         del queue
-        self.held.append((time.monotonic() + self.delay_s, message))
+        self.held.append((self._clock.now_s() + self.delay_s, message))
         self.forwarded += 1
 
     def stop(self) -> None:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 from uuid import uuid4
 
-from dr_ctl.twin.broker import ANYCAST, DEAD_LETTERS, EXPIRED, Broker
+from dr_ctl.twin.artemis.broker import ArtemisBroker
+from dr_ctl.twin.broker import ANYCAST, DEAD_LETTERS, EXPIRED
 from dr_ctl.twin.continuity.bridge import Bridge
 from dr_ctl.twin.continuity.flow import (
     COMMANDS,
@@ -39,9 +40,10 @@ Key = tuple[str, int]
 
 
 @dataclass(kw_only=True)
-class ContinuityBroker(Broker):
+class ContinuityBroker(ArtemisBroker):
     """One broker of a pair that the plugin joins. `ack_loss`: the share of acknowledgements that vanish while several
-    flows have some; `active_on_start`: it activates itself when its inactive peer says that it is there."""
+    flows have some; `active_on_start`: it activates itself when its inactive peer says that it is there; `confirm_s`:
+    how much later than they could be confirmations of its bridges are, as those of the real ones often are."""
 
     version: ClassVar[str] = "2.11.0"
     bare_message_ids: ClassVar[bool] = True
@@ -52,6 +54,7 @@ class ContinuityBroker(Broker):
     staging_ms: int = STAGING_MS
     ack_loss: float = 0.0
     active_on_start: bool = False
+    confirm_s: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,7 +135,7 @@ class ContinuityBroker(Broker):
     def create_queue(self, options: Mapping[str, Any], *, auto_created: bool = False, here_only: bool = False) -> Queue:
         queue = super().create_queue(options, auto_created=auto_created, here_only=here_only)
         if _carried(queue):
-            flow = flow_of(queue, self._own_queue)
+            flow = flow_of(queue, self._own_queue, self.clock)
             self.flows[queue.name] = flow
             if self.alive:
                 self._start(flow)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from dr_ctl.twin.clock import Clock
 from dr_ctl.twin.continuity.bridge import Bridge, Receiver
 from dr_ctl.twin.messages import Message, Queue
 
@@ -29,12 +30,13 @@ class Flow:
     out_acks: Queue
     in_mirror: Queue
     in_acks: Queue
+    clock: Clock
 
     def __post_init__(self) -> None:
         name = self.queue.name
-        self.mirror_bridge = Bridge(f"{self.out_mirror.name}.bridge", self.out_mirror, f"{name}{IN_MIRROR}")
-        self.acks_bridge = Bridge(f"{self.out_acks.name}.bridge", self.out_acks, f"{name}{IN_ACKS}")
-        self.target_bridge = Bridge(f"{self.in_mirror.name}.bridge", self.in_mirror, self.queue.address)
+        self.mirror_bridge = Bridge(f"{self.out_mirror.name}.bridge", self.out_mirror, f"{name}{IN_MIRROR}", self.clock)
+        self.acks_bridge = Bridge(f"{self.out_acks.name}.bridge", self.out_acks, f"{name}{IN_ACKS}", self.clock)
+        self.target_bridge = Bridge(f"{self.in_mirror.name}.bridge", self.in_mirror, self.queue.address, self.clock)
         self.receiver = Receiver(self.in_acks)
         self.divert = f"{self.out_mirror.name}.divert"
 
@@ -51,7 +53,7 @@ class Flow:
         return *self.shipping, self.target_bridge
 
 
-def flow_of(queue: Queue, make: Callable[[str, str], Queue]) -> Flow:
+def flow_of(queue: Queue, make: Callable[[str, str], Queue], clock: Clock) -> Flow:
     """`make` gives a queue of that name and routing."""
     name = queue.name
     return Flow(
@@ -60,6 +62,7 @@ def flow_of(queue: Queue, make: Callable[[str, str], Queue]) -> Flow:
         out_acks=make(f"{name}{OUT_ACKS}", "multicast"),
         in_mirror=make(f"{name}{IN_MIRROR}", "anycast"),
         in_acks=make(f"{name}{IN_ACKS}", "anycast"),
+        clock=clock,
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from dr_ctl.twin.artemis.listings import ROUTED_ANYCAST, Row, clients, clients_consumers, date
 from dr_ctl.twin.continuity.broker import ContinuityBroker
-from dr_ctl.twin.listings import ROUTED_ANYCAST, Row, clients, clients_consumers, date
 from dr_ctl.twin.messages import Message
 
 _INSIDE: Final = "invm:1"

@@ -6,7 +6,6 @@ Nothing of it outlives a death: every start is inactive. Commands do, and are ob
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.twin.continuity.bridge import Bridge, Receiver
@@ -24,7 +23,7 @@ class Service:
 
     def __init__(self, broker: ContinuityBroker, out: Queue, into: Queue) -> None:
         self.broker, self.out, self.into = broker, out, into
-        self.bridge = Bridge(f"{out.name}.bridge", out, into.name)
+        self.bridge = Bridge(f"{out.name}.bridge", out, into.name, broker.clock)
         self._receiver = Receiver(into)
         self.started = self.activated = self.delivering = False
         self._exhausted = 0  # watchers that wait for the outflow to be empty, one for each deactivation
@@ -47,7 +46,7 @@ class Service:
         self._peer_is_empty = False
         self.broker.open_door(self.broker.acceptors["clients"])
         self.tell("deactivate-site")
-        self._deliver_at_s = time.monotonic() + (ACTIVATION_MS if timeout_ms is None else timeout_ms) / 1000
+        self._deliver_at_s = self.broker.clock.now_s() + (ACTIVATION_MS if timeout_ms is None else timeout_ms) / 1000
         self.broker.changed.notify_all()
 
     def deactivate(self) -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import time
-
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.way import AT_ONCE, REDIAL_S, Mode, Way
 
 
 class ContinuityWay(Way[ContinuityBroker]):
-    """One direction of a pair that the plugin joins, and what the plugin at its source does by itself.
-    `confirm_s`: how much later than they could be confirmations are, as those of the real bridges often are."""
+    """One direction of a pair that the plugin joins, and what the plugin at its source does by itself."""
 
     def __init__(self, source: ContinuityBroker, target: ContinuityBroker, *, delay_s: float = 0.0) -> None:
         super().__init__(source, target, delay_s=delay_s)
-        self.confirm_s = 0.0
         self._redial_s = 0.0
         self._cuts = 0
 
@@ -29,7 +25,7 @@ class ContinuityWay(Way[ContinuityBroker]):
         self.target.incoming = 0
 
     def _turn(self) -> float | None:
-        now_s = time.monotonic()
+        now_s = self.source.clock.now_s()
         if not self.source.alive:
             self.target.incoming = 0
             return None
@@ -69,6 +65,6 @@ class ContinuityWay(Way[ContinuityBroker]):
             for _ in range(AT_ONCE):
                 if not bridge.held or bridge.held[0][0] > now_s:
                     break
-                message = bridge.arrived(now_s + self.delay_s + self.confirm_s)
+                message = bridge.arrived(now_s + self.delay_s + self.source.confirm_s)
                 self.target.accept(bridge.address, message, self.source.node)
             bridge.confirm(now_s)

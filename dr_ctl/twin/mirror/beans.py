@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from dr_ctl.twin import beans as common
-from dr_ctl.twin import listings, names
-from dr_ctl.twin.beans import ILLEGAL, TEXT, Bean, Operations
-from dr_ctl.twin.filters import compiled
+from dr_ctl.twin.artemis import beans as common
+from dr_ctl.twin.artemis import listings, names
+from dr_ctl.twin.artemis.beans import TEXT
+from dr_ctl.twin.bean import ILLEGAL, Bean, Operations
 from dr_ctl.twin.messages import Queue
 from dr_ctl.twin.mirror import listings as own
 from dr_ctl.twin.mirror.broker import MirrorBroker
@@ -183,7 +183,7 @@ def _outflow_operations(out: Outflow, broker: MirrorBroker) -> Operations:
     def count(text: str | None = None) -> int:
         if not text:
             return len(out.events)
-        selects = compiled(text)
+        selects = common.filtering(text)
         waiting = list(out.events)[out.under_way :]
         return sum(selects(lambda name, each=each: own.annotation(each, name)) for each in waiting)  # type: ignore[misc]
 

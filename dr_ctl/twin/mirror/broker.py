@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from dr_ctl.twin.broker import ANYCAST, DEAD_LETTERS, EXPIRED, Broker
+from dr_ctl.twin.artemis.broker import ArtemisBroker
+from dr_ctl.twin.broker import ANYCAST, DEAD_LETTERS, EXPIRED
 from dr_ctl.twin.messages import Message, Origin, Queue, Reason
 from dr_ctl.twin.mirror.outflow import Event, Link, Outflow, Pending
 
@@ -20,7 +20,7 @@ RETRIES, RETRY_S = 5, 0.1
 
 
 @dataclass(kw_only=True)
-class MirrorBroker(Broker):
+class MirrorBroker(ArtemisBroker):
     """One broker of a mirrored pair."""
 
     version: ClassVar[str] = VERSION
@@ -162,7 +162,7 @@ class MirrorBroker(Broker):
                 self._arrived(event)
             case "postAck":
                 if not self._acknowledge(event):
-                    self.pending.append(Pending(event, 0, time.monotonic() + RETRY_S))
+                    self.pending.append(Pending(event, 0, self.clock.now_s() + RETRY_S))
                     self.changed.notify_all()
             case "addAddress":
                 self.add_address(event.address, ANYCAST, here_only=True)
@@ -210,7 +210,7 @@ class MirrorBroker(Broker):
 
     def retry_pending(self) -> float | None:
         """Try what was not found again; seconds until the next try, None where nothing waits."""
-        now = time.monotonic()
+        now = self.clock.now_s()
         for each in [one for one in self.pending if one.next_s <= now]:
             each.tries += 1
             each.next_s = now + RETRY_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from dr_ctl.twin.listings import Row, browsed, clients, clients_consumers, consumer, date, paged, short
+from dr_ctl.twin.artemis.listings import Row, browsed, clients, clients_consumers, consumer, date, paged, short
 from dr_ctl.twin.messages import ORIGIN_NODE, Message, Reason
 from dr_ctl.twin.mirror.broker import MirrorBroker
 from dr_ctl.twin.mirror.outflow import Event, Outflow

@@ -6,7 +6,6 @@ shipped again after a break, and recognised there.
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from typing import Final
 
@@ -35,7 +34,7 @@ class MirrorWay(Way[MirrorBroker]):
         self._redial_s = 0.0
 
     def _turn(self) -> float | None:
-        link, now = self.source.link, time.monotonic()
+        link, now = self.source.link, self.source.clock.now_s()
         if not (self.source.alive and link.started):
             self._drop()
             self.target.peer_connected = False

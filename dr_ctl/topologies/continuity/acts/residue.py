@@ -10,8 +10,8 @@ from dr_ctl.topologies.common.checks import some, warning
 from dr_ctl.topologies.common.effects import left_of
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Access
-from dr_ctl.topologies.continuity.taken_in import Held, held
 from dr_ctl.topologies.continuity.tools import ContinuityTools
+from dr_ctl.topologies.continuity.view import Held
 
 
 def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -32,7 +32,7 @@ def _held(access: Access) -> Held:
     """What a closed broker still holds for its peer; by their ids, which of the messages to ship lie in their queue
     without an acknowledgement. Where the ids cannot be had the counts bound it."""
     view = access.look()
-    counted = held(view)
+    counted = view.held
     flows = [flow for flow in view.flows if flow.out_mirror.depth and flow.queue in view.business]
     queues = [queue for flow in flows for queue in (flow.out_mirror, view.business[flow.queue])]
     if any(queue.depth > copies.IDS_UP_TO for queue in queues):

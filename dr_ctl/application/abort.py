@@ -1,0 +1,63 @@
+"""Undoing the run that was interrupted, unless an activating call of it may have had its effect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dr_ctl.application import carrying_out, lock, open_run
+from dr_ctl.application.caller import Caller
+from dr_ctl.application.how import How
+from dr_ctl.application.open_run import left_open, no_open_run
+from dr_ctl.application.result import Result
+from dr_ctl.application.run import NOBODY_ASKED, SAID_NO
+from dr_ctl.application.world import World
+from dr_ctl.core.model import ExitCode, Role
+from dr_ctl.engine import executor
+from dr_ctl.engine.journal import History
+from dr_ctl.engine.roles import error, other_sites, unexpected
+from dr_ctl.engine.runs import RunFiles
+from dr_ctl.topologies.topology import Seen
+
+
+def abort(caller: Caller, how: How) -> Result:
+    """Look, agree, lock, look again, undo."""
+    runs = caller.runs()
+    with World.of(caller) as world, open_run.alone(runs, "abort", how):
+        files = open_run.begun(runs, how)
+        if files is None:
+            return no_open_run()
+        past = open_run.past(files, world, how)
+        seen = world.look(None)
+        if not how.dry_run:
+            lock.refuse_if_held(seen, runs, how.theft)
+        asked = replace(past.ask, expect_serving=how.expect_serving)
+        world.must_know(asked)
+        if (others := other_sites(seen, past) or unexpected(seen, asked)) is not None:
+            return Result(ExitCode.PRECHECK_FAILED, others.text, (others,), run=files.name)
+        if (refused := _past_no_return(past, seen, files)) is not None:
+            return refused
+        if how.dry_run:
+            text = "\n".join(
+                f"undo {step.verb}: {call.about}, if {call.when}"
+                for step in executor.to_undo(past)
+                for call in step.inverse
+            )
+            return Result(ExitCode.OK, "nothing was changed", run=files.name, text=text)
+        if not how.yes and not caller.people.says_yes(f"Undo {files.name}?"):
+            text = SAID_NO if caller.people.present() else NOBODY_ASKED
+            return left_open(Result(ExitCode.DECLINED, text), files)
+        what = f"abort of {past.ask.operation} to {past.ask.target}"
+        with lock.locked(world, runs, seen, files.name, what, how.theft) as lease:
+            if (refused := _past_no_return(past, world.look(None), files)) is not None:
+                return refused
+            return carrying_out.Work(caller, world, files, lease, how).undo(past)
+
+
+def _past_no_return(past: History, seen: Seen, files: RunFiles) -> Result | None:
+    """Say that a run cannot be undone: it may have opened its target, or somebody else did."""
+    target = past.ask.target
+    if not past.activation and (seen.roles[target] is Role.STANDBY or target in past.serving):
+        return None
+    text = f"{target} is {seen.roles[target].value} and may have been opened by the run: it cannot be undone"
+    finding = error("DR-RUN-005", text, "`dr-ctl resume` finishes the move; a swapover back undoes it safely.")
+    return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)

@@ -1,0 +1,68 @@
+"""Who called: what a use-case may ask of the person or script behind a command, as ports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.model import Json
+from dr_ctl.engine.executor import Answer
+from dr_ctl.engine.plan import Plan, PlannedStep
+from dr_ctl.engine.runs import Runs
+from dr_ctl.settings.model import Installation
+from dr_ctl.telemetry.events import Listener
+
+
+class People(Protocol):
+    """The person at the terminal. Where there is none nothing is asked, and that is no yes."""
+
+    def present(self) -> bool:
+        """Say whether somebody can be asked."""
+
+    def says_yes(self, sentence: str) -> bool:
+        """Ask for a yes."""
+
+    def agrees(self, plan: Plan) -> bool:
+        """Show a plan, and ask for the name of the site that it is about."""
+
+    def stepwise(self, step: PlannedStep, may_undo: bool, /) -> Answer:
+        """Ask before a step."""
+
+
+class Caller(Protocol):
+    """One command's surroundings."""
+
+    @property
+    def command(self) -> str:
+        """What was called, as the envelope names it."""
+
+    @property
+    def clock(self) -> Clock:
+        """Where time comes from."""
+
+    @property
+    def people(self) -> People:
+        """Who can be asked."""
+
+    def called(self, command: str) -> Caller:
+        """The same surroundings for a command that this one makes."""
+
+    def installation(self) -> Installation:
+        """Read the settings; raises `SettingsError` with all that is wrong."""
+
+    def state(self) -> Path:
+        """Where runs are kept."""
+
+    def runs(self) -> Runs:
+        """The runs of that place."""
+
+    def listener(self) -> Listener:
+        """Who follows what happens."""
+
+    def say(self, text: str) -> None:
+        """A message to the person, beside the result."""
+
+    def line(self, document: Mapping[str, Json], text: str) -> None:
+        """One thing of a command that goes on: a JSON line for a script, a message for a person."""

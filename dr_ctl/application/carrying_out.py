@@ -1,0 +1,164 @@
+"""Carries out a plan that was decided and agreed to, with its journal open, and writes down how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from dr_ctl.application import lock
+from dr_ctl.application.caller import Caller
+from dr_ctl.application.debts import owed
+from dr_ctl.application.estimates import StoredEstimate
+from dr_ctl.application.how import How
+from dr_ctl.application.preflight import Preflight
+from dr_ctl.application.price import FailoverPrice
+from dr_ctl.application.result import Result
+from dr_ctl.application.world import World
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.engine import executor
+from dr_ctl.engine.executor import Manner, RunResult
+from dr_ctl.engine.holding import Lease
+from dr_ctl.engine.journal import History, Journal
+from dr_ctl.engine.plan import Plan
+from dr_ctl.engine.runs import RunFiles, write
+from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
+from dr_ctl.processes.hooks import HookRunner
+from dr_ctl.topologies.topology import Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One run under its lock: what carries it out, or undoes it, gives the command's result."""
+
+    caller: Caller
+    world: World
+    files: RunFiles
+    lease: Lease
+    how: How
+
+    def execute(
+        self,
+        decided: Plan,
+        price: FailoverPrice | None,
+        *,
+        brings: Mapping[str, Json],
+        superseded: RunFiles | None = None,
+    ) -> Result:
+        """Execute a plan; what a return `brings` stands in the result. A run whose place it takes is closed once it has
+        begun itself."""
+        listener = self.caller.listener()
+        lock.note_pauses(self.lease, decided.baseline)
+        decided = replace(decided, findings=(*decided.findings, *self.lease.findings()))
+        installation = self.world.installation
+        manner = self._manner(superseded, decided.ask.reason)
+
+        def act(journal: Journal, stop: StopRequest) -> RunResult[Seen]:
+            return executor.execute(
+                decided,
+                self.world.topology.driver(self.lease),
+                journal,
+                estimator=Preflight(installation, self.files.folder, self.world.clock)
+                if price is None
+                else StoredEstimate(installation, price.lost),
+                stop=stop,
+                clock=self.world.clock,
+                listener=listener,
+                by={**lock.by(), "lock": lock.facts(self.lease, self.how.theft)},
+                price=price,
+                manner=manner,
+            )
+
+        return self._journaled(act, brings)
+
+    def undo(self, past: History) -> Result:
+        """Put back what the run has changed."""
+        listener = self.caller.listener()
+        lock.note_pauses(self.lease, past.baseline)
+
+        def act(journal: Journal, stop: StopRequest) -> RunResult[Seen]:
+            del stop  # an undo is not stopped half way: the first signal waits for its end
+            journal.lock(lock.facts(self.lease, self.how.theft))
+            driver = self.world.topology.driver(self.lease)
+            return executor.undo(past, driver, journal, clock=self.world.clock, listener=listener)
+
+        return self._journaled(act, {})
+
+    def _manner(self, superseded: RunFiles | None, reason: str | None) -> Manner:
+        installation, people = self.world.installation, self.caller.people
+        facts: dict[str, Json] = {
+            "run": self.files.name,
+            "installation": installation.settings.name,
+            "state_dir": str(self.caller.state()),
+        }
+        manner = Manner(
+            asker=lambda sentence: self.how.yes or people.says_yes(sentence),
+            hooks=HookRunner(installation.settings.hooks, installation.file.parent, facts),
+        )
+        if self.how.step:
+            manner = replace(manner, stepper=people.stepwise)
+        if superseded is not None:
+            manner = replace(manner, begun=lambda: self._end_for(superseded, reason))
+        return manner
+
+    def _end_for(self, unfinished: RunFiles, reason: str | None) -> None:
+        """Close an interrupted run whose place this one takes. What it had changed is seen, not undone."""
+        text = f"superseded by {self.files.name}: {reason}"
+        with closing(Journal(unfinished.journal, self.world.clock)) as journal:
+            _seal(journal, unfinished, Result(ExitCode.UNKNOWN, text, run=unfinished.name).envelope("failover"))
+
+    def _journaled(self, act: Callable[[Journal, StopRequest], RunResult[Seen]], brings: Mapping[str, Json]) -> Result:
+        """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
+        with stoppable() as stop:
+            journal = Journal(self.files.journal, self.world.clock)
+            self.lease.facts = lambda: (journal.last_hash, journal.count)
+            try:
+                ended = act(journal, stop)
+                stop.over()
+                lock.note_left(self.lease, ended.seen)
+                result = self._result(ended, brings)
+                _seal(journal, self.files, result.envelope(self.caller.command))
+            except StopAtOnce as stopped:
+                return _stopped_at_once(stopped, self.files)
+            finally:
+                journal.close()
+        return _reported(result, self.files)
+
+    def _result(self, ended: RunResult[Seen], brings: Mapping[str, Json]) -> Result:
+        answered = [site for site, role in ended.seen.roles.items() if role in (Role.SERVING, Role.STANDBY)]
+        debts = owed(self.caller.state(), ended.seen.debts, answered)
+        data: dict[str, Json] = {
+            "pairs": [pair.as_json() for pair in ended.seen.pairs],
+            "outage_s": round(ended.outage_s, 3) if ended.outage_s is not None else None,
+            "report": str(self.files.report),
+        }
+        if ended.bounds is not None:
+            data["bounds"] = dict(ended.bounds)
+        if ended.undone is not None:
+            data["undone"] = ended.undone
+        return Result(ended.code, ended.text, ended.findings, {**data, **brings}, self.files.name, debts=debts)
+
+
+def _reported(result: Result, files: RunFiles) -> Result:
+    from dr_ctl.report.html import write_report  # noqa: PLC0415 - not before the clients are served
+
+    try:
+        return replace(result, text=f"report: {write_report(files)}")
+    except Exception as error:  # noqa: BLE001 - how the run ended is known and said, whatever goes wrong in drawing it
+        text = f"the report could not be written: {type(error).__name__}: {error}"
+        finding = Finding("DR-REPORT-001", Severity.WARNING, text, f"`dr-ctl runs report {files.name}` tries again.")
+        return replace(result, findings=(*result.findings, finding))
+
+
+def _stopped_at_once(stopped: StopAtOnce, files: RunFiles) -> Result:
+    text = f"stopped {stopped.why}: nothing was undone, clients may be locked out of both sites"
+    remedy = "`dr-ctl status` says who is locked out; then `dr-ctl resume` or `dr-ctl abort`."
+    finding = Finding("DR-RUN-002", Severity.ERROR, text, remedy)
+    return Result(ExitCode(128 + stopped.signum), text, (finding,), {"undone": False}, files.name)
+
+
+def _seal(journal: Journal, files: RunFiles, told: Mapping[str, Json]) -> None:
+    """Write down how a run ended: in its journal, and in its result with what seals the journal."""
+    journal.end(told)
+    sealed: dict[str, Json] = {"last_hash": journal.last_hash, "count": journal.count}
+    write(files.result, {**told, "journal": sealed})

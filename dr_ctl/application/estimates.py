@@ -1,0 +1,106 @@
+"""The estimate that the settings ask for, and the stored one, shown at once: in `status`, beside a plan, and as the
+estimate of a failover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from dr_ctl.application.result import Result
+from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
+from dr_ctl.rpo.estimate.request import Request
+from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
+from dr_ctl.rpo.estimate.stored import STALE_AFTER_S, Found, Stored, stored
+from dr_ctl.settings.durations import duration
+from dr_ctl.settings.model import Installation
+
+
+def objectives(installation: Installation) -> Objectives | None:
+    """The objectives of the settings, as the estimate and the bounds judge by them."""
+    told = installation.settings.objectives
+    if told is None:
+        return None
+    classes = tuple(LossClass(each.queues, LossLimit(each.loss.messages, each.loss.age)) for each in told.classes)
+    return Objectives(LossLimit(told.loss.messages, told.loss.age), classes)
+
+
+def request(installation: Installation) -> Request:
+    """The estimate that the settings ask for, as a document for the worker."""
+    settings = installation.settings
+    return Request(
+        history=str(installation.path(settings.history.path)),
+        objectives=objectives(installation),
+        include=settings.queues.include,
+        exclude=settings.queues.exclude,
+        master=settings.spark.master,
+        conf=settings.spark.conf,
+        store=True,
+    )
+
+
+def of_site(installation: Installation, site: str) -> Found:
+    return stored(installation.path(installation.settings.history.path), site)
+
+
+def _line(found: Stored, now: datetime) -> str:
+    """One line: what, and how old."""
+    loss, age = found.data["total"]["loss"], found.data["total"]["age_s"]
+    figures = ", ".join(
+        f"{name} {_figure(loss[name])} messages, {_figure(age[name])} s of them" for name in ("now", "p99")
+    )
+    verdict = {"met": "objectives met", "missed": "objectives missed", "unknown": "objectives: not known"}.get(
+        str(found.data.get("verdict")), "no objectives set"
+    )
+    return f"if {found.data['site']} died: {figures}; {verdict} (estimated {duration(found.age_s(now))} ago)"
+
+
+def _figure(value: Json) -> str:
+    return "not known" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def with_age(installation: Installation, site: str) -> tuple[Json, str, list[Finding]]:
+    """What `status` and a plan show of a site: the document (null without one), the line, the findings."""
+    found, now = of_site(installation, site), datetime.now(UTC)
+    if found.stored is None:
+        return None, "", list(found.findings)
+    line = _line(found.stored, now)
+    stale = []
+    if found.stored.age_s(now) > STALE_AFTER_S:
+        text = f"the stored estimate of {site} is {duration(round(found.stored.age_s(now)))} old"
+        stale.append(
+            Finding("DR-RPO-018", Severity.WARNING, text, "Let `dr-ctl monitor` run, or `dr-ctl rpo estimate`.")
+        )
+    return found.stored.as_json(now), line, stale
+
+
+def beside_plan(installation: Installation, result: Result) -> Result:
+    """A plan with the stored estimate of its source; a refusal stays as it is."""
+    if result.plan is None:
+        return result
+    document, line, findings = with_age(installation, result.plan.source)
+    return replace(
+        result, data={**result.data, "estimate": document}, findings=[*result.findings, *findings], text=line
+    )
+
+
+class StoredEstimate:
+    """Implements `Estimator` for a failover: what is stored of the lost site. It never waits for Spark."""
+
+    def __init__(self, installation: Installation, lost: str) -> None:
+        self._installation, self._lost = installation, lost
+
+    def begin(self) -> None:
+        """There is nothing to start."""
+
+    def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
+        del within_s, wait
+        document, line, findings = with_age(self._installation, self._lost)
+        if document is None:
+            text = f"no estimate of {self._lost} is stored; the bounds come from the last samples"
+            return NotNeeded(text, findings=tuple(findings))
+        return Done(line, {"estimate": document}, tuple(findings))
+
+    def abandon(self) -> None:
+        """There is nothing to end."""

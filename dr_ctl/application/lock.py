@@ -1,0 +1,168 @@
+"""The lock of one command on the brokers: who has it, taking it, taking it over, giving it back."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+from dr_ctl import __version__
+from dr_ctl.application.how import Theft
+from dr_ctl.application.world import World
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.engine.holding import Lease
+from dr_ctl.engine.lease import LockDocument, Look, against, held_by, per_machine
+from dr_ctl.engine.roles import error
+from dr_ctl.engine.runs import Runs
+from dr_ctl.engine.tending import tended
+from dr_ctl.topologies.topology import BrokerSeen, Seen
+
+
+def by() -> dict[str, Json]:
+    """Who runs this, for the lock and the journal: a user without a name in the system's list is its number."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return {"user": user, "host": socket.gethostname(), "version": __version__}
+
+
+def refuse_if_held(seen: Seen, runs: Runs, theft: Theft) -> None:
+    """Raise `Locked` where a broker was seen to keep a live lock of another STATE."""
+    me = LockDocument(0, "", state=runs.identity())
+    for look in seen.locks:
+        if not theft.steal and (other := against(look, me)) is not None:
+            raise held_by(f"{look.site}/{look.pair}", other)
+
+
+@contextmanager
+def locked(world: World, runs: Runs, seen: Seen, run: str, what: str, theft: Theft) -> Iterator[Lease]:
+    """Hold the lock on every broker that was seen to answer; raises `Locked`.
+
+    A run that is left open keeps it until it runs out: others must not come upon what is half done.
+    """
+    who = by()
+    me = LockDocument(
+        epoch=0,
+        run=run,
+        what=what,
+        holder=str(who["user"]),
+        host=str(who["host"]),
+        pid=os.getpid(),
+        state=runs.identity(),
+    )
+    with tended(world.topology.stores(), me, world.clock) as lease:
+        try:
+            lease.take(_answered(seen), steal=theft.steal)
+            yield lease
+        finally:
+            if runs.unfinished() is None:
+                lease.release()
+
+
+def note_pauses(lease: Lease, baseline: Mapping[str, Any]) -> None:
+    """Which queues were paused before the run: whoever lifts its pauses must leave these."""
+    for site, pairs in baseline.items():
+        for pair, told in pairs.items():
+            lease.before(site, pair, told.get("paused", ()))
+
+
+def note_left(lease: Lease, seen: Seen) -> None:
+    """What is still paused at the end stays in the lock, so that any host can see and lift it."""
+    for each in seen.brokers:
+        if each.silent is None:
+            lease.still_paused(each.site, each.pair, each.paused)
+
+
+def facts(lease: Lease, theft: Theft) -> dict[str, Json]:
+    """The lock as the journal keeps it."""
+    stolen: list[Json] = [document.told for document in lease.stolen]
+    at: list[Json] = list(lease.held_at())
+    return {"epoch": lease.epoch, "at": at, "stolen_from": stolen, "reason": theft.reason if stolen else None}
+
+
+def changed(before: Seen, now: Seen) -> Finding | None:
+    """Say that the sites are not any more what a person was asked about."""
+    if before.roles == now.roles:
+        return None
+    roles = ", ".join(f"{site} is {role.value}" for site, role in now.roles.items())
+    return error("DR-LOCK-002", f"the sites changed before the lock was taken: now {roles}", "Run the command again.")
+
+
+# What `status` and `validate` show.
+
+
+def standing(seen: Seen) -> list[tuple[Look, LockDocument]]:
+    """The newest lock of each broker that has not been released, or still names what its run has left paused."""
+    newest = [(look, look.highest) for look in seen.locks]
+    return [(look, each) for look, each in newest if each is not None and (each.paused or not each.released)]
+
+
+def shown(seen: Seen) -> list[Json]:
+    """Who holds the lock where, for `data.locks`."""
+    return [
+        {
+            "site": look.site,
+            "pair": look.pair,
+            "epoch": each.epoch,
+            "run": each.run,
+            "what": each.what,
+            "holder": each.holder,
+            "host": each.host,
+            "pid": each.pid,
+            "live": each.live(look.now_ms),
+            "released": each.released,
+            "left_s": round(max(each.expires_ms - look.now_ms, 0) / 1000, 1) if each.holder else None,
+            "paused_before": list(each.paused_before),
+            "paused": {run: list(names) for run, names in each.paused.items()},
+        }
+        for look, each in standing(seen)
+    ]
+
+
+def holders(seen: Seen) -> list[Finding]:
+    """Name each run that holds a lock, or held one and never released it; once, wherever it holds it."""
+    found: dict[str, Finding] = {}
+    for look, each in standing(seen):
+        if each.released:
+            continue
+        if each.live(look.now_ms):
+            text, remedy = f"a run holds the lock: {each.told}", "Other runs wait until it has ended."
+            severity = Severity.INFO
+        else:
+            text = f"a run held the lock until it ran out, and never ended: {each.told}"
+            remedy = f"Where its STATE is, on {each.host}: `dr-ctl resume` or `dr-ctl abort`."
+            severity = Severity.WARNING
+        found[each.run] = Finding("DR-LOCK-003", severity, text, remedy)
+    return list(found.values())
+
+
+def pausers(seen: Seen, broker: BrokerSeen) -> dict[str, str]:
+    """Which run paused which queue of a broker, by its lock."""
+    return {
+        queue: run
+        for look, each in standing(seen)
+        if (look.site, look.pair) == (broker.site, broker.pair)
+        for run, queues in each.paused.items()
+        for queue in queues
+    }
+
+
+def forbidden(world: World, seen: Seen) -> list[Finding]:
+    """Say where this user may not create a lock. Asked, not tried: a check changes nothing."""
+    found = []
+    for store in world.topology.stores():
+        with closing(store), suppress(BrokerError):
+            why = store.why_forbidden() if (store.site, store.pair) in _answered(seen) else None
+            if why is not None:
+                found.append(per_machine(f"{store.site}/{store.pair}", why))
+    return found
+
+
+def _answered(seen: Seen) -> set[tuple[str, str]]:
+    """The brokers at which a lock can be taken."""
+    return {(each.site, each.pair) for each in seen.brokers if each.silent is None}

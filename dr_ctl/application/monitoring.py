@@ -1,0 +1,87 @@
+"""The monitor as a command: samples both sites, keeps the stored estimate fresh, pays debts where it is asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from dr_ctl.agents.monitor import Monitor
+from dr_ctl.agents.refreshing import Refresher
+from dr_ctl.application.caller import Caller
+from dr_ctl.application.estimates import request
+from dr_ctl.application.how import How
+from dr_ctl.application.result import Result, of_error
+from dr_ctl.application.run import run
+from dr_ctl.core.errors import DrCtlError, Stopped
+from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.engine.operations import REINSTATE
+from dr_ctl.engine.plan import Ask
+
+AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every look
+
+
+def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool) -> Result:
+    """Look until the time is over or a signal ends it. `pay_debts`: take a lost site in again once it is back."""
+    installation, clock = caller.installation(), caller.clock
+    until = clock.monotonic() + lasting_s if lasting_s is not None else None
+    payer = Payer(caller.called(REINSTATE)) if pay_debts else None
+    with (
+        Monitor(installation, clock) as watching,
+        closing(Refresher(replace(request(installation), may_take_time=True))) as refreshing,
+    ):
+        try:
+            while until is None or clock.monotonic() < until:
+                look = watching.sample()
+                if watching.is_on_disk and (why := refreshing.look()) is not None:
+                    caller.say(why)
+                caller.line(look.as_json(), look.line)
+                if payer is not None:
+                    payer.pay(look.payable)
+                watching.wait(until)
+        except Stopped:
+            pass
+    place = installation.path(installation.settings.history.path)
+    text = f"{watching.looks} look(s), {watching.rows} row(s) written to {place}"
+    data: dict[str, Json] = {"looks": watching.looks, "rows": watching.rows}
+    if payer is not None:
+        text += f"; {len(payer.runs)} run(s) to pay debts"
+        data["paid"] = [*payer.runs]
+    return Result(ExitCode.OK, text, data=data)
+
+
+@dataclass
+class Payer:
+    """Takes a lost site that is back in again, by a run like any other. `runs` are those that it made, by name and
+    outcome."""
+
+    caller: Caller
+    runs: list[Json] = field(default_factory=list)
+    _not_before: dict[str, float] = field(default_factory=dict)
+
+    def pay(self, sites: Sequence[str]) -> None:
+        """Reinstate each of these sites, unless that failed a moment ago. Says what came of it."""
+        clock = self.caller.clock
+        for site in sites:
+            if clock.monotonic() < self._not_before.get(site, 0.0):
+                continue
+            self.caller.say(f"{site} is back: taking it in again")
+            result = self._reinstate(site)
+            if result.code is not ExitCode.OK:
+                self._not_before[site] = clock.monotonic() + AGAIN_S
+            if result.run is not None:
+                self.runs.append({"run": result.run, "outcome": result.code.outcome, "exit_code": int(result.code)})
+            self.caller.line(result.envelope(REINSTATE), f"{result.code.outcome}: {result.summary}")
+
+    def _reinstate(self, site: str) -> Result:
+        """A signal during the run ends the monitor too, once the run has ended."""
+        try:
+            result = run(self.caller, Ask(REINSTATE, site), How(yes=True))
+        except Stopped:
+            raise
+        except DrCtlError as error:
+            return of_error(error)
+        if result.code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+            raise Stopped(int(result.code) - 128)
+        return result

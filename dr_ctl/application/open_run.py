@@ -1,0 +1,65 @@
+"""The run that was interrupted: finding it, reading what it wrote, and what is said of it where it is in the way."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+from dr_ctl.application.how import How
+from dr_ctl.application.result import Result
+from dr_ctl.application.world import World
+from dr_ctl.core.model import ExitCode
+from dr_ctl.engine.journal import History, Journal, history, read
+from dr_ctl.engine.operations import FAILOVER
+from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.roles import error
+from dr_ctl.engine.runs import RunFiles, Runs
+
+
+def alone(runs: Runs, what: str, how: How) -> AbstractContextManager[None]:
+    """Hold this STATE; a dry run takes no lock."""
+    return nullcontext() if how.dry_run else runs.lock(what)
+
+
+def begun(runs: Runs, how: How) -> RunFiles | None:
+    """The open run. One whose journal was never begun changed nothing, and is closed here and now."""
+    unfinished = runs.unfinished()
+    if unfinished is not None and not read(unfinished.journal):
+        if how.dry_run:
+            return None
+        unfinished.journal.unlink()
+        unfinished.reserve.unlink(missing_ok=True)
+        return runs.unfinished()
+    return unfinished
+
+
+def past(files: RunFiles, world: World, how: How) -> History:
+    """Read what the interrupted run wrote. Opening the journal for writing shows that its process is gone."""
+    if how.dry_run:
+        return history(read(files.journal))
+    journal = Journal(files.journal, world.clock)
+    try:
+        return journal.history()
+    finally:
+        journal.close()
+
+
+def no_open_run() -> Result:
+    text = "no run is open; nothing was changed"
+    finding = error("DR-RUN-004", text, "`dr-ctl runs list` shows the runs that have ended.")
+    return Result(ExitCode.PRECHECK_FAILED, text, (finding,))
+
+
+def still_open(unfinished: RunFiles, asked: Ask) -> Result:
+    text = f"the run {unfinished.name} was interrupted and is still open; nothing was changed"
+    remedy = "`dr-ctl resume` goes on with it, `dr-ctl abort` undoes it."
+    if asked.operation == FAILOVER:
+        remedy += " With --reason TEXT the failover takes its place."
+    finding = error("DR-RUN-003", text, remedy)
+    return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=unfinished.name)
+
+
+def left_open(declined: Result, files: RunFiles) -> Result:
+    """Who declines to go on with a run, or to undo it, still has it."""
+    text = f"{declined.summary}, and {files.name} stays open: `dr-ctl status` says who is served"
+    return replace(declined, summary=text, run=files.name)

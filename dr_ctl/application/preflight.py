@@ -1,0 +1,70 @@
+"""The estimate that a run makes beside its checks: a process of its own, killed when the run needs to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from dr_ctl.application.estimates import request
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
+from dr_ctl.rpo.estimate.request import Estimating
+from dr_ctl.settings.model import Installation
+
+_POLL_S: Final = 0.05
+
+
+class Preflight:
+    """Implements `Estimator`. No history, no Java, no Spark: each is a finding, never an obstacle."""
+
+    def __init__(self, installation: Installation, folder: Path, clock: Clock) -> None:
+        self._installation, self._folder, self._clock = installation, folder, clock
+        self._estimating: Estimating | None = None
+
+    def begin(self) -> None:
+        history = self._installation.path(self._installation.settings.history.path)
+        if next(history.glob("date=*/site=*/*.parquet"), None) is not None:
+            self._estimating = Estimating(request(self._installation), self._folder / "estimate-request.json")
+
+    def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
+        estimating = self._estimating
+        if estimating is None:
+            text = "no history: how much a failure would lose is not known"
+            remedy = "Let `dr-ctl monitor` run; it writes what the estimate reads."
+            return NotNeeded(text, findings=(Finding("DR-RPO-001", Severity.INFO, text, remedy),))
+        until = self._clock.monotonic() + within_s
+        while estimating.runs and self._clock.monotonic() < until:
+            wait(_POLL_S)
+        if estimating.runs:
+            self.abandon()
+            text = f"the estimate took longer than {within_s:g} s and was ended"
+            return NotNeeded(
+                text, findings=(Finding("DR-RPO-008", Severity.WARNING, text, "`dr-ctl rpo estimate` waits for it."),)
+            )
+        return _outcome(estimating.answer())
+
+    def abandon(self) -> None:
+        if self._estimating is not None:
+            self._estimating.end()
+
+
+def _outcome(told: dict[str, Any]) -> Outcome:
+    if "error" in told:
+        finding = Finding("DR-RPO-009", Severity.WARNING, f"no estimate: {told['error']}", str(told.get("remedy", "")))
+        return NotNeeded(finding.text, findings=(finding,))
+    findings = tuple(
+        Finding(each["id"], Severity(each["severity"]), each["text"], each["remedy"]) for each in told["findings"]
+    )
+    return Done(_summary(told), {"estimate": told["data"]}, findings)
+
+
+def _summary(told: dict[str, Any]) -> str:
+    total: dict[str, Any] | None = (told["data"] or {}).get("total")
+    if total is None:
+        return "no estimate from this history"
+    now, p99 = total["loss"]["now"], total["loss"]["p99"]
+    known: dict[str, Json] = {"now": now, "p99": p99}
+    figures = ", ".join(f"{name} {'not known' if value is None else value}" for name, value in known.items())
+    return f"loss if the site died: {figures} (messages); objectives: {told['verdict'] or 'none set'}"

@@ -1,0 +1,121 @@
+"""What a failover may cost: of a site that answers and is closed, what was read of it; of any other, from the last
+samples of the history. Contacts no broker, needs neither Java nor Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from importlib import import_module
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from dr_ctl.application.estimates import objectives
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.model import Finding, Json, Role
+from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.roles import error
+from dr_ctl.rpo.estimate.result import matches
+from dr_ctl.settings.model import Installation
+from dr_ctl.topologies.topology import BrokerSeen, Seen
+
+if TYPE_CHECKING:
+    from dr_ctl.rpo.bounds.bounds import Bounds
+
+
+class FailoverPrice:
+    """Implements `Price` for one lost site. Read anew each time: what may be lost grows while the site may live."""
+
+    def __init__(self, installation: Installation, lost: str, clock: Clock) -> None:
+        self.lost = lost
+        self._installation, self._clock = installation, clock
+        self._down_since: datetime | None = None
+        self._read: tuple[Seen, datetime] | None = None
+        # What reads Parquet takes a tenth of a second to load: beside the first look, whose answers are waited for.
+        Thread(target=import_module, args=("dr_ctl.rpo.bounds.bounds",), daemon=True, name="load bounds").start()
+
+    def saw(self, seen: Seen) -> None:
+        """Note what a look told: a site that is down sends nothing any more, so its price grows no further; one that
+        is closed and answers says itself what it still has to ship."""
+        role = seen.roles[self.lost]
+        if role is Role.DOWN and self._down_since is None:
+            self._down_since = self._clock.now()
+        whole = role is Role.STANDBY and all(each.silent is None for each in self._brokers(seen))
+        self._read = (seen, self._clock.now()) if whole else None
+
+    def bounds(self) -> Mapping[str, Json]:
+        return self._now().as_json()
+
+    def findings(self) -> Sequence[Finding]:
+        return self._now().findings
+
+    def too_high(self, ask: Ask) -> Finding | None:
+        reasons = self._now().exceeds(objectives(self._installation), ask.accept_loss)
+        if not reasons:
+            return None
+        at_most = self._now().lost.at_most
+        accepting = "unknown" if at_most is None else str(at_most)
+        remedy = f"Wait for {self.lost}, or add --accept-loss {accepting}."
+        return error("DR-LOSS-001", "; ".join(reasons), remedy)
+
+    def _now(self) -> Bounds:
+        from dr_ctl.rpo.bounds.bounds import bounds  # noqa: PLC0415 - loaded by then, beside the first look
+
+        settings = self._installation.settings
+        if self._read is not None:
+            return self._of_read(*self._read)
+        return bounds(
+            self._installation.path(settings.history.path),
+            site=self.lost,
+            now=self._down_since or self._clock.now(),
+            objectives=objectives(self._installation),
+            include=settings.queues.include,
+            exclude=settings.queues.exclude,
+            pairs=[broker.name for broker in settings.sites[self.lost].brokers],
+        )
+
+    def _of_read(self, seen: Seen, at: datetime) -> Bounds:
+        """What lies in the outflows is all that may be lost or come twice: a closed site adds nothing to them. Of one
+        queue no more than lies in it can be lost."""
+        from dr_ctl.rpo.bounds.bounds import Bound, Bounds, ClassBound, QueueBound  # noqa: PLC0415 - as above
+
+        settings, told = self._installation.settings, objectives(self._installation)
+        held = seen.stake(self.lost)
+        lost, twice = _total([each.lost for each in held]), _total([each.twice for each in held])
+        own = [each.queues for each in held]
+        depths: dict[str, int] = {}
+        for broker in self._brokers(seen):
+            for name, depth in broker.depths.items():
+                if matches(settings.queues.include, name) and not matches(settings.queues.exclude, name):
+                    depths[name] = depths.get(name, 0) + depth
+        queues = tuple(QueueBound(name, *_of_queue(name, own, lost, twice, depths)) for name in sorted(depths))
+        classes = tuple(
+            ClassBound(
+                each.queues,
+                None if lost is None else min(lost, sum(n for name, n in depths.items() if matches(each.queues, name))),
+                each.loss.messages,
+            )
+            for each in (told.classes if told is not None else ())
+        )
+        return Bounds(self.lost, Bound(lost, at), Bound(twice, at), queues, classes)
+
+    def _brokers(self, seen: Seen) -> list[BrokerSeen]:
+        return [each for each in seen.brokers if each.site == self.lost]
+
+
+def _total(parts: Sequence[int | None]) -> int | None:
+    return None if None in parts else sum(each or 0 for each in parts)
+
+
+def _of_queue(
+    name: str,
+    own: Sequence[Mapping[str, tuple[int, int | None]] | None],
+    lost: int | None,
+    twice: int | None,
+    depths: Mapping[str, int],
+) -> tuple[int | None, int | None]:
+    """What may be lost of one queue and come twice: by its own outflows, or at most the whole and what lies in it."""
+    if any(each is None for each in own):
+        return None if lost is None else min(lost, depths[name]), twice
+    mine = [each.get(name, (0, 0)) for each in own if each is not None]
+    return sum(each for each, _ in mine), _total([each for _, each in mine])

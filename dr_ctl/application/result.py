@@ -1,0 +1,63 @@
+"""What every command returns: one value that becomes text for people, or the one JSON document, and the exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dr_ctl.core.errors import DrCtlError, Stopped
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.engine.debts import Debt
+from dr_ctl.engine.plan import Plan
+
+SCHEMA = "dr-ctl/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The end of a command. `text` is the body for people, or `plan` is; the summary stands under it. `already_read`:
+    the person has just read the findings."""
+
+    code: ExitCode
+    summary: str
+    findings: Sequence[Finding] = ()
+    data: Mapping[str, Json] = field(default_factory=dict)
+    run: str | None = None
+    text: str = ""
+    debts: Sequence[Debt] = ()
+    plan: Plan | None = None
+    already_read: bool = False
+
+    def with_text(self, text: str) -> Result:
+        """The same, with a body for people."""
+        return replace(self, text=text)
+
+    def with_warn_exit(self) -> Result:
+        """The same, with code 30 where it ended well and has warnings."""
+        if self.code is ExitCode.OK and any(each.severity is Severity.WARNING for each in self.findings):
+            return replace(self, code=ExitCode.WARNINGS)
+        return self
+
+    def envelope(self, command: str) -> dict[str, Json]:
+        return {
+            "schema": SCHEMA,
+            "command": command,
+            "outcome": self.code.outcome,
+            "exit_code": int(self.code),
+            "run": self.run,
+            "summary": self.summary,
+            "findings": [finding.as_json() for finding in self.findings],
+            "debts": [debt.as_json() for debt in self.debts],
+            "data": dict(self.data),
+        }
+
+    def document(self, command: str) -> str:
+        return json.dumps(self.envelope(command), ensure_ascii=False)
+
+
+def of_error(error: DrCtlError) -> Result:
+    """An error that ended the command, as its result."""
+    code = ExitCode(128 + error.signum) if isinstance(error, Stopped) else error.exit_code
+    finding = Finding(f"DR-{code.name.replace('_', '-')}", Severity.ERROR, str(error), error.remedy)
+    return Result(code, str(error).splitlines()[0], (finding,))

@@ -1,0 +1,127 @@
+"""How commands are declared: the options that all of them take, and how a function becomes one.
+
+The common options work before the command and after it; after it wins.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from dr_ctl.cli.session import Session
+from dr_ctl.core.clock import SystemClock
+
+if TYPE_CHECKING:
+    from dr_ctl.application.result import Result
+
+Output = Literal["text", "json"]
+Option = tuple[str, Any, Any]  # its parameter's name, its type with what typer needs, its default
+
+CONFIG = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The settings file.")]
+STATE = Annotated[Path | None, typer.Option("--state-dir", metavar="DIR", help="Where runs are kept.")]
+VERBOSE = Annotated[bool, typer.Option("--verbose", help="Say the cause of an error.")]
+NO_COLOR = Annotated[bool, typer.Option("--no-color", help="Plain text, as with NO_COLOR.")]
+OUTPUT = Annotated[Output | None, typer.Option("--output", metavar="text|json", help="Text, or one JSON document.")]
+JSON = Annotated[bool, typer.Option("--json", help="Short for --output json.")]
+QUIET = Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")]
+WARN_EXIT = Annotated[bool, typer.Option("--warn-exit", help="End with 30 instead of 0 where there are warnings.")]
+
+
+def group(text: str) -> typer.Typer:
+    """Make an empty group of commands."""
+    return typer.Typer(rich_markup_mode=None, help=text)
+
+
+def common(
+    ctx: typer.Context,
+    config: CONFIG = None,
+    state_dir: STATE = None,
+    verbose: VERBOSE = False,
+    no_color: NO_COLOR = False,
+    output: OUTPUT = None,
+    json: JSON = False,
+    quiet: QUIET = False,
+) -> None:
+    """Move a messaging service between two sites of ActiveMQ brokers: checked, stepwise, undone when it fails."""
+    clock = ctx.obj if ctx.obj is not None else SystemClock()
+    ctx.obj = Session(
+        clock=clock,
+        config=config,
+        state_dir=state_dir,
+        verbose=verbose,
+        color=not (no_color or os.environ.get("NO_COLOR")),
+        json=json or output == "json",
+        quiet=quiet,
+    )
+
+
+_EVERYWHERE = (
+    ("output", OUTPUT, None),
+    ("json", JSON, False),
+    ("quiet", QUIET, False),
+    ("warn_exit", WARN_EXIT, False),
+)
+
+
+def command(
+    app: typer.Typer,
+    name: str,
+    *,
+    full: str | None = None,
+    asks: Sequence[Option] = (),
+    how: Sequence[Option] = (),
+) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Register a function as a command: gives it the session, adds the options that every command takes, and ends with
+    its result's exit code. `full` is the command's whole name where `app` is a group. `asks` are options that become
+    the function's one argument `asked`, `how` those that become its argument of that name."""
+
+    def register(function: Callable[..., Result]) -> Callable[..., Result]:
+        own = inspect.signature(function, eval_str=True)
+        parameters = [each for each in own.parameters.values() if each.name not in ("session", "asked", "how")]
+        parameters += [
+            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for key, kind, default in (*asks, *how, *_EVERYWHERE)
+        ]
+        context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+
+        def run(**told: Any) -> None:
+            before: Session = told.pop("ctx").obj
+            output, as_json = told.pop("output"), told.pop("json")
+            session = replace(
+                before,
+                command=full or name,
+                json=as_json or (output == "json" if output is not None else before.json),
+                quiet=told.pop("quiet") or before.quiet,
+                warn_exit=told.pop("warn_exit"),
+            )
+            if asks or how:
+                from dr_ctl.cli import asking  # noqa: PLC0415
+
+                manner = {key: told.pop(key) for key, _, _ in how}
+                if how:
+                    told["how"] = asking.how(**manner)
+                if asks:
+                    wanted = {key: told.pop(key) for key, _, _ in asks}
+                    told["asked"] = asking.asked(session, name, reason=manner.get("reason"), **wanted)
+            from dr_ctl.cli.render import end  # noqa: PLC0415
+
+            raise typer.Exit(end(function(session, **told), session))
+
+        run.__doc__ = function.__doc__
+        run.__name__ = function.__name__
+        run.__signature__ = inspect.Signature([*_keyword_only(parameters), context])  # type: ignore[attr-defined]
+        run.__annotations__ = {}
+        app.command(name)(run)
+        return function
+
+    return register
+
+
+def _keyword_only(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    return [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]

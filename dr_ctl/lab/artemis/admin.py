@@ -1,0 +1,103 @@
+"""The few management calls a lab needs to set itself up and to say how it is. dr-ctl itself has its own client."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import requests
+
+from dr_ctl.core.errors import BrokerError
+
+if TYPE_CHECKING:
+    from dr_ctl.lab.state import SiteState
+
+DOMAIN = "org.apache.activemq.artemis"
+ORIGIN = {"Origin": "http://127.0.0.1"}
+
+
+def jolokia(site: SiteState) -> str:
+    """Where a broker is managed."""
+    return f"http://127.0.0.1:{site.ports['http']}/console/jolokia"
+
+
+class Admin:
+    """Management of one site's broker. Every method raises BrokerError where it does not answer or refuses."""
+
+    def __init__(self, site: SiteState, *, timeout_s: float = 5.0) -> None:
+        self._site = site
+        self._timeout_s = timeout_s
+        self._broker = f'{DOMAIN}:broker="{site.broker}"'
+
+    def active(self) -> bool:
+        return self._read(self._broker, "Active") is True
+
+    def link_attached(self, peer: str) -> bool:
+        """Say whether the link ships: the flag alone is true as soon as anything accepts the connection."""
+        flag = self._read(f'{self._broker},component=broker-connections,name="{peer}"', "Connected")
+        if flag is not True:
+            return False
+        outflow = f"$ACTIVEMQ_ARTEMIS_MIRROR_{peer}"
+        pattern = f'{self._broker},component=addresses,address="{outflow}",subcomponent=queues,*'
+        value = self._call({"type": "read", "mbean": pattern, "attribute": ["ConsumerCount"]})
+        return any(one["ConsumerCount"] for one in value.values())
+
+    def clients_open(self, acceptor: str = "clients") -> bool:
+        return self._read(self._acceptor(acceptor), "Started") is True
+
+    def open_clients(self, acceptor: str = "clients") -> None:
+        self._call({"type": "exec", "mbean": self._acceptor(acceptor), "operation": "start()"})
+
+    def close_clients(self, acceptor: str = "clients") -> None:
+        self._call({"type": "exec", "mbean": self._acceptor(acceptor), "operation": "stop()"})
+
+    def create_queue(self, name: str) -> None:
+        """Make a durable anycast queue of any name; one that exists is left as it is."""
+        told = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, "auto-create-address": True}
+        self._call(
+            {
+                "type": "exec",
+                "mbean": self._broker,
+                "operation": "createQueue(java.lang.String,boolean)",
+                "arguments": [json.dumps(told), True],
+            }
+        )
+
+    def depths(self) -> dict[str, int]:
+        """Count the messages of every queue, by name; the broker's own (store-and-forward) included."""
+        pattern = f"{self._broker},component=addresses,subcomponent=queues,*"
+        value = self._call({"type": "read", "mbean": pattern, "attribute": ["Name", "MessageCount"]})
+        return {str(one["Name"]): int(one["MessageCount"]) for one in value.values()}
+
+    def depth(self, queue: str) -> int:
+        """Count the messages of one queue; 0 where it does not exist."""
+        return self.depths().get(queue, 0)
+
+    def _acceptor(self, name: str) -> str:
+        return f'{self._broker},component=acceptors,name="{name}"'
+
+    def _read(self, mbean: str, attribute: str) -> Any:
+        return self._call({"type": "read", "mbean": mbean, "attribute": attribute})
+
+    def _call(self, request: dict[str, Any]) -> Any:
+        who = self._site.admin
+        try:
+            reply = requests.post(
+                f"{jolokia(self._site)}/",
+                json=request,
+                auth=(who.user, who.password),
+                headers=ORIGIN,
+                timeout=self._timeout_s,
+            )
+            told = reply.json()
+        except (requests.RequestException, ValueError) as error:
+            raise BrokerError(f"{self._site.name}: {_short(error)}") from error
+        if told.get("status") != requests.codes.ok:
+            raise BrokerError(f"{self._site.name}: {told.get('error', reply.status_code)}")
+        return told.get("value")
+
+
+def _short(error: Exception) -> str:
+    """Name the cause without the library's object addresses."""
+    return re.sub(r"<[^>]*object at 0x[0-9a-f]+>:? ?", "", str(error))[:200]

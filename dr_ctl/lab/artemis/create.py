@@ -1,0 +1,121 @@
+"""One Artemis broker of a lab: created, started, and what the settings file says of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import quoteattr
+
+from dr_ctl.core.errors import EnvironmentFault, UsageError
+from dr_ctl.lab import daemons
+from dr_ctl.lab.artemis.admin import jolokia
+from dr_ctl.lab.state import ADMIN, APP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from dr_ctl.lab.make import Make, Options
+    from dr_ctl.lab.state import SiteState
+
+CREATE_TIMEOUT_S = 60
+LOGS = ("log/artemis.log", "log/out.txt")
+PLAIN_QUEUE = re.compile(r"[A-Za-z0-9._-]+")
+# Several brokers share a small machine and live for minutes: the collector with the fewest threads, and only the quick
+# compiler. A start takes half the time with it, and 300 messages per second two thirds of the processor.
+LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+# What the environment of the caller must not decide for the brokers.
+FOREIGN = {"JAVA_ARGS", "JAVA_ARGS_APPEND", "DEBUG_ARGS", "ARTEMIS_HOME", "ARTEMIS_INSTANCE", "ARTEMIS_DATA_DIR"}
+
+
+def create(
+    home: Path,
+    instance: Path,
+    make: Make,
+    *,
+    words: Sequence[str],
+    profile: Callable[[str], str],
+    configured: Callable[[str, Make], str],
+) -> None:
+    """Make the broker's instance directory. `words` go to `artemis create`; the other two change the start-up options
+    and the broker.xml that it writes. EnvironmentFault where it fails."""
+    site = make.site
+    argv = [
+        str(home / "bin" / "artemis"), "create", str(instance), "--silent", "--name", site.broker,
+        "--user", ADMIN, "--password", "replaced", "--role", "amq", "--require-login",
+        "--host", "127.0.0.1", "--http-host", "127.0.0.1", "--http-port", str(site.ports["http"]), "--relax-jolokia",
+        "--default-port", str(site.ports["clients"]), "--no-autotune", "--nio", *words,
+        "--no-hornetq-acceptor", "--no-mqtt-acceptor", "--no-amqp-acceptor", "--no-stomp-acceptor",
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            timeout=CREATE_TIMEOUT_S,
+            check=False,
+            env={**environment(), "JAVA_ARGS": LIGHT},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentFault(f"{site.broker}: artemis create: {error}") from error
+    if done.returncode != 0:
+        raise EnvironmentFault(f"{site.broker}: artemis create: {(done.stdout + done.stderr).strip()[-600:]}")
+    etc = instance / "etc"
+    _write(etc / "artemis-users.properties", f"{ADMIN} = {site.admin_password}\n{APP} = {site.app_password}\n")
+    _write(etc / "artemis-roles.properties", f"amq = {ADMIN}\napps = {APP}\n")
+    stock = (etc / "artemis.profile").read_text()
+    _write(etc / "artemis.profile", profile(re.sub(r"-Xms\d+[MG]", "-Xms128M", stock)))
+    xml = configured((etc / "broker.xml").read_text(), make)
+    _write(etc / "broker.xml", make.edit(xml) if make.edit else xml)
+
+
+def start(instance: Path) -> daemons.Process:
+    """Launch the broker; it is not up when this returns."""
+    return daemons.launch(
+        [str(instance / "bin" / "artemis"), "run"], cwd=instance, log=instance / LOGS[-1], env=environment()
+    )
+
+
+def settings(site: SiteState, secret: str) -> dict[str, Any]:
+    return {
+        "name": site.pair,
+        "jolokia": jolokia(site),
+        "stomp": str(site.stomp),
+        "username": ADMIN,
+        "password": {"file": secret},
+        "clients": ["clients"],
+        "mirror": ["mirror"],
+    }
+
+
+def only(options: Options, known: Iterable[str], topology: str) -> Options:
+    """UsageError where an option is none that a lab of this topology has."""
+    if unknown := sorted(set(options) - set(known)):
+        raise UsageError(f"a lab of {topology} has no option {', '.join(unknown)}")
+    return options
+
+
+def plain(name: str) -> bool:
+    """Names that need no management call: they stand in broker.xml."""
+    return PLAIN_QUEUE.fullmatch(name) is not None
+
+
+def queues(make: Make) -> str:
+    """The queues that stand in broker.xml."""
+    return "".join(
+        f"\n         <address name={quoteattr(name)}><anycast><queue name={quoteattr(name)}/></anycast></address>"
+        for name in make.queues
+        if plain(name)
+    )
+
+
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in FOREIGN}
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o600)  # passwords stand in it

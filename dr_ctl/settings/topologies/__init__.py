@@ -1,0 +1,17 @@
+"""The settings that each topology has: one class a topology, loaded when a file names it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.core.registry import Registry
+from dr_ctl.settings.model import Settings
+
+TOPOLOGIES: Final[Registry[type[Settings]]] = Registry(
+    "SETTINGS",
+    {
+        "artemis-mirror": "dr_ctl.settings.topologies.artemis_mirror",
+        "artemis-continuity": "dr_ctl.settings.topologies.artemis_continuity",
+    },
+    unknown="there is no topology",
+)

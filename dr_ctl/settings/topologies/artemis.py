@@ -1,0 +1,71 @@
+"""What the settings of every topology of Artemis brokers say of a broker."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from dr_ctl.settings.model import Broker, Names, Part, Secret
+
+# What a broker remembers of an address where its broker.xml does not say otherwise.
+ID_CACHE_SIZE: Final = 20_000
+APART: Final = (("clients", "mirror"),)
+
+
+class LastingFence(Part):
+    """Roles that a fence keeps out, and of which addresses: they may do nothing there until it is lifted."""
+
+    roles: Names = Field(
+        min_length=1,
+        description="roles of the clients that a fence keeps out until it is lifted, restarts included; never the "
+        "link's own. Without them a fence is doors only",
+    )
+    matches: Names = Field(
+        default=("#",),
+        min_length=1,
+        description="the addresses that this is for, as `<security-setting match=…>` names them",
+    )
+
+
+class ArtemisBroker(Broker):
+    """One Artemis broker of a site, whatever joins it to its peer."""
+
+    jolokia: str = Field(description="management address, `http` or `https`")
+    stomp: str | None = Field(
+        default=None,
+        description="`stomp://` or `stomp+ssl://` address of a client acceptor: greetings and the probe go there. "
+        "Without it fences are shown by flag only, and a finding says so",
+    )
+    username: str = Field(description="login for both")
+    password: Secret = Field(description="password for both: a secret, see below")
+    clients: Names = Field(min_length=1, description="names of the client acceptors")
+    mirror: Names | None = Field(
+        default=None,
+        description="names of the acceptors that the peer's link uses; without: the only AMQP one not in `clients`",
+    )
+    broker: str | None = Field(default=None, description="the broker's own name; without: found out")
+
+    @field_validator("jolokia")
+    @classmethod
+    def _http(cls, told: str) -> str:
+        parts = urlsplit(told)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+            raise ValueError("is not an http or https address, as in http://host:8161/console/jolokia")
+        if parts.username or parts.password:
+            raise ValueError("must not hold a login; set username and password beside it")
+        return told
+
+    @field_validator("stomp")
+    @classmethod
+    def _stomp(cls, told: str | None) -> str | None:
+        if told is not None:
+            try:
+                parts = urlsplit(told)
+                good = parts.scheme in ("stomp", "stomp+ssl") and parts.hostname and parts.port
+            except ValueError:
+                good = False
+            if not good:
+                raise ValueError("is not a STOMP address, as in stomp://host:61613 or stomp+ssl://host:61612")
+        return told

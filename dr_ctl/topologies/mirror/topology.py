@@ -1,0 +1,18 @@
+"""The topology `artemis-mirror`: two sites that mirror each other over AMQP broker connections."""
+
+from __future__ import annotations
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.patience import Patience
+from dr_ctl.settings.model import Installation
+from dr_ctl.topologies.common.topology import PairTopology
+from dr_ctl.topologies.mirror import procedure
+from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl.topologies.mirror.view import BrokerView
+
+
+def open_(installation: Installation, clock: Clock, patience: Patience | None = None) -> PairTopology[BrokerView]:
+    """Make it ready for one command. No broker is asked yet."""
+    observer = Observer(installation, clock, patience)
+    recipe = procedure.recipe(installation.settings.queues, installation.settings.drain, observer.patience)
+    return PairTopology(observer, recipe, lambda sender: procedure.driver(observer, recipe, sender))

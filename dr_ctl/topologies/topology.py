@@ -1,0 +1,167 @@
+"""The contract of a topology: what a command needs of one, as values and protocols. `registry` opens it by its id.
+
+Nothing outside `topologies/` looks behind these: what was not read is None everywhere, never zero and never no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, Protocol, TypeVar
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import Finding, Json, Role
+from dr_ctl.engine.holding import Lease
+from dr_ctl.engine.lease import Look, Store
+from dr_ctl.engine.ports import Driver, Observation, Recipe
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.settings.model import Installation
+
+FenceStrength = Literal["now", "lasting"]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSeen:
+    """One broker of one site, whatever its kind. Where it is `silent` nothing else of it was read.
+
+    `doors` are the clients' ways in, by name, and whether each is open; `kept_out` says that a lasting fence stands;
+    `depths` are the messages in each business queue, `paused` those queues whose dispatch is stopped.
+    """
+
+    site: str
+    pair: str
+    role: Role
+    silent: BrokerError | None = None
+    start: str | None = None
+    doors: Mapping[str, bool] = field(default_factory=dict)
+    kept_out: bool = False
+    depths: Mapping[str, int] = field(default_factory=dict)
+    paused: tuple[str, ...] = ()
+    to_ship: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSeen:
+    """What ships from one broker to its peer. `rate` is messages a second, known after two looks; `outflow` what is
+    still to ship, `unapplied` the peer's acknowledgements that have arrived here. `lines` are for people, `more` are
+    the topology's own figures for `data.links`."""
+
+    site: str
+    pair: str
+    name: str | None
+    started: bool | None
+    attached: bool | None
+    outflow: int | None
+    unapplied: int | None
+    rate: float | None
+    lines: tuple[str, ...]
+    more: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def drain_s(self) -> float | None:
+        """Seconds until nothing is left to ship, at the rate that was seen."""
+        return drain_s(self.outflow, self.rate)
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "from": self.site,
+            "pair": self.pair,
+            "name": self.name,
+            "started": self.started,
+            "attached": self.attached,
+            "outflow": self.outflow,
+            "rate": round(self.rate, 1) if self.rate is not None else None,
+            "drain_s": self.drain_s,
+            "pending_acks": self.unapplied,
+            **self.more,
+        }
+
+
+def drain_s(depth: int | None, rate: float | None) -> float | None:
+    """Seconds until so much has been shipped at that rate; None where either is not known, or nothing moves."""
+    if depth == 0:
+        return 0.0
+    return round(depth / rate, 2) if depth is not None and rate is not None and rate > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Stake:
+    """What a closed broker that answered still holds for its peer: messages that are lost with it, and how many may
+    come twice without it; by queue (lost, twice) where that can be told."""
+
+    lost: int | None
+    twice: int | None
+    queues: Mapping[str, tuple[int, int | None]] | None
+
+
+class Seen(Observation, Protocol):
+    """One look at both sites. A broker that did not answer is part of what was seen."""
+
+    @property
+    def brokers(self) -> Sequence[BrokerSeen]:
+        """Every broker of the settings, site by site."""
+
+    @property
+    def locks(self) -> Sequence[Look]:
+        """The lock documents of each broker that answered and keeps such documents."""
+
+    def links(self) -> Sequence[LinkSeen]:
+        """What ships from each broker that answered."""
+
+    def rows(self, at: datetime) -> Sequence[Row]:
+        """The history of this look: outflows and queues that were read, as of that moment."""
+
+    def stake(self, site: str) -> Sequence[Stake]:
+        """Of each broker of a closed site that answered."""
+
+    def residue(self, site: str) -> Mapping[str, Json]:
+        """What a returned site holds for the other and how much of it may come twice, for `data.residue`; empty where
+        the topology cannot say so before it is let in."""
+
+    def findings(self) -> Sequence[Finding]:
+        """What `status` adds of the topology's own."""
+
+    def fence_strength(self, site: str) -> FenceStrength | None:
+        """What a fence of that site can be: closed now, or also after a restart of its brokers."""
+
+
+S = TypeVar("S", bound=Seen)
+
+
+class Topology(Protocol[S]):
+    """One installation for one command, opened for looking; `driver` adds what can change it."""
+
+    @property
+    def recipe(self) -> Recipe[S]:
+        """How each verb is done here, as values."""
+
+    def look(self, *, over_s: float = 0.0) -> S:
+        """Look once; with `over_s` twice, so far apart: then what moves is known."""
+
+    def observe(self) -> S:
+        """Look until no difference between the sites is left that only one more look can explain."""
+
+    def spend_at_most(self, seconds: float, site: str) -> None:
+        """Bound all waiting for a site that may be lost, over all looks of this command."""
+
+    def stores(self) -> Sequence[Store]:
+        """The documents of each broker, for the lock. Whoever takes them closes them."""
+
+    def driver(self, lease: Lease | None = None) -> Driver[S]:
+        """What acts, under that lock."""
+
+    def why_not_so(self, site: str, *, serving: bool) -> str | None:
+        """Attempt what one look says of a site, that it serves or that it lets nobody in; flags lie. None where the
+        attempt agrees. Raises `BrokerError`."""
+
+    def close(self) -> None:
+        """Let go of everything that was opened."""
+
+
+class Opens(Protocol):
+    """What a topology's module offers under the name `open_`."""
+
+    def __call__(self, installation: Installation, clock: Clock) -> Topology[Any]:
+        """Make it ready for one command. No broker is asked yet."""

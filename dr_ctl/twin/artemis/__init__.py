@@ -1,0 +1,1 @@
+"""What simulated Artemis brokers have in common, whatever joins their sites."""

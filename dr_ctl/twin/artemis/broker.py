@@ -1,0 +1,41 @@
+"""A simulated Artemis broker: its words of refusal, the door of its peer's link, its marks on a moved message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dr_ctl.twin.broker import Broker, No
+from dr_ctl.twin.messages import Message, Queue
+from dr_ctl.twin.parts import BrokerSaysNo
+
+_CORE = "org.apache.activemq.artemis.api.core"
+
+
+@dataclass(kw_only=True)
+class ArtemisBroker(Broker):
+    """One Artemis broker, whatever joins it to its peer."""
+
+    @property
+    def lets_peer_in(self) -> bool:
+        return self.alive and self.acceptors["mirror"].started
+
+    def no(self, why: No, name: str) -> BrokerSaysNo:
+        match why:
+            case No.TAKEN:
+                text = f"AMQ229019: Queue {name} already exists on address {self.queues[name].address}"
+                return BrokerSaysNo("java.lang.IllegalStateException", text)
+            case No.MISSING:
+                return BrokerSaysNo(
+                    f"{_CORE}.ActiveMQNonExistentQueueException", f"AMQ229017: Queue {name} does not exist"
+                )
+            case No.IN_USE:
+                text = f"AMQ229025: Cannot delete queue {name} on binding {name} - it has consumers = "
+                text += "org.apache.activemq.artemis.core.postoffice.impl.LocalQueueBinding"
+                return BrokerSaysNo(f"{_CORE}.ActiveMQIllegalStateException", text)
+            case No.NO_TARGET:
+                return BrokerSaysNo("java.lang.IllegalArgumentException", f"AMQ229049: No queue found for {name}", 400)
+
+    def marks(self, queue: Queue, message: Message) -> tuple[Mapping[str, str], Mapping[str, int]]:
+        texts = {"_AMQ_ORIG_QUEUE": queue.name, "_AMQ_ORIG_ADDRESS": queue.address}
+        return texts, {"_AMQ_ORIG_MESSAGE_ID": message.number}

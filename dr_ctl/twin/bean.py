@@ -1,0 +1,25 @@
+"""A management bean, whatever broker it is of: its attributes, and what can be called on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+ILLEGAL: Final = "java.lang.IllegalArgumentException"
+
+Operations = Mapping[str, Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bean:
+    """One bean: its attributes now, and its operations by `name(types)`; neither is made before it is asked for."""
+
+    name: str
+    read: Callable[[], Mapping[str, Any]]
+    offer: Callable[[], Operations]
+
+
+def signatures(operations: Operations, name: str) -> Sequence[str]:
+    """The signatures of an operation, in brackets, as an error tells them."""
+    return [each.removeprefix(name) for each in operations if each.partition("(")[0] == name]

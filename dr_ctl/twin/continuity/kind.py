@@ -1,0 +1,28 @@
+"""Twins whose sites the continuity plugin joins."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dr_ctl.twin.artemis.console import console, settings
+from dr_ctl.twin.continuity.beans import beans
+from dr_ctl.twin.continuity.broker import ContinuityBroker
+from dr_ctl.twin.continuity.way import ContinuityWay
+from dr_ctl.twin.kind import Door, Kind
+
+
+def _broker(peer: str, **told: Any) -> ContinuityBroker:
+    del peer  # its bridges are not named after it
+    return ContinuityBroker(**told)
+
+
+KIND: Final = Kind(
+    topology="artemis-continuity",
+    joined="the continuity plugin joins",
+    doors=(Door("clients", "CORE,AMQP,STOMP"), Door("mirror", "CORE,AMQP", opens_at_boot=True)),
+    broker=_broker,
+    way=ContinuityWay,
+    beans=beans,
+    dialect=console("1.3.7", "7.2", forbids=True, refuses_in_json=True, backs_off=False),
+    settings=settings,
+)

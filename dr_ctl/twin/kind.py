@@ -1,0 +1,39 @@
+"""A kind of twin: all that the brokers of one topology, and the ways between them, make differently."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dr_ctl.twin.bean import Bean
+from dr_ctl.twin.broker import Broker
+from dr_ctl.twin.jolokia import Dialect
+from dr_ctl.twin.way import Way
+
+if TYPE_CHECKING:
+    from dr_ctl.twin.host import Host
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A door that every broker of the kind has."""
+
+    name: str
+    protocols: str
+    opens_at_boot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`broker` is told its peer's site, and what every broker is told. `settings`: what of the settings file is about
+    one broker, beside its name and its password."""
+
+    topology: str
+    joined: str  # what two such brokers do, to be read after them
+    doors: tuple[Door, ...]
+    broker: Callable[..., Broker]
+    way: Callable[[Any, Any], Way[Any]]
+    beans: Callable[[Any], Iterator[Bean]]
+    dialect: Dialect
+    settings: Callable[[Host], Mapping[str, Any]]

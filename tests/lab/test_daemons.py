@@ -1,0 +1,69 @@
+"""Processes by pid and start time."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.lab import daemons
+from tests.lab.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
+)
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Iterator[daemons.Process]:
+    process = daemons.launch([sys.executable, "-c", "import time; time.sleep(60)"], cwd=tmp_path, log=tmp_path / "log")
+    yield process
+    daemons.kill(process)
+
+
+def test_a_process_is_ended(sleeper: daemons.Process) -> None:
+    assert sleeper.alive()
+
+    daemons.end(sleeper, within_s=5)
+
+    assert not sleeper.alive()
+
+
+def test_one_that_does_not_heed_is_killed(tmp_path: Path) -> None:
+    process = daemons.launch([sys.executable, "-c", STUBBORN], cwd=tmp_path, log=tmp_path / "log")
+    eventually(lambda: "deaf" in (tmp_path / "log").read_text())
+
+    daemons.end(process, within_s=0.1)
+
+    assert not process.alive()
+
+
+def test_a_frozen_one_is_ended_too(sleeper: daemons.Process) -> None:
+    daemons.send(sleeper, signal.SIGSTOP)
+    eventually(sleeper.frozen)
+
+    daemons.end(sleeper, within_s=5)
+
+    assert not sleeper.alive()
+
+
+def test_a_stranger_with_the_same_pid_is_left_alone(sleeper: daemons.Process) -> None:
+    namesake = replace(sleeper, started=sleeper.started - 1)
+
+    assert not namesake.alive()
+    assert not daemons.send(namesake, signal.SIGKILL)
+    daemons.end(namesake, within_s=1)
+    assert sleeper.alive()
+
+
+def test_a_missing_program_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentFault, match="no-such-program"):
+        daemons.launch(["no-such-program"], cwd=tmp_path, log=tmp_path / "log")
