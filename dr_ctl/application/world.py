@@ -40,7 +40,7 @@ class World:
     @classmethod
     def of(cls, caller: Caller) -> World:
         installation = caller.installation()
-        return cls(installation, registry.opened(installation, caller.clock), caller.clock)
+        return cls(installation, registry.opened(installation, caller.clock, caller.runs().documents), caller.clock)
 
     @property
     def sites(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.core.clock import Clock
@@ -19,6 +20,6 @@ TOPOLOGIES: Final[Registry[Opens]] = Registry(
 )
 
 
-def opened(installation: Installation, clock: Clock) -> Topology[Any]:
-    """The topology that an installation names, ready for one command. No broker is asked yet."""
-    return TOPOLOGIES.named(installation.settings.topology)(installation, clock)
+def opened(installation: Installation, clock: Clock, documents: Path) -> Topology[Any]:
+    """The topology that an installation names, ready for one command; see `Opens`."""
+    return TOPOLOGIES.named(installation.settings.topology)(installation, clock, documents)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from dr_ctl.core.clock import Clock
@@ -163,5 +164,6 @@ class Topology(Protocol[S]):
 class Opens(Protocol):
     """What a topology's module offers under the name `open_`."""
 
-    def __call__(self, installation: Installation, clock: Clock) -> Topology[Any]:
-        """Make it ready for one command. No broker is asked yet."""
+    def __call__(self, installation: Installation, clock: Clock, documents: Path) -> Topology[Any]:
+        """Make it ready for one command. No broker is asked yet. `documents` is where those are kept whose brokers can
+        keep none."""

@@ -95,7 +95,7 @@ class Operator:
 
 def state_of(lab: Lab) -> Mapping[str, Any]:
     """Everything dr-ctl may set at both sites: doors, links, pauses, and which queues there are."""
-    with closing(opened(load(lab.settings_path), SystemClock())) as topology:
+    with closing(opened(load(lab.settings_path), SystemClock(), lab.directory)) as topology:
         seen = topology.observe()
         assert all(broker.silent is None for broker in seen.brokers), seen
         return topology.recipe.baseline(seen)

@@ -14,7 +14,8 @@ from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Broker as BrokerSettings
 from dr_ctl.settings.model import Installation, Secret, Site
 from dr_ctl.stomp_io.client import Address, Greeting, Login, RoundTrip, TlsFiles, greet, parse_address, round_trip
-from dr_ctl.topologies.common.view import Config, V_co
+from dr_ctl.topologies.common.seen import V_co
+from dr_ctl.topologies.common.view import Config
 
 # For a look at everything, and for a call.
 READ_S: Final = 5.0

@@ -19,7 +19,8 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.stomp_io.client import Closed
 from dr_ctl.topologies.common import queues
 from dr_ctl.topologies.common.access import READ_S, Access
-from dr_ctl.topologies.common.view import Broker, Seen, Silent, V_co
+from dr_ctl.topologies.common.seen import Seen, Silent, V_co
+from dr_ctl.topologies.common.view import Broker
 
 T = TypeVar("T")
 A = TypeVar("A")

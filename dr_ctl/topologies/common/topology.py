@@ -10,8 +10,9 @@ from dr_ctl.engine.lease import Store
 from dr_ctl.engine.ports import Driver, Recipe
 from dr_ctl.topologies.common.doors import Doors
 from dr_ctl.topologies.common.observer import Observer
+from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.sender import Sender
-from dr_ctl.topologies.common.view import Broker, Seen
+from dr_ctl.topologies.common.view import Broker
 
 V = TypeVar("V", bound=Broker)
 

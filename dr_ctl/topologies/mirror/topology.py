@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.patience import Patience
 from dr_ctl.settings.model import Installation
@@ -11,8 +13,11 @@ from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.view import BrokerView
 
 
-def open_(installation: Installation, clock: Clock, patience: Patience | None = None) -> PairTopology[BrokerView]:
+def open_(
+    installation: Installation, clock: Clock, documents: Path, patience: Patience | None = None
+) -> PairTopology[BrokerView]:
     """Make it ready for one command. No broker is asked yet."""
+    del documents  # these brokers keep them
     observer = Observer(installation, clock, patience)
     recipe = procedure.recipe(installation.settings.queues, installation.settings.drain, observer.patience)
     return PairTopology(observer, recipe, lambda sender: procedure.driver(observer, recipe, sender))

@@ -1,0 +1,107 @@
+"""What dr-ctl remembers at a broker: written, and read back as the broker answers, its refusals included."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from dr_ctl.engine.lease import Forbidden
+from dr_ctl.jolokia.errors import OperationFailed
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis.documents import Documents
+from dr_ctl.topologies.artemis.papers import IN_USER
+from dr_ctl.topologies.common.names import numbered
+from dr_ctl.topologies.mirror.access import Access
+from tests.topologies.mirror.pair import Management, _Direct, failed
+
+
+def documents(broker: Management) -> Documents:
+    view = SimpleNamespace(broker=broker.broker, papers=IN_USER)
+    access = SimpleNamespace(
+        clock=Access.clock,
+        clock_ms=Access.clock_ms,
+        site=broker.site,
+        pair="orders-1",
+        names=lambda: view,
+        wire=lambda: _Direct(broker),
+        close=lambda: None,
+    )
+    return Documents(cast("Access", access))
+
+
+@pytest.fixture
+def london() -> Management:
+    return Management("london", "paris", open=True)
+
+
+def test_what_is_written_is_read_beside_the_brokers_clock(london: Management) -> None:
+    store = documents(london)
+
+    assert store.create("lock", 3, '{"a": "ü\\""}')
+    assert store.create("lock", 12, "second")
+    assert store.create("receipt", 1, "of another kind")
+    store.update("lock", 12, "anew")
+
+    assert store.read("lock") == (london.server["CurrentTimeMillis"], [(3, '{"a": "ü\\""}'), (12, "anew")])
+    store.delete("lock", 3)
+    assert store.read("lock")[1] == [(12, "anew")]
+
+
+def test_a_broker_without_any_has_none(london: Management) -> None:
+    assert documents(london).read("lock")[1] == []
+
+
+def test_of_two_that_create_one_gets_it(london: Management) -> None:
+    assert documents(london).create("lock", 1, "mine")
+    assert not documents(london).create("lock", 1, "yours")
+    assert documents(london).read("lock")[1] == [(1, "mine")]
+
+
+def test_one_that_is_gone_is_not_written(london: Management) -> None:
+    with pytest.raises(OperationFailed):
+        documents(london).update("lock", 1, "text")
+    assert documents(london).read("lock")[1] == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"error_type": "java.lang.Exception", "error": "not allowed", "status": 403},
+        failed("AMQ229032: User: app does not have permission='CREATE_DURABLE_QUEUE'", "SecurityException", 500),
+    ],
+    ids=["the console's policy", "the broker's security"],
+)
+def test_a_refusal_is_told_apart_from_one_that_is_there(london: Management, answer: dict[str, object]) -> None:
+    london.instead["document"] = answer
+
+    with pytest.raises(Forbidden):
+        documents(london).create("lock", 1, "text")
+
+
+@pytest.mark.parametrize(("told", "forbidden"), [(True, False), (False, True)])
+def test_whether_they_may_be_created_is_asked_and_not_tried(london: Management, told: bool, forbidden: bool) -> None:
+    london.instead["canInvoke"] = {"value": told, "status": 200}
+
+    assert (documents(london).why_forbidden() is not None) is forbidden
+    assert london.documents == []
+
+
+def test_a_broker_that_does_not_know_who_may_says_nothing(london: Management) -> None:
+    london.instead["canInvoke"] = failed("No MBean", "javax.management.InstanceNotFoundException", 404)
+
+    assert documents(london).why_forbidden() is None
+
+
+def test_they_are_no_business_queues_and_never_mirrored(london: Management) -> None:
+    documents(london).create("lock", 1, "text")
+
+    (told,) = [told for bean, told in london.queues.items() if beans.parts(bean)["queue"] == "dr-ctl.lock.london.1"]
+    assert told["InternalQueue"] is True
+
+
+def test_only_documents_of_the_kind_are_numbered_whatever_the_site_is_called() -> None:
+    names = ["dr-ctl.lock.london.2", "dr-ctl.lock.lon.1", "dr-ctl.lock.london.x", "dr-ctl.debt.london.1", "dr-ctl.lock"]
+
+    assert [number for number, _ in numbered(dict.fromkeys(names, ""), "lock")] == [1, 2]

@@ -1,0 +1,132 @@
+"""Everything that speaks against a move where the plugin joins the sites, each with its remedy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dr_ctl.core.model import Role, Severity
+from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.ports import Move
+from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.continuity.checks import of_move
+from dr_ctl.topologies.continuity.view import SiteView
+from tests.topologies.continuity.views import bridge, broker, door, flow, queue, seen, service
+
+LONDON, PARIS = broker("london"), broker("paris")
+
+
+def findings(london: SiteView = LONDON, paris: SiteView = PARIS) -> dict[str, Severity]:
+    found = of_move(Rules(Queues(), Drain()), seen(london, paris), Move(Ask("swapover", "paris"), "london", {}))
+    assert all(each.remedy for each in found if each.severity is not Severity.INFO)
+    return {each.id: each.severity for each in found}
+
+
+def test_nothing_speaks_against_a_pair_that_is_well() -> None:
+    assert findings() == {}
+
+
+def commands(view: SiteView, depth: int) -> SiteView:
+    assert view.commands is not None
+    return replace(view, commands=replace(view.commands, out=queue("continuity.cmd.out", depth, consumers=1)))
+
+
+@pytest.mark.parametrize(
+    ("london", "paris", "id_", "severity"),
+    [
+        (replace(LONDON, service=None), PARIS, "DR-CONT-001", "error"),
+        (replace(LONDON, service=service("london", active=True, started=False)), PARIS, "DR-CONT-001", "error"),
+        (broker("london", flow("a", address="x"), flow("b", address="x")), PARIS, "DR-CONT-002", "error"),
+        (broker("london", depths={"orders": 20_001}), PARIS, "DR-CONT-003", "warning"),
+        (
+            broker("london", depths={"orders": 101}, config=Config(("clients",), ("mirror",), None, id_cache=100)),
+            PARIS,
+            "DR-CONT-003",
+            "warning",
+        ),
+        (LONDON, replace(PARIS, service=service("london", active=False)), "DR-CONT-004", "error"),
+        (LONDON, broker("paris", flow("others")), "DR-CONT-005", "error"),
+        (
+            LONDON,
+            replace(PARIS, service=service("paris", active=False, suffixes=(".o", ".a", ".i", ".c"))),
+            "DR-CONT-005",
+            "error",
+        ),
+        (LONDON, replace(PARIS, acceptors=(door("clients", started=True),)), "DR-CONT-006", "error"),
+        (
+            replace(LONDON, service=service("london", active=True, delivering=False)),
+            PARIS,
+            "DR-CONT-007",
+            "warning",
+        ),
+        (
+            broker("london", flow("orders", mirror_bridge=bridge("orders.out.mirror.bridge", started=False))),
+            PARIS,
+            "DR-CONT-008",
+            "error",
+        ),
+        (broker("london", flow("orders", out_acks=queue("orders.out.acks"))), PARIS, "DR-CONT-009", "warning"),
+        (commands(LONDON, 2), PARIS, "DR-CONT-010", "warning"),
+        (LONDON, broker("paris", flow("orders", in_acks=queue("orders.in.acks"))), "DR-CONT-011", "error"),
+        (replace(LONDON, now_ms=LONDON.now_ms + 2001), PARIS, "DR-CONT-012", "warning"),
+        (
+            broker("london", flow("orders", in_mirror=queue("orders.in.mirror", 4, paused=True))),
+            PARIS,
+            "DR-CONT-015",
+            "error",
+        ),
+        (replace(LONDON, version="2.19.0"), PARIS, "DR-PAIR-002", "warning"),
+        (LONDON, replace(PARIS, queues=(queue("orders", paused=True),)), "DR-QUEUE-002", "warning"),
+    ],
+)
+def test_each_has_its_finding(london: SiteView, paris: SiteView, id_: str, severity: str) -> None:
+    assert findings(london, paris)[id_] is Severity(severity)
+
+
+@pytest.mark.parametrize(
+    ("view", "role", "open_"),
+    [
+        (LONDON, Role.SERVING, True),
+        (PARIS, Role.STANDBY, False),
+        # Clients can connect as soon as it is activated, whatever it delivers.
+        (replace(PARIS, service=service("paris", active=True, delivering=False)), Role.SERVING, True),
+        (replace(LONDON, service=None), Role.UNKNOWN, True),
+        (replace(PARIS, service=None), Role.UNKNOWN, False),
+        (replace(PARIS, acceptors=()), Role.UNKNOWN, False),
+    ],
+)
+def test_the_role_follows_from_the_plugin_and_its_doors(view: SiteView, role: Role, *, open_: bool) -> None:
+    assert (view.role, view.open) == (role, open_)
+
+
+def settled(**more: Any) -> list[str]:
+    return list(broker("paris", flow("orders", **more)).unsettled())
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"to_ship": 3}, "3 to ship in orders.out.mirror"),
+        ({"acks": 2}, "2 to ship in orders.out.acks"),
+        ({"unapplied": 1}, "1 not applied yet in orders.in.acks"),
+        ({"in_mirror": queue("orders.in.mirror", 4, scheduled=4)}, "4 in orders.in.mirror for the staging delay"),
+        ({"out_mirror": queue("orders.out.mirror")}, "a bridge is not connected"),
+        ({"acks_bridge": bridge("orders.out.acks.bridge", started=False)}, "orders.out.acks.bridge is stopped"),
+    ],
+)
+def test_the_gate_stays_shut(more: dict[str, Any], words: str) -> None:
+    [why] = settled(**more)
+
+    assert words in why
+
+
+def test_what_is_staged_and_ready_does_not_keep_the_gate_shut() -> None:
+    assert settled(staged=5) == []
+
+
+def test_commands_under_way_keep_it_shut() -> None:
+    assert "1 command(s) in continuity.cmd.out" in " ".join(commands(PARIS, 1).unsettled())

@@ -1,0 +1,119 @@
+"""What must be removed before a site is activated, what would be lost, and what is done about neither."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dr_ctl.jolokia.client import Answer, Ask, Listing
+from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.topologies.artemis.operations import change
+from dr_ctl.topologies.continuity.copies import BATCH, Compared, chosen, compare, ids, removals
+from tests.topologies.continuity.views import broker, flow, queue
+
+
+def told(here: str, there: str, staged: str) -> Compared:
+    return Compared("orders", frozenset(here), frozenset(there), frozenset(staged))
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "staged", "missing", "done", "surplus"),
+    [
+        ("abc", "", "abc", "", "", ""),
+        ("abc", "a", "bc", "", "", ""),
+        ("abc", "", "ab", "c", "", ""),  # a rollback deleted the copy of c
+        ("ab", "", "abc", "", "", "c"),  # the acknowledgement of c was lost
+        ("ab", "abc", "", "", "c", ""),  # the same, where c had been delivered before
+        ("abc", "ab", "abc", "", "", "ab"),  # a and b came back to where they were written
+        ("", "a", "ab", "", "a", "ab"),
+    ],
+)
+def test_the_ids_say_what_to_do(here: str, there: str, staged: str, missing: str, done: str, surplus: str) -> None:
+    compared = told(here, there, staged)
+
+    assert (compared.missing, compared.done, compared.surplus) == (
+        frozenset(missing),
+        frozenset(done),
+        frozenset(surplus),
+    )
+    left = (compared.there or frozenset()) - compared.done, (compared.staged or frozenset()) - compared.surplus
+    assert left[0] | left[1] == frozenset(here) - compared.missing
+    assert not left[0] & left[1]
+
+
+class Console:
+    """Answers the listings of queues by the ids that lie in them: plain, scheduled."""
+
+    url = "http://here"
+
+    def __init__(self, **queues: tuple[list[str], list[str]]) -> None:
+        self._queues = queues
+
+    def look(self, requests: list[Ask], **_: Any) -> list[Answer]:
+        return [Answer(None, json.dumps(self._told(each))) for each in requests]
+
+    def _told(self, ask: Ask) -> Any:
+        plain, scheduled = self._queues[ask.bean.split('queue="')[1].rstrip('"').replace(".", "_")]
+        if ask.listing is Listing.COUNT_BY:
+            return {name: plain.count(name) for name in plain}
+        return [{"_AMQ_DUPL_ID": name} for name in scheduled]
+
+
+def test_what_is_scheduled_is_there_too() -> None:
+    """Left out, it would look as if it had been acknowledged, and its copy would be removed."""
+    console: Any = Console(orders=(["a"], ["b"]))
+
+    assert ids(console, [queue("orders", 2)]) == [frozenset("ab")]
+
+
+@pytest.mark.parametrize(("plain", "depth"), [(["a"], 2), (["a", "b"], 1), (["a", "null"], 2), (["a", "a"], 2)])
+def test_a_queue_that_could_not_be_read_as_a_whole_is_not_known(plain: list[str], depth: int) -> None:
+    console: Any = Console(orders=(plain, []))
+
+    assert ids(console, [queue("orders", depth)]) == [None]
+
+
+def test_an_answer_that_is_no_list_of_ids_is_an_error() -> None:
+    class Odd(Console):
+        def _told(self, ask: Ask) -> Any:
+            return 3
+
+    console: Any = Odd()
+
+    with pytest.raises(BadValue):
+        ids(console, [queue("orders", 2)])
+
+
+def test_nothing_is_removed_of_what_is_not_known() -> None:
+    london, paris = broker("london", depths={"orders": 2}), broker("paris", flow("orders", staged=3))
+    here: Any = Console(orders=(["a"], []))
+    there: Any = Console(orders=([], []), orders_in_mirror=(["a", "b", "c"], []))
+
+    [compared] = compare(here, there, london, paris)
+
+    assert not compared.known
+    assert list(removals(paris, [compared])) == []
+
+
+def test_each_message_is_removed_where_it_lies() -> None:
+    london = broker("london", depths={"orders": 1})
+    paris = broker("paris", flow("orders", staged=2), depths={"orders": 1})
+    here: Any = Console(orders=(["a"], []))
+    there: Any = Console(orders=(["c"], []), orders_in_mirror=(["a", "b"], []))
+
+    calls = list(removals(paris, compare(here, there, london, paris)))
+
+    assert [(change(call).bean.split('queue="')[1], change(call).arguments) for call in calls] == [
+        ('orders.in.mirror"', ("_AMQ_DUPL_ID IN ('b')",)),
+        ('orders"', ("_AMQ_DUPL_ID IN ('c')",)),
+    ]
+
+
+def test_many_are_removed_in_batches_and_quotes_stay_inside() -> None:
+    paris = broker("paris", flow("orders", staged=BATCH + 1))
+    many = Compared("orders", frozenset(), frozenset(), frozenset(f"it's-{n}" for n in range(BATCH + 1)))
+
+    assert len(list(removals(paris, [many]))) == 2
+    assert chosen(["it's"]) == "_AMQ_DUPL_ID IN ('it''s')"

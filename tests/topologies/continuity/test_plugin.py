@@ -1,0 +1,256 @@
+"""Moves on two real brokers with the real continuity plugin; the ledger of message ids judges them."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dr_ctl.lab.lab import Lab
+from tests.broker.driving import Operator, changed_settings, execute, until
+from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, up
+
+pytestmark = [pytest.mark.broker, pytest.mark.deep, needs_plugin]
+
+
+@pytest.mark.parametrize("moves", [2, pytest.param(10, marks=pytest.mark.chaos)])
+def test_there_and_back_under_load_nothing_is_lost_and_nothing_twice(
+    plugin_lab: Lab, operator: Operator, moves: int
+) -> None:
+    """Two flows whose consumers keep up, two with a backlog: the plugin loses acknowledgements of all of them."""
+    with (
+        plugin_lab.load(60, queues=FAST, work_ms=1) as fast,
+        plugin_lab.load(40, queues=SLOW, consumers=1, work_ms=40) as slow,
+    ):
+        for move in range(moves):
+            fast.wait_for(fast.counts().sent + 100)
+            ended = operator.run("swapover", "--to", ("paris", "london")[move % 2], "--yes")
+            assert ended.code == 0, ended.told
+            print(f"move {move + 1}: {ended.document['summary']}; {conserved(operator)} messages in both queues, by id")
+        slow.pause_producing()
+        verdicts = fast.stop(), slow.stop(drain_s=300)
+
+    for verdict in verdicts:
+        print(verdict.as_json())
+        assert verdict.drained
+        assert not verdict.lost
+        assert not verdict.consumed_twice
+        assert not verdict.processed_twice
+    # All that was sent was consumed: once both sites have been the target nothing of it is left anywhere.
+    for target in ("paris", "london"):
+        ended = operator.run("swapover", "--to", target, "--yes")
+        assert ended.code == 0, ended.told
+    until(lambda: not left(plugin_lab), why=f"nothing is left: {left(plugin_lab)}")
+
+
+def conserved(operator: Operator) -> int:
+    """How many messages lay at the site that was left when its gate held: each of them once at the other, by its id."""
+    verified = [each for each in operator.journal() if each["kind"] == "step" and each["step"].endswith("-verify")]
+    told = [pair for pair in verified[-1]["evidence"].values() if isinstance(pair, dict)]
+    assert told
+    for pair in told:
+        assert pair["ids_compared"] == sum(pair["depths"].values()), pair
+    return sum(pair["ids_compared"] for pair in told)
+
+
+def test_two_pairs_move_side_by_side(tmp_path: Path) -> None:
+    with up(tmp_path / "lab", pairs=2) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        status = operator.run("status")
+        checked = operator.run("validate", "--for", "swapover")
+        with lab.load(40, work_ms=30) as load_:
+            load_.wait_for(100)
+            ended = operator.run("swapover", "--to", "paris", "--yes")
+            load_.wait_for(load_.counts().sent + 50)
+            verdict = load_.stop(drain_s=120)
+        print(ended.document["summary"], verdict.as_json())
+
+        assert {(link["from"], link["pair"], link["attached"]) for link in status.document["data"]["links"]} == {
+            (site, pair, True) for site in ("london", "paris") for pair in ("orders-1", "orders-2")
+        }
+        assert checked.code == 0, checked.told
+        assert ended.code == 0, ended.told
+        assert [pair["serving"] for pair in ended.document["data"]["pairs"]] == ["paris", "paris"]
+        assert [activated(lab, "paris", pair) for pair in lab.pairs] == [(True, True)] * 2
+        assert [activated(lab, "london", pair) for pair in lab.pairs] == [(False, False)] * 2
+        conserved(operator)
+        assert verdict.clean
+        assert not verdict.processed_twice
+
+
+def test_what_is_seen_of_it(plugin_lab: Lab, operator: Operator) -> None:
+    status = operator.run("status")
+
+    assert (status.code, status.document["summary"]) == (0, "london serves")
+    for link in status.document["data"]["links"]:
+        assert link["attached"]
+        figures = ("loss_risk", "duplicate_risk", "recovery_point_s", "recovery_time_s")
+        assert [link[name] for name in figures] == [0, 0, 0.0, 0.0]
+    validate = operator.run("validate", "--for", "swapover")
+    assert validate.code == 0, validate.told
+
+
+def test_a_bridge_that_is_stopped_is_an_error(plugin_lab: Lab, operator: Operator) -> None:
+    bridges(plugin_lab, "london", "stop()", "fast.a.out.mirror.bridge")
+    try:
+        ended = operator.run("swapover", "--to", "paris", "--yes")
+    finally:
+        bridges(plugin_lab, "london", "start()", "fast.a.out.mirror.bridge")
+
+    assert ended.code == 10
+    assert "DR-CONT-008" in ended.told
+    until(lambda: plugin_lab.admin("london").link_attached("paris"))
+
+
+def test_both_sites_inactive_is_said_and_activate_repairs_it(plugin_lab: Lab, operator: Operator) -> None:
+    plugin_lab.close_clients("london")
+    status = operator.run("status")
+    assert (status.code, status.document["summary"]) == (0, "no site serves")
+
+    ended = operator.run("activate", "london", "--yes")
+
+    assert ended.code == 0, ended.told
+    assert activated(plugin_lab, "london") == (True, True)
+    assert operator.run("status").document["summary"] == "london serves"
+
+
+def test_a_port_that_another_process_has_is_never_a_success(plugin_lab: Lab, operator: Operator) -> None:
+    """The plugin's acceptor says that it is started."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", plugin_lab.site("paris").ports["clients"]))
+        other.listen()
+
+        ended = operator.run("swapover", "--to", "paris", "--yes")
+
+    assert ended.code == 20, ended.told
+    assert activated(plugin_lab, "london") == (True, True)
+    assert activated(plugin_lab, "paris") == (False, False)
+
+
+def test_copies_that_the_plugin_deleted_refuse_the_move_and_are_named(
+    plugin_lab: Lab, operator: Operator, tmp_path: Path
+) -> None:
+    paris = plugin_lab.admin("paris")
+    staged = paris.depth("slow.a.in.mirror")
+    with plugin_lab.load(100, queues=["slow.a"], consumers=0) as load_:
+        load_.wait_for(20)
+        sent = load_.stop(drain_s=0).counts.sent
+    until(lambda: paris.depth("slow.a.in.mirror") == staged + sent)
+    [bean] = paris._call({"type": "search", "mbean": f'{paris._broker},queue="slow.a.in.mirror",*'})
+    # What a rollback of a client does to the copy.
+    paris._call({"type": "exec", "mbean": bean, "operation": "removeAllMessages()"})
+
+    ended = operator.run("swapover", "--to", "paris", "--yes")
+
+    assert ended.code == 20, ended.told
+    assert "DR-CONT-013" in ended.told
+    assert activated(plugin_lab, "london") == (True, True)
+
+
+def test_a_plugin_that_left_its_beans_where_they_were_is_read_as_well(tmp_path: Path) -> None:
+    def unmoved(xml: str) -> str:
+        return xml.replace('hierarchy" value="true"', 'hierarchy" value="false"')
+
+    with up(tmp_path / "lab", edit=unmoved) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        status = operator.run("status")
+        ended = operator.run("swapover", "--to", "paris", "--yes")
+
+    assert [link["attached"] for link in status.document["data"]["links"]] == [True, True]
+    assert ended.code == 0, ended.told
+
+
+def test_a_wrong_password_of_the_plugin_is_found_although_no_flag_says_so(tmp_path: Path) -> None:
+    def wrong(xml: str) -> str:
+        return xml.replace('remote-password" value="', 'remote-password" value="not-')
+
+    nobody = {"london": False, "paris": False}  # such links never come up: they are not waited for
+    with up(tmp_path / "lab", edit=wrong, link_auto_start=nobody, serving=None) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        remote = operator.run("validate", "--for", "swapover")
+        lab.stop("paris")
+        xml = lab.instance("paris") / "etc" / "broker.xml"
+        xml.write_text(xml.read_text().replace('local-password" value="', 'local-password" value="not-'))
+        lab.start("paris", wait=False)
+        local = "DR-CONT-001"
+        until(lambda: local in operator.run("validate").told, within_s=90, why="the broker is up without its plugin")
+        moved = operator.run("swapover", "--to", "paris", "--yes")
+
+    assert "DR-CONT-009" in remote.told
+    assert moved.code == 10, moved.told
+    assert local in moved.told
+
+
+def test_a_backlog_deeper_than_the_ids_remembered_is_said_and_not_doubled_by_a_move(tmp_path: Path) -> None:
+    """What such a broker would take a second time is compared by its ids before a site is activated."""
+
+    def small(xml: str) -> str:
+        return xml.replace("<persist-id-cache>", "<id-cache-size>100</id-cache-size>\n      <persist-id-cache>")
+
+    def says_so(told: dict[str, Any]) -> None:
+        for site in told["sites"].values():
+            site["brokers"][0]["id_cache_size"] = 100
+
+    with up(tmp_path / "lab", edit=small) as lab:
+        operator = Operator(lab, tmp_path / "state", changed_settings(lab, tmp_path, says_so))
+        with lab.load(200, queues=["slow.a"], consumers=0) as idle:
+            idle.wait_for(250)
+            sent = idle.stop(drain_s=0).counts.sent
+        checked = operator.run("validate", "--for", "swapover")
+        moves = [operator.run("swapover", "--to", target, "--yes") for target in ("paris", "london")]
+        depths = lab.admin("london").depths()
+
+    assert "DR-CONT-003" in checked.told
+    assert [each.code for each in moves] == [0, 0], moves[-1].told
+    assert depths["slow.a"] == sent
+    assert depths.get("slow.a.in.mirror", 0) == 0
+
+
+def test_both_sites_are_inactive_after_a_start_and_queues_that_share_an_address_are_refused(tmp_path: Path) -> None:
+    with up(tmp_path / "lab", serving=None) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        status = operator.run("status")
+        ended = operator.run("activate", "london", "--yes")
+        roles = [activated(lab, site) for site in ("london", "paris")]
+        shared = second_queue(lab, operator)
+        refused = operator.run("swapover", "--to", "paris", "--yes")
+
+    assert status.document["summary"] == "no site serves"
+    assert ended.code == 0, ended.told
+    assert roles == [(True, True), (False, False)]
+    assert "several queues on one address: slow.a" in shared
+    assert refused.code == 10, refused.told
+
+
+def second_queue(lab: Lab, operator: Operator) -> str:
+    """A second queue on an address, as a person at the console could make one; what is said of it."""
+    kinds = ",".join(["java.lang.String"] * 4 + ["boolean", "int", "boolean", "boolean"])
+    for site in ("london", "paris"):
+        made = ("slow.a", "ANYCAST", "slow.more", None, True, -1, False, True)
+        execute(lab, site, "", f"createQueue({kinds})", *made)
+    told: list[str] = []
+
+    def seen() -> bool:
+        told.append(operator.run("validate", "--for", "swapover").told)
+        return "DR-CONT-002" in told[-1]
+
+    until(seen, within_s=60, why="both queues of the address have flows")
+    return told[-1]
+
+
+def test_a_setting_that_names_no_door_of_the_plugin_is_found(plugin_lab: Lab, tmp_path: Path) -> None:
+    path = changed_settings(plugin_lab, tmp_path, lambda told: _rename(told, "mirror"))
+
+    ended = Operator(plugin_lab, tmp_path / "state", path).run("validate", "--for", "swapover")
+
+    assert ended.code == 10
+    assert "DR-CONT-006" in ended.told
+
+
+def _rename(told: dict[str, dict[str, dict[str, list[dict[str, list[str]]]]]], door: str) -> None:
+    for site in told["sites"].values():
+        for broker in site["brokers"]:
+            broker["clients"], broker["mirror"] = [door], ["clients"]

@@ -1,0 +1,160 @@
+"""The exact calls of a plan where the plugin joins the sites, and what undoes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dr_ctl.core.model import Severity
+from dr_ctl.engine.plan import Ask, Call
+from dr_ctl.engine.ports import Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.artemis.operations import change
+from dr_ctl.topologies.common.view import Peer
+from dr_ctl.topologies.continuity import procedure
+from dr_ctl.topologies.continuity.drafts.reinstate import REMOVE_ALL
+from dr_ctl.topologies.continuity.view import ACTIVATE_SITE, DEACTIVATE_SITE, WAITS_MS, Held
+from tests.topologies.continuity.views import broker, door, flow, queue, seen, service
+
+RECIPE = procedure.recipe(Queues(), Drain())
+BOTH = seen(broker("london"), broker("paris"))
+
+
+def move(operation: str = "swapover", target: str = "paris") -> Move:
+    source = "london" if target == "paris" else "paris"
+    return Move(Ask(operation, target), source, RECIPE.baseline(BOTH))
+
+
+def calls(verb: str, asked: Move, site: str = "both") -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+    draft = RECIPE.draft(RunbookStep(verb, site, 1), BOTH, asked)
+    return draft.calls, draft.inverse
+
+
+def test_a_fence_is_the_plugins_own_and_is_undone_by_it() -> None:
+    [close], [again] = calls("fence", move())
+
+    assert (close.site, change(close).operation) == ("london", DEACTIVATE_SITE)
+    assert (again.site, change(again).operation, change(again).arguments) == (
+        "london",
+        ACTIVATE_SITE,
+        (WAITS_MS[Peer.NOT_DRAINED],),
+    )
+    assert again.when == "it is closed"
+
+
+@pytest.mark.parametrize(("operation", "wait_ms"), [("swapover", 20_000), ("failover", 1_000)])
+def test_an_activation_always_says_how_long_it_waits(operation: str, wait_ms: int) -> None:
+    [activate], [close] = calls("activate", move(operation))
+
+    assert (activate.site, change(activate).operation, change(activate).arguments) == (
+        "paris",
+        ACTIVATE_SITE,
+        (wait_ms,),
+    )
+    assert (close.site, change(close).operation) == ("paris", DEACTIVATE_SITE)
+
+
+def test_a_site_that_is_activated_and_does_not_deliver_is_activated_again() -> None:
+    paris = broker("paris", active=True, service=service("paris", active=True, delivering=False))
+
+    [call] = paris.opening([each for each in paris.doors if not each.started], Peer.DRAINED)
+
+    assert change(call).operation == ACTIVATE_SITE
+    assert broker("paris").opening([], Peer.DRAINED) == ()
+
+
+def test_one_that_is_activated_by_its_flag_only_is_deactivated_too() -> None:
+    paris = broker("paris", acceptors=(door("clients", started=False),), service=service("paris", active=True))
+
+    assert [change(call).operation for call in paris.closing([])] == [DEACTIVATE_SITE]
+
+
+def test_a_drain_says_beforehand_what_it_may_remove() -> None:
+    made, _ = calls("drain", move())
+
+    removing = [call for call in made if change(call).operation.startswith("removeMessages")]
+    assert {call.site for call in removing} == {"paris"}
+    assert all(call.when is not None and call.at_most > 1 for call in removing)
+
+
+def test_a_quarantine_keeps_the_commands_too_and_undoes_it() -> None:
+    made, inverse = calls("quarantine", move("failover"), "lost")
+
+    assert [change(call).operation for call in made][-2:] == ["stop()", "pause(boolean)"]
+    assert [change(call).operation for call in inverse if "(java" not in change(call).operation] == [
+        "resume()",
+        "start()",
+    ]
+
+
+def test_a_return_lets_messages_in_before_acknowledgements() -> None:
+    paris = broker("paris", active=True)
+    assert paris.commands is not None
+    paris = replace(paris, commands=replace(paris.commands, out=queue("continuity.cmd.out", 2, paused=True)))
+    paris = replace(paris, acceptors=(door("clients", started=True), door("mirror", started=False)))
+    both = seen(broker("london", flow("orders", to_ship=3), active=False), paris)
+    asked = Move(Ask("reinstate", "london"), "paris", RECIPE.baseline(both))
+
+    draft = RECIPE.draft(RunbookStep("reinstate", "lost", 1), both, asked)
+
+    order = [(call.site, change(call).operation, call.about.split()[1]) for call in draft.calls if call.when is None]
+    assert order == [
+        ("paris", "stop()", "orders.in.mirror.bridge"),
+        ("paris", "pause()", "orders.in.mirror"),
+        ("paris", REMOVE_ALL, "the"),
+        ("paris", "start()", "acceptor"),
+        ("london", "stop()", "orders.out.acks.bridge"),
+        ("london", "start()", "by"),
+        ("paris", "resume()", "orders.in.mirror"),
+        ("paris", "start()", "again"),
+        ("paris", "resume()", "continuity.cmd.out"),
+    ]
+
+
+def test_an_undone_return_shuts_the_way_before_anything_is_delivered() -> None:
+    shut = broker("paris", active=True, acceptors=(door("clients", started=True), door("mirror", started=False)))
+    both = seen(broker("london", active=False), shut)
+    asked = Move(Ask("reinstate", "london"), "paris", RECIPE.baseline(both))
+
+    draft = RECIPE.draft(RunbookStep("reinstate", "lost", 1), both, asked)
+
+    undone = [
+        (call.site, change(call).operation)
+        for call in draft.inverse
+        if "deliver" in call.about or "acceptor" in call.about
+    ]
+    assert undone == [("paris", "stop()"), ("paris", "start()")]
+
+
+@pytest.mark.parametrize(
+    ("to_ship", "lies_there", "twice", "severity"),
+    [(279, 4, 4, Severity.WARNING), (40, 867, 40, Severity.WARNING), (30, 0, 0, Severity.INFO)],
+)
+def test_what_comes_twice_at_most_is_said_before_a_return(
+    to_ship: int, lies_there: int, twice: int, severity: Severity
+) -> None:
+    """What was done and has its acknowledgement is recognised: only what still lies in its queue can come twice."""
+    london = broker("london", flow("orders", to_ship=to_ship, acks=9), depths={"orders": lies_there}, active=False)
+    both = seen(london, broker("paris", active=True))
+
+    [told] = [each for each in RECIPE.why_not(both, move("reinstate", "london")) if each.id == "DR-RETURN-005"]
+
+    assert london.held == Held(to_ship, 9, twice)
+    assert f"at most {twice} of the messages" in told.text
+    assert told.severity is severity
+
+
+def test_sites_with_other_flows_are_not_joined_again() -> None:
+    """Nothing of a queue that only one of them has could be compared."""
+    both = seen(broker("london", active=False), broker("paris", flow("orders"), flow("new"), active=True))
+
+    assert "DR-CONT-005" in {each.id for each in RECIPE.why_not(both, move("reinstate", "london"))}
+
+
+def test_what_the_plugin_cannot_do_stands_in_the_plan() -> None:
+    told = " ".join(RECIPE.not_replicated(BOTH, move()))
+
+    for words in ("rolled back", "multicast", "scheduled"):
+        assert words in told

@@ -1,0 +1,88 @@
+"""What status, the history and a failover's price say of a pair that the plugin joins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from dr_ctl.topologies.continuity.view import Flow, SiteView
+from tests.topologies.continuity.views import broker, flow, queue, seen
+
+AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def shipped(view: SiteView, messages: int, acks: int) -> SiteView:
+    """The same broker after its bridges have had so many confirmed."""
+
+    def later(each: Flow) -> Flow:
+        return replace(
+            each,
+            mirror_bridge=replace(each.mirror_bridge, acked=messages),
+            acks_bridge=replace(each.acks_bridge, acked=acks),
+        )
+
+    return replace(view, flows=tuple(later(each) for each in view.flows))
+
+
+def test_the_four_figures_of_the_plugins_own_design() -> None:
+    london = broker("london", flow("orders", to_ship=30, acks=10, unapplied=5, oldest_ms=1500))
+
+    link = shipped(london, 60, 40).linked(london, 2.0)
+
+    told = link.as_json()
+    assert (told["loss_risk"], told["duplicate_risk"], told["recovery_point_s"]) == (30, 10, 1.5)
+    assert (told["rate"], told["recovery_time_s"]) == (50.0, 0.9)
+    assert "30 message(s) to ship, the oldest 1.50 s old, 10 acknowledgement(s)" in link.lines[0]
+
+
+@pytest.mark.parametrize("before", [None, broker("london", flow("orders", to_ship=30), start="1")])
+def test_without_two_looks_at_one_start_there_is_no_rate(before: SiteView | None) -> None:
+    told = broker("london", flow("orders", to_ship=30)).linked(before, 2.0).as_json()
+
+    assert (told["rate"], told["recovery_time_s"], told["recovery_point_s"]) == (None, None, None)
+
+
+def test_the_history_keeps_each_outflow_by_itself() -> None:
+    london = broker("london", flow("orders", to_ship=3, acks=2, oldest_ms=70), depths={"orders": 9})
+    paris = broker("paris", flow("orders", unapplied=4))
+
+    told = {row.kind: row for row in seen(london, paris).rows(AT) if row.site == "london"}
+
+    assert (told["mirror"].name, told["mirror"].depth, told["mirror"].oldest_ms) == ("orders", 3, 70)
+    assert (told["acks"].name, told["acks"].depth, told["acks"].pending) == ("orders", 2, 4)
+    assert told["mirror"].link is told["acks"].link is True
+    assert (told["queue"].name, told["queue"].depth) == ("orders", 9)
+
+
+def test_what_the_peer_did_not_say_has_no_figure() -> None:
+    cut = flow("orders", out_mirror=queue("orders.out.mirror", 3))
+
+    told = {row.kind: row for row in broker("london", cut).outflow_rows(None, AT)}
+
+    assert told["acks"].pending is None
+    assert told["mirror"].link is False
+
+
+def test_a_closed_site_says_itself_what_it_takes_with_it() -> None:
+    london = broker("london", flow("orders", to_ship=3, acks=2), flow("bulk", to_ship=1), active=False)
+    paris = broker("paris", flow("orders", unapplied=4), flow("bulk"))
+
+    known, alone = london.stake(paris), london.stake(None)
+
+    assert (known.lost, known.twice, known.queues) == (4, 6, {"orders": (3, 6), "bulk": (1, 0)})
+    assert (alone.lost, alone.twice) == (4, None)
+    assert replace(london, service=None).stake(paris).lost is None
+
+
+def test_a_plugin_that_has_not_started_is_shown_with_no_figure_at_all() -> None:
+    silent = replace(broker("london"), service=None, flows=())
+
+    link = silent.linked(silent, 2.0)
+
+    told = link.as_json()
+    figures = ("outflow", "pending_acks", "rate", "drain_s", "loss_risk", "duplicate_risk", "recovery_point_s")
+    assert [told[name] for name in (*figures, "recovery_time_s")] == [None] * 8
+    assert link.lines == ("the continuity plugin has not started: what its bridges hold was not read",)
+    assert (silent.residue(), silent.stake(None).lost) == ({}, None)

@@ -1,0 +1,119 @@
+"""Brokers with the plugin as a look tells them, made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.view import Acceptor, Config, Queue
+from dr_ctl.topologies.continuity.view import Bridge, Commands, ContinuitySeen, Flow, Service, SiteView
+
+PAIR = "orders-1"
+STARTED_MS = 1_795_000_000_000
+
+
+def queue(name: str, depth: int = 0, **more: Any) -> Queue:
+    told = Queue(
+        name=name,
+        address=name,
+        routing="anycast",
+        bean=f'org.apache.activemq.artemis:broker="x",queue="{name}"',
+        depth=depth,
+        delivering=0,
+        scheduled=0,
+        consumers=0,
+        paused=False,
+        added=depth,
+        acked=0,
+        removed=0,
+        durable=True,
+        temporary=False,
+        internal=False,
+        ring=False,
+        last_value=False,
+        dead_letter_address=None,
+        expiry_address=None,
+    )
+    return replace(told, **more)
+
+
+def bridge(name: str, *, started: bool = True) -> Bridge:
+    return Bridge(name, f'org.apache.activemq.artemis:broker="x",bridge="{name}"', started, 0, 0)
+
+
+def flow(
+    name: str,
+    *,
+    to_ship: int = 0,
+    acks: int = 0,
+    staged: int = 0,
+    unapplied: int = 0,
+    oldest_ms: int | None = None,
+    **more: Any,
+) -> Flow:
+    told = Flow(
+        queue=name,
+        address=name,
+        out_mirror=queue(f"{name}.out.mirror", to_ship, consumers=1, internal=True, oldest_ms=oldest_ms),
+        out_acks=queue(f"{name}.out.acks", acks, consumers=1, internal=True),
+        in_mirror=queue(f"{name}.in.mirror", staged, internal=True),
+        in_acks=queue(f"{name}.in.acks", unapplied, consumers=1, internal=True),
+        mirror_bridge=bridge(f"{name}.out.mirror.bridge"),
+        acks_bridge=bridge(f"{name}.out.acks.bridge"),
+        target_bridge=bridge(f"{name}.in.mirror.bridge", started=False),
+    )
+    return replace(told, **more)
+
+
+def service(site: str, *, active: bool, **more: Any) -> Service:
+    told = Service(
+        bean=f'org.apache.activemq.artemis:broker="{site}",component=continuity,name="continuity.service"',
+        site_id=site,
+        activated=active,
+        delivering=active,
+        started=True,
+        staging_ms=2000,
+        interval_ms=1000.0,
+        suffixes=(".out.mirror", ".out.acks", ".in.mirror", ".in.acks"),
+        prefix="continuity.cmd",
+    )
+    return replace(told, **more)
+
+
+def broker(site: str, *flows: Flow, depths: Mapping[str, int] | None = None, **more: Any) -> SiteView:
+    """A broker; `depths` are those of its business queues. London serves, unless told otherwise."""
+    active = more.pop("active", site == "london")
+    made = flows or (flow("orders"),)
+    queues = [queue(each.queue, (depths or {}).get(each.queue, 0)) for each in made]
+    told = SiteView(
+        pair=PAIR,
+        site=site,
+        config=Config(("clients",), ("mirror",), None),
+        broker=site,
+        version="2.11.0",
+        node=f"node-{site}",
+        start=str(STARTED_MS),
+        now_ms=STARTED_MS + 60_000,
+        acceptors=(door("clients", started=active), door("mirror", started=True)),
+        queues=tuple(queues),
+        connections=(),
+        consumers=(),
+        prepared=(),
+        service=service(site, active=active),
+        flows=made,
+        commands=Commands(
+            queue("continuity.cmd.out", consumers=1), queue("continuity.cmd.in"), bridge("continuity.cmd.out.bridge")
+        ),
+    )
+    return replace(told, **more)
+
+
+def door(name: str, *, started: bool) -> Acceptor:
+    bean = f'org.apache.activemq.artemis:broker="x",component=acceptors,name="{name}"'
+    return Acceptor(name, bean, started, 61616, frozenset({"CORE", "STOMP"}), opens_at_boot=True)
+
+
+def seen(london: SiteView | Silent, paris: SiteView | Silent) -> ContinuitySeen:
+    return ContinuitySeen({"london": {PAIR: london}, "paris": {PAIR: paris}})

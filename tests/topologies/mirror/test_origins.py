@@ -1,0 +1,83 @@
+"""Who lies in a queue and what an outflow still holds, from rows as the broker browses them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.topologies.mirror.look import look
+from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, Residue, numbered, origin_ids, residue
+from tests.topologies.mirror.pair import PAIR, Management, mirrored_pair
+from tests.topologies.mirror.views import broker, outflow
+
+LONDON = broker("london", outflow("london"))
+
+
+def message(number: int, born: str | None = None, there: int = 0) -> dict[str, Any]:
+    texts = {"order_id": "x", "receipt": "x"} | ({"x-opt-amq-bkr-id": born} if born else {})
+    longs = {"x-opt-amq-mr-id": there} if born else None
+    return {"messageID": str(number), "text": "7", "StringProperties": texts, "LongProperties": longs}
+
+
+def event(queue: str, text: str, *, born: str | None = None) -> dict[str, Any]:
+    texts = {"messageAnnotations.x-opt-amq-mr-qu": queue, "messageAnnotations.x-opt-amq-mr-adr": queue}
+    texts |= {"messageAnnotations.x-opt-amq-bkr-id": born} if born else {}
+    return {"messageID": "999", "text": text, "StringProperties": texts, "LongProperties": None}
+
+
+def holding(*rows: dict[str, Any], acks: int, counted: int | None = None) -> tuple[Management, Any]:
+    london, _ = mirrored_pair()
+    london.instead["browse"] = {"value": list(rows), "status": 200}
+    london.outflow["MessageCount"], london.acks = len(rows) if counted is None else counted, acks
+    view = look(london.reader(), pair=PAIR, site="london", config=LONDON.config, broker=london.broker)
+    return london, view
+
+
+def test_an_outflow_is_told_message_by_message() -> None:
+    rows = (
+        message(7),
+        event("orders.in", "7"),  # it lies there too: sent and acknowledged before either was shipped
+        event("orders.in", "5"),
+        event("orders.in", "3", born="node-paris"),
+        event("orders.out", "6"),
+        event("orders.new", '{"name": "orders.new"}'),
+    )
+    london, view = holding(*rows, acks=5)
+
+    told = residue(london.reader(), view)
+
+    assert (told.messages, told.acks) == (1, 5)
+    assert told.acked == {
+        "orders.in": frozenset({(view.node, 5), ("node-paris", 3)}),
+        "orders.out": frozenset({(view.node, 6)}),
+    }
+
+
+@pytest.mark.parametrize("counted", [2, RESIDUE_UP_TO + 1], ids=["moved meanwhile", "too deep"])
+def test_what_was_not_read_as_a_whole_is_not_known_by_id(counted: int) -> None:
+    london, view = holding(event("orders.in", "5"), acks=1, counted=counted)
+
+    assert residue(london.reader(), view) == Residue(counted - 1, 1, None)
+
+
+def test_a_message_without_an_identity_is_an_error() -> None:
+    london, view = holding({"StringProperties": {}, "LongProperties": None}, acks=0)
+
+    with pytest.raises(BadValue, match="an event of the outflow is not as expected"):
+        residue(london.reader(), view)
+
+
+def test_an_empty_outflow_has_no_residue() -> None:
+    london, view = holding(acks=0)
+
+    assert residue(london.reader(), view) == Residue(0, 0, {})
+
+
+def test_messages_are_the_same_at_both_sites_and_have_their_own_numbers() -> None:
+    london, view = holding(message(7), message(8, "node-paris", 3), acks=0)
+    queue = view.business["orders.in"]
+
+    assert origin_ids(london.reader(), view, [queue], limit=10) == [frozenset({(view.node, 7), ("node-paris", 3)})]
+    assert numbered(london.reader(), view, queue, limit=10) == {(view.node, 7): 7, ("node-paris", 3): 8}

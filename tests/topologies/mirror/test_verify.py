@@ -1,0 +1,216 @@
+"""The wait at the gate: a window of samples in a row, then parity by counts and by the messages' identity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+
+from dr_ctl.core.errors import TimedOut
+from dr_ctl.core.model import ExitCode
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.plan import Ask, PlannedStep
+from dr_ctl.engine.ports import Move
+from dr_ctl.jolokia.client import Reader
+from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl.topologies.mirror.verifier import MirrorVerifier
+from dr_ctl.topologies.mirror.view import BrokerView
+from tests.topologies.mirror.pair import mirrored_pair
+from tests.topologies.mirror.views import PAIR, broker, outflow, queue, with_queue
+
+Look = BrokerView | TimedOut
+
+
+@dataclass
+class Hand:
+    """What a run gives a driver, on a clock that only waiting moves."""
+
+    now_s: float = 0.0
+    told: list[str | None] = field(default_factory=list)
+
+    def sample(self, evidence: Mapping[str, Any]) -> None:
+        assert set(evidence) == {"london", "paris"}
+
+    def waiting(self, about: str, depth: int, why_not_moving: str | None) -> None:
+        self.told.append(why_not_moving)
+
+    def wait(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@dataclass
+class Scripted:
+    """One broker whose looks are given, the last of them again and again; `browsed` are the ids of its messages."""
+
+    site: str
+    looks: Sequence[Look]
+    browsed: Sequence[int] = (1, 2, 3)
+    pair: str = PAIR
+    taken: int = 0
+
+    def names(self) -> BrokerView:
+        return closed(self.site)
+
+    def look(self) -> BrokerView:
+        told = self.looks[min(self.taken, len(self.looks) - 1)]
+        self.taken += 1
+        if isinstance(told, TimedOut):
+            raise told
+        return told
+
+    def reader(self) -> Reader:
+        broker = next(each for each in mirrored_pair() if each.site == self.site)
+        born = {"x-opt-amq-bkr-id": "born"}
+        rows = [{"StringProperties": born, "LongProperties": {"x-opt-amq-mr-id": number}} for number in self.browsed]
+        broker.instead["browse"] = {"value": rows, "status": 200}
+        return broker.reader()
+
+
+@dataclass
+class Pair:
+    """The part of an observer that the gate needs, without threads."""
+
+    brokers: Mapping[str, Mapping[str, Scripted]]
+    queues: Queues
+    patience: Patience = field(default_factory=Patience)
+
+    def together(self, ask: Callable[[Scripted], Any], of: Sequence[Scripted]) -> list[Any]:
+        return [ask(each) for each in of]
+
+    def ways(self, move: Move) -> list[tuple[Scripted, Scripted]]:
+        return [(self.brokers[move.source][pair], there) for pair, there in self.brokers[move.target].items()]
+
+
+def closed(site: str, *more: Any, depth: int = 3) -> BrokerView:
+    return broker(site, queue("orders.in", depth, site=site), *more, serving=False)
+
+
+def shipping(site: str) -> BrokerView:
+    return with_queue(closed(site), outflow(site, depth=4))
+
+
+LONDON, PARIS = closed("london"), closed("paris")
+NO_ANSWER = TimedOut("paris: no answer within 5 s")
+
+
+class Gate:
+    """A gate to wait at; `outcome` is how the wait ended."""
+
+    def __init__(self, london: Sequence[Look], paris: Sequence[Look], **more: Any) -> None:
+        drain = Drain.model_validate({"poll": f"{1000 * more['poll']:g}ms"})
+        queues = Queues()
+        self.london = Scripted("london", london)
+        self.paris = Scripted("paris", paris, more.get("browsed", (1, 2, 3)))
+        self.hand = Hand()
+        observer = Pair({"london": {PAIR: self.london}, "paris": {PAIR: self.paris}}, queues)
+        verifying = MirrorVerifier(cast("Observer", observer), drain.poll)
+        step = PlannedStep(8, "verify", "paris", "", limits={"within": 10.0, "stable": more.get("stable", 3)})
+        ask = Ask("swapover", "paris", accept_difference=more.get("accepted", {}))
+        self.outcome: Outcome = verifying.verify(step, Move(ask, "london", {}), cast("Any", self.hand))
+
+
+@pytest.mark.parametrize("stable", [1, 2, 3, 7])
+def test_the_gate_opens_after_as_many_good_samples_as_asked_for(stable: int) -> None:
+    gate = Gate([LONDON], [PARIS], stable=stable, poll=1.0)
+
+    # One sample is a moment, not a window.
+    assert isinstance(gate.outcome, Done)
+    assert gate.london.taken == gate.paris.taken == max(stable, 2)
+    assert gate.outcome.evidence == {
+        PAIR: {"samples": max(stable, 2), "ids_compared": 3, "depths": {"orders.in": 3}},
+    }
+
+
+def test_quick_samples_are_taken_until_the_least_window_is_over() -> None:
+    gate = Gate([LONDON], [PARIS], stable=2, poll=0.01)
+
+    assert isinstance(gate.outcome, Done)
+    assert gate.hand.now_s == pytest.approx(0.05)
+    assert gate.london.taken == 6
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        shipping("paris"),
+        NO_ANSWER,
+        with_queue(PARIS, queue("orders.in", 3, site="paris", added=4)),
+        replace(PARIS, start="1795259999999"),
+    ],
+    ids=["something to ship", "no answer", "something added", "a restart"],
+)
+def test_one_bad_sample_begins_the_window_anew(bad: Look) -> None:
+    gate = Gate([LONDON], [PARIS, PARIS, bad, PARIS], poll=1.0)
+
+    assert isinstance(gate.outcome, Done)
+    assert gate.paris.taken == 6
+    assert [told for told in gate.hand.told if told is not None] != []
+
+
+@pytest.mark.parametrize(
+    ("looks", "why"),
+    [
+        ([shipping("paris")], "paris: 4 to ship"),
+        ([NO_ANSWER], "no answer within 5 s"),
+        ([PARIS, shipping("paris")] * 100, "paris: 4 to ship"),
+    ],
+)
+def test_a_gate_that_does_not_open_in_time_says_what_kept_it_shut(looks: list[Look], why: str) -> None:
+    gate = Gate([LONDON], looks, poll=1.0)
+
+    assert isinstance(gate.outcome, Refused)
+    assert gate.outcome.code is ExitCode.DRAIN_TIMEOUT
+    assert gate.outcome.text.startswith("the gate did not open in time")
+    assert why in gate.outcome.text or "not stable for long enough" in gate.outcome.text
+    assert any(why in told for told in gate.hand.told if told is not None)
+    assert gate.hand.now_s == pytest.approx(11.0)
+
+
+def test_a_difference_that_stays_for_two_seconds_is_refused() -> None:
+    gate = Gate([LONDON], [closed("paris", depth=1)], poll=0.5)
+
+    assert isinstance(gate.outcome, Refused)
+    assert gate.outcome.code is ExitCode.REVERTED
+    assert [(each.id, bool(each.remedy)) for each in gate.outcome.findings] == [("DR-PARITY-003", True)]
+    assert "orders.in: 3 at london, 1 at paris" in gate.outcome.text
+    assert 2.0 < gate.hand.now_s < 4.5
+
+
+def test_a_difference_that_goes_away_is_waited_for() -> None:
+    behind = [closed("paris", depth=1)] * 4
+    # Applied late, not added: the counter stands where the mirror put it.
+    late = [with_queue(PARIS, queue("orders.in", 3, site="paris", added=1))]
+
+    gate = Gate([LONDON], [*behind, *late], poll=0.5)
+
+    assert isinstance(gate.outcome, Done)
+
+
+@pytest.mark.parametrize(("accepted", "kind"), [({"orders.in": 2}, Done), ({"orders.in": 1}, Refused)])
+def test_a_difference_is_accepted_at_exactly_its_size(accepted: Mapping[str, int], kind: type[Outcome]) -> None:
+    gate = Gate([LONDON], [closed("paris", depth=1)], poll=0.5, accepted=accepted)
+
+    assert isinstance(gate.outcome, kind)
+
+
+def test_other_messages_in_equal_number_are_refused() -> None:
+    gate = Gate([LONDON], [PARIS], poll=1.0, browsed=(1, 2, 9))
+
+    assert isinstance(gate.outcome, Refused)
+    assert gate.outcome.findings[0].id == "DR-PARITY-004"
+    assert gate.outcome.text.startswith("orders.in: 1 message(s) only at london, 1 only at paris")
+
+
+@pytest.mark.parametrize(("depth", "compared"), [(0, 0), (1000, 3), (1001, 0)])
+def test_identities_are_compared_where_a_queue_is_shallow_enough(depth: int, compared: int) -> None:
+    gate = Gate([closed("london", depth=depth)], [closed("paris", depth=depth)], poll=1.0)
+
+    assert isinstance(gate.outcome, Done)
+    assert cast("Any", gate.outcome.evidence[PAIR])["ids_compared"] == compared

@@ -1,0 +1,219 @@
+"""What follows from one look without asking again: roles, links, doors, strangers; what is not known stays unknown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dr_ctl.core.errors import BrokerError, LoginRefused, Sick, TimedOut, Unreachable
+from dr_ctl.core.model import Role
+from dr_ctl.engine.ports import PairSeen
+from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.view import Acceptor, Config
+from dr_ctl.topologies.mirror.view import BrokerView, Link, MirrorSeen
+from tests.topologies.mirror.views import (
+    ADMIN,
+    CLIENTS,
+    MIRROR,
+    PAIR,
+    broker,
+    connection,
+    consumer,
+    door,
+    doors,
+    outflow,
+    queue,
+    seen,
+)
+
+REFUSED = Unreachable("connection refused", refused=True)
+SILENT = Silent(PAIR, "paris", REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("view", "role"),
+    [
+        (broker("london"), Role.SERVING),
+        (broker("london", serving=False), Role.STANDBY),
+        (broker("london", active=False), Role.UNKNOWN),
+        (broker("london", acceptors=()), Role.UNKNOWN),
+        (broker("london", serving=False, config=Config(("clients", "more"), None, None)), Role.UNKNOWN),
+        (broker("london", config=Config(("clients", "more"), None, None)), Role.SERVING),
+    ],
+    ids=["open", "closed", "open but passive", "no doors", "closed, one door missing", "open, one door missing"],
+)
+def test_a_brokers_role_is_what_its_doors_show(view: BrokerView, role: Role) -> None:
+    assert view.role is role
+
+
+@pytest.mark.parametrize(
+    ("error", "ports_refuse", "role"),
+    [
+        (REFUSED, True, Role.DOWN),
+        (REFUSED, False, Role.UNKNOWN),
+        (Unreachable("no route", refused=False), True, Role.UNKNOWN),
+        (TimedOut("no answer"), True, Role.SICK),
+        (Sick("out of memory"), True, Role.SICK),
+        (LoginRefused("no"), True, Role.UNKNOWN),
+    ],
+)
+def test_silence_is_down_only_where_every_port_refuses(error: BrokerError, ports_refuse: bool, role: Role) -> None:
+    assert Silent(PAIR, "paris", error, ports_refuse=ports_refuse).role is role
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "role"),
+    [
+        (broker("paris"), broker("paris"), Role.STANDBY),
+        (broker("paris"), broker("paris", serving=True), Role.SERVING),
+        (SILENT, broker("paris", serving=True), Role.SERVING),
+        (SILENT, broker("paris"), Role.UNKNOWN),
+        (Silent(PAIR, "paris", TimedOut("no answer")), broker("paris"), Role.SICK),
+        (Silent(PAIR, "paris", REFUSED, ports_refuse=True), broker("paris", serving=False), Role.DOWN),
+    ],
+)
+def test_a_sites_brokers_must_agree_or_its_role_is_unknown(
+    first: BrokerView | Silent, second: BrokerView | Silent, role: Role
+) -> None:
+    look = MirrorSeen({"paris": {"orders-1": first, "orders-2": second}})
+
+    assert look.roles == {"paris": role}
+
+
+@pytest.mark.parametrize(
+    ("london", "paris", "serving"),
+    [(True, False, "london"), (False, True, "paris"), (False, False, None), (True, True, None)],
+)
+def test_a_pair_is_served_by_one_site_or_by_none(london: bool, paris: bool, serving: str | None) -> None:
+    look = seen(broker("london", serving=london), broker("paris", serving=paris))
+
+    open_at = tuple(site for site, is_open in (("london", london), ("paris", paris)) if is_open)
+    assert list(look.pairs) == [PairSeen(PAIR, serving, open_at)]
+
+
+def test_a_silent_broker_has_no_view() -> None:
+    look = seen(broker("london"), SILENT)
+
+    assert look.view("paris", PAIR) is None
+    assert look.views("paris") == []
+    assert [view.site for view in look.views("london")] == ["london"]
+
+
+class TestLink:
+    @pytest.mark.parametrize(
+        ("links", "config", "name"),
+        [
+            (["paris"], None, "paris"),
+            (["paris", "lyon"], None, "paris"),
+            (["lyon"], None, "lyon"),
+            (["lyon", "nice"], None, None),
+            ([], None, None),
+            (["paris", "lyon"], "lyon", "lyon"),
+            (["paris"], "lyon", None),
+        ],
+    )
+    def test_it_is_the_one_set_or_the_only_one_that_ships(
+        self, links: list[str], config: str | None, name: str | None
+    ) -> None:
+        view = broker(
+            "london",
+            links=tuple(Link(each, started=True, connected=True, protocol="AMQP") for each in links),
+            config=Config(("clients",), None, config),
+        )
+
+        assert (view.link.name if view.link is not None else None) == name
+
+    def test_two_that_ship_are_one_too_many(self) -> None:
+        lyon = replace(outflow("london"), name=outflow("london").name.replace("paris", "lyon"))
+        links = tuple(Link(each, started=True, connected=True, protocol="AMQP") for each in ("paris", "lyon"))
+        view = broker("london", lyon, links=links)
+
+        assert view.link is None
+        assert view.outflow is None
+
+    def test_another_protocol_is_not_a_mirror(self) -> None:
+        view = broker("london", links=(Link("paris", started=True, connected=True, protocol="CORE"),))
+
+        assert view.link is None
+
+    @pytest.mark.parametrize(
+        ("connected", "consumers", "attached"), [(True, 1, True), (True, 0, False), (False, 1, False)]
+    )
+    def test_it_is_attached_when_it_is_connected_and_takes_from_its_outflow(
+        self, connected: bool, consumers: int, attached: bool
+    ) -> None:
+        view = broker(
+            "london",
+            links=(Link("paris", started=True, connected=connected, protocol="AMQP"),),
+            queues=(outflow("london", consumers=consumers),),
+        )
+
+        assert view.attached is attached
+
+
+@pytest.mark.parametrize(
+    ("more", "config", "names"),
+    [
+        ((), None, ["mirror"]),
+        ((door("admin", ADMIN),), None, []),
+        ((door("admin", ADMIN, protocols=frozenset({"CORE"})),), None, ["mirror"]),
+        ((door("admin", ADMIN),), ("mirror",), ["mirror"]),
+        ((), ("missing",), []),
+    ],
+)
+def test_the_links_door_is_the_one_set_or_the_only_one_left(
+    more: tuple[Acceptor, ...], config: tuple[str, ...] | None, names: list[str]
+) -> None:
+    view = broker(
+        "london", acceptors=(*doors("london", serving=True), *more), config=Config(("clients",), config, None)
+    )
+
+    assert [each.name for each in view.mirror_doors] == names
+
+
+@pytest.mark.parametrize(
+    ("name", "internal", "business"),
+    [
+        ("orders.in", False, True),
+        ('größe, "neu" <1>', False, True),
+        ("$mine", False, True),
+        ("orders.in", True, False),
+        ("dr-ctl.probe.london", False, False),
+        ("activemq.management.1", False, False),
+        ("activemq.notifications", False, False),
+        ("$.artemis.internal.sf.x", False, False),
+        ("$sys.mqtt.sessions", False, False),
+        ("$ACTIVEMQ_ARTEMIS_MIRROR_paris", False, False),
+    ],
+)
+def test_queues_of_clients_are_told_from_those_of_broker_and_tool(name: str, internal: bool, business: bool) -> None:
+    assert queue(name, internal=internal).business is business
+
+
+@pytest.mark.parametrize(
+    ("ports", "consumed", "words"),
+    [
+        ((CLIENTS,), (), []),
+        ((MIRROR,), (), []),
+        ((None,), (), []),
+        ((ADMIN,), (), ["10.1.2.3:50412", "admin", "billing"]),
+        ((), (("orders.in", MIRROR),), ["consumer of orders.in", "billing", "mirror"]),
+        ((), (("$ACTIVEMQ_ARTEMIS_MIRROR_paris", MIRROR),), []),
+        ((), (("orders.in", CLIENTS),), []),
+    ],
+)
+def test_strangers_are_clients_on_doors_that_a_fence_leaves_open(
+    ports: tuple[int | None, ...], consumed: tuple[tuple[str, int], ...], words: list[str]
+) -> None:
+    view = broker(
+        "london",
+        acceptors=(*doors("london", serving=True), door("admin", ADMIN)),
+        connections=tuple(connection(port) for port in ports),
+        consumers=tuple(consumer(name, port) for name, port in consumed),
+    )
+
+    told = view.strangers()
+
+    assert len(told) == bool(words)
+    assert all(word in told[0] for word in words)

@@ -1,0 +1,108 @@
+"""Views of a mirrored pair as one look gives them, without a look: London serves, Paris waits, nothing is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
+from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer, Queue
+from dr_ctl.topologies.mirror.view import BrokerView, Link, MirrorSeen
+
+PAIR = "orders-1"
+PEERS = {"london": "paris", "paris": "london"}
+CLIENTS, MIRROR, ADMIN = 61616, 61617, 61700
+
+
+def queue(name: str = "orders.in", depth: int = 0, *, site: str = "london", **more: Any) -> Queue:
+    address = more.pop("address", name)
+    usual = Queue(
+        name=name,
+        address=address,
+        routing="anycast",
+        bean=beans.queue(f"broker-{site}", address, "anycast", name),
+        depth=depth,
+        delivering=0,
+        scheduled=0,
+        consumers=0,
+        paused=False,
+        added=depth,
+        acked=0,
+        removed=0,
+        durable=True,
+        temporary=False,
+        internal=False,
+        ring=False,
+        last_value=False,
+        dead_letter_address="DLQ",
+        expiry_address="ExpiryQueue",
+    )
+    return replace(usual, **more)
+
+
+def outflow(site: str, **more: Any) -> Queue:
+    return queue(f"{OUTFLOW_PREFIX}{PEERS[site]}", site=site, **{"internal": True, "consumers": 1, **more})
+
+
+def door(name: str, port: int | None, *, site: str = "london", started: bool = True, **more: Any) -> Acceptor:
+    bean = beans.acceptor(f"broker-{site}", name)
+    protocols = frozenset({"CORE", "AMQP", "STOMP"})
+    return replace(Acceptor(name, bean, started, port, protocols, opens_at_boot=False), **more)
+
+
+def doors(site: str, *, serving: bool) -> tuple[Acceptor, ...]:
+    return (
+        door("clients", CLIENTS, site=site, started=serving),
+        door("mirror", MIRROR, site=site, protocols=frozenset({"AMQP"})),
+    )
+
+
+def broker(site: str, *queues: Queue, serving: bool | None = None, **more: Any) -> BrokerView:
+    """One healthy broker; it serves in London unless told otherwise."""
+    usual = BrokerView(
+        pair=PAIR,
+        site=site,
+        config=Config(("clients",), ("mirror",), None),
+        broker=f"broker-{site}",
+        version="2.56.0",
+        node=f"node-{site}",
+        active=True,
+        start="1795251000000",
+        now_ms=1795251263227,
+        pending_acks=0,
+        acceptors=doors(site, serving=site == "london" if serving is None else serving),
+        links=(Link(PEERS[site], started=True, connected=True, protocol="AMQP"),),
+        queues=(outflow(site), *queues),
+        connections=(),
+        consumers=(),
+        prepared=(),
+        lock_coordinators=(),
+    )
+    return replace(usual, **more)
+
+
+def connection(port: int | None = CLIENTS) -> Connection:
+    return Connection("5f0c", port, "10.1.2.3:50412", "billing", "app", "STOMP")
+
+
+def consumer(name: str = "orders.in", port: int | None = CLIENTS) -> Consumer:
+    return Consumer(name, port, "billing", "10.1.2.3:50412", "app", 0)
+
+
+def seen(london: BrokerView | Silent, paris: BrokerView | Silent, **more: Any) -> MirrorSeen:
+    return MirrorSeen({"london": {PAIR: london}, "paris": {PAIR: paris}}, **more)
+
+
+def at_both(*names: str, depth: int = 0) -> tuple[BrokerView, BrokerView]:
+    """A pair whose brokers have the same queues, equally full."""
+    london, paris = (broker(site, *(queue(name, depth, site=site) for name in names)) for site in ("london", "paris"))
+    return london, paris
+
+
+def with_queue(view: BrokerView, changed: Queue) -> BrokerView:
+    """The same view with one queue in another state; a queue that it lacks is added."""
+    others: Sequence[Queue] = [each for each in view.queues if each.name != changed.name]
+    return replace(view, queues=(*others, changed))
