@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dr_ctl.agents.monitor import history_rows
 from dr_ctl.rpo.history.files import Writer
-from tests.mirror.views import at_both, seen
+from tests.topologies.mirror.views import at_both, seen
 
 QUEUES, LOOKS = 10_000, 26
 

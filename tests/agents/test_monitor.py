@@ -14,10 +14,10 @@ from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import Sick, Unreachable
 from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.settings.loader import load
-from dr_ctl.topologies.common.view import Silent
+from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 from tests.cli.conftest import Shell
-from tests.mirror.views import PAIR, at_both, doors, seen, with_queue
+from tests.topologies.mirror.views import PAIR, at_both, doors, seen, with_queue
 
 Capture = pytest.CaptureFixture[str]
 LONDON, PARIS = at_both("orders.in", depth=4)

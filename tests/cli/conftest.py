@@ -17,7 +17,7 @@ import tests.patience
 from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
 from dr_ctl.core.clock import SystemClock
-from tests.mirror.pair import PAIR, Management, console, mirrored_pair
+from tests.topologies.mirror.pair import PAIR, Management, console, mirrored_pair
 
 SECRET = {"env": "DR_CTL_TEST_PASSWORD"}
 

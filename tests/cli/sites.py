@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.cli.conftest import Installation, Shell
-from tests.mirror.pair import Management, console, mirrored_pair
+from tests.topologies.mirror.pair import Management, console, mirrored_pair
 
 
 class Sites(Installation):

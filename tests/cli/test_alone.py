@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.cli.conftest import Ended, Installation, Shell
-from tests.mirror.pair import failed
+from tests.topologies.mirror.pair import failed
 
 
 def done(dr_ctl: Shell, *words: str) -> Ended:

@@ -20,8 +20,8 @@ from tests.cli.conftest import Ended, Installation, Shell
 from tests.cli.sites import Sites, sites
 from tests.cli.test_failover import OWED, TAKEN_IN, failover, owed
 from tests.cli.test_gone_on_with import begun
-from tests.mirror.views import broker, seen
 from tests.report.scribe import NAME
+from tests.topologies.mirror.views import broker, seen
 
 __all__ = ["sites"]  # a fixture
 

@@ -14,8 +14,8 @@ from tests.cli.conftest import Ended, Shell
 from tests.cli.sites import Sites, sites
 from tests.cli.test_gone_on_with import begun
 from tests.cli.test_swapover import Terminal, person
-from tests.mirror.pair import failed
 from tests.report.scribe import NAME
+from tests.topologies.mirror.pair import failed
 
 __all__ = ["person", "sites"]  # fixtures
 

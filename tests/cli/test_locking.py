@@ -16,9 +16,9 @@ from dr_ctl.engine.runs import Runs
 from tests.cli.conftest import Ended, Installation, Shell
 from tests.cli.test_gone_on_with import begun
 from tests.cli.test_swapover import MOVE, Terminal, person, swapover
-from tests.mirror.pair import Management
 from tests.patience import impatient
 from tests.report.scribe import NAME
+from tests.topologies.mirror.pair import Management
 
 __all__ = ["person"]  # a fixture
 

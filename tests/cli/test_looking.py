@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Installation, Shell
-from tests.mirror.pair import consumer
+from tests.topologies.mirror.pair import consumer
 
 LOOKS = [["status"], ["validate"], ["plan", "swapover", "--to", "paris"]]
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from tests.cli.conftest import Ended, Shell
-from tests.mirror.pair import Management, console, failed, mirrored_pair
 from tests.patience import impatient
+from tests.topologies.mirror.pair import Management, console, failed, mirrored_pair
 
 SECRET = {"env": "DR_CTL_TEST_PASSWORD"}
 NAMES = tuple(f"orders-{number}" for number in range(1, 9))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Installation, Shell
-from tests.mirror.pair import failed
+from tests.topologies.mirror.pair import failed
 
 WORD = "xyl0ph0n-über-Alles"
 TOKEN = base64.b64encode(f"dr-ctl:{WORD}".encode()).decode()

@@ -19,8 +19,8 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.topologies.common.driver import Driver
 from dr_ctl.topologies.common.view import Broker
 from tests.cli.conftest import Ended, Installation, Shell
-from tests.mirror.pair import failed
 from tests.patience import impatient
+from tests.topologies.mirror.pair import failed
 
 MOVE = ["pause()", "pause()", "stop()", "resume()", "resume()", "start()"]
 UNDONE = ["resume()", "resume()"]

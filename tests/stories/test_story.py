@@ -16,7 +16,7 @@ from dr_ctl.lab.traffic import Load
 from dr_ctl.settings.loader import load
 from tests.broker.driving import Ended, Operator, Stage, end_all, killed_at, recorded, until
 from tests.conftest import Command
-from tests.continuity.plugin import needs_plugin
+from tests.topologies.continuity.plugin import needs_plugin
 from tests.twin.conftest import prompt
 
 RATE, WORK_MS = 60, 20.0  # one consumer, which falls behind: whenever a site is lost, messages lie there

@@ -12,8 +12,8 @@ from dr_ctl.lab.lab import Lab
 from dr_ctl.twin.kinds import CONTINUITY, MIRROR
 from tests.broker.driving import on_queue, reset
 from tests.conftest import Command
-from tests.continuity.plugin import needs_plugin
 from tests.patience import impatient
+from tests.topologies.continuity.plugin import needs_plugin
 from tests.twin.plugin_subject import FLOWS, PluginSubject
 from tests.twin.subject import Subject
 

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
+from dr_ctl.engine.lease import Store
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import Account, Answer, Changer, Read, Reader, Wire
@@ -13,6 +14,7 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis import ArtemisBroker
 from dr_ctl.topologies.artemis import look
 from dr_ctl.topologies.artemis.broker import B_co
+from dr_ctl.topologies.artemis.documents import Documents
 from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.common import access
 from dr_ctl.topologies.common.access import CHANGE_S
@@ -24,17 +26,16 @@ class Access(access.Access[B_co]):
 
     def __init__(self, installation: Installation, site: str, pair: str) -> None:
         self._settings = installation.broker(site, pair, ArtemisBroker)
-        super().__init__(installation, site, pair)
+        super().__init__(installation, site, pair, self._settings)
         self._reading: Wire | None = None
         self._broker = self._settings.broker
-
-    @property
-    def settings(self) -> ArtemisBroker:
-        return self._settings
 
     def _config(self) -> Config:
         """What the settings of all such brokers say; a topology adds what its own say beside."""
         return Config(self._settings.clients, self._settings.mirror, None)
+
+    def store(self) -> Store:
+        return Documents(self)
 
     @abstractmethod
     def _ask(self, broker: str, timeout_s: float) -> B_co:

@@ -6,7 +6,7 @@ One read gives them all beside the broker's clock. The name says the kind, the s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.model import Json
 from dr_ctl.engine.lease import Forbidden
@@ -14,10 +14,12 @@ from dr_ctl.jolokia.client import Answer, Ask, Change, Changer, Listing, Read, R
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.access import Access
-from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.artemis.papers import DELETE, Papers
 from dr_ctl.topologies.common.names import numbered
+
+if TYPE_CHECKING:
+    from dr_ctl.topologies.artemis.access import Access
+    from dr_ctl.topologies.artemis.broker import ArtemisBroker
 
 READ_S: Final = 2.0
 WRITE_S: Final = 5.0

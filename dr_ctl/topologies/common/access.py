@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol
 
+from dr_ctl.engine.lease import Store
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.processes.secrets import resolve
-from dr_ctl.settings.model import Broker, Installation, Secret, Site
+from dr_ctl.settings.model import Broker as BrokerSettings
+from dr_ctl.settings.model import Installation, Secret, Site
 from dr_ctl.stomp_io.client import Address, Greeting, Login, RoundTrip, TlsFiles, greet, parse_address, round_trip
-from dr_ctl.topologies.common.view import Config, V_co
+from dr_ctl.topologies.common.seen import V_co
+from dr_ctl.topologies.common.view import Config
 
 # For a look at everything, and for a call.
 READ_S: Final = 5.0
@@ -28,13 +31,15 @@ class Gate:
     tls: TlsFiles | None
 
 
-class BrokerSettings(Protocol):
-    """What the settings of every family say of a broker."""
+class Clients(Protocol):
+    """What the settings of any kind of broker say of the way that its clients take."""
 
     @property
     def stomp(self) -> str | None: ...
+
     @property
     def username(self) -> str: ...
+
     @property
     def password(self) -> Secret: ...
 
@@ -52,25 +57,24 @@ class Access(ABC, Generic[V_co]):
     """One broker of one site. Its secret is resolved at the first need; one that cannot be had is that broker's fault
     alone. Raises `BrokerError` from every method that asks the broker."""
 
-    def __init__(self, installation: Installation, site: str, pair: str) -> None:
-        self.site, self.pair = site, pair
+    def __init__(self, installation: Installation, site: str, pair: str, settings: Clients) -> None:
+        self.site, self.pair, self.settings = site, pair, settings
         self._installation = installation
         self.config = self._config()
         self._password: str | None = None
         self._last: V_co | None = None
 
     @property
-    def _site(self) -> Site[Broker]:
+    def _site(self) -> Site[BrokerSettings]:
         return self._installation.settings.sites[self.site]
-
-    @property
-    @abstractmethod
-    def settings(self) -> BrokerSettings:
-        """What the settings say of it."""
 
     @abstractmethod
     def _config(self) -> Config:
-        """What of that its views go by."""
+        """What the settings say of its doors and names."""
+
+    @abstractmethod
+    def store(self) -> Store:
+        """Its documents, on a connection of their own."""
 
     @abstractmethod
     def channel(self) -> Channel:

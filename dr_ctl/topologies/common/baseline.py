@@ -10,7 +10,8 @@ from dr_ctl.engine.lease import LOCK, LockDocument
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.debts import is_debt
 from dr_ctl.topologies.common.names import numbered
-from dr_ctl.topologies.common.view import Broker, Seen
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.view import Broker
 
 
 def baseline(seen: Seen[Broker]) -> Mapping[str, Json]:

@@ -11,7 +11,8 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.debts import debts_of
-from dr_ctl.topologies.common.view import Broker, Seen, Silent
+from dr_ctl.topologies.common.seen import Seen, Silent
+from dr_ctl.topologies.common.view import Broker
 
 V = TypeVar("V", bound=Broker)
 

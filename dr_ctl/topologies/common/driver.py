@@ -14,8 +14,8 @@ from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.common.seen import Seen, V_co
 from dr_ctl.topologies.common.tools import Tools
-from dr_ctl.topologies.common.view import Seen, V_co
 from dr_ctl.topologies.procedure import Procedure
 
 

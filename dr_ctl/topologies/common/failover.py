@@ -9,7 +9,8 @@ from typing import Final, TypeVar
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.checks import error, warning
-from dr_ctl.topologies.common.view import Broker, Seen, Silent
+from dr_ctl.topologies.common.seen import Seen, Silent
+from dr_ctl.topologies.common.view import Broker
 
 V = TypeVar("V", bound=Broker)
 

@@ -19,7 +19,8 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.stomp_io.client import Closed
 from dr_ctl.topologies.common import queues
 from dr_ctl.topologies.common.access import READ_S, Access
-from dr_ctl.topologies.common.view import Broker, Seen, Silent, V_co
+from dr_ctl.topologies.common.seen import Seen, Silent, V_co
+from dr_ctl.topologies.common.view import Broker
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -102,7 +103,8 @@ class Observer(ABC, Generic[V_co]):
         """Two looks so far apart: the second, with what moved since the first."""
         before, began = self.look_once(), self.clock.monotonic()
         self.clock.sleep(seconds)
-        moved = self._with_movement(before, self.look_once(before))
+        after = self.look_once(before)
+        moved = self._with_movement(before, after)
         return replace(moved, before=before, took_s=self.clock.monotonic() - began)
 
     def look_once(self, before: Seen[V_co] | None = None) -> Seen[V_co]:

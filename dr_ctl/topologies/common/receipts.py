@@ -17,7 +17,8 @@ from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Json
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.calls import remove_document, write_document
-from dr_ctl.topologies.common.view import Broker, Seen
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.view import Broker
 
 HOLDS: Final = "the gate holds"
 STANDS: Final = "one stands there"

@@ -14,7 +14,8 @@ from dr_ctl.topologies.common import failover, single
 from dr_ctl.topologies.common.baseline import baseline, basis
 from dr_ctl.topologies.common.checks import errors_first, some
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.view import Broker, Seen
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.procedure import Procedure
 
 V = TypeVar("V", bound=Broker)

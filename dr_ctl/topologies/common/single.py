@@ -17,7 +17,8 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.checks import error, some
-from dr_ctl.topologies.common.view import Broker, Queue, Seen
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.view import Broker, Queue
 
 # Of one site alone: what would make closing or opening its doors useless.
 _GRAVE: Final = frozenset({"DR-SITE-002", "DR-DOOR-001", "DR-DOOR-003", "DR-DOOR-005", "DR-DOOR-008", "DR-CONT-001"})

@@ -11,9 +11,9 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.doors import Doors
 from dr_ctl.topologies.common.observer import Observer
 from dr_ctl.topologies.common.recipe import Recipe
+from dr_ctl.topologies.common.seen import V_co
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.verifier import Verifier
-from dr_ctl.topologies.common.view import V_co
 
 
 class Tools(Generic[V_co]):

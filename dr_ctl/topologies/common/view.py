@@ -7,24 +7,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Any, Generic, Self, TypeVar
+from typing import Self
 
-from dr_ctl.core.errors import BrokerError, Sick, TimedOut, Unreachable
-from dr_ctl.core.model import Finding, Json, Role, Severity
-from dr_ctl.engine.debts import Debt, DebtKind
+from dr_ctl.core.model import Json, Role
 from dr_ctl.engine.goals import ALL, Goal
-from dr_ctl.engine.lease import LOCK, LockDocument, Look
 from dr_ctl.engine.plan import Call
-from dr_ctl.engine.ports import PairSeen
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.topologies.artemis import ID_CACHE_SIZE, LastingFence
 from dr_ctl.topologies.common.calls import Requests
-from dr_ctl.topologies.common.debts import debts_of
-from dr_ctl.topologies.common.names import OTHERS, QUARANTINE_PREFIX, numbered
-from dr_ctl.topologies.topology import BrokerSeen, FenceStrength, LinkSeen, Stake
+from dr_ctl.topologies.common.names import OTHERS
+from dr_ctl.topologies.topology import LinkSeen, Stake
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,167 +320,3 @@ class Broker(ABC):
             if each.port in mirror and not each.queue.startswith(OTHERS)
         ]
         return told
-
-
-@dataclass(frozen=True, slots=True)
-class Silent:
-    """One broker that did not answer as asked, and how it failed."""
-
-    pair: str
-    site: str
-    error: BrokerError
-    ports_refuse: bool = False
-
-    @property
-    def role(self) -> Role:
-        """Down only when every port that is known refuses; sick when something lives there."""
-        if isinstance(self.error, Unreachable) and self.error.refused and self.ports_refuse:
-            return Role.DOWN
-        return Role.SICK if isinstance(self.error, Sick | TimedOut) else Role.UNKNOWN
-
-
-V_co = TypeVar("V_co", bound=Broker, covariant=True)
-
-
-@dataclass(frozen=True)
-class Seen(Generic[V_co]):
-    """One look at both sites. `moved`: how much each pair's queues changed between two looks, where there were two,
-    `took_s` apart: then `before` is the first."""
-
-    sites: Mapping[str, Mapping[str, V_co | Silent]]
-    moved: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    before: Seen[V_co] | None = None
-    took_s: float = 0.0
-
-    @property
-    def roles(self) -> Mapping[str, Role]:
-        return {site: _together([each.role for each in brokers.values()]) for site, brokers in self.sites.items()}
-
-    @property
-    def debts(self) -> Sequence[Debt]:
-        return [debt for site in self.sites for view in self.views(site) for debt in debts_of(view.documents)]
-
-    @property
-    def pairs(self) -> Sequence[PairSeen]:
-        names = next(iter(self.sites.values())).keys()
-        return [self._pair(name) for name in names]
-
-    def _pair(self, pair: str) -> PairSeen:
-        open_at = tuple(site for site, brokers in self.sites.items() if brokers[pair].role is Role.SERVING)
-        return PairSeen(pair, open_at[0] if len(open_at) == 1 else None, open_at)
-
-    def view(self, site: str, pair: str) -> V_co | None:
-        """The broker's view, or None where it did not answer."""
-        each = self.sites[site][pair]
-        return None if isinstance(each, Silent) else each
-
-    def views(self, site: str) -> list[V_co]:
-        return [each for each in self.sites[site].values() if not isinstance(each, Silent)]
-
-    # What the commands take from it: see `topologies.topology`.
-
-    @property
-    def brokers(self) -> Sequence[BrokerSeen]:
-        return [_broker(each) for brokers in self.sites.values() for each in brokers.values()]
-
-    @property
-    def locks(self) -> Sequence[Look]:
-        return [
-            Look(view.site, view.pair, view.now_ms, tuple(LockDocument.of_text(*each) for each in texts))
-            for view in self._all()
-            for texts in (numbered(view.documents, LOCK),)
-        ]
-
-    def links(self) -> Sequence[LinkSeen]:
-        was = self.before
-        return [
-            view.linked(was.view(view.site, view.pair) if was is not None else None, self.took_s)
-            for view in self._all()
-        ]
-
-    def rows(self, at: datetime) -> Sequence[Row]:
-        found: list[Row] = []
-        for view in self._all():
-            found += view.outflow_rows(self._peer(view), at)
-            found += [replace(queue.row(view, at), acked=queue.acked) for queue in view.business.values()]
-        return found
-
-    def stake(self, site: str) -> Sequence[Stake]:
-        return [view.stake(self._peer(view)) for view in self.views(site)]
-
-    def residue(self, site: str) -> Mapping[str, Json]:
-        total: dict[str, Json] = {}
-        for view in self.views(site):
-            total |= {name: count + int(str(total.get(name, 0))) for name, count in view.residue().items()}
-        return total
-
-    def findings(self) -> Sequence[Finding]:
-        return [*self._let_in(), *self._quarantined()]
-
-    def fence_strength(self, site: str) -> FenceStrength | None:
-        views = self.views(site)
-        if len(views) < len(self.sites[site]):
-            return None
-        lasts = [True if view.config.lasting is not None else view.boots_closed for view in views]
-        if None in lasts:
-            return None
-        return "lasting" if all(lasts) else "now"
-
-    def _all(self) -> list[V_co]:
-        return [view for site in self.sites for view in self.views(site)]
-
-    def _peer(self, view: Broker) -> Any:
-        """The other broker of a pair, which is of the same kind; None where it did not answer."""
-        return next(self.view(site, view.pair) for site in self.sites if site != view.site)
-
-    def _let_in(self) -> Iterator[Finding]:
-        """A quarantine that a restart has ended."""
-        for debt in self.debts:
-            doors = [door.name for view in self.views(debt.kept_at) for door in view.mirror_doors if door.started]
-            if debt.kind is DebtKind.QUARANTINE and doors:
-                text = (
-                    f"acceptor {', '.join(doors)} at {debt.kept_at} is open: what {debt.about} still holds can come in"
-                )
-                remedy = (
-                    f"Stop that acceptor while {debt.about} is away; `dr-ctl reinstate {debt.about}` once it is back."
-                )
-                yield Finding("DR-RETURN-004", Severity.WARNING, text, remedy)
-
-    def _quarantined(self) -> Iterator[Finding]:
-        """What a return took out because nothing explained it, until a person has looked at it."""
-        for view in self._all():
-            for queue in view.queues:
-                if queue.name.startswith(QUARANTINE_PREFIX) and queue.depth:
-                    text = f"{view.site}/{view.pair}: {queue.depth} message(s) in {queue.name} that nothing explained"
-                    remedy = "Move back by hand what was never done; then remove that queue."
-                    yield Finding("DR-RECONCILE-003", Severity.WARNING, text, remedy)
-
-
-def _broker(view: Broker | Silent) -> BrokerSeen:
-    if isinstance(view, Silent):
-        return BrokerSeen(view.site, view.pair, view.role, silent=view.error)
-    business = view.business
-    return BrokerSeen(
-        view.site,
-        view.pair,
-        view.role,
-        start=view.start,
-        doors={door.name: door.started for door in view.doors},
-        kept_out=view.shut_out,
-        depths={name: queue.depth for name, queue in business.items()},
-        paused=tuple(sorted(name for name, queue in business.items() if queue.paused)),
-        to_ship=view.to_ship,
-    )
-
-
-def _together(roles: Sequence[Role]) -> Role:
-    """A site's role from its brokers': one that serves makes it serving; else they must agree, or it is unknown. Where
-    all are known to be closed and one is down, so is the site: it cannot take over, and it lets nobody in."""
-    if Role.SERVING in roles:
-        return Role.SERVING
-    first = roles[0]
-    if all(role is first for role in roles):
-        return first
-    if set(roles) == {Role.STANDBY, Role.DOWN}:
-        return Role.DOWN
-    return Role.SICK if Role.SICK in roles else Role.UNKNOWN

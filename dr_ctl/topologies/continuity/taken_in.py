@@ -9,7 +9,7 @@ from typing import Final
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.checks import error, warning
-from dr_ctl.topologies.common.view import Silent
+from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.continuity import checks
 from dr_ctl.topologies.continuity.view import ContinuitySeen, Held
 

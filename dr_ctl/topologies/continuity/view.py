@@ -16,7 +16,8 @@ from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.artemis.papers import Operation, Papers
 from dr_ctl.topologies.common.calls import call
-from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue, Seen
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue
 from dr_ctl.topologies.continuity.papers import InFilter
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 

@@ -13,7 +13,8 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.common.calls import close_door, open_door
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
-from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue, Seen
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 

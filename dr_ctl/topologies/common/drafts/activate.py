@@ -13,7 +13,8 @@ from dr_ctl.topologies.common.calls import resume
 from dr_ctl.topologies.common.drafts.quiesce import lifts
 from dr_ctl.topologies.common.failover import came_back_open
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.view import Broker, Peer, Seen
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.view import Broker, Peer
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:

@@ -7,7 +7,8 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.debts import document, owe, owe_again, pay
-from dr_ctl.topologies.common.view import Broker, Seen
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.view import Broker
 
 
 def debt(seen: Seen[Broker], move: Move, kind: DebtKind) -> tuple[tuple[Call, ...], tuple[Call, ...]]:

@@ -13,7 +13,8 @@ from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.debts import document, owe_again, pay
 from dr_ctl.topologies.common.drafts.debt import debt
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.view import Broker, Peer, Seen
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.view import Broker, Peer
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:

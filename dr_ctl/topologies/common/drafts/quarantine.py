@@ -10,7 +10,8 @@ from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import close_door, open_door
 from dr_ctl.topologies.common.drafts.debt import debt
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.view import Broker, Seen
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.view import Broker
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:

@@ -12,7 +12,8 @@ from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import of_new_queues, pause, resume
 from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.view import Broker, Queue, Seen
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.view import Broker, Queue
 
 NEW_QUEUES = 100
 

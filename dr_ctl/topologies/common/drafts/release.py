@@ -9,8 +9,9 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.calls import pause, resume
 from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.single import paused_at
-from dr_ctl.topologies.common.view import Broker, Peer, Seen
+from dr_ctl.topologies.common.view import Broker, Peer
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:

@@ -8,7 +8,8 @@ from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.view import Broker, Seen
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.view import Broker
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:

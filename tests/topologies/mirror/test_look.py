@@ -15,7 +15,7 @@ from dr_ctl.topologies.common.view import Config, Connection, Consumer
 from dr_ctl.topologies.mirror.look import look, look_at_flow
 from dr_ctl.topologies.mirror.origins import origin_ids
 from dr_ctl.topologies.mirror.view import BrokerView
-from tests.mirror.pair import NO_BEAN, PAIR, Management, connection, consumer, failed, mirrored_pair
+from tests.topologies.mirror.pair import NO_BEAN, PAIR, Management, connection, consumer, failed, mirrored_pair
 
 CONFIG = Config(("clients",), ("mirror",), None)
 MISSING = {".error": True, "error_type": "javax.management.AttributeNotFoundException", "error": "No such attribute"}

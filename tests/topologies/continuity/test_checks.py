@@ -15,7 +15,7 @@ from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.continuity.checks import of_move
 from dr_ctl.topologies.continuity.view import SiteView
-from tests.continuity.views import bridge, broker, door, flow, queue, seen, service
+from tests.topologies.continuity.views import bridge, broker, door, flow, queue, seen, service
 
 LONDON, PARIS = broker("london"), broker("paris")
 

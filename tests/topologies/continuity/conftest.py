@@ -9,7 +9,7 @@ import pytest
 
 from dr_ctl.lab.lab import Lab
 from tests.broker.driving import Operator, end_all
-from tests.continuity.plugin import up
+from tests.topologies.continuity.plugin import up
 
 
 @pytest.fixture(scope="session")

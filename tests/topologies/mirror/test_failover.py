@@ -21,12 +21,13 @@ from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, DESTROY_QUEUE
-from dr_ctl.topologies.common.view import Config, Silent
+from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.view import MirrorSeen
-from tests.mirror.pair import Management, mirrored_pair
-from tests.mirror.test_recipe import observed
-from tests.mirror.views import PAIR, at_both, broker, consumer, door, doors, queue, seen, with_queue
+from tests.topologies.mirror.pair import Management, mirrored_pair
+from tests.topologies.mirror.test_recipe import observed
+from tests.topologies.mirror.views import PAIR, at_both, broker, consumer, door, doors, queue, seen, with_queue
 
 ASK = Ask("failover", "paris")
 REFUSED = Unreachable("london: connection refused", refused=True)

@@ -20,13 +20,13 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import PAUSE_LASTING, RESUME, change
 from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, DESTROY_QUEUE
 from dr_ctl.topologies.common.recipe import Recipe
-from dr_ctl.topologies.common.view import Silent
+from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.operations import START_LINK
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
-from tests.mirror.pair import mirrored_pair
-from tests.mirror.test_recipe import observed
-from tests.mirror.views import PAIR, at_both, doors, queue, seen, with_queue
+from tests.topologies.mirror.pair import mirrored_pair
+from tests.topologies.mirror.test_recipe import observed
+from tests.topologies.mirror.views import PAIR, at_both, doors, queue, seen, with_queue
 
 OWED = ("dr-ctl.debt.paris.fence.london", "dr-ctl.debt.paris.quarantine.london")
 LINK = beans.acceptor("broker-paris", "mirror")

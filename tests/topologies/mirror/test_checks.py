@@ -18,10 +18,11 @@ from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.common.checks import some
 from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.view import Config, Silent
+from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.mirror.checks import of_move
 from dr_ctl.topologies.mirror.view import Link, MirrorSeen
-from tests.mirror.views import (
+from tests.topologies.mirror.views import (
     ADMIN,
     CLIENTS,
     MIRROR,

@@ -10,7 +10,7 @@ import pytest
 
 from dr_ctl.lab.lab import Lab
 from tests.broker.driving import Operator, changed_settings, execute, until
-from tests.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, up
+from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, up
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep, needs_plugin]
 

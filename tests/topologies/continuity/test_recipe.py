@@ -16,7 +16,7 @@ from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity import procedure
 from dr_ctl.topologies.continuity.drafts.reinstate import REMOVE_ALL
 from dr_ctl.topologies.continuity.view import ACTIVATE_SITE, DEACTIVATE_SITE, WAITS_MS, Held
-from tests.continuity.views import broker, door, flow, queue, seen, service
+from tests.topologies.continuity.views import broker, door, flow, queue, seen, service
 
 RECIPE = procedure.recipe(Queues(), Drain())
 BOTH = seen(broker("london"), broker("paris"))

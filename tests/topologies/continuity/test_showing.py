@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from dr_ctl.topologies.continuity.view import Flow, SiteView
-from tests.continuity.views import broker, flow, queue, seen
+from tests.topologies.continuity.views import broker, flow, queue, seen
 
 AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

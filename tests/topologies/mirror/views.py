@@ -8,7 +8,8 @@ from typing import Any
 
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
-from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer, Queue, Silent
+from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Consumer, Queue
 from dr_ctl.topologies.mirror.view import BrokerView, Link, MirrorSeen
 
 PAIR = "orders-1"

@@ -19,8 +19,8 @@ from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.verifier import MirrorVerifier
 from dr_ctl.topologies.mirror.view import BrokerView
-from tests.mirror.pair import mirrored_pair
-from tests.mirror.views import PAIR, broker, outflow, queue, with_queue
+from tests.topologies.mirror.pair import mirrored_pair
+from tests.topologies.mirror.views import PAIR, broker, outflow, queue, with_queue
 
 Look = BrokerView | TimedOut
 

@@ -9,8 +9,8 @@ import pytest
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.topologies.mirror.look import look
 from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, Residue, numbered, origin_ids, residue
-from tests.mirror.pair import PAIR, Management, mirrored_pair
-from tests.mirror.views import broker, outflow
+from tests.topologies.mirror.pair import PAIR, Management, mirrored_pair
+from tests.topologies.mirror.views import broker, outflow
 
 LONDON = broker("london", outflow("london"))
 

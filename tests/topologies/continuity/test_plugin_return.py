@@ -17,7 +17,7 @@ from dr_ctl.lab.traffic import Load
 from dr_ctl.settings.loader import load
 from dr_ctl.stomp_io.client import Closed, greet
 from tests.broker.driving import Operator, until
-from tests.continuity.plugin import FAST, SLOW, activated, bridges, needs_plugin, up
+from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, needs_plugin, up
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep, needs_plugin]
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dr_ctl.topologies.common.view import Acceptor, Config, Queue, Silent
+from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.view import Acceptor, Config, Queue
 from dr_ctl.topologies.continuity.view import Bridge, Commands, ContinuitySeen, Flow, Service, SiteView
 
 PAIR = "orders-1"

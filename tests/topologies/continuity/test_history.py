@@ -15,7 +15,7 @@ from dr_ctl.lab.lab import Lab
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
 from tests.broker.driving import Operator, changed_settings, until
-from tests.continuity.plugin import FAST, SLOW, bridges, needs_plugin
+from tests.topologies.continuity.plugin import FAST, SLOW, bridges, needs_plugin
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.deep, needs_plugin]
 

@@ -9,7 +9,7 @@ import pytest
 
 from dr_ctl.topologies.common.gate import Sample, why_not_yet
 from dr_ctl.topologies.mirror.view import BrokerView
-from tests.mirror.views import (
+from tests.topologies.mirror.views import (
     ADMIN,
     CLIENTS,
     MIRROR,

@@ -14,7 +14,7 @@ from dr_ctl.topologies.artemis.documents import Documents
 from dr_ctl.topologies.artemis.papers import IN_USER
 from dr_ctl.topologies.common.names import numbered
 from dr_ctl.topologies.mirror.access import Access
-from tests.mirror.pair import Management, _Direct, failed
+from tests.topologies.mirror.pair import Management, _Direct, failed
 
 
 def documents(broker: Management) -> Documents:

@@ -11,7 +11,7 @@ from dr_ctl.jolokia.client import Answer, Ask, Listing
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.continuity.copies import BATCH, Compared, chosen, compare, ids, removals
-from tests.continuity.views import broker, flow, queue
+from tests.topologies.continuity.views import broker, flow, queue
 
 
 def told(here: str, there: str, staged: str) -> Compared:

@@ -23,8 +23,8 @@ from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.look import look
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
-from tests.mirror.pair import Management, mirrored_pair
-from tests.mirror.views import at_both, broker, door, doors, queue, seen, with_queue
+from tests.topologies.mirror.pair import Management, mirrored_pair
+from tests.topologies.mirror.views import at_both, broker, door, doors, queue, seen, with_queue
 
 BOOK = runbook.load("swapover", runbook.shipped())
 LONDON, PARIS = at_both("orders.in", "orders.audit", depth=3)

@@ -9,9 +9,10 @@ import pytest
 from dr_ctl.core.errors import BrokerError, LoginRefused, Sick, TimedOut, Unreachable
 from dr_ctl.core.model import Role
 from dr_ctl.engine.ports import PairSeen
-from dr_ctl.topologies.common.view import Acceptor, Config, Silent
+from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.view import Acceptor, Config
 from dr_ctl.topologies.mirror.view import BrokerView, Link, MirrorSeen
-from tests.mirror.views import (
+from tests.topologies.mirror.views import (
     ADMIN,
     CLIENTS,
     MIRROR,

@@ -15,9 +15,9 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, DESTROY_QUEUE
 from dr_ctl.topologies.common.debts import debts_of, document, is_debt, owe, pay
-from tests.mirror.pair import mirrored_pair
-from tests.mirror.test_recipe import observed
-from tests.mirror.views import PAIR, broker
+from tests.topologies.mirror.pair import mirrored_pair
+from tests.topologies.mirror.test_recipe import observed
+from tests.topologies.mirror.views import PAIR, broker
 
 SITES = st.from_regex(r"[a-z][a-z0-9-]*", fullmatch=True)
 PARIS = broker("paris")

@@ -12,7 +12,7 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.topologies.mirror.drafts.links import LINK_RESTARTS
 from dr_ctl.topologies.mirror.links import Mender, Movement
 from dr_ctl.topologies.mirror.look import Flow
-from tests.mirror.test_waiting import flow
+from tests.topologies.mirror.test_wait import flow
 
 
 class Restarted:

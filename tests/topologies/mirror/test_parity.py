@@ -11,7 +11,7 @@ from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common import queues
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.parity import Difference
-from tests.mirror.views import at_both, broker, outflow, queue, with_queue
+from tests.topologies.mirror.views import at_both, broker, outflow, queue, with_queue
 
 ALL = Queues()
 
