@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export DR_CTL_CONTINUITY_JAR ?= $(firstword $(wildcard ../shared/continuity/artemis-continuity-plugin-*.jar))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fast lint bench chaos lock clean
+.PHONY: help setup demo fast test deep chaos lint bench lock clean
 
 help: ## say what each verb does
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -24,14 +24,20 @@ setup: .venv/.ready ## make .venv with everything pinned, and dr-ctl in it
 demo: setup ## the main job on two real brokers: swapover, failover and failback under load, judged by a ledger
 	$(BIN)/dr-ctl demo
 
-test: setup lint ## lint, types and every test, the real brokers' included
-	$(BIN)/python -m pytest -q -m "not chaos"
+# Which tier runs what, and why: docs/testing.md. One worker a core; what shares brokers or a Spark session goes to one of them.
+PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 8 --dist loadgroup --durations=10
 
-fast: setup ## the tests that need neither Java nor Spark
-	$(BIN)/python -m pytest -q -m "not broker and not spark and not chaos"
+fast: setup lint ## lint, types and the tests that start nothing: no site, no Java, no Spark
+	$(PYTEST) -m "not broker and not spark and not deep and not chaos" --ignore tests/twin --ignore tests/stories
 
-chaos: setup .venv/connect/.ready ## the long tests, whole
-	DR_CTL_CONNECT=$(CURDIR)/.venv/connect $(BIN)/python -m pytest -q -m chaos
+test: setup lint ## what a change has to pass: fast, the twin, a part of Spark's, and one story on real brokers for each topology
+	$(PYTEST) -m "not deep and not chaos"
+
+deep: setup lint ## every test but the longest, before a release or at night: all matrices, all on real brokers
+	$(PYTEST) -m "not chaos"
+
+chaos: setup .venv/connect/.ready ## the longest tests, whole: hours
+	DR_CTL_CONNECT=$(CURDIR)/.venv/connect $(PYTEST) -m chaos
 
 # What only a client of Spark Connect needs, beside the environment and not in it: it would cost every process start and memory.
 .venv/connect/.ready: requirements-connect.lock .venv/.ready

@@ -119,7 +119,7 @@ def _failovers() -> None:
 
 
 def _detection_s(lab: Lab, lost: str) -> float:
-    with closing(opened(loader.load(lab.settings_path), SystemClock())) as topology:
+    with closing(opened(loader.load(lab.settings_path), SystemClock(), lab.directory)) as topology:
         began = time.monotonic()
         assert topology.observe().roles[lost] is Role.DOWN
         return time.monotonic() - began

@@ -195,7 +195,7 @@ def polars_estimate(folder: Path) -> None:
 
 
 def our_estimate(folder: Path) -> None:
-    from dr_ctl.rpo.estimate import estimate  # noqa: PLC0415
+    from dr_ctl.rpo.estimate.estimate import estimate  # noqa: PLC0415
 
     answer = estimate(folder, master="local[2]", may_take_time=True)
     assert answer.estimate is not None
@@ -255,7 +255,7 @@ def polars_reconcile(folder: Path) -> None:
 
 
 def our_reconcile(folder: Path) -> None:
-    from dr_ctl.rpo.reconcile import reconcile  # noqa: PLC0415
+    from dr_ctl.rpo.ledgers.reconcile import reconcile  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as out:
         found = reconcile(

@@ -23,7 +23,7 @@ LAYERS = (
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 # What the twin shared with the product it could not show to be wrong.
 ALONE = {"twin": {"core"}}
-HOMES = {"pyspark": ("rpo/spark.py",), "rich": ("cli/progress.py",), "click": ()}
+HOMES = {"pyspark": ("rpo/spark/session.py",), "rich": ("cli/progress.py",), "click": ()}
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
 
 

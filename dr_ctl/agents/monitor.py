@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from dr_ctl.core.clock import Clock, SystemClock, stamp
 from dr_ctl.core.model import Json, Role
-from dr_ctl.rpo.history import Writer
-from dr_ctl.rpo.row import Row
-from dr_ctl.rpo.upkeep import Upkeep
+from dr_ctl.rpo.history.files import Writer
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.topology import Seen
+from dr_ctl.topologies.topology import Seen, Topology
 
 FLUSH_EVERY_S = 60.0
 
@@ -49,11 +49,13 @@ class Monitor:
     """Looks every so often. The history's files appear once a minute and at the end, and at once when a site changes
     its role or a broker falls silent or answers again: what is asked for after a death must be on disk by then."""
 
-    def __init__(self, installation: Installation, clock: Clock, *, every_s: float | None = None) -> None:
+    def __init__(
+        self, installation: Installation, topology: Topology[Any], clock: Clock, *, every_s: float | None = None
+    ) -> None:
         """`every_s` replaces the settings' `history.every`."""
         settings = installation.settings
         self._clock = clock
-        self._topology = registry.opened(installation, clock)
+        self._topology = topology
         self._every_s = every_s if every_s is not None else settings.history.every
         history = installation.path(settings.history.path)
         self._writer = Writer(history, every_s=FLUSH_EVERY_S)
@@ -70,7 +72,6 @@ class Monitor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._writer.close()
-        self._topology.close()
 
     @property
     def is_on_disk(self) -> bool:
@@ -145,7 +146,11 @@ def recording(installation: Installation, *, every_s: float) -> Iterator[None]:
     enough = threading.Event()
 
     def record() -> None:
-        with Monitor(installation, SystemClock(), every_s=every_s) as monitor:
+        clock, nowhere = SystemClock(), installation.file.parent  # history has no documents in it
+        with (
+            closing(registry.opened(installation, clock, nowhere)) as topology,
+            Monitor(installation, topology, clock, every_s=every_s) as monitor,
+        ):
             while not enough.is_set():
                 monitor.sample()
                 monitor.wait(None)

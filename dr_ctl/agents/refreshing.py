@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from dr_ctl.rpo.request import Estimating, Request
+from dr_ctl.rpo.estimate.request import Estimating, Request
 
 EVERY_S: Final = 300.0
 SHARE: Final = 20

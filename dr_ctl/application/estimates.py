@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from dr_ctl.application.result import Result
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
-from dr_ctl.rpo.request import Request
-from dr_ctl.rpo.result import LossClass, LossLimit, Objectives
-from dr_ctl.rpo.stored import STALE_AFTER_S, Found, Stored, stored
+from dr_ctl.rpo.estimate.request import Request
+from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
+from dr_ctl.rpo.estimate.stored import STALE_AFTER_S, Found, Stored, stored
 from dr_ctl.settings.durations import duration
 from dr_ctl.settings.model import Installation
 

@@ -14,6 +14,7 @@ from dr_ctl.application.estimates import request
 from dr_ctl.application.how import How
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.application.run import run
+from dr_ctl.application.world import World
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.engine.operations import REINSTATE
@@ -28,7 +29,8 @@ def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool) -> Resu
     until = clock.monotonic() + lasting_s if lasting_s is not None else None
     payer = Payer(caller.called(REINSTATE)) if pay_debts else None
     with (
-        Monitor(installation, clock) as watching,
+        World.of(caller) as world,
+        Monitor(installation, world.topology, clock) as watching,
         closing(Refresher(replace(request(installation), may_take_time=True))) as refreshing,
     ):
         try:

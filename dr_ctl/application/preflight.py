@@ -10,7 +10,7 @@ from dr_ctl.application.estimates import request
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
-from dr_ctl.rpo.request import Estimating
+from dr_ctl.rpo.estimate.request import Estimating
 from dr_ctl.settings.model import Installation
 
 _POLL_S: Final = 0.05

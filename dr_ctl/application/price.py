@@ -15,12 +15,12 @@ from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.roles import error
-from dr_ctl.rpo.result import matches
+from dr_ctl.rpo.estimate.result import matches
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import BrokerSeen, Seen
 
 if TYPE_CHECKING:
-    from dr_ctl.rpo.bounds import Bounds
+    from dr_ctl.rpo.bounds.bounds import Bounds
 
 
 class FailoverPrice:
@@ -32,7 +32,7 @@ class FailoverPrice:
         self._down_since: datetime | None = None
         self._read: tuple[Seen, datetime] | None = None
         # What reads Parquet takes a tenth of a second to load: beside the first look, whose answers are waited for.
-        Thread(target=import_module, args=("dr_ctl.rpo.bounds",), daemon=True, name="load bounds").start()
+        Thread(target=import_module, args=("dr_ctl.rpo.bounds.bounds",), daemon=True, name="load bounds").start()
 
     def saw(self, seen: Seen) -> None:
         """Note what a look told: a site that is down sends nothing any more, so its price grows no further; one that
@@ -59,7 +59,7 @@ class FailoverPrice:
         return error("DR-LOSS-001", "; ".join(reasons), remedy)
 
     def _now(self) -> Bounds:
-        from dr_ctl.rpo.bounds import bounds  # noqa: PLC0415 - loaded by then, beside the first look
+        from dr_ctl.rpo.bounds.bounds import bounds  # noqa: PLC0415 - loaded by then, beside the first look
 
         settings = self._installation.settings
         if self._read is not None:
@@ -77,7 +77,7 @@ class FailoverPrice:
     def _of_read(self, seen: Seen, at: datetime) -> Bounds:
         """What lies in the outflows is all that may be lost or come twice: a closed site adds nothing to them. Of one
         queue no more than lies in it can be lost."""
-        from dr_ctl.rpo.bounds import Bound, Bounds, ClassBound, QueueBound  # noqa: PLC0415 - as above
+        from dr_ctl.rpo.bounds.bounds import Bound, Bounds, ClassBound, QueueBound  # noqa: PLC0415 - as above
 
         settings, told = self._installation.settings, objectives(self._installation)
         held = seen.stake(self.lost)

@@ -18,8 +18,9 @@ from dr_ctl.engine import runbook
 from dr_ctl.engine.journal import History
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, FAILOVER, FENCE, QUIESCE, REINSTATE, RETURNS, alone
 from dr_ctl.engine.plan import Ask, Decision, Plan
-from dr_ctl.engine.planner import HOOK, plan
+from dr_ctl.engine.planner import plan
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
+from dr_ctl.engine.verbs import HOOK
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
 from dr_ctl.topologies.topology import Seen, Topology
@@ -39,7 +40,7 @@ class World:
     @classmethod
     def of(cls, caller: Caller) -> World:
         installation = caller.installation()
-        return cls(installation, registry.opened(installation, caller.clock), caller.clock)
+        return cls(installation, registry.opened(installation, caller.clock, caller.runs().documents), caller.clock)
 
     @property
     def sites(self) -> tuple[str, ...]:

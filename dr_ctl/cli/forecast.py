@@ -14,12 +14,12 @@ from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.report import history_page as pages
 from dr_ctl.report.history_page import HistoryPage
 from dr_ctl.report.html import write_page
-from dr_ctl.rpo.backtest import HORIZONS_S
-from dr_ctl.rpo.backtest import backtest as make_backtest
-from dr_ctl.rpo.calibration import Calibration
-from dr_ctl.rpo.estimate import estimate as make_estimate
-from dr_ctl.rpo.result import EstimateAnswer, Verdict
-from dr_ctl.rpo.stored import store
+from dr_ctl.rpo.backtest.backtest import HORIZONS_S
+from dr_ctl.rpo.backtest.backtest import backtest as make_backtest
+from dr_ctl.rpo.backtest.calibration import Calibration
+from dr_ctl.rpo.estimate.estimate import estimate as make_estimate
+from dr_ctl.rpo.estimate.result import EstimateAnswer, Verdict
+from dr_ctl.rpo.estimate.stored import store
 from dr_ctl.settings.durations import duration, seconds
 from dr_ctl.settings.model import Installation
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dr_ctl.application.plans import title
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
 from dr_ctl.engine.plan import Call, Plan
-from dr_ctl.engine.planner import NO_RETURN
+from dr_ctl.engine.verbs import NO_RETURN
 
 _SHOWN = 8
 

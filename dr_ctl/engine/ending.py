@@ -19,7 +19,8 @@ from dr_ctl.engine.roles import CLOSED
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known at the end. `before` are the sites that served before the run; `undone` is None where nothing was
-    to be undone; `changed` if any call went out; `cut_off` if a hook kept clients out of a site that does not answer.
+    to be undone; `changed` if any call went out; `cut_off` if a hook kept clients out of a site that does not answer;
+    `by_hand` is how a person opens the source.
     """
 
     ask: Ask
@@ -32,6 +33,7 @@ class Facts:
     cut_off: bool
     outage_s: float | None
     bounds: Mapping[str, Json] | None
+    by_hand: str
 
     @property
     def serving(self) -> list[str]:
@@ -161,8 +163,7 @@ def _by_hand(facts: Facts) -> Finding:
     else:
         text = f"no site could be shown to serve: {facts.told}"
         remedy = (
-            f"Look at {target}; if its client acceptors are closed, `dr-ctl release {source}` opens {source} and lifts "
-            f"its pauses. Where that does not: by hand, in the console of {source} (start its client acceptors; with "
-            "the continuity plugin activateSite, which starts them), and resume its paused queues."
+            f"Look at {target}; if it lets no clients in, `dr-ctl release {source}` opens {source} and lifts its "
+            f"pauses. Where that does not: by hand, {facts.by_hand}."
         )
     return Finding("DR-RUN-001", Severity.ERROR, text, remedy)

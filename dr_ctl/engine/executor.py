@@ -11,19 +11,18 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, assert_never
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
-from dr_ctl.engine import ending
+from dr_ctl.engine import ending, verbs
 from dr_ctl.engine.ending import Facts, price_text
 from dr_ctl.engine.hand import JournalHand, Outage, OutTooLong
 from dr_ctl.engine.journal import History, Journal, outage_s
 from dr_ctl.engine.operations import DRAIN, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown, word
 from dr_ctl.engine.plan import Plan, PlannedStep
-from dr_ctl.engine.planner import HOOK, KEEPS, NO_RETURN
 from dr_ctl.engine.ports import Driver, Estimator, Hooks, Move, Observation, Price
 from dr_ctl.engine.states import StepEvent
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest
@@ -32,8 +31,6 @@ from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
 
 ESTIMATE_WITHIN_S = 60.0
-ACTIVATING = "activate"
-QUESTION = "ask"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +107,7 @@ def execute(
     manner.begun()
     move = Move(plan.ask, plan.source, plan.baseline, plan.moved, journal.history().activation)
     run = _Run(move, plan.serving, driver, journal, stop, clock, listener, price=price, manner=manner)
-    if any(step.verb == "estimate" for step in plan.steps):
+    if any(step.verb == verbs.ESTIMATE for step in plan.steps):
         estimator.begin()
     try:
         return run.forward(plan, estimator)
@@ -127,8 +124,23 @@ def undo(past: History, driver: Driver[O], journal: Journal, *, clock: Clock, li
 
 def to_undo(past: History) -> list[PlannedStep]:
     """The steps that an undo puts back, in its order: begun, with something to put back, and not wanted for itself."""
-    kept = max((each.step.number for each in past.steps if each.step.verb == KEEPS and each.succeeded), default=0)
+    kept = max((each.step.number for each in past.steps if each.step.verb == verbs.KEEPS and each.succeeded), default=0)
     return [step for step in past.started() if step.inverse and step.number > kept]
+
+
+def _event(outcome: Outcome) -> StepEvent:
+    """What becomes of a step that ends so."""
+    match outcome:
+        case Done():
+            return StepEvent.SUCCEEDED
+        case NotNeeded():
+            return StepEvent.UNNEEDED
+        case Refused():
+            return StepEvent.FAILED
+        case Unknown():
+            return StepEvent.LOST
+        case _:
+            assert_never(outcome)
 
 
 class _Run(Generic[O]):
@@ -174,7 +186,7 @@ class _Run(Generic[O]):
     def _asked_to_end(self, step: PlannedStep) -> RunResult[O] | None:
         """Hear signals, and the person who is asked before each step."""
         # Asked once more right before the point of no return: a step that does not wait has not heard the signal.
-        may_stop = step.undoable or (step.verb == NO_RETURN and self._revertible)
+        may_stop = step.undoable or (step.verb == verbs.NO_RETURN and self._revertible)
         if may_stop and self._stop.asked():
             return self._interrupted()
         try:
@@ -194,13 +206,13 @@ class _Run(Generic[O]):
 
     def _failed(self, step: PlannedStep, outcome: Refused | Unknown) -> RunResult[O]:
         code = outcome.code if isinstance(outcome, Refused) else ExitCode.REVERTED
-        if step.verb == QUESTION:
+        if step.verb == verbs.QUESTION:
             return self._answered_no(step, outcome.text)
         if self._ask.operation == DRAIN and code is ExitCode.DRAIN_TIMEOUT:
             return self._ended(code, f"{outcome.text}; nothing was undone")
         if self._may_go_back(step, outcome):
             return self.back(Refused(outcome.text, findings=outcome.findings, code=code))
-        unknown = isinstance(outcome, Unknown) and step.verb == ACTIVATING
+        unknown = isinstance(outcome, Unknown) and step.verb == verbs.ACTIVATING
         return self._ended(ExitCode.UNKNOWN if unknown else ExitCode.INCOMPLETE, outcome.text)
 
     def _answered_no(self, step: PlannedStep, text: str) -> RunResult[O]:
@@ -209,7 +221,7 @@ class _Run(Generic[O]):
             return self._ended(ExitCode.INCOMPLETE, text)
         past = self._journal.history()
         if not to_undo(past):
-            if any(each.step.verb == KEEPS and each.succeeded for each in past.steps):
+            if any(each.step.verb == verbs.KEEPS and each.succeeded for each in past.steps):
                 to = self._move.target
                 text = f"{text}; {to} stays taken in: `dr-ctl swapover --to {to}` moves the service when it is wanted"
             return self._ended(ExitCode.DECLINED, text)
@@ -217,9 +229,9 @@ class _Run(Generic[O]):
 
     def _may_go_back(self, step: PlannedStep, outcome: Refused | Unknown) -> bool:
         """Say whether undoing is still safe: no activating call went out, or it is proven to have had no effect."""
-        if step.verb == NO_RETURN:
+        if step.verb == verbs.NO_RETURN:
             return self._revertible
-        if step.undoable or step.verb != ACTIVATING:
+        if step.undoable or step.verb != verbs.ACTIVATING:
             return step.undoable
         if isinstance(outcome, Refused):
             return self._revertible and outcome.code is not ExitCode.INCOMPLETE
@@ -232,40 +244,35 @@ class _Run(Generic[O]):
         stop = self._stop if step.undoable else None
         hand = JournalHand(self._journal, step, stop, self._clock, self._listener, self._outage)
         try:
-            if step.verb == "estimate":
-                within = step.limits.get("within", ESTIMATE_WITHIN_S)
-                outcome = estimator.end(within_s=within, wait=hand.wait)
-            elif step.verb == NO_RETURN:
-                outcome = self._past_no_return()
-            elif step.verb == QUESTION:
-                outcome = self._asked(step)
-            elif step.verb == "snapshot":
-                outcome = self._snapshot()
-            elif step.verb == HOOK:
-                outcome = self._hooked(step, hand)
-            elif step.verb == "hold":
-                hand.hold(step.limits["for"], step.about)
-                outcome = Done(f"waited {step.limits['for']:g} s")
-            else:
-                outcome = self._driver.apply(step, self._move, hand)
+            match step.verb:
+                case verbs.ESTIMATE:
+                    within = step.limits.get("within", ESTIMATE_WITHIN_S)
+                    outcome = estimator.end(within_s=within, wait=hand.wait)
+                case verbs.NO_RETURN:
+                    outcome = self._past_no_return()
+                case verbs.QUESTION:
+                    outcome = self._asked(step)
+                case verbs.SNAPSHOT:
+                    outcome = self._snapshot()
+                case verbs.HOOK:
+                    outcome = self._hooked(step, hand)
+                case verbs.HOLD:
+                    hand.hold(step.limits["for"], step.about)
+                    outcome = Done(f"waited {step.limits['for']:g} s")
+                case _:
+                    outcome = self._driver.apply(step, self._move, hand)
         except Stopped:
             self._journal.step(step, StepEvent.FAILED, {"text": "stopped by a signal"})
             raise
         except OutTooLong:
             self._journal.step(step, StepEvent.FAILED, {"text": "clients were out for too long"})
             raise
-        if step.verb == ACTIVATING and isinstance(outcome, Done | NotNeeded):
+        if step.verb == verbs.ACTIVATING and isinstance(outcome, Done | NotNeeded):
             self._outage.ends()
         took = self._clock.monotonic() - began
-        event = {
-            "done": StepEvent.SUCCEEDED,
-            "not needed": StepEvent.UNNEEDED,
-            "refused": StepEvent.FAILED,
-            "unknown": StepEvent.LOST,
-        }[word(outcome)]
         findings: list[Json] = [finding.as_json() for finding in outcome.findings]
         evidence = {"text": outcome.text, "took_s": round(took, 4), "findings": findings, **outcome.evidence}
-        self._journal.step(step, event, evidence)
+        self._journal.step(step, _event(outcome), evidence)
         self._listener(StepEnded(step.number, step.verb, word(outcome), outcome.text, took))
         return outcome
 
@@ -293,7 +300,6 @@ class _Run(Generic[O]):
     def _hooked(self, step: PlannedStep, hand: JournalHand) -> Outcome:
         """A command of the installation's own: one that fails stops what can be undone, and is a warning after that."""
         [call] = step.calls
-        name = call.bean.removeprefix(f"{HOOK}:")
         facts: dict[str, Json] = {
             "operation": self._ask.operation,
             "source": self._move.source,
@@ -301,7 +307,7 @@ class _Run(Generic[O]):
             "step": step.id,
             "undoable": step.undoable,
         }
-        [outcome] = hand.change([call], lambda calls: [self._manner.hooks.run(name, facts) for _ in calls])
+        [outcome] = hand.change([call], lambda calls: [self._manner.hooks.run(call.thing, facts) for _ in calls])
         if step.undoable or isinstance(outcome, Done | NotNeeded):
             return outcome
         remedy = "Do by hand what it is for."
@@ -358,9 +364,10 @@ class _Run(Generic[O]):
             before=self._serving,
             undone=undone,
             changed=self._changed(),
-            cut_off=any(entry.evidence.get("proof") == HOOK for entry in entries),
+            cut_off=any(entry.evidence.get("proof") == verbs.HOOK for entry in entries),
             outage_s=outage,
             bounds=bounds,
+            by_hand=self._driver.by_hand(self._move.source),
         )
         told = ending.of(facts, code, text or "")
         return RunResult(

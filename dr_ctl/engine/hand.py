@@ -13,6 +13,7 @@ from dr_ctl.engine.journal import Journal, fenced_at
 from dr_ctl.engine.outcome import Outcome, word
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.stopping import StopRequest
+from dr_ctl.engine.verbs import FENCING
 from dr_ctl.telemetry.events import Listener, Notice, WaitProgress
 
 _RATE_OVER_S: Final = 2.0
@@ -79,7 +80,7 @@ class JournalHand:
         if self._stop is not None and self._stop.asked():
             raise Stopped(self._stop.signum or 0)
         intents = self._journal.intents(self._step, calls)
-        if self._step.verb == "fence":
+        if self._step.verb == FENCING:
             self._outage.begins()
         outcomes = list(send(calls))
         told = [

@@ -23,7 +23,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -35,6 +35,7 @@ from dr_ctl.core.model import Json
 from dr_ctl.engine.disk import NO_ROOM, RESERVE, NoRoom, Reserve, sync_folder
 from dr_ctl.engine.plan import Ask, Call, Plan, PlannedStep
 from dr_ctl.engine.states import StepEvent, StepState, after
+from dr_ctl.engine.verbs import ACTIVATING, FENCING
 
 GENESIS: Final = "0" * 64
 _ASKED_WITHIN_S: Final = 0.05
@@ -152,25 +153,28 @@ class History:
         return [past.step for past in reversed(self.steps) if past.state not in (StepState.PENDING, StepState.UNDONE)]
 
 
+def _planned(entries: Iterable[Entry]) -> dict[str | None, PlannedStep]:
+    """Every step that a run was to do, those of resumed runs last, by the id that its lines have."""
+    plans: list[Any] = [entry.evidence["plan"] for entry in entries if entry.kind == "run"]
+    return {step.id: step for plan in plans for row in plan["steps"] for step in [PlannedStep.from_json(row)]}
+
+
 def history(entries: Sequence[Entry]) -> History:
     """Replay a journal through the table of states; raises `JournalDamaged` when it holds no run."""
-    steps: dict[str, PlannedStep] = {}
-    states: dict[str, StepState] = {}
+    steps = _planned(entries)
+    states = dict.fromkeys(steps, StepState.PENDING)
     first: Mapping[str, Any] | None = None
     activation = ended = False
     for entry in entries:
+        activates = entry.step in steps and steps[entry.step].verb == ACTIVATING
         if entry.kind == "run":
             plan: Any = entry.evidence["plan"]
             first = first or plan
-            for told in plan["steps"]:
-                step = PlannedStep.from_json(told)
-                steps[step.id] = step
-                states.setdefault(step.id, StepState.PENDING)
         elif entry.kind == "step" and entry.step is not None and entry.outcome is not None:
             states[entry.step] = after(states[entry.step], StepEvent(entry.outcome))
-            if entry.step.endswith("-activate") and entry.outcome == StepEvent.FAILED.value:
+            if activates and entry.outcome == StepEvent.FAILED.value:
                 activation = False
-        elif entry.kind == "intent" and entry.step is not None and entry.step.endswith("-activate"):
+        elif entry.kind == "intent" and activates:
             activation = True
         elif entry.kind == "end":
             ended = True
@@ -180,7 +184,7 @@ def history(entries: Sequence[Entry]) -> History:
         ask=Ask.from_json(first["ask"]),
         source=first["source"],
         baseline=first["baseline"],
-        steps=tuple(StepPast(step, states[id_]) for id_, step in steps.items()),
+        steps=tuple(StepPast(step, states[step.id]) for step in steps.values()),
         activation=activation,
         ended=ended,
         serving=tuple(first["serving"]),
@@ -195,25 +199,31 @@ def outage_s(entries: Sequence[Entry]) -> float | None:
     call went out, or nobody was let in since.
     """
     fenced = fenced_at(entries)
+    if fenced is None:
+        return None
+    steps = _planned(entries)
     for entry in entries:
-        step = entry.step or ""
-        let_in = (step.endswith("-activate") and entry.outcome in (_SUCCEEDED, _UNNEEDED)) or (
-            step.endswith("-fence") and entry.outcome == StepEvent.UNDONE.value
-        )
-        if fenced is not None and entry.kind == "step" and let_in:
+        step = steps.get(entry.step)
+        if entry.kind == "step" and step is not None and entry.outcome in _LETS_IN.get(step.verb, ()):
             return (datetime.fromisoformat(entry.time) - fenced).total_seconds()
     return None
 
 
 def fenced_at(entries: Sequence[Entry]) -> datetime | None:
     """When the first call of the fence went out; None where none did."""
+    steps = _planned(entries)
     for entry in entries:
-        if entry.kind == "intent" and (entry.step or "").endswith("-fence"):
+        step = steps.get(entry.step)
+        if entry.kind == "intent" and step is not None and step.verb == FENCING:
             return datetime.fromisoformat(entry.time)
     return None
 
 
-_SUCCEEDED, _UNNEEDED = StepEvent.SUCCEEDED.value, StepEvent.UNNEEDED.value
+# How the steps end that let clients in, at the target or again at the source.
+_LETS_IN: Final[Mapping[str, tuple[str, ...]]] = {
+    ACTIVATING: (StepEvent.SUCCEEDED.value, StepEvent.UNNEEDED.value),
+    FENCING: (StepEvent.UNDONE.value,),
+}
 
 
 class Journal:

@@ -5,54 +5,69 @@ What a dry run prints and what a run executes are the same object, so they canno
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
 from dr_ctl.core.model import ExitCode, Finding, Json
+from dr_ctl.engine import older
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.verbs import NO_RETURN
+
+_CALL: Final = ("site", "pair", "goal", "thing", "part", "about", "when", "at_most")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request that changes something at one broker.
+    """One request that changes something at one broker, and what it is for.
 
-    `when` is None for a call that goes out for certain, else the condition under which it does; `at_most` bounds how
-    often it then may. `operation` carries its full signature, because brokers overload names between versions.
+    `thing` is what its goal is of, by name; `part` says to which part of its step it belongs. `request` is opaque to
+    all but the sender. `when` is None for a call that goes out for certain, else the condition under which it does;
+    `at_most` bounds how often it then may.
     """
 
     site: str
     pair: str
-    bean: str
-    operation: str
-    arguments: tuple[Json, ...]
+    goal: Goal
+    thing: str
+    request: Mapping[str, Json] = field(hash=False)
     about: str
     when: str | None = None
     at_most: int = 1
+    part: str = ""
 
     def as_json(self) -> dict[str, Json]:
         return {
             "site": self.site,
             "pair": self.pair,
-            "bean": self.bean,
-            "operation": self.operation,
-            "arguments": list(self.arguments),
+            "goal": self.goal.value,
+            "thing": self.thing,
+            "part": self.part,
+            **self.request,
             "about": self.about,
             "when": self.when,
             "at_most": self.at_most,
         }
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Call:
+    def from_json(cls, row: Mapping[str, Any]) -> Call:
+        goal, thing, part = (Goal(row["goal"]), row["thing"], row["part"]) if "goal" in row else older.meant(row)
         return cls(
-            site=told["site"],
-            pair=told["pair"],
-            bean=told["bean"],
-            operation=told["operation"],
-            arguments=tuple(told["arguments"]),
-            about=told["about"],
-            when=told["when"],
-            at_most=told["at_most"],
+            site=row["site"],
+            pair=row["pair"],
+            goal=goal,
+            thing=thing,
+            request={key: value for key, value in row.items() if key not in _CALL},
+            about=row["about"],
+            when=row["when"],
+            at_most=row["at_most"],
+            part=part,
         )
+
+
+def in_part(part: str, calls: Iterable[Call]) -> list[Call]:
+    """The same calls, as one part of their step."""
+    return [replace(call, part=part) for call in calls]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +93,9 @@ class PlannedStep:
     def id(self) -> str:
         return f"{self.number:02d}-{self.verb}"
 
+    def part(self, name: str) -> tuple[Call, ...]:
+        return tuple(call for call in self.calls if call.part == name)
+
     def as_json(self) -> dict[str, Json]:
         return {
             "number": self.number,
@@ -92,17 +110,17 @@ class PlannedStep:
         }
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> PlannedStep:
+    def from_json(cls, row: Mapping[str, Any]) -> PlannedStep:
         return cls(
-            number=told["number"],
-            verb=told["verb"],
-            site=told["site"],
-            about=told["about"],
-            calls=tuple(Call.from_json(call) for call in told["calls"]),
-            inverse=tuple(Call.from_json(call) for call in told["inverse"]),
-            limits=dict(told["limits"]),
-            undoable=told["undoable"],
-            cut_off=told["cut_off"],
+            number=row["number"],
+            verb=row["verb"],
+            site=row["site"],
+            about=row["about"],
+            calls=tuple(Call.from_json(call) for call in row["calls"]),
+            inverse=tuple(Call.from_json(call) for call in row["inverse"]),
+            limits=dict(row["limits"]),
+            undoable=row["undoable"],
+            cut_off=row["cut_off"],
         )
 
 
@@ -136,8 +154,8 @@ class Ask:
         }
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Ask:
-        return cls(**told)
+    def from_json(cls, row: Mapping[str, Any]) -> Ask:
+        return cls(**row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +190,7 @@ class Plan:
             "serving": list(self.serving),
             "moved": list(self.moved),
             "steps": [step.as_json() for step in self.steps],
-            "point_of_no_return": next((step.number for step in self.steps if step.verb == "point-of-no-return"), None),
+            "point_of_no_return": next((step.number for step in self.steps if step.verb == NO_RETURN), None),
             "findings": [finding.as_json() for finding in self.findings],
             "baseline": dict(self.baseline),
             "not_replicated": list(self.not_replicated),

@@ -11,27 +11,28 @@ from dataclasses import replace
 from typing import TypeVar
 
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.journal import History
 from dr_ctl.engine.operations import ACTIVATE, ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, MOVING, REINSTATE
 from dr_ctl.engine.plan import AlreadyThere, Ask, Call, Decision, Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import Move, Observation, Price, Recipe
 from dr_ctl.engine.roles import alive, error, other, other_sites, source_of, whole_at
 from dr_ctl.engine.runbook import CUT_OFF, Runbook, RunbookStep, cutting_off
+from dr_ctl.engine.verbs import (
+    ESTIMATE,
+    FENCING,
+    FINISHING,
+    GENERAL,
+    HOLD,
+    HOOK,
+    KEEPS,
+    NO_RETURN,
+    QUESTION,
+    SNAPSHOT,
+    TAKING_IN,
+)
 
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
-
-# What the executor does itself, whatever the topology.
-HOOK = "hook"
-NO_RETURN = "point-of-no-return"
-GENERAL = frozenset({"estimate", "snapshot", "ask", "point-of-no-return", HOOK, "hold"})
-
-# What is left of a resumed run whose target was seen to serve.
-FINISHING = frozenset({"observe", "check", "point-of-no-return", "activate", "probe"})
-
-# How a lost site is taken in. Once the last of it has succeeded, what was done stays done: it is neither undone nor
-# begun again because a later step fails.
-KEEPS = "reconcile"
-TAKING_IN = frozenset({"residue", "reinstate", KEEPS})
 
 
 def plan(
@@ -123,7 +124,7 @@ def _lines(runbook: Runbook, seen: Observation, move: Move, past: History | None
         lines = tuple(line for line in lines if line not in hooks)
     elif hooks:
         lines = tuple(
-            replace(line, words={**line.words, CUT_OFF: True}) if line.verb == FENCE else line for line in lines
+            replace(line, words={**line.words, CUT_OFF: True}) if line.verb == FENCING else line for line in lines
         )
     if move.ask.operation == REINSTATE:
         ends = [number for number, line in enumerate(lines, start=1) if line.verb == KEEPS]
@@ -147,7 +148,7 @@ def _steps(
         if finishing and line.verb not in FINISHING:
             continue
         number += 1
-        undoable = undoable and line.verb != "point-of-no-return"
+        undoable = undoable and line.verb != NO_RETURN
         if line.verb in GENERAL:
             steps.append(_general(number, line, undoable=undoable))
             continue
@@ -175,7 +176,8 @@ def _general(number: int, line: RunbookStep, *, undoable: bool) -> PlannedStep:
     if line.verb == HOOK:
         name = str(line.words["name"])
         about = f"the installation's own command {name}"
-        calls = (Call("", "", f"hook:{name}", "run", (), about),)
+        request: Mapping[str, Json] = {"bean": f"{HOOK}:{name}", "operation": "run", "arguments": []}
+        calls = (Call("", "", Goal.HOOK, name, request, about),)
     return PlannedStep(number, line.verb, "", about, calls, limits=line.limits, undoable=undoable)
 
 
@@ -186,9 +188,9 @@ def serving(seen: Observation) -> tuple[str, ...]:
 
 _ABOUT = {
     HOOK: "the installation's own command",
-    "hold": "wait",
-    "estimate": "estimate from the history how much a failure would lose now",
-    "ask": "go on?",
-    "snapshot": "what was last known of the lost site: how much may be lost, how much may come twice",
-    "point-of-no-return": "from here on the move is finished, not undone",
+    HOLD: "wait",
+    ESTIMATE: "estimate from the history how much a failure would lose now",
+    QUESTION: "go on?",
+    SNAPSHOT: "what was last known of the lost site: how much may be lost, how much may come twice",
+    NO_RETURN: "from here on the move is finished, not undone",
 }

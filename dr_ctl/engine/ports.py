@@ -149,6 +149,9 @@ class Driver(Protocol[O_co]):
     def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         """Make those calls of `step.inverse` whose effect does not hold, and verify all of it."""
 
+    def by_hand(self, site: str) -> str:
+        """Say how a person lets clients in at a site again, in words that follow "by hand, "."""
+
 
 class Estimator(Protocol):
     """The pre-flight estimate, made beside the checks in a process of its own."""

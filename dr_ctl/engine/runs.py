@@ -86,6 +86,11 @@ class Runs:
         self._state = state
         self._clock = clock
 
+    @property
+    def documents(self) -> Path:
+        """Where the documents of brokers stand that can keep none."""
+        return self._state / "documents"
+
     def all(self) -> list[RunFiles]:
         folder = self._state / "runs"
         return [RunFiles(path.name, path) for path in sorted(folder.iterdir())] if folder.is_dir() else []

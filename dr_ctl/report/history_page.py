@@ -12,9 +12,9 @@ from dr_ctl.report.forecast import Forecast, as_tables
 from dr_ctl.report.outflow import Line
 from dr_ctl.report.scale import CountAxis, Tick, TimeAxis
 from dr_ctl.report.values import NOT_KNOWN, count, many, seconds
-from dr_ctl.rpo.backtest import Backtest, BacktestAnswer
-from dr_ctl.rpo.calibration import Row
-from dr_ctl.rpo.curves import Curves
+from dr_ctl.rpo.backtest.backtest import Backtest, BacktestAnswer
+from dr_ctl.rpo.backtest.calibration import Row
+from dr_ctl.rpo.estimate.curves import Curves
 
 _TITLES: Final = {"loss": "Loss", "age_ms": "Age of the oldest lost", "drain_ms": "Time to drain"}
 _UNITS: Final = {"loss": "messages", "age_ms": "seconds", "drain_ms": "seconds"}

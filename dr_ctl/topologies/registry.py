@@ -1,25 +1,25 @@
-"""The topologies there are: the id that the settings name, and the module that opens it, loaded only then.
-
-A new topology is one line here; its module offers `open_`, as `topologies.topology.Opens` says.
-"""
+"""The topologies there are: the id that the settings name, and the module that opens it, loaded only then."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from dr_ctl.core.clock import Clock
+from dr_ctl.core.registry import Registry
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import Topology
+from dr_ctl.topologies.topology import Opens, Topology
 
-MODULES: dict[str, str] = {
-    "artemis-mirror": "dr_ctl.topologies.mirror.topology",
-    "artemis-continuity": "dr_ctl.topologies.continuity.topology",
-}
+TOPOLOGIES: Final[Registry[Opens]] = Registry(
+    "open_",
+    {
+        "artemis-mirror": "dr_ctl.topologies.mirror.topology",
+        "artemis-continuity": "dr_ctl.topologies.continuity.topology",
+    },
+    unknown="there is no topology",
+)
 
 
-def opened(installation: Installation, clock: Clock) -> Topology[Any]:
-    """The topology that an installation names, ready for one command. No broker is asked yet."""
-    module = import_module(MODULES[installation.settings.topology])
-    topology: Topology[Any] = module.open_(installation, clock)
-    return topology
+def opened(installation: Installation, clock: Clock, documents: Path) -> Topology[Any]:
+    """The topology that an installation names, ready for one command; see `Opens`."""
+    return TOPOLOGIES.named(installation.settings.topology)(installation, clock, documents)

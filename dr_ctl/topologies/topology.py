@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError
@@ -16,7 +17,7 @@ from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Look, Store
 from dr_ctl.engine.ports import Driver, Observation, Recipe
-from dr_ctl.rpo.row import Row
+from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.model import Installation
 
 FenceStrength = Literal["now", "lasting"]
@@ -163,5 +164,6 @@ class Topology(Protocol[S]):
 class Opens(Protocol):
     """What a topology's module offers under the name `open_`."""
 
-    def __call__(self, installation: Installation, clock: Clock) -> Topology[Seen]:
-        """Make it ready for one command. No broker is asked yet."""
+    def __call__(self, installation: Installation, clock: Clock, documents: Path) -> Topology[Any]:
+        """Make it ready for one command. No broker is asked yet. `documents` is where those are kept whose brokers can
+        keep none."""

@@ -12,7 +12,7 @@ import pytest
 from dr_ctl.agents.monitor import Monitor
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.jolokia.errors import Sick, Unreachable
-from dr_ctl.rpo.bounds import bounds
+from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.artemis.view import Silent
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
@@ -32,15 +32,11 @@ class Watched:
     """Stands where the topology would: each look is what the test says."""
 
     view: BrokerView | Silent = LONDON
-    closed: bool = False
     looks: list[MirrorSeen] = field(default_factory=list)
 
     def look(self) -> MirrorSeen:
         self.looks.append(seen(self.view, PARIS))
         return self.looks[-1]
-
-    def close(self) -> None:
-        self.closed = True
 
 
 @pytest.fixture
@@ -51,8 +47,7 @@ def watched() -> Watched:
 @pytest.fixture
 def monitor(tmp_path: Path, capsys: Capture, watched: Watched, monkeypatch: pytest.MonkeyPatch) -> Iterator[Monitor]:
     path = Shell(tmp_path, capsys).settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
-    monkeypatch.setattr("dr_ctl.agents.monitor.registry.opened", lambda *given: watched)
-    with Monitor(load(path), SystemClock()) as monitor:
+    with Monitor(load(path), watched, SystemClock()) as monitor:
         yield monitor
 
 
@@ -144,7 +139,6 @@ def test_what_is_left_is_written_at_the_end(
     monitor.__exit__(None, None, None)
 
     assert on_disk(tmp_path) == ["serving"]
-    assert watched.closed
 
 
 def test_right_after_a_death_the_files_bound_what_it_took_along(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.agents.refreshing import SHARE, Refresher
-from dr_ctl.rpo import request
-from dr_ctl.rpo.request import Request
+from dr_ctl.rpo.estimate import request
+from dr_ctl.rpo.estimate.request import Request
 
 REQUEST = Request(history="h", store=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.lab.lab import Lab
@@ -23,9 +25,10 @@ from dr_ctl.lab.traffic import Dialler
 from dr_ctl.settings.loader import load
 from dr_ctl.stomp_io.frames import encode
 from dr_ctl.topologies.registry import opened
-from tests.broker.recorder import Recorder
+from tests.broker.recorder import Recorder, Seen
 
 LONG_S = 120.0
+Stage = PlayedTwin | Lab  # two real brokers or their twin, which are spoken to in the same words
 STARTED: list[subprocess.Popen[str]] = []
 
 
@@ -56,7 +59,7 @@ class Ended:
 class Operator:
     """One operator with one STATE directory and one settings file."""
 
-    def __init__(self, lab: Lab, state: Path, settings: Path | None = None) -> None:
+    def __init__(self, lab: Stage, state: Path, settings: Path | None = None) -> None:
         self.lab, self.state = lab, state
         self.settings = settings or lab.settings_path
 
@@ -92,7 +95,7 @@ class Operator:
 
 def state_of(lab: Lab) -> Mapping[str, Any]:
     """Everything dr-ctl may set at both sites: doors, links, pauses, and which queues there are."""
-    with closing(opened(load(lab.settings_path), SystemClock())) as topology:
+    with closing(opened(load(lab.settings_path), SystemClock(), lab.directory)) as topology:
         seen = topology.observe()
         assert all(broker.silent is None for broker in seen.brokers), seen
         return topology.recipe.baseline(seen)
@@ -144,7 +147,7 @@ def send_as_client(lab: Lab, queue: str, count: int) -> None:
 
 
 @contextmanager
-def recorded(lab: Lab, folder: Path) -> Iterator[tuple[Path, dict[str, Recorder]]]:
+def recorded(lab: Stage, folder: Path) -> Iterator[tuple[Path, dict[str, Recorder]]]:
     """Settings whose consoles are recorders, one per site."""
     told = yaml.safe_load(lab.settings_path.read_text(encoding="utf-8"))
     with ExitStack() as stack:
@@ -158,6 +161,28 @@ def recorded(lab: Lab, folder: Path) -> Iterator[tuple[Path, dict[str, Recorder]
         path = folder / "dr-ctl.yaml"
         path.write_text(yaml.safe_dump(told), encoding="utf-8")
         yield path, recorders
+
+
+def killed_at(operator: Operator, recorders: dict[str, Recorder], site: str, nth: int, *words: str) -> None:
+    """Kill the command right before its nth request that changes something at a site, no document of dr-ctl's own,
+    reaches the broker."""
+    started: list[subprocess.Popen[str]] = []
+    changing: list[list[Seen]] = []
+
+    def before(changes: list[Seen]) -> tuple[int, str] | None:
+        if all("dr-ctl." in str(each.arguments) for each in changes):
+            return None
+        changing.append(changes)
+        if len(changing) != nth:
+            return None
+        os.kill(started[0].pid, signal.SIGKILL)
+        return 500, "never forwarded"
+
+    recorders[site].before = before
+    started.append(operator.start(*words))
+    started[0].communicate()
+    recorders[site].before = None
+    assert len(changing) == nth
 
 
 def changed_settings(lab: Lab, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +12,19 @@ from dr_ctl.agents.monitor import recording
 from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.traffic import Load
 from dr_ctl.settings.loader import load
-from tests.broker.driving import Operator, changed_settings, on_queue, recorded, send, send_as_client, state_of, until
-from tests.broker.recorder import Recorder, Seen
+from tests.broker.driving import (
+    Operator,
+    changed_settings,
+    killed_at,
+    on_queue,
+    recorded,
+    send,
+    send_as_client,
+    state_of,
+    until,
+)
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 RATE = 200
 OUTFLOW = "$ACTIVEMQ_ARTEMIS_MIRROR_paris"
@@ -181,25 +187,6 @@ def test_what_nothing_explains_is_taken_out_and_kept(lab: Lab, operator: Operato
     assert name not in lab.admin("paris").depths()
     assert "DR-RECONCILE-002" in ended.told
     assert "DR-RECONCILE-003" in status.told
-
-
-def killed_at(operator: Operator, recorders: dict[str, Recorder], site: str, nth: int, *words: str) -> None:
-    """Kill the command right before its nth request that changes something at a site reaches the broker."""
-    started: list[subprocess.Popen[str]] = []
-    changing: list[list[Seen]] = []
-
-    def before(changes: list[Seen]) -> tuple[int, str] | None:
-        changing.append(changes)
-        if len(changing) != nth:
-            return None
-        os.kill(started[0].pid, signal.SIGKILL)
-        return 500, "never forwarded"
-
-    recorders[site].before = before
-    started.append(operator.start(*words))
-    started[0].communicate()
-    recorders[site].before = None
-    assert len(changing) == nth
 
 
 @pytest.mark.parametrize("nth", [1, 3])

@@ -18,7 +18,7 @@ from dr_ctl.lab.lab import Lab
 from tests.broker.driving import Operator, recorded, send, state_of, until
 from tests.broker.recorder import Recorder, Seen
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 
 def at_the_fence(recorder: Recorder, act: Callable[[], tuple[int, str] | None]) -> None:

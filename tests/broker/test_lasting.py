@@ -12,7 +12,7 @@ from dr_ctl.stomp_io.connection import ConnectionLost, knock
 from dr_ctl.stomp_io.frames import encode
 from tests.broker.driving import Operator, changed_settings, end_all, reset, until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from dr_ctl.topologies.registry import opened
 from tests.broker.driving import Ended, Operator, state_of, until
 from tests.broker.test_interruptions import cut_at_the_fence, drain_waits
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 ROUNDS = 10
 OTHER_SITE = {"london": "paris", "paris": "london"}
@@ -173,7 +173,7 @@ def test_another_state_takes_over_by_stealing_or_once_it_ran_out(
 
 def let_run_out(lab: Lab) -> None:
     """Write every lock anew, as one whose time is over."""
-    with closing(opened(load(lab.settings_path), SystemClock())) as topology:
+    with closing(opened(load(lab.settings_path), SystemClock(), lab.directory)) as topology:
         topology.observe()
         for store in topology.stores():
             with closing(store):

@@ -21,7 +21,7 @@ from dr_ctl.lab.traffic import Load
 from dr_ctl.settings.loader import load
 from tests.broker.driving import Operator, changed_settings, end_all, until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 EVERY_S = 0.5
 JUDGED_ABOVE = 50

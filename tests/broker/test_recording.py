@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.lab.lab import Lab
-from dr_ctl.rpo.history import usable_files
+from dr_ctl.rpo.history.files import usable_files
 from tests.broker.driving import LONG_S, Operator, changed_settings
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 
 def until_told(monitor: subprocess.Popen[str], role: str) -> None:

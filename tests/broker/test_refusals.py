@@ -30,7 +30,7 @@ from tests.broker.driving import (
     until,
 )
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.client import Closed, Connected, greet
 from tests.broker.driving import Operator, on_queue, recorded, send, state_of, until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 MOVES = 10
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from dr_ctl.engine.plan import Ask, Plan, PlannedStep
+from dr_ctl.topologies.artemis.operations import change
 from tests.cli.conftest import Installation, Shell
 from tests.cli.test_swapover import Terminal, interrupt, person, swapover
 from tests.report.scribe import NAME, Scribe
@@ -32,7 +33,7 @@ def begun(dr_ctl: Shell, installation: Installation, *verbs: str) -> None:
         calls = [call for call in scribe.step(verb).calls if call.when is None]
         for call in calls:
             broker = installation.london if call.site == "london" else installation.paris
-            broker.execute(call.bean, call.operation, call.arguments)
+            broker.execute(change(call).bean, change(call).operation, change(call).arguments)
         scribe.start(verb).sent(verb, *calls).stop(verb)
     scribe.close()
     installation.london.changes.clear()

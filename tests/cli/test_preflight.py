@@ -17,8 +17,8 @@ import yaml
 from dr_ctl.application.preflight import Preflight
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.engine.outcome import NotNeeded
-from dr_ctl.rpo import request
-from dr_ctl.rpo.history import write
+from dr_ctl.rpo.estimate import request
+from dr_ctl.rpo.history.files import write
 from dr_ctl.settings.loader import load
 from tests.cli.conftest import Installation, Shell
 from tests.rpo.test_estimate import history
@@ -130,6 +130,7 @@ def settings_with(dr_ctl: Shell, **more: object) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_swapover_whose_spark_hangs_ends_it_before_it_quiesces(
     dr_ctl: Shell, installation: Installation, silent_master: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

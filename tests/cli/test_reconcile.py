@@ -8,7 +8,7 @@ import pytest
 
 from dr_ctl.cli import reconciling
 from dr_ctl.core.model import Finding, Severity
-from dr_ctl.rpo.reconcile import KINDS, Part, Reconciled
+from dr_ctl.rpo.ledgers.reconcile import KINDS, Part, Reconciled
 from tests.cli.conftest import Shell
 
 

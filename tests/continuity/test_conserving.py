@@ -9,6 +9,7 @@ import pytest
 
 from dr_ctl.jolokia.client import Answer, Ask, Listing
 from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.continuity.conserving import BATCH, Compared, chosen, compare, ids, removals
 from tests.continuity.views import broker, flow, queue
 
@@ -104,7 +105,7 @@ def test_each_message_is_removed_where_it_lies() -> None:
 
     calls = list(removals(paris, compare(here, there, london, paris)))
 
-    assert [(call.bean.split('queue="')[1], call.arguments) for call in calls] == [
+    assert [(change(call).bean.split('queue="')[1], change(call).arguments) for call in calls] == [
         ('orders.in.mirror"', ("_AMQ_DUPL_ID IN ('b')",)),
         ('orders"', ("_AMQ_DUPL_ID IN ('c')",)),
     ]

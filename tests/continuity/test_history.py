@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from dr_ctl.agents.monitor import Monitor, recording
+from dr_ctl.core.clock import SystemClock
 from dr_ctl.lab.lab import Lab
 from dr_ctl.settings.loader import load
+from dr_ctl.topologies.registry import opened
 from tests.broker.driving import Operator, changed_settings, until
 from tests.continuity.plugin import FAST, SLOW, bridges, needs_plugin
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, needs_plugin]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.deep, needs_plugin]
 
 SHIPPING = (".out.mirror.bridge", ".out.acks.bridge")
 STILL_S = 3.0
@@ -46,7 +49,10 @@ def test_the_estimate_bounds_what_was_under_way(plugin_lab: Lab, tmp_path: Path)
             fast.stop()
             assert slow.stop(drain_s=200).clean
             until(lambda: even(operator), within_s=60, why="nothing is under way")
-    with Monitor(load(settings), every_s=0.5) as monitor:
+    with (
+        closing(opened(load(settings), SystemClock(), tmp_path)) as topology,
+        Monitor(load(settings), topology, SystemClock()) as monitor,
+    ):
         monitor.sample()  # that too: the last look is what the estimate calls now
     ended = operator.run("rpo", "estimate")
 

@@ -12,7 +12,7 @@ from dr_ctl.lab.lab import Lab
 from tests.broker.driving import Operator, changed_settings, execute, until
 from tests.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, up
 
-pytestmark = [pytest.mark.broker, needs_plugin]
+pytestmark = [pytest.mark.broker, pytest.mark.deep, needs_plugin]
 
 
 @pytest.mark.parametrize("moves", [2, pytest.param(10, marks=pytest.mark.chaos)])

@@ -19,7 +19,7 @@ from dr_ctl.stomp_io.client import Closed, greet
 from tests.broker.driving import Operator, until
 from tests.continuity.plugin import FAST, SLOW, activated, bridges, needs_plugin, up
 
-pytestmark = [pytest.mark.broker, needs_plugin]
+pytestmark = [pytest.mark.broker, pytest.mark.deep, needs_plugin]
 
 
 def test_the_lost_site_and_its_return(tmp_path: Path) -> None:

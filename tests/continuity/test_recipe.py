@@ -11,10 +11,11 @@ from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE, DEACTIVATE_SITE
+from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE, DEACTIVATE_SITE, change
+from dr_ctl.topologies.artemis.view import Peer
 from dr_ctl.topologies.continuity.recipe import ContinuityRecipe
 from dr_ctl.topologies.continuity.returning import REMOVE_ALL
-from dr_ctl.topologies.continuity.view import ALONE_MS, MOVING_MS, RETURNING_MS, Held
+from dr_ctl.topologies.continuity.view import WAITS_MS, Held
 from tests.continuity.views import broker, door, flow, queue, seen, service
 
 RECIPE = ContinuityRecipe(Queues(), Drain())
@@ -34,38 +35,46 @@ def calls(verb: str, asked: Move, site: str = "both") -> tuple[tuple[Call, ...],
 def test_a_fence_is_the_plugins_own_and_is_undone_by_it() -> None:
     [close], [again] = calls("fence", move())
 
-    assert (close.site, close.operation) == ("london", DEACTIVATE_SITE)
-    assert (again.site, again.operation, again.arguments) == ("london", ACTIVATE_SITE, (RETURNING_MS,))
+    assert (close.site, change(close).operation) == ("london", DEACTIVATE_SITE)
+    assert (again.site, change(again).operation, change(again).arguments) == (
+        "london",
+        ACTIVATE_SITE,
+        (WAITS_MS[Peer.NOT_DRAINED],),
+    )
     assert again.when == "it is closed"
 
 
-@pytest.mark.parametrize(("operation", "wait_ms"), [("swapover", MOVING_MS), ("failover", ALONE_MS)])
+@pytest.mark.parametrize(("operation", "wait_ms"), [("swapover", 20_000), ("failover", 1_000)])
 def test_an_activation_always_says_how_long_it_waits(operation: str, wait_ms: int) -> None:
     [activate], [close] = calls("activate", move(operation))
 
-    assert (activate.site, activate.operation, activate.arguments) == ("paris", ACTIVATE_SITE, (wait_ms,))
-    assert (close.site, close.operation) == ("paris", DEACTIVATE_SITE)
+    assert (activate.site, change(activate).operation, change(activate).arguments) == (
+        "paris",
+        ACTIVATE_SITE,
+        (wait_ms,),
+    )
+    assert (close.site, change(close).operation) == ("paris", DEACTIVATE_SITE)
 
 
 def test_a_site_that_is_activated_and_does_not_deliver_is_activated_again() -> None:
     paris = broker("paris", active=True, service=service("paris", active=True, delivering=False))
 
-    [call] = paris.opening([each for each in paris.doors if not each.started])
+    [call] = paris.opening([each for each in paris.doors if not each.started], Peer.DRAINED)
 
-    assert call.operation == ACTIVATE_SITE
-    assert broker("paris").opening([]) == ()
+    assert change(call).operation == ACTIVATE_SITE
+    assert broker("paris").opening([], Peer.DRAINED) == ()
 
 
 def test_one_that_is_activated_by_its_flag_only_is_deactivated_too() -> None:
     paris = broker("paris", acceptors=(door("clients", started=False),), service=service("paris", active=True))
 
-    assert [call.operation for call in paris.closing([])] == [DEACTIVATE_SITE]
+    assert [change(call).operation for call in paris.closing([])] == [DEACTIVATE_SITE]
 
 
 def test_a_drain_says_beforehand_what_it_may_remove() -> None:
     made, _ = calls("drain", move())
 
-    removing = [call for call in made if call.operation.startswith("removeMessages")]
+    removing = [call for call in made if change(call).operation.startswith("removeMessages")]
     assert {call.site for call in removing} == {"paris"}
     assert all(call.when is not None and call.at_most > 1 for call in removing)
 
@@ -73,8 +82,11 @@ def test_a_drain_says_beforehand_what_it_may_remove() -> None:
 def test_a_quarantine_keeps_the_commands_too_and_undoes_it() -> None:
     made, inverse = calls("quarantine", move("failover"), "lost")
 
-    assert [call.operation for call in made][-2:] == ["stop()", "pause(boolean)"]
-    assert [call.operation for call in inverse if "(java" not in call.operation] == ["resume()", "start()"]
+    assert [change(call).operation for call in made][-2:] == ["stop()", "pause(boolean)"]
+    assert [change(call).operation for call in inverse if "(java" not in change(call).operation] == [
+        "resume()",
+        "start()",
+    ]
 
 
 def test_a_return_lets_messages_in_before_acknowledgements() -> None:
@@ -87,7 +99,7 @@ def test_a_return_lets_messages_in_before_acknowledgements() -> None:
 
     draft = RECIPE.draft(RunbookStep("reinstate", "lost", 1), both, asked)
 
-    order = [(call.site, call.operation, call.about.split()[1]) for call in draft.calls if call.when is None]
+    order = [(call.site, change(call).operation, call.about.split()[1]) for call in draft.calls if call.when is None]
     assert order == [
         ("paris", "stop()", "orders.in.mirror.bridge"),
         ("paris", "pause()", "orders.in.mirror"),
@@ -109,7 +121,9 @@ def test_an_undone_return_shuts_the_way_before_anything_is_delivered() -> None:
     draft = RECIPE.draft(RunbookStep("reinstate", "lost", 1), both, asked)
 
     undone = [
-        (call.site, call.operation) for call in draft.inverse if "deliver" in call.about or "acceptor" in call.about
+        (call.site, change(call).operation)
+        for call in draft.inverse
+        if "deliver" in call.about or "acceptor" in call.about
     ]
     assert undone == [("paris", "stop()"), ("paris", "start()")]
 

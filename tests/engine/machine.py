@@ -13,15 +13,24 @@ from typing import Any
 
 from dr_ctl.core.model import ExitCode, Finding, Json, Role
 from dr_ctl.engine.debts import Debt
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.planner import GENERAL
 from dr_ctl.engine.ports import Draft, Hand, Move, PairSeen
 from dr_ctl.engine.runbook import VERBS, RunbookStep
+from dr_ctl.engine.verbs import GENERAL
 
-BRINGS = {"open": True, "close": False, "pause": True, "resume": False, "let in": True, "keep out": False}
-FLAGS = {"pause": "paused", "resume": "paused", "let in": "links", "keep out": "links"}
+BRINGS = {
+    Goal.OPEN: True,
+    Goal.CLOSE: False,
+    Goal.PAUSE: True,
+    Goal.RESUME: False,
+    Goal.LINK_UP: True,
+    Goal.LINK_DOWN: False,
+}
+FLAGS = {Goal.PAUSE: "paused", Goal.RESUME: "paused", Goal.LINK_UP: "links", Goal.LINK_DOWN: "links"}
+WORDS = {Goal.LINK_UP: "let in", Goal.LINK_DOWN: "keep out"}
 DRAIN_S = 5.0
 
 
@@ -146,7 +155,7 @@ class Machine:
         return site.outflow
 
     def holds(self, call: Call) -> bool:
-        return _flags(self.ask(call.site), call)[call.bean] is BRINGS[call.operation]
+        return _flags(self.ask(call.site), call)[call.thing] is BRINGS[call.goal]
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
         return [self._carry_out(call) for call in calls]
@@ -169,22 +178,23 @@ class Machine:
 
     def _change(self, call: Call) -> None:
         flags = _flags(self.sites[call.site], call)
-        if flags[call.bean] is BRINGS[call.operation]:
+        if flags[call.thing] is BRINGS[call.goal]:
             return
-        flags[call.bean] = BRINGS[call.operation]
+        flags[call.thing] = BRINGS[call.goal]
         self.effects.append(call.about)
         others = [site for name, site in self.sites.items() if name != call.site]
-        if call.operation == "open":
+        if call.goal is Goal.OPEN:
             assert not any(site.open for site in others), "both sites let clients in"
             assert not any(site.outflow for site in others) or call.site == "london", "messages are lost"
 
 
 def _flags(site: Site, call: Call) -> dict[str, bool]:
-    return {"paused": site.paused, "links": site.links}.get(FLAGS.get(call.operation, "doors"), site.doors)
+    return {"paused": site.paused, "links": site.links}.get(FLAGS.get(call.goal, "doors"), site.doors)
 
 
-def _calls(operation: str, beans: Sequence[str], site: str) -> tuple[Call, ...]:
-    return tuple(Call(site, "orders-1", bean, operation, (), f"{operation} {bean} at {site}") for bean in beans)
+def _calls(goal: Goal, things: Sequence[str], site: str) -> tuple[Call, ...]:
+    word = WORDS.get(goal, goal.value)
+    return tuple(Call(site, "orders-1", goal, each, {}, f"{word} {each} at {site}") for each in things)
 
 
 @dataclass(frozen=True)
@@ -226,18 +236,18 @@ class Recipe:
         # One that came back open is closed by then.
         came_back = move.ask.operation == FAILBACK and seen.roles[source] is Role.SERVING
         shut = [door for door, opened in seen.flags[target]["doors"].items() if came_back or not opened]
-        resumes = _calls("resume", queues, source)
+        resumes = _calls(Goal.RESUME, queues, source)
         # Where the target serves already, an interrupted run may have left pauses behind.
         lifts = resumes if seen.roles[target] is Role.SERVING else ()
         within = {"within": move.ask.timeout_s or DRAIN_S}
         if step.verb == "reinstate" or step.site == "lost":
-            return self._beside(step, seen, move, _calls("pause", queues, source) + resumes, within)
+            return self._beside(step, seen, move, _calls(Goal.PAUSE, queues, source) + resumes, within)
         drafts = {
-            "quiesce": Draft(source, "clients finish", _calls("pause", queues, source), resumes),
-            "fence": Draft(source, "clients out", _calls("close", doors, source), _calls("open", doors, source)),
+            "quiesce": Draft(source, "clients finish", _calls(Goal.PAUSE, queues, source), resumes),
+            "fence": Draft(source, "clients out", _calls(Goal.CLOSE, doors, source), _calls(Goal.OPEN, doors, source)),
             "drain": Draft(target, "everything shipped", resumes, limits=within),
             "activate": Draft(
-                target, "clients in", _calls("open", shut, target) + lifts, _calls("close", shut, target)
+                target, "clients in", _calls(Goal.OPEN, shut, target) + lifts, _calls(Goal.CLOSE, shut, target)
             ),
         }
         return drafts.get(step.verb, Draft("", f"{step.verb} both sites"))
@@ -252,17 +262,17 @@ class Recipe:
         mine, theirs = (dict(baseline.get(site, {}).get("links", {})) for site in (source, target))
         shut = [link for link, started in mine.items() if not started]
         keep = [link for link, started in theirs.items() if started]
-        resumes = tuple(call for call in delivery if call.operation == "resume")
+        resumes = tuple(call for call in delivery if call.goal is Goal.RESUME)
         drafts = {
             "quarantine": Draft(
-                source, "its residue kept out", _calls("keep out", keep, target), _calls("let in", keep, target)
+                source, "its residue kept out", _calls(Goal.LINK_DOWN, keep, target), _calls(Goal.LINK_UP, keep, target)
             ),
-            "residue": Draft(target, "closed first", _calls("close", open_, target)),
+            "residue": Draft(target, "closed first", _calls(Goal.CLOSE, open_, target)),
             "reinstate": Draft(
                 target,
                 "its residue let in",
-                delivery + _calls("let in", shut, source),
-                resumes + _calls("keep out", shut, source),
+                delivery + _calls(Goal.LINK_UP, shut, source),
+                resumes + _calls(Goal.LINK_DOWN, shut, source),
                 within,
             ),
         }
@@ -300,12 +310,15 @@ class Driver:
 
     def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         try:
-            opens = any(call.operation == "open" and not self._machine.holds(call) for call in step.inverse)
+            opens = any(call.goal is Goal.OPEN and not self._machine.holds(call) for call in step.inverse)
             if opens and self._machine.look().roles[move.target] is Role.SERVING:
                 return Refused(f"{move.target} is open: {move.source} stays closed")
             return self._make(step.inverse, hand)
         except Silence as silence:
             return Unknown(str(silence))
+
+    def by_hand(self, site: str) -> str:
+        return f"open {site}"
 
     def _quiesce(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         if not self._machine.ask(move.source).open:
@@ -339,7 +352,7 @@ class Driver:
 
     def _reinstate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         """Pause, let in, wait until its residue has come over, and only then resume."""
-        last = tuple(call for call in step.calls if call.operation == "resume")
+        last = tuple(call for call in step.calls if call.goal is Goal.RESUME)
         made = self._make([call for call in step.calls if call not in last], hand)
         if isinstance(made, Refused):
             return made

@@ -24,6 +24,7 @@ MOVES = {
     "reinstate": ("paris", "london", "paris"),
     "failback": ("paris", "london", "london"),
 }
+BY_HAND = "turn the key of london"
 OTHER = {"london": "paris", "paris": "london"}
 
 
@@ -31,6 +32,7 @@ def ended(operation: str, source: Role, target: Role, code: ExitCode, **more: An
     here, there, _ = MOVES[operation]
     roles = {here: source, there: target}
     usual: dict[str, Any] = {"undone": None, "changed": True, "outage_s": None, "bounds": None, "cut_off": False}
+    usual["by_hand"] = BY_HAND
     serving = tuple(site for site, role in roles.items() if role is SERVING)
     usual["pairs"] = (PairSeen("orders-1", serving[0] if len(serving) == 1 else None),)
     # A failover begins where nobody is served; unless the lost site is seen to serve again when it is undone.
@@ -181,7 +183,7 @@ class TestStepsByThemselves:
         serving = tuple(site for site, role in roles.items() if role is SERVING)
         pairs = (PairSeen("orders-1", serving[0] if len(serving) == 1 else None),)
         usual: dict[str, Any] = {"undone": None, "changed": True, "cut_off": False, "outage_s": None, "bounds": None}
-        usual |= {"pairs": pairs, **more}
+        usual |= {"pairs": pairs, "by_hand": BY_HAND, **more}
         facts = Facts(ask=Ask(operation, "paris"), source="london", roles=roles, before=before, **usual)
         return ending.of(facts, OK, "it ended")
 

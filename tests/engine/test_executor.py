@@ -104,7 +104,7 @@ def test_where_nobody_serves_at_the_end_the_operator_reads_what_to_do_by_hand(tm
 
     assert (ended.code, ended.undone, ended.seen.pairs[0].serving) == (ExitCode.STRANDED, False, None)
     assert ended.findings[-1].text == "no site could be shown to serve: london is standby, paris is standby"
-    assert ended.findings[-1].remedy.startswith("Look at paris; if its client acceptors are closed")
+    assert ended.findings[-1].remedy.startswith("Look at paris; if it lets no clients in")
 
 
 def test_a_source_is_not_opened_again_beside_a_target_that_somebody_opened(tmp_path: Path) -> None:

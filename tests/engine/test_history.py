@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dr_ctl.core.model import Json
 from dr_ctl.engine.journal import GENESIS, Entry, Journal, JournalDamaged, history, outage_s, read
 from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.engine.states import StepEvent, StepState
@@ -137,6 +138,11 @@ def at(second: int, kind: str, step: str, outcome: str | None = None) -> Entry:
     return Entry(1, f"2026-11-21T02:00:{second:02d}.000Z", kind, step, None, outcome, {}, GENESIS)
 
 
+STEPS = ("05-quiesce", "06-fence", "10-activate", "11-probe", "17-fence", "21-activate")
+PLANNED: list[Json] = [
+    PlannedStep(int(number), verb, "", "").as_json() for number, _, verb in (each.partition("-") for each in STEPS)
+]
+BEGUN = replace(at(0, "run", ""), step=None, evidence={"plan": {"steps": PLANNED}})
 STARTED = at(1, "step", "06-fence", "started")
 FENCED = at(2, "intent", "06-fence")
 OPENED = at(9, "step", "10-activate", "succeeded")
@@ -160,4 +166,4 @@ OPENED = at(9, "step", "10-activate", "succeeded")
 def test_clients_are_out_from_the_fences_first_call_until_a_site_lets_them_in(
     entries: list[Entry], seconds: float | None
 ) -> None:
-    assert outage_s(entries) == seconds
+    assert outage_s([BEGUN, *entries]) == seconds

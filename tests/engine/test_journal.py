@@ -88,7 +88,7 @@ def test_nothing_of_a_run_is_kept_but_what_the_plan_the_calls_and_the_outcomes_s
     }
     assert {entry.kind for entry in entries} == set(allowed)
     assert [entry for entry in entries if not set(entry.evidence) <= allowed[entry.kind]] == []
-    call = {"site", "pair", "bean", "operation", "arguments", "about", "when", "at_most"}
+    call = {"site", "pair", "goal", "thing", "part", "about", "when", "at_most"}
     assert all(set(entry.call or call) == call for entry in entries)
 
 

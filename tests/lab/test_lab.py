@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 ODD = ('it\'s a "quoted", queue', "$prices < 10", "Aufträge.größe", "comma,equals=question?")
 

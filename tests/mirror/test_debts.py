@@ -13,6 +13,7 @@ from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia import beans
 from dr_ctl.topologies.artemis.debts import debts_of, document, is_debt, owe, pay
+from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, DESTROY_QUEUE
 from tests.mirror.pair import mirrored_pair
 from tests.mirror.test_recipe import observed
@@ -66,9 +67,9 @@ def test_what_is_named_otherwise_is_no_debt_and_keeps_nobody_from_looking(name: 
 def test_a_debt_is_one_call_that_writes_it_down_by_the_brokers_clock() -> None:
     [call] = owe(PARIS, DebtKind.QUARANTINE, "london", lasting=True)
 
-    assert (call.site, call.pair, call.bean) == ("paris", PAIR, beans.server("broker-paris"))
-    assert (call.operation, call.arguments[1], call.when, call.at_most) == (CREATE_QUEUE, True, None, 1)
-    told = json.loads(str(call.arguments[0]))
+    assert (call.site, call.pair, change(call).bean) == ("paris", PAIR, beans.server("broker-paris"))
+    assert (change(call).operation, change(call).arguments[1], call.when, call.at_most) == (CREATE_QUEUE, True, None, 1)
+    told = json.loads(str(change(call).arguments[0]))
     # Internal: it never reaches the peer. Durable, and never removed by itself: it outlives a restart.
     assert told == {
         "name": NAME,
@@ -94,7 +95,10 @@ def test_paying_takes_its_document_away_on_condition_where_asked() -> None:
     sure, due = pay(PARIS, DebtKind.FENCE, "london"), pay(PARIS, DebtKind.FENCE, "london", "it stands there")
 
     for [call], when in ((sure, None), (due, "it stands there")):
-        assert (call.operation, call.arguments) == (DESTROY_QUEUE, ("dr-ctl.debt.paris.fence.london", True))
+        assert (change(call).operation, change(call).arguments) == (
+            DESTROY_QUEUE,
+            ("dr-ctl.debt.paris.fence.london", True),
+        )
         assert (call.site, call.when) == ("paris", when)
 
 
@@ -105,7 +109,7 @@ def test_what_is_written_at_a_broker_is_seen_there_until_it_is_paid(kind: DebtKi
 
     def do(calls: tuple[Call, ...]) -> None:
         for call in calls:
-            brokers[1].execute(call.bean, call.operation, call.arguments)
+            brokers[1].execute(change(call).bean, change(call).operation, change(call).arguments)
 
     do(owe(observed(*brokers).views("paris")[0], kind, "london"))
     [debt] = observed(*brokers).debts

@@ -19,6 +19,7 @@ from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.errors import TimedOut, Unreachable
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import losing
+from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, DESTROY_QUEUE
 from dr_ctl.topologies.artemis.view import Config, Silent
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
@@ -51,12 +52,12 @@ def short(calls: tuple[Call, ...]) -> list[tuple[str, Any, str | None]]:
     """Each call by its operation and by what it concerns: the bean of a door, the name of a document."""
 
     def concerns(call: Call) -> Any:
-        if call.operation == CREATE_QUEUE:
-            return json.loads(str(call.arguments[0]))["name"]
-        return call.arguments[0] if call.arguments else call.bean
+        if change(call).operation == CREATE_QUEUE:
+            return json.loads(str(change(call).arguments[0]))["name"]
+        return change(call).arguments[0] if change(call).arguments else change(call).bean
 
     assert {call.site for call in calls} <= {"paris"}
-    return [(call.operation, concerns(call), call.when) for call in calls]
+    return [(change(call).operation, concerns(call), call.when) for call in calls]
 
 
 def findings(look: MirrorSeen) -> list[Finding]:
@@ -150,7 +151,7 @@ class TestDrafts:
 
         told = draft("quarantine", seen(GONE, replace(PARIS, acceptors=doors)))
 
-        written = json.loads(str(told.calls[0].arguments[0]))
+        written = json.loads(str(change(told.calls[0]).arguments[0]))
         assert json.loads(written["user"])["lasting"] is not boots_open
 
     @pytest.mark.parametrize(("verb", "name"), [("fence", OWED[0]), ("quarantine", OWED[1])])
@@ -206,11 +207,11 @@ def test_wherever_a_failover_is_cut_its_inverses_bring_back_the_baseline(
     drafts = [draft(verb, look) for verb in ("fence", "quarantine", "activate")]
 
     for call in [call for told in drafts for call in told.calls][:cut]:
-        paris.execute(call.bean, call.operation, call.arguments)
+        paris.execute(change(call).bean, change(call).operation, change(call).arguments)
     for told in reversed(drafts):
         for call in told.inverse:
             if _due(call, paris):
-                paris.execute(call.bean, call.operation, call.arguments)
+                paris.execute(change(call).bean, change(call).operation, change(call).arguments)
 
     assert paris.settable() == before
 
@@ -218,7 +219,7 @@ def test_wherever_a_failover_is_cut_its_inverses_bring_back_the_baseline(
 def _due(call: Call, site: Management) -> bool:
     doors_open = site.settable()["doors"]
     return {
-        "it is closed": lambda: not doors_open[beans.parts(call.bean)["name"]],
-        "it is open": lambda: doors_open[beans.parts(call.bean)["name"]],
-        "it stands there": lambda: site.document(str(call.arguments[0])) is not None,
+        "it is closed": lambda: not doors_open[beans.parts(change(call).bean)["name"]],
+        "it is open": lambda: doors_open[beans.parts(change(call).bean)["name"]],
+        "it stands there": lambda: site.document(str(change(call).arguments[0])) is not None,
     }[str(call.when)]()

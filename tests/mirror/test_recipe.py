@@ -17,6 +17,7 @@ from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import beans
 from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.artemis.view import Config
 from dr_ctl.topologies.mirror.look import look
 from dr_ctl.topologies.mirror.recipe import MirrorRecipe
@@ -96,7 +97,10 @@ def planned(look: MirrorSeen, **asked: Any) -> Plan:
 
 
 def exact(calls: Sequence[Call]) -> list[Any]:
-    return [(each.site, each.operation, each.bean, each.arguments, each.when, each.at_most) for each in calls]
+    return [
+        (each.site, change(each).operation, change(each).bean, change(each).arguments, each.when, each.at_most)
+        for each in calls
+    ]
 
 
 def draft(verb: str, look: MirrorSeen, queues: Queues | None = None, before: MirrorSeen | None = None) -> Draft:
@@ -151,7 +155,7 @@ def test_what_is_paused_already_is_neither_paused_nor_resumed() -> None:
 
     for verb in ("quiesce", "drain"):
         told = draft(verb, look)
-        assert not [call for call in (*told.calls, *told.inverse) if call.bean == QUEUE["orders.in"]]
+        assert not [call for call in (*told.calls, *told.inverse) if change(call).bean == QUEUE["orders.in"]]
     assert recipe().baseline(look)["london"]["orders-1"]["paused"] == ["orders.in"]  # type: ignore[index,call-overload]
 
 
@@ -160,8 +164,8 @@ def test_queues_that_the_settings_leave_out_are_not_paused() -> None:
 
     told = draft("quiesce", seen(LONDON, PARIS), queues)
 
-    sure = [call.bean for call in told.calls if call.when is None]
-    assert (sure, [call.bean for call in told.inverse]) == ([QUEUE["orders.in"]], [QUEUE["orders.in"]])
+    sure = [change(call).bean for call in told.calls if call.when is None]
+    assert (sure, [change(call).bean for call in told.inverse]) == ([QUEUE["orders.in"]], [QUEUE["orders.in"]])
 
 
 def test_where_nothing_may_be_paused_no_later_queue_is_paused_either() -> None:
@@ -176,8 +180,8 @@ def test_only_doors_that_are_open_are_closed_and_only_those_come_back() -> None:
 
     told = draft("fence", look)
 
-    assert [call.bean for call in told.calls] == [CLIENTS["london"]]
-    assert [call.bean for call in told.inverse] == [CLIENTS["london"]]
+    assert [change(call).bean for call in told.calls] == [CLIENTS["london"]]
+    assert [change(call).bean for call in told.inverse] == [CLIENTS["london"]]
 
 
 def test_a_link_that_was_stopped_before_the_run_is_not_started_by_undoing_it() -> None:
@@ -200,7 +204,7 @@ def test_the_inverse_comes_from_before_the_run_and_not_from_what_is_seen_now() -
     assert exact(draft("fence", now, before=before).inverse) == INVERSES["fence"]
     assert exact(draft("quiesce", now, before=before).calls) == []
     assert exact(draft("quiesce", now, before=before).inverse) == INVERSES["quiesce"]
-    assert [call.operation for call in draft("drain", now, before=before).calls[:2]] == ["resume()", "resume()"]
+    assert [change(call).operation for call in draft("drain", now, before=before).calls[:2]] == ["resume()", "resume()"]
 
 
 def test_a_finishing_run_lifts_what_is_still_paused_when_it_activates() -> None:
@@ -237,8 +241,8 @@ def test_any_queue_name_comes_unharmed_through_the_calls(name: str) -> None:
     for verb in ("quiesce", "drain"):
         step = next(each for each in told.steps if each.verb == verb)
         [mine] = [call for call in step.calls if call.when is None]
-        assert beans.parts(mine.bean)["queue"] == name
-        assert beans.parts(mine.bean)["address"] == name
+        assert beans.parts(change(mine).bean)["queue"] == name
+        assert beans.parts(change(mine).bean)["address"] == name
         assert mine.about.endswith(f" {name} at london")
     assert Call.from_json(step.calls[0].as_json()) == step.calls[0]
 
@@ -252,7 +256,7 @@ def test_odd_names_are_paused_and_resumed_at_the_broker_itself(name: str) -> Non
     told = planned(observed(*brokers))
 
     for call in (call for step in told.steps if step.verb == "quiesce" for call in step.calls if call.when is None):
-        london.execute(call.bean, call.operation, call.arguments)
+        london.execute(change(call).bean, change(call).operation, change(call).arguments)
 
     assert observed(*brokers).views("london")[0].business[name].paused
 
@@ -297,10 +301,10 @@ def test_wherever_a_run_is_cut_the_inverses_bring_back_the_baseline(
 
     for call in calls[:cut]:
         if call.when is None or data.draw(st.booleans()):
-            brokers[call.site].execute(call.bean, call.operation, call.arguments)
+            brokers[call.site].execute(change(call).bean, change(call).operation, change(call).arguments)
     for call in (call for step in reversed(steps) for call in step.inverse):
         if _due(call, brokers[call.site]):
-            brokers[call.site].execute(call.bean, call.operation, call.arguments)
+            brokers[call.site].execute(change(call).bean, change(call).operation, change(call).arguments)
 
     assert {site: each.settable() for site, each in brokers.items()} == before
 
@@ -309,8 +313,8 @@ def _due(call: Call, broker: Management) -> bool:
     """Whether the condition of an inverse holds."""
     told = broker.settable()
     return {
-        "it is paused": lambda: call.bean in told["paused"],
-        "it is closed": lambda: not told["doors"][beans.parts(call.bean)["name"]],
-        "it is open": lambda: told["doors"][beans.parts(call.bean)["name"]],
-        "it is stopped": lambda: not told["links"][call.arguments[0]],
+        "it is paused": lambda: change(call).bean in told["paused"],
+        "it is closed": lambda: not told["doors"][beans.parts(change(call).bean)["name"]],
+        "it is open": lambda: told["doors"][beans.parts(change(call).bean)["name"]],
+        "it is stopped": lambda: not told["links"][change(call).arguments[0]],
     }[str(call.when)]()

@@ -17,7 +17,7 @@ from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.errors import Unreachable
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.artemis.operations import PAUSE_LASTING, RESUME
+from dr_ctl.topologies.artemis.operations import PAUSE_LASTING, RESUME, change
 from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, DESTROY_QUEUE
 from dr_ctl.topologies.artemis.view import Silent
 from dr_ctl.topologies.mirror.operations import START_LINK
@@ -54,7 +54,7 @@ def draft(verb: str, look: MirrorSeen, before: MirrorSeen | None = None, recipe:
 
 
 def exact(calls: tuple[Call, ...]) -> list[Any]:
-    return [(call.site, call.operation, call.bean, call.arguments, call.when) for call in calls]
+    return [(call.site, change(call).operation, change(call).bean, change(call).arguments, call.when) for call in calls]
 
 
 def ids(look: MirrorSeen) -> list[tuple[str, Severity]]:
@@ -112,16 +112,19 @@ def test_it_is_taken_in_with_exactly_these_calls() -> None:
         ("paris", RESUME, QUEUES["orders.in"], (), "it is paused"),
         ("paris", RESUME, QUEUES["orders.audit"], (), "it is paused"),
         ("paris", "stop()", LINK, (), "it is open"),
-        *(("paris", CREATE_QUEUE, server, told.inverse[-n].arguments, "it does not stand there") for n in (2, 1)),
+        *(
+            ("paris", CREATE_QUEUE, server, change(told.inverse[-n]).arguments, "it does not stand there")
+            for n in (2, 1)
+        ),
     ]
-    assert [json.loads(str(call.arguments[0]))["name"] for call in told.inverse[-2:]] == list(OWED)
+    assert [json.loads(str(change(call).arguments[0]))["name"] for call in told.inverse[-2:]] == list(OWED)
     assert told.limits == {"within": 60.0}
 
 
 def test_what_was_paused_before_stays_paused() -> None:
     told = draft("reinstate", seen(LONDON, with_queue(SERVING, queue("orders.in", 3, site="paris", paused=True))))
 
-    assert QUEUES["orders.in"] not in [call.bean for call in (*told.calls, *told.inverse)]
+    assert QUEUES["orders.in"] not in [change(call).bean for call in (*told.calls, *told.inverse)]
 
 
 def test_pauses_that_an_interrupted_run_left_are_lifted() -> None:
@@ -129,7 +132,7 @@ def test_pauses_that_an_interrupted_run_left_are_lifted() -> None:
 
     told = draft("reinstate", seen(LONDON, paused), before=seen(LONDON, SERVING))
 
-    mine = [call.operation for call in told.calls if call.bean == QUEUES["orders.in"]]
+    mine = [change(call).operation for call in told.calls if change(call).bean == QUEUES["orders.in"]]
     assert mine == [RESUME]
     assert set(told.inverse) == set(draft("reinstate", seen(LONDON, SERVING)).inverse)
 
@@ -139,7 +142,7 @@ def test_every_queue_is_paused_whatever_the_settings_narrow() -> None:
 
     told = draft("reinstate", seen(LONDON, SERVING), recipe=recipe)
 
-    assert {call.bean for call in told.calls if call.operation == PAUSE_LASTING} == set(QUEUES.values())
+    assert {change(call).bean for call in told.calls if change(call).operation == PAUSE_LASTING} == set(QUEUES.values())
 
 
 def test_a_link_of_the_returned_site_that_is_stopped_is_started() -> None:
@@ -203,9 +206,9 @@ def test_wherever_the_return_is_cut_its_inverse_brings_back_the_baseline(
     step = draft("reinstate", observed(london, paris))
 
     for call in step.calls[:cut]:
-        paris.execute(call.bean, call.operation, call.arguments)
+        paris.execute(change(call).bean, change(call).operation, change(call).arguments)
     for call in step.inverse:
-        paris.execute(call.bean, call.operation, call.arguments)
+        paris.execute(change(call).bean, change(call).operation, change(call).arguments)
     assert {debt.since for debt in observed(london, paris).debts} == {"a day"}
 
     assert [each.settable() for each in (london, paris)] == before

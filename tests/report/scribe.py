@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.plan import Ask, Call, Plan, PlannedStep
 from dr_ctl.engine.runs import RunFiles, write
@@ -35,7 +36,8 @@ _SITES |= {"activate": "paris", "probe": "paris"}
 
 def call(about: str, site: str = "london", **more: Any) -> Call:
     bean = 'org.apache.activemq.artemis:broker="london",component=acceptors,name="clients"'
-    return Call(site, "orders-1", bean, "stop()", (), about, **more)
+    request: dict[str, Json] = {"bean": bean, "operation": "stop()", "arguments": []}
+    return Call(site, "orders-1", Goal.CLOSE, "clients", request, about, **more)
 
 
 def flows(outflow: int, pending: int = 0, *, attached: bool = True) -> dict[str, Json]:

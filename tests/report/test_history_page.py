@@ -8,9 +8,9 @@ from pathlib import Path
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.report.history_page import HistoryPage, of_backtest, of_estimate
 from dr_ctl.report.html import write_page
-from dr_ctl.rpo.backtest import Backtest, BacktestAnswer
-from dr_ctl.rpo.calibration import BoundRow, Fold, Row
-from dr_ctl.rpo.curves import Curves
+from dr_ctl.rpo.backtest.backtest import Backtest, BacktestAnswer
+from dr_ctl.rpo.backtest.calibration import BoundRow, Fold, Row
+from dr_ctl.rpo.estimate.curves import Curves
 from tests.report.scribe import NASTY
 from tests.report.test_html import Form
 from tests.report.test_view import estimate

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from dr_ctl.rpo.spark import session  # noqa: PLC0415 - the fast tests do without it
+    from dr_ctl.rpo.spark.session import session  # noqa: PLC0415 - the fast tests do without it
 
     with session(master="local[2]") as started:
         yield started

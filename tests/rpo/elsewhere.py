@@ -7,9 +7,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dr_ctl.rpo.estimate import estimate
-from dr_ctl.rpo.reconcile import reconcile
-from dr_ctl.rpo.result import LossClass, LossLimit, Objectives
+from dr_ctl.rpo.estimate.estimate import estimate
+from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
+from dr_ctl.rpo.ledgers.reconcile import reconcile
 
 
 def main(master: str, history: Path, ledger: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from dr_ctl.rpo.row import Row
+from dr_ctl.rpo.history.row import Row
 
 EPOCH = datetime(2026, 3, 1, 12, tzinfo=UTC)
 Style = Literal["mixed", "split", "bridges"]

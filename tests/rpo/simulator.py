@@ -18,7 +18,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from dr_ctl.rpo.row import Row
+from dr_ctl.rpo.history.row import Row
 
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
 STEP_S = 0.5

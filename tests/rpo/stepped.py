@@ -15,7 +15,7 @@ from tests.rpo.fifo import FifoSite, Truth
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dr_ctl.rpo.row import Row
+    from dr_ctl.rpo.history.row import Row
 
 EVERY_S = 10
 QUEUE, OUTFLOW = "orders", ("mixed", "*")

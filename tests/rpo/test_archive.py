@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.rpo import archive
+from dr_ctl.rpo.spark import archive
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +72,7 @@ def test_it_gets_its_name_when_it_is_whole_and_few_older_ones_stay(tmp_path: Pat
 
 
 def test_a_session_maps_it_makes_it_or_does_without(tmp_path: Path) -> None:
-    from dr_ctl.rpo.spark import _sharing  # noqa: PLC0415
+    from dr_ctl.rpo.spark.session import _sharing  # noqa: PLC0415
 
     kept, made = tmp_path / "kept.jsa", tmp_path / "made.jsa"
 
@@ -91,7 +91,7 @@ def test_a_session_maps_it_makes_it_or_does_without(tmp_path: Path) -> None:
 # pyspark forgets its pipe to a JVM that did not start.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_archive_is_made_once_and_a_broken_one_is_no_obstacle(tmp_path: Path, cache: Path) -> None:
-    from dr_ctl.rpo.spark import session  # noqa: PLC0415
+    from dr_ctl.rpo.spark.session import session  # noqa: PLC0415
 
     def asked(*, may_take_time: bool) -> int:
         with session(master="local[1]", may_take_time=may_take_time) as spark:

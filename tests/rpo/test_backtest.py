@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dr_ctl.rpo.backtest import Backtest, BacktestAnswer, backtest_in
-from dr_ctl.rpo.calibration import BoundRow, Calibration, Fold, Row, ahead, unconditional
-from dr_ctl.rpo.cells import HELD, STEP, Cell
-from dr_ctl.rpo.history import usable_files, write
+from dr_ctl.rpo.backtest.backtest import Backtest, BacktestAnswer, backtest_in
+from dr_ctl.rpo.backtest.calibration import BoundRow, Calibration, Fold, Row, ahead, unconditional
+from dr_ctl.rpo.estimate.cells import HELD, STEP, Cell
+from dr_ctl.rpo.history.files import usable_files, write
 from tests.rpo.simulator import LOADS, history
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ def simulated(spark: SparkSession, folder: Path) -> Backtest:
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_simulated_past(spark: SparkSession, tmp_path: Path) -> None:
     found = simulated(spark, tmp_path)
 

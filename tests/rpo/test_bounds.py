@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.rpo.bounds import Bounds, bounds
-from dr_ctl.rpo.history import write
-from dr_ctl.rpo.row import Row
+from dr_ctl.rpo.bounds.bounds import Bounds, bounds
+from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import at
 
 ONE, TWO = "orders-1", "orders-2"

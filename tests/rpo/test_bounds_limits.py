@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.rpo.history import write
-from dr_ctl.rpo.result import LossClass, LossLimit, Objectives
-from dr_ctl.rpo.row import Row
+from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
+from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.history.row import Row
 from tests.rpo.test_bounds import STEADY, asked, busy, look, outflow, queue, role
 
 

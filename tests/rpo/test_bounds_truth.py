@@ -13,9 +13,9 @@ from typing import get_args
 
 import pytest
 
-from dr_ctl.rpo.bounds import bounds
-from dr_ctl.rpo.history import write
-from dr_ctl.rpo.row import Row
+from dr_ctl.rpo.bounds.bounds import bounds
+from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import FifoSite, Style, at
 
 PAIR = "orders-1"

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dr_ctl.rpo import distribution, looks, scopes, spans
-from dr_ctl.rpo.cells import Cell
-from dr_ctl.rpo.estimate import BLOCKS, Work
-from dr_ctl.rpo.facts import facts
-from dr_ctl.rpo.figures import Histogram, Table
-from dr_ctl.rpo.history import usable_files, write
-from dr_ctl.rpo.row import Row
-from dr_ctl.rpo.scope_names import flow_scope
+from dr_ctl.rpo.estimate import distribution, looks, scopes, spans
+from dr_ctl.rpo.estimate.cells import Cell
+from dr_ctl.rpo.estimate.estimate import BLOCKS, Work
+from dr_ctl.rpo.estimate.facts import facts
+from dr_ctl.rpo.estimate.figures import Histogram, Table
+from dr_ctl.rpo.estimate.scope_names import flow_scope
+from dr_ctl.rpo.history.files import usable_files, write
+from dr_ctl.rpo.history.row import Row
 from tests.rpo.simulator import EPOCH, EVERY_S, LOADS, STEP_S, STRETCHED, Load, Truth, history
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ def check(spark: SparkSession, folder: Path, lives: list[tuple[Load, int]], hour
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_figures_and_bounds_against_the_truth_of_a_few_histories(spark: SparkSession, tmp_path: Path) -> None:
     check(spark, tmp_path, [(load, 1) for load in LOADS], hours=1.0)
 
@@ -223,6 +224,7 @@ PROCESS = {"outages": {"p50": 945, "p95": 1462}}
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_intervals_of_a_few_histories_hold_the_quantile_of_the_process(spark: SparkSession, tmp_path: Path) -> None:
     load = LOADS[3]
     among = days(load, 10, tmp_path)

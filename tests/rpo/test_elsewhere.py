@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.rpo.history import write
+from dr_ctl.rpo.history.files import write
 from tests.rpo.simulator import LOADS, history
 from tests.rpo.test_reconcile import as_lines, lives
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
-from dr_ctl.rpo.estimate import estimate, estimate_in
-from dr_ctl.rpo.history import usable_files, write
-from dr_ctl.rpo.request import Request, command
-from dr_ctl.rpo.result import EstimateAnswer, LossClass, LossLimit, Objectives, Verdict
-from dr_ctl.rpo.row import Row
+from dr_ctl.rpo.estimate.estimate import estimate, estimate_in
+from dr_ctl.rpo.estimate.request import Request, command
+from dr_ctl.rpo.estimate.result import EstimateAnswer, LossClass, LossLimit, Objectives, Verdict
+from dr_ctl.rpo.history.files import usable_files, write
+from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import at
 from tests.rpo.torn import tear
 
@@ -117,6 +117,7 @@ def test_an_estimate_from_files_to_verdict(spark: SparkSession, tmp_path: Path) 
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_two_pairs_that_are_looked_at_in_turn(spark: SparkSession, tmp_path: Path) -> None:
     write([*history(), *history(pair="orders-2", offset=5)], tmp_path)
 
@@ -131,6 +132,7 @@ def test_two_pairs_that_are_looked_at_in_turn(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_look_from_the_future_is_told_and_not_taken_for_a_fresh_one(spark: SparkSession, tmp_path: Path) -> None:
     write(history(), tmp_path)
 
@@ -141,6 +143,7 @@ def test_a_look_from_the_future_is_told_and_not_taken_for_a_fresh_one(spark: Spa
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_file_that_is_torn_inside_is_named_and_left_out(tmp_path: Path) -> None:
     write(history(looks=7), tmp_path / "history")
     (later, *_) = write(history(looks=13), tmp_path / "history")
@@ -160,6 +163,7 @@ def test_a_file_that_is_torn_inside_is_named_and_left_out(tmp_path: Path) -> Non
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_window_leaves_out_what_lies_outside(spark: SparkSession, tmp_path: Path) -> None:
     write(history(), tmp_path)
 
@@ -241,6 +245,7 @@ def wait_for(holds: Callable[[], bool], worker: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_the_worker_prints_one_document_and_nothing_else(tmp_path: Path) -> None:
     write(history(), tmp_path / "history")
 
@@ -255,6 +260,7 @@ def test_the_worker_prints_one_document_and_nothing_else(tmp_path: Path) -> None
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_spark_whose_own_files_lie_elsewhere_reads_the_history_at_its_odd_place(tmp_path: Path) -> None:
     place = tmp_path / "a[1] {b}* ü%20? b\\c"
     write(history(), place)
@@ -269,6 +275,7 @@ def test_a_spark_whose_own_files_lie_elsewhere_reads_the_history_at_its_odd_plac
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 @pytest.mark.parametrize("ready", ["launching", "running"])
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_worker_that_is_killed_leaves_no_java_behind(tmp_path: Path, how: signal.Signals, ready: str) -> None:
@@ -292,6 +299,7 @@ def test_a_worker_that_is_killed_leaves_no_java_behind(tmp_path: Path, how: sign
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_master_that_does_not_exist_is_a_fault_with_a_remedy(tmp_path: Path) -> None:
     write(history(), tmp_path / "history")
     request = Request(history=str(tmp_path / "history"), master="nonsense").to_json()

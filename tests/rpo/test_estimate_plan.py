@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dr_ctl.rpo import distribution, looks, spans
-from dr_ctl.rpo.estimate import Work
-from dr_ctl.rpo.facts import facts
-from dr_ctl.rpo.history import write
+from dr_ctl.rpo.estimate import distribution, looks, spans
+from dr_ctl.rpo.estimate.estimate import Work
+from dr_ctl.rpo.estimate.facts import facts
+from dr_ctl.rpo.history.files import write
 from tests.rpo.plans import scans, shape, windows
 from tests.rpo.simulator import LOADS, history
 

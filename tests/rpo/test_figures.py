@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from dr_ctl.rpo.cells import BOTH, HELD, PUT, STEP, TOLD, Cell
-from dr_ctl.rpo.figures import LEAST_EXCURSIONS, Histogram, Table, between, t_value, weighted_quantile
-from dr_ctl.rpo.horizon import LEAST_MOMENTS, ahead, changes, level
+from dr_ctl.rpo.estimate.cells import BOTH, HELD, PUT, STEP, TOLD, Cell
+from dr_ctl.rpo.estimate.figures import LEAST_EXCURSIONS, Histogram, Table, between, t_value, weighted_quantile
+from dr_ctl.rpo.estimate.horizon import LEAST_MOMENTS, ahead, changes, level
 
 
 def cell(kind: str, value: int, *, block: int = 0, weight: int = 1, states: int = 1) -> Cell:

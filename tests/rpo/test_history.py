@@ -11,9 +11,9 @@ import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Severity
-from dr_ctl.rpo import history
-from dr_ctl.rpo.history import SCHEMA, Writer, usable_files, write
-from dr_ctl.rpo.row import Row
+from dr_ctl.rpo.history import files as history
+from dr_ctl.rpo.history.files import SCHEMA, Writer, usable_files, write
+from dr_ctl.rpo.history.row import Row
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.rpo.history import usable_files, write
-from dr_ctl.rpo.row import Row
-from dr_ctl.rpo.scope_names import flow_scope
+from dr_ctl.rpo.estimate.scope_names import flow_scope
+from dr_ctl.rpo.history.files import usable_files, write
+from dr_ctl.rpo.history.row import Row
 from tests.rpo import fifo, simulator
 from tests.rpo.stepped import EVERY_S, Interval, Life, ordinary, shifted, weighted, within
 from tests.rpo.test_coverage import Bound, estimated_of
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from dr_ctl.core.model import Finding
-    from dr_ctl.rpo.figures import Table
+    from dr_ctl.rpo.estimate.figures import Table
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 Intervals = dict[tuple[float, float], Interval]
 NOON_S = (fifo.EPOCH - simulator.EPOCH).total_seconds()

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dr_ctl.core.model import Finding, Severity
-from dr_ctl.rpo import reading, spark
-from dr_ctl.rpo.history import write
-from dr_ctl.rpo.row import Row
+from dr_ctl.rpo.history import reading
+from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.rpo.spark import session as spark
 from tests.rpo.fifo import at
 from tests.rpo.torn import tear
 

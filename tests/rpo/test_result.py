@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dr_ctl.rpo.estimate import estimate
-from dr_ctl.rpo.result import (
+from dr_ctl.rpo.estimate.estimate import estimate
+from dr_ctl.rpo.estimate.result import (
     ClassEstimate,
     Estimate,
     EstimateAnswer,

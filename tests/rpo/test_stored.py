@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.rpo.history import newest_first, usable_files
-from dr_ctl.rpo.result import Estimate, EstimateAnswer, Figures, Horizon, Quantity, SeenWindow, Verdict
-from dr_ctl.rpo.stored import place, store, stored
+from dr_ctl.rpo.estimate.result import Estimate, EstimateAnswer, Figures, Horizon, Quantity, SeenWindow, Verdict
+from dr_ctl.rpo.estimate.stored import place, store, stored
+from dr_ctl.rpo.history.files import newest_first, usable_files
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

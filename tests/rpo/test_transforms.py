@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dr_ctl.rpo import distribution, looks, scopes, spans
-from dr_ctl.rpo.estimate import Work
-from dr_ctl.rpo.facts import GAP_POLLS, Flow, facts
-from dr_ctl.rpo.history import write
-from dr_ctl.rpo.row import Row
+from dr_ctl.rpo.estimate import distribution, looks, scopes, spans
+from dr_ctl.rpo.estimate.estimate import Work
+from dr_ctl.rpo.estimate.facts import GAP_POLLS, Flow, facts
+from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import FifoSite, Style, Truth, at
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.rpo import upkeep
-from dr_ctl.rpo.history import SCHEMA, newest_first, usable_files, write
-from dr_ctl.rpo.recent import _begin_us
-from dr_ctl.rpo.row import Row
-from dr_ctl.rpo.upkeep import Upkeep
+from dr_ctl.rpo.history import upkeep
+from dr_ctl.rpo.history.files import SCHEMA, newest_first, usable_files, write
+from dr_ctl.rpo.history.newest import _begin_us
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.rpo.history.upkeep import Upkeep
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

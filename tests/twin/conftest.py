@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dr_ctl.cli.app import run
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.lab.lab import Lab
 from dr_ctl.topologies.continuity import draining, driver, reinstating, verifying
 from dr_ctl.twin.kinds import CONTINUITY, MIRROR
-from tests.broker.driving import Ended, on_queue, reset
+from tests.broker.driving import on_queue, reset
+from tests.conftest import Command
 from tests.continuity.plugin import needs_plugin
 from tests.twin.plugin_subject import FLOWS, PluginSubject
 from tests.twin.subject import Subject
 
-Command = Callable[..., Ended]
 BOTH = pytest.mark.parametrize("topology", [MIRROR, CONTINUITY])
-LATER = pytest.mark.parametrize("topology", [MIRROR, pytest.param(CONTINUITY, marks=pytest.mark.chaos)])
+LATER = pytest.mark.parametrize("topology", [MIRROR, pytest.param(CONTINUITY, marks=pytest.mark.deep)])
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +50,7 @@ def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reinstating, "UNCHANGED_S", 0.3)
 
 
-@pytest.fixture(params=["twin", pytest.param("brokers", marks=pytest.mark.broker)])
+@pytest.fixture(params=["twin", pytest.param("brokers", marks=[pytest.mark.broker, pytest.mark.deep])])
 def subject(request: pytest.FixtureRequest) -> Subject:
     if request.param == "twin":
         return Subject(request.getfixturevalue("twin"))
@@ -73,7 +70,7 @@ def plugin_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield lab
 
 
-@pytest.fixture(params=["twin", pytest.param("brokers", marks=[pytest.mark.broker, needs_plugin])])
+@pytest.fixture(params=["twin", pytest.param("brokers", marks=[pytest.mark.broker, pytest.mark.deep, needs_plugin])])
 def pair(request: pytest.FixtureRequest) -> PluginSubject:
     if request.param == "twin":
         twin: PlayedTwin = request.getfixturevalue("twin")
@@ -86,23 +83,7 @@ def pair(request: pytest.FixtureRequest) -> PluginSubject:
 
 
 @pytest.fixture
-def dr_ctl(
-    twin: PlayedTwin, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Command]:
-    """The command line on the twin, in this process, and without Java: the estimate is a finding."""
-    (tmp_path / "no-java").mkdir()
-    monkeypatch.setenv("PATH", str(tmp_path / "no-java"))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+def dr_ctl(twin: PlayedTwin, inside: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The command line on the twin."""
     monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
-    monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / "state"))
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def command(*words: str) -> Ended:
-        capsys.readouterr()
-        code = run([*words, "--json"])
-        told = capsys.readouterr()
-        return Ended(code, json.loads(told.out), told.err)
-
-    yield command
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    return inside

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -18,7 +20,7 @@ from dr_ctl.topologies.mirror import reconciling
 from dr_ctl.twin.host import APP, Change
 from dr_ctl.twin.messages import Message
 from tests.broker.driving import Ended
-from tests.twin.conftest import Command
+from tests.conftest import Command
 from tests.twin.subject import until
 
 ACCEPTED = ("--accept-loss", "unknown")
@@ -26,6 +28,21 @@ QUICK_S = 0.4
 RESTS_S, RESTS_WITHIN_S = 0.1, 3.0
 COMMANDS = "continuity.cmd.out"
 NOTHING_CHANGED = (10, 11, 12, 13, 14)
+BETWEEN = 3  # moments of a matrix beside its first and its last that are tried each time
+SEED = os.environ.get("DR_CTL_SEED", "20261121")  # which they are; another one may be tried
+SOME_AND_ALL = pytest.mark.parametrize(
+    "whole", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["some", "all"]
+)
+T = TypeVar("T")
+
+
+def moments(every: Sequence[T], *, whole: bool, of: str) -> Sequence[T]:
+    """All of them, or the first, the last and some between, by chance; a failure shows the seed that chose them."""
+    if whole or len(every) <= 2 + BETWEEN:
+        return every
+    print(f"{of}: DR_CTL_SEED={SEED}")
+    between = random.Random(f"{SEED} {of}").sample(range(1, len(every) - 1), BETWEEN)
+    return [every[at] for at in (0, *sorted(between), len(every) - 1)]
 
 
 def put(twin: PlayedTwin, site: str, queue: str, count: int) -> None:

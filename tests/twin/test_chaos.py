@@ -8,7 +8,7 @@ from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.topologies.artemis import activating, driver
 from dr_ctl.twin.faults import Faults
 from dr_ctl.twin.kinds import CONTINUITY, MIRROR
-from tests.twin.conftest import Command
+from tests.conftest import Command
 from tests.twin.subject import until
 
 SAMPLE = (1, 3, 8)

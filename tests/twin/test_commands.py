@@ -16,7 +16,8 @@ from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.kinds import CONTINUITY
 from tests.broker.driving import Ended
-from tests.twin.conftest import BOTH, LATER, Command
+from tests.conftest import Command
+from tests.twin.conftest import BOTH, LATER
 from tests.twin.subject import until
 
 RATE = 300

@@ -10,12 +10,13 @@ import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.topologies.artemis import activating
+from dr_ctl.topologies.artemis.view import Peer
 from dr_ctl.topologies.continuity import conserving, driver, verifying, view
 from dr_ctl.twin.continuity import beans
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.kinds import CONTINUITY
-from tests.twin.conftest import Command
+from tests.conftest import Command
 from tests.twin.matrix import ACCEPTED, Judge, at_rest, done, lose_and_return, put, quick, serving
 from tests.twin.plugin_subject import DEACTIVATE, PluginSubject
 from tests.twin.subject import until
@@ -81,8 +82,7 @@ def test_a_site_that_is_about_to_deliver_is_not_activated_over_and_over(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each activation begins its wait for the other site anew, and tells that one to stop."""
-    monkeypatch.setattr(view, "MOVING_MS", 1000)
-    monkeypatch.setattr(view, "RETURNING_MS", 1000)
+    monkeypatch.setattr(view, "WAITS_MS", dict.fromkeys(Peer, 1000))
     monkeypatch.setattr(driver, "WATCH_S", 1.0)
     monkeypatch.setattr(driver, "WATCH_AT_MOST_S", 3.0)
 

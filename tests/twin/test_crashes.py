@@ -3,7 +3,6 @@ run would, with each effect applied once."""
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,10 +14,11 @@ from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.artemis.sending import Sender
-from dr_ctl.twin.kinds import CONTINUITY, MIRROR
+from dr_ctl.twin.kinds import CONTINUITY
 from tests.broker.driving import Ended
-from tests.twin.conftest import Command
-from tests.twin.matrix import OPERATIONS, Judge, at_rest, done
+from tests.conftest import Command
+from tests.twin.conftest import BOTH
+from tests.twin.matrix import OPERATIONS, SOME_AND_ALL, Judge, at_rest, done, moments
 
 
 class Died(BaseException):
@@ -92,26 +92,13 @@ def lived(dr_ctl: Command, operation: str) -> Ended | None:
 
 
 KILLED = ("swapover", "failover", "failback", "fence", "drain", "activate", "release")
-IN_CI = 1  # moments at which a run on a twin of the plugin dies, by chance; all of them with the marker
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize(
-    ("topology", "operation", "moments"),
-    [
-        *((MIRROR, operation, None) for operation in KILLED),
-        *((CONTINUITY, operation, IN_CI) for operation in ("swapover", "failover")),
-        *(pytest.param(CONTINUITY, operation, None, marks=pytest.mark.chaos) for operation in KILLED),
-    ],
-)
+@SOME_AND_ALL
+@pytest.mark.parametrize("operation", KILLED)
+@BOTH
 def test_a_run_that_is_killed_anywhere_ends_where_an_undisturbed_one_would(
-    tmp_path: Path,
-    dr_ctl: Command,
-    monkeypatch: pytest.MonkeyPatch,
-    topology: str,
-    operation: str,
-    moments: int | None,
-    after: bool,
+    tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, topology: str, operation: str, whole: bool
 ) -> None:
     def fresh(name: str) -> PlayedTwin:
         twin = PlayedTwin.up(tmp_path / name, topology=topology)
@@ -123,9 +110,9 @@ def test_a_run_that_is_killed_anywhere_ends_where_an_undisturbed_one_would(
         wanted, once, requests = undisturbed(operation, twin, dr_ctl, monkeypatch)
     assert requests > 0
 
-    every = range(1, requests + 1)
-    for at in every if moments is None else random.Random(f"{operation} {after}").sample(every, moments):
-        with fresh(f"dies at {at}") as twin:
+    every = [(at, after) for at in range(1, requests + 1) for after in (False, True)]
+    for at, after in moments(every, whole=whole, of=f"{topology} {operation}"):
+        with fresh(f"dies {'after' if after else 'before'} {at}") as twin:
             judge = Judge(twin, monkeypatch)
             OPERATIONS[operation].before(twin, dr_ctl)
             with monkeypatch.context() as patch:
@@ -136,8 +123,8 @@ def test_a_run_that_is_killed_anywhere_ends_where_an_undisturbed_one_would(
 
             ended = ended or dr_ctl("resume", "--yes")
 
-            assert ended.code == 0, (at, ended.document)
-            assert bare(at_rest(twin)) == bare(wanted), at
-            assert effects(twin) == once, at
+            assert ended.code == 0, (at, after, ended.document)
+            assert bare(at_rest(twin)) == bare(wanted), (at, after)
+            assert effects(twin) == once, (at, after)
             assert judge.twice == []
             assert dr_ctl("runs", "verify").code == 0

@@ -11,7 +11,7 @@ from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.host import APP
 from tests.broker.driving import Ended
-from tests.twin.conftest import Command
+from tests.conftest import Command
 from tests.twin.matrix import done, lose_and_return, serving
 
 KEPT_OUT = {"#": {"amq"}}

@@ -14,7 +14,7 @@ from dr_ctl.lab.traffic import Load
 from dr_ctl.topologies.artemis import activating
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from tests.broker.driving import Ended
-from tests.twin.conftest import Command
+from tests.conftest import Command
 from tests.twin.matrix import Judge, done
 
 PAIRS = tuple(f"orders-{number}" for number in range(1, 9))

@@ -3,7 +3,6 @@ does by hand between a crash and its repair never opens a second site."""
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,10 @@ from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.host import Change
 from dr_ctl.twin.kinds import CONTINUITY, MIRROR
-from tests.twin.conftest import Command
-from tests.twin.matrix import OPERATIONS, Judge, at_rest, done, opens, quick, serving
+from tests.conftest import Command
+from tests.twin.conftest import BOTH
+from tests.twin.matrix import OPERATIONS, SOME_AND_ALL, Judge, at_rest, done, moments, opens, quick, serving
 from tests.twin.test_crashes import Death, Died
-
-IN_CI = 2  # requests that fail on a twin of the plugin, by chance; all of them with the marker
 
 
 def before_no_return(operation: str, twin: PlayedTwin, dr_ctl: Command) -> list[Change]:
@@ -33,18 +31,11 @@ def before_no_return(operation: str, twin: PlayedTwin, dr_ctl: Command) -> list[
     raise AssertionError("it never opened a door")
 
 
-@pytest.mark.parametrize(
-    ("topology", "operation", "some"),
-    [
-        (MIRROR, "swapover", None),
-        (MIRROR, "failover", None),
-        (CONTINUITY, "swapover", IN_CI),
-        pytest.param(CONTINUITY, "swapover", None, marks=pytest.mark.chaos),
-        pytest.param(CONTINUITY, "failover", None, marks=pytest.mark.chaos),
-    ],
-)
+@SOME_AND_ALL
+@pytest.mark.parametrize("operation", ["swapover", "failover"])
+@BOTH
 def test_whichever_call_fails_both_sites_are_as_they_were(
-    tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, topology: str, operation: str, some: int | None
+    tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, topology: str, operation: str, whole: bool
 ) -> None:
     def fresh(name: str) -> PlayedTwin:
         twin = PlayedTwin.up(tmp_path / name, topology=topology)
@@ -56,8 +47,7 @@ def test_whichever_call_fails_both_sites_are_as_they_were(
         calls = before_no_return(operation, twin, dr_ctl)
     assert calls
 
-    every = list(enumerate(calls))
-    for number, call in every if some is None else random.Random(operation).sample(every, some):
+    for number, call in moments(list(enumerate(calls)), whole=whole, of=f"{topology} {operation}"):
         with fresh(f"fails at {number}") as twin:
             judge = Judge(twin, monkeypatch)
             OPERATIONS[operation].before(twin, dr_ctl)
@@ -86,7 +76,7 @@ def test_whichever_call_fails_both_sites_are_as_they_were(
     [
         *((MIRROR, at) for at in (1, 2, 3, 4, 5)),
         (CONTINUITY, 3),
-        *(pytest.param(CONTINUITY, at, marks=pytest.mark.chaos) for at in (1, 2, 4, 5)),
+        *(pytest.param(CONTINUITY, at, marks=pytest.mark.deep) for at in (1, 2, 4, 5)),
     ],
 )
 def test_a_site_that_somebody_opened_meanwhile_stays_the_only_one(

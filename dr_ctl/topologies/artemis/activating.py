@@ -19,8 +19,6 @@ from dr_ctl.topologies.artemis.access import Observer
 from dr_ctl.topologies.artemis.admitting import admit
 from dr_ctl.topologies.artemis.doors import POLL_S, Doors
 from dr_ctl.topologies.artemis.effects import holds, left_of, to_undo
-from dr_ctl.topologies.artemis.operations import ADMITS, OPENING
-from dr_ctl.topologies.artemis.papers import DESTROY_QUEUE
 from dr_ctl.topologies.artemis.receipts import Mark
 from dr_ctl.topologies.artemis.sending import Sender
 from dr_ctl.topologies.artemis.verifying import Verifying
@@ -41,11 +39,8 @@ class Activating:
         views, why = self._may_open(move)
         if why is not None:
             return Refused(why)
-        at_doors = [call for call in step.calls if call.site == move.target and call.operation in OPENING]
-        starts = [call for call in at_doors if not holds(call, views)]
-        strikes = [call for call in step.calls if call.operation == DESTROY_QUEUE]
-        admits = [call for call in step.calls if call.operation in ADMITS]
-        rest = [call for call in step.calls if call not in (*at_doors, *strikes, *admits)]
+        starts = [call for call in step.part("doors") if not holds(call, views)]
+        strikes, admits, rest = step.part("strikes"), step.part("admit"), step.part("")
         self._change(rest, hand)
         kept_out = admit(self._observer, self._sender, move.target, admits, hand)
         if kept_out is not None and move.ask.operation != FAILOVER:

@@ -13,7 +13,7 @@ from typing import Final
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RELEASE
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import Call, in_part
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.topologies.artemis import lasting, receipts
@@ -21,7 +21,7 @@ from dr_ctl.topologies.artemis.baseline import paused_by_runs
 from dr_ctl.topologies.artemis.checks import error, some
 from dr_ctl.topologies.artemis.debts import document, owe_again, pay
 from dr_ctl.topologies.artemis.operations import pause, resume
-from dr_ctl.topologies.artemis.view import Broker, Queue, Seen
+from dr_ctl.topologies.artemis.view import Broker, Peer, Queue, Seen
 
 # Of one site alone: what would make closing or opening its doors useless.
 _GRAVE: Final = frozenset({"DR-SITE-002", "DR-DOOR-001", "DR-DOOR-003", "DR-DOOR-005", "DR-DOOR-008", "DR-CONT-001"})
@@ -114,7 +114,7 @@ def fence(step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
     ]
     views = seen.views(move.source)
     closes, opens = lasting.fence(views), lasting.unfence(views, move)
-    struck = [call for view, kind in owed for call in pay(view, kind, move.source)]
+    struck = in_part("strikes", (call for view, kind in owed for call in pay(view, kind, move.source)))
     again = [owe_again(view, kind, move.source) for view, kind in owed]
     cut_off = bool(step.words.get(CUT_OFF))
     return Draft(move.source, "clients out, proven", (*closes, *struck), (*opens, *again), cut_off=cut_off)
@@ -129,8 +129,8 @@ def release(seen: Seen[Broker], move: Move) -> Draft:
     paused = _paused(seen, move)
     kept_out = [view for view in views if opens and view.shut_out]
     calls: list[Call] = [
-        *(call for view in kept_out for call in lasting.let_in(view)),
-        *(call for view, doors in shut for call in view.opening(doors)),
+        *in_part("admit", (call for view in kept_out for call in lasting.let_in(view))),
+        *in_part("doors", (call for view, doors in shut for call in view.opening(doors, Peer.DRAINED))),
         *(strikes(seen) if opens else ()),
     ]
     inverse = [call for view, doors in shut for call in view.closing(doors, "it is open")]

@@ -63,7 +63,8 @@ def _text(view: Broker, *, lasting: bool) -> str:
 
 def _write(view: Broker, kind: DebtKind, about: str, user: str, when: str | None = None) -> Call:
     text = f"write down at {view.site} that a {kind.value} of {about} is owed"
-    return write_document(view, view.papers.create(document(kind, about, view.site), user), text, when)
+    name = document(kind, about, view.site)
+    return write_document(view, name, view.papers.create(name, user), text, when)
 
 
 def pay(view: Broker, kind: DebtKind, about: str, when: str | None = None) -> tuple[Call, ...]:

@@ -8,10 +8,11 @@ acceptor whose port is taken by another process says that it is started.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILBACK, FAILOVER, FENCE, REINSTATE, RELEASE, SWAPOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
@@ -24,7 +25,6 @@ from dr_ctl.topologies.artemis.doors import Doors
 from dr_ctl.topologies.artemis.effects import holds
 from dr_ctl.topologies.artemis.look import dispatch
 from dr_ctl.topologies.artemis.operations import pause
-from dr_ctl.topologies.artemis.papers import CREATING, DESTROY_QUEUE
 from dr_ctl.topologies.artemis.queues import selected
 from dr_ctl.topologies.artemis.recipe import ArtemisRecipe, probe_queue
 from dr_ctl.topologies.artemis.releasing import Releasing
@@ -52,6 +52,9 @@ class Verbs(Protocol):
 
 class ArtemisDriver(Generic[V]):
     """The acting half of a topology; one instance serves one command."""
+
+    # How a person opens a site in its console.
+    _opened_by: ClassVar[str] = "start its client acceptors"
 
     def __init__(
         self,
@@ -116,6 +119,9 @@ class ArtemisDriver(Generic[V]):
                 return barred or outcome
             hand.wait(SLOW_POLL_S)
 
+    def by_hand(self, site: str) -> str:
+        return f"in the console of {site}: {self._opened_by}, and resume its paused queues"
+
     def _guarded(self, act: Act, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         """A broker that stops answering in the middle is an outcome: what it did then is not known."""
         try:
@@ -157,12 +163,13 @@ class ArtemisDriver(Generic[V]):
         views = self._observer.look_at(move.source)
         if not any(view.open for view in views):
             return NotNeeded(f"{move.source} is closed to clients already")
-        planned = {(call.pair, call.bean): call for call in step.calls if call.when is None}
+        planned = {(call.pair, call.thing): call for call in step.calls if call.when is None}
         calls = []
         for view in views:
             for queue in self._recipe.to_pause(view):
                 new = pause(view, queue, "a queue was created since the look")
-                calls.append(planned.get((view.pair, queue.bean), new))
+                meant = planned.get((view.pair, queue.name), new)
+                calls.append(meant if meant.request == new.request else new)
         self._change(calls, hand)
         until = hand.monotonic() + step.limits["within"]
         calm = 0
@@ -256,8 +263,8 @@ class ArtemisDriver(Generic[V]):
         if not pairs:
             text = f"{move.target}: the settings name no `stomp:` address, so no message was sent through it"
             return NotNeeded(text, findings=(checks.warning("DR-PROBE-001", text, "Set `stomp:`."),))
-        create = [call for call in step.calls if call.pair in pairs and call.operation in CREATING]
-        remove = [call for call in step.calls if call.pair in pairs and call.operation == DESTROY_QUEUE]
+        create = [call for call in step.calls if call.pair in pairs and call.goal is Goal.WRITE]
+        remove = [call for call in step.calls if call.pair in pairs and call.goal is Goal.STRIKE]
         self._change(create, hand)
         told = [access.round_trip(name, timeout_s=PROBE_S) for access in pairs.values()]
         removed = self._change(remove, hand)

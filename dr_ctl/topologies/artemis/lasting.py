@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia import beans
@@ -19,8 +20,9 @@ from dr_ctl.topologies.artemis.operations import (
     SHUT_OUT,
     SHUT_OUT_WITH_VIEWS,
     call,
+    request,
 )
-from dr_ctl.topologies.artemis.view import Broker
+from dr_ctl.topologies.artemis.view import Broker, Peer
 
 STILL_OUT: Final = "the broker still keeps them out"
 # In the order of the operation's arguments.
@@ -46,7 +48,9 @@ def unfence(views: Iterable[Broker], move: Move) -> list[Call]:
     for view in views:
         was = before(move, view)
         calls += [] if was["shut_out"] else let_in(view, "they are kept out")
-        calls += view.opening((door for door in view.doors if was["doors"].get(door.name)), "it is closed")
+        calls += view.opening(
+            (door for door in view.doors if was["doors"].get(door.name)), Peer.NOT_DRAINED, "it is closed"
+        )
     return calls
 
 
@@ -56,7 +60,7 @@ def shut_out(view: Broker, when: str | None = None) -> list[Call]:
     lasting = view.config.lasting
     if lasting is None:
         return []
-    calls = []
+    calls, server = [], beans.server(view.broker)
     for match in lasting.matches:
         if when is None and not view.lets_in(match):
             continue
@@ -68,7 +72,7 @@ def shut_out(view: Broker, when: str | None = None) -> list[Call]:
         ]
         operation = SHUT_OUT_WITH_VIEWS if views else SHUT_OUT
         about = f"keep role {', '.join(lasting.roles)} out of {match}"
-        calls.append(call(view, beans.server(view.broker), operation, (match, *listed), about, when))
+        calls.append(call(view, Goal.SHUT_OUT, match, request(server, operation, (match, *listed)), about, when))
     return calls
 
 
@@ -79,10 +83,10 @@ def let_in(view: Broker, when: str | None = None) -> list[Call]:
         return []
     server, roles = beans.server(view.broker), ", ".join(lasting.roles)
     calls = [
-        call(view, server, LET_IN, (match,), f"let role {roles} in to {match}", when)
+        call(view, Goal.ADMIT, match, request(server, LET_IN, (match,)), f"let role {roles} in to {match}", when)
         for match in lasting.matches
         if when is not None or not view.lets_in(match)
     ]
     if calls:
-        calls.append(call(view, server, RELOAD, (), "read broker.xml again", STILL_OUT))
+        calls.append(call(view, Goal.ADMIT, ALL, request(server, RELOAD), "read broker.xml again", STILL_OUT))
     return calls

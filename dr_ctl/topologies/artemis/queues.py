@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dr_ctl.rpo.result import matches
+from dr_ctl.rpo.estimate.result import matches
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.artemis.view import Broker, Queue
 

@@ -98,7 +98,7 @@ def write(view: Broker, receipt: Receipt | None, when: str | None = None) -> tup
     """Write a receipt, in the place of an older one. A plan says where it will stand before there is one."""
     operation, arguments = view.papers.create(name(view.site), receipt.to_text() if receipt is not None else "")
     told = (operation, arguments) if receipt is not None else (operation, (name(view.site),))
-    written = write_document(view, told, f"write the receipt {name(view.site)} at {view.site}", when)
+    written = write_document(view, name(view.site), told, f"write the receipt {name(view.site)} at {view.site}", when)
     return (*strike(view, STANDS if receipt is None else None), written)
 
 

@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, Final, Generic, TypeVar
 
 from dr_ctl.core.model import Finding, Json, Role
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, MOVING, REINSTATE, RETURNS
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import Call, in_part
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.jolokia import beans
-from dr_ctl.rpo.result import matches
+from dr_ctl.rpo.estimate.result import matches
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis import alone, lasting, losing, receipts
 from dr_ctl.topologies.artemis.baseline import baseline, basis, before, paused_by_runs
 from dr_ctl.topologies.artemis.checks import errors_first, some
-from dr_ctl.topologies.artemis.operations import PAUSE, RESUME, call, pause, remove_document, resume, write_document
+from dr_ctl.topologies.artemis.operations import of_new_queues, pause, remove_document, resume, write_document
 from dr_ctl.topologies.artemis.queues import selected
-from dr_ctl.topologies.artemis.view import Broker, Queue, Seen
+from dr_ctl.topologies.artemis.view import Broker, Peer, Queue, Seen
 
 NEW_QUEUES: Final = 100
 QUIESCE_S: Final = 5.0
@@ -170,7 +170,7 @@ class ArtemisRecipe(ABC, Generic[V]):
         calls: list[Call] = []
         inverse: list[Call] = []
         for view in seen.views(move.source):
-            calls += self._of_each(view, pause, PAUSE, "pause")
+            calls += self._of_each(view, pause, Goal.PAUSE)
             was = before(move, view)
             inverse += [
                 resume(view, queue, "it is paused")
@@ -202,16 +202,15 @@ class ArtemisRecipe(ABC, Generic[V]):
         """What quiesce will have paused, and what an interrupted run left paused."""
         calls: list[Call] = []
         for view in seen.views(move.source):
-            calls += [*self._of_each(view, resume, RESUME, "resume"), *self.lifts(view, move)]
+            calls += [*self._of_each(view, resume, Goal.RESUME), *self.lifts(view, move)]
         return tuple(calls)
 
-    def _of_each(self, view: V, make: Callable[[V, Queue], Call], operation: str, word: str) -> list[Call]:
+    def _of_each(self, view: V, make: Callable[[V, Queue], Call], goal: Goal) -> list[Call]:
         """The call for each queue that a quiesce is for, and for those that are created meanwhile."""
         queues = self.to_pause(view) if view.open else []
         calls = [make(view, queue) for queue in queues]
         if queues:
-            text, when = f"{word} a queue that was created meanwhile", "a queue was created since the look"
-            calls.append(call(view, beans.all_queues(view.broker), operation, (), text, when, NEW_QUEUES))
+            calls.append(of_new_queues(view, goal, NEW_QUEUES))
         return calls
 
     def _verify(self, step: RunbookStep, seen: Seen[V], move: Move) -> Draft:
@@ -244,15 +243,16 @@ class ArtemisRecipe(ABC, Generic[V]):
         calls, inverse = list[Call](), list[Call]()
         for view in seen.views(move.target):
             was = before(move, view)
-            calls += lasting.let_in(view, kept_out)
-            calls += view.opening((door for door in view.doors if closed_first or not door.started), alone=lost)
+            calls += in_part("admit", lasting.let_in(view, kept_out))
+            shut_now = (door for door in view.doors if closed_first or not door.started)
+            calls += in_part("doors", view.opening(shut_now, Peer.AWAY if lost else Peer.DRAINED))
             shut = [door for door in view.doors if returns or not was["doors"].get(door.name)]
             inverse += view.closing(shut, "it is open")
             inverse += lasting.shut_out(view, "they are let in") if returns or was["shut_out"] else []
         if seen.roles[move.target] is Role.SERVING and move.ask.operation != FAILOVER:
             # A resumed run that had passed the gate: nothing is left but what quiesce paused.
             calls += [each for view in seen.views(move.source) for each in self.lifts(view, move)]
-        calls += [*lifted, *alone.strikes(seen)]
+        calls += [*lifted, *in_part("strikes", alone.strikes(seen))]
         return Draft(move.target, "the doors open, proven by a client's greeting", tuple(calls), tuple(inverse))
 
     def _probe(self, step: RunbookStep, seen: Seen[V], move: Move) -> Draft:
@@ -260,7 +260,7 @@ class ArtemisRecipe(ABC, Generic[V]):
         calls: list[Call] = []
         name = probe_queue(move.target)
         for view in seen.views(move.target):
-            calls.append(write_document(view, view.papers.probe(name), f"create {name} at {view.site}"))
+            calls.append(write_document(view, name, view.papers.probe(name), f"create {name} at {view.site}"))
             # With its consumers: the probe's own may not have been taken off yet when it has hung up.
             calls.append(remove_document(view, name, f"remove {name} at {view.site}"))
         return Draft(move.target, "one message goes in and comes out as a client's would", tuple(calls))

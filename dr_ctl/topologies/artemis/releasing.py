@@ -7,6 +7,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Act, Hand, Move
@@ -15,7 +16,6 @@ from dr_ctl.topologies.artemis.access import Observer
 from dr_ctl.topologies.artemis.admitting import admit
 from dr_ctl.topologies.artemis.doors import Doors
 from dr_ctl.topologies.artemis.effects import holds, left_of, to_undo
-from dr_ctl.topologies.artemis.operations import ADMITS, OPENING
 from dr_ctl.topologies.artemis.sending import Sender
 from dr_ctl.topologies.artemis.view import Broker
 
@@ -35,8 +35,7 @@ class Releasing:
 
     def _fence(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         """Close what is open and prove it; a site that does not answer was cut off by the hook before this step."""
-        closes = [call for call in step.calls if call.site == move.source]
-        strikes = [call for call in step.calls if call.site == move.target]
+        closes, strikes = step.part(""), step.part("strikes")
         proof: Outcome = Done(f"a hook keeps clients out of {move.source}", {"proof": "hook"})
         if not step.cut_off:
             told = self._change(closes, hand)
@@ -65,8 +64,8 @@ class Releasing:
     def open_again(self, step: PlannedStep, move: Move, hand: Hand, *, sent: bool) -> Outcome:
         """Let clients in again at the source. `sent`: the run has tried to open the other site."""
         views = self._observer.look_at(move.source)
-        admits = [call for call in step.inverse if call.operation in ADMITS]
-        calls = [call for call in step.inverse if call.operation in OPENING and not holds(call, views)]
+        admits = [call for call in step.inverse if call.goal is Goal.ADMIT]
+        calls = [call for call in step.inverse if call.goal is Goal.OPEN and not holds(call, views)]
         if not calls and all(holds(call, views) for call in admits):
             return NotNeeded(f"{move.source} is open")
         # Every call that lets clients in looks at the other site first.
@@ -83,11 +82,9 @@ class Releasing:
         return Refused(f"{move.source}: {why}") if why is not None else Done(f"{move.source} lets clients in again")
 
     def _release(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        opens = [call for call in step.calls if call.operation in OPENING]
-        admits = [call for call in step.calls if call.operation in ADMITS]
+        opens, admits, rest = step.part("doors"), step.part("admit"), step.part("")
         if (opens or admits) and any(view.open for view in self._observer.look_at(move.target)):
             return Refused(f"{move.target} is open: a second site is never opened")
-        rest = [call for call in step.calls if call not in (*opens, *admits)]
         if (kept_out := admit(self._observer, self._sender, move.source, admits, hand)) is not None:
             return Refused(kept_out)
         self._change(opens, hand)

@@ -8,15 +8,15 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.outcome import Done, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call
-from dr_ctl.jolokia import beans
-from dr_ctl.jolokia.client import CHANGE_S, Answer, Change, Changer, Wire
+from dr_ctl.jolokia.client import CHANGE_S, Answer, Changer, Wire
 from dr_ctl.jolokia.errors import LoginRefused, Throttled, Unreachable
 from dr_ctl.processes.secrets import SecretMissing
 from dr_ctl.topologies.artemis.access import Observer, changer
-from dr_ctl.topologies.artemis.operations import PAUSE, PAUSE_LASTING
+from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.artemis.view import Broker
 
 MOST_AT_ONCE: Final = 8
@@ -70,16 +70,14 @@ class Sender:
         site, pair = calls[0].site, calls[0].pair
         if (why := self._lease.why_not(site, pair, CHANGE_S)) is not None:
             return why
-        pausing = [beans.parts(call.bean)["queue"] for call in calls if call.operation in (PAUSE, PAUSE_LASTING)]
+        pausing = [call.thing for call in calls if call.goal is Goal.PAUSE]
         return self._lease.paused(site, pair, pausing) if pausing else None
 
     def _post(self, calls: Sequence[Call]) -> list[Outcome]:
         if (why := self._why_locked(calls)) is not None:
             return [Refused(why) for _ in calls]
         try:
-            answers = self._changer(calls[0].site, calls[0].pair).change(
-                [Change(call.bean, call.operation, call.arguments) for call in calls]
-            )
+            answers = self._changer(calls[0].site, calls[0].pair).change([change(call) for call in calls])
         except (LoginRefused, Throttled, SecretMissing) as error:
             return [Refused(str(error)) for _ in calls]
         except Unreachable as error:

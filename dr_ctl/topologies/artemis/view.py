@@ -9,16 +9,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import Enum
 from typing import Any, Final, Generic, Self, TypeVar
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine.debts import Debt, DebtKind
+from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.lease import LOCK, LockDocument, Look
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import PairSeen
 from dr_ctl.jolokia.errors import Sick, TimedOut, Unreachable
-from dr_ctl.rpo.row import Row
+from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.topologies.artemis import ID_CACHE_SIZE, LastingFence
 from dr_ctl.topologies.artemis.debts import debts_of
 from dr_ctl.topologies.artemis.names import OWN, numbered
@@ -136,6 +138,14 @@ class Config:
     id_cache: int = ID_CACHE_SIZE
 
 
+class Peer(Enum):
+    """What is known of a site's peer when its doors are opened."""
+
+    DRAINED = "drained"  # the gate has shown that nothing of it is missing
+    NOT_DRAINED = "not drained"  # the site goes on where it was, or once more
+    AWAY = "away"  # nothing can come any more
+
+
 # What each role may do, by the broker's own words for it, in the order in which they are set.
 Grants = Mapping[str, Sequence[str]]
 
@@ -198,8 +208,8 @@ class Broker(ABC):
         """Say whether the peer did anything since an earlier look. True also where nothing is left to compare with."""
 
     @abstractmethod
-    def opening(self, doors: Iterable[Acceptor], when: str | None = None, *, alone: bool = False) -> tuple[Call, ...]:
-        """The calls that let clients in by these doors; `alone`: without its peer."""
+    def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
+        """The calls that let clients in by these doors; `peer`: what is known of the other site by then."""
 
     @abstractmethod
     def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
@@ -242,10 +252,21 @@ class Broker(ABC):
         """The queues whose counters a receipt rests on."""
         return self.business.values()
 
-    def shows(self, call: Call) -> bool | None:
-        """Say whether a call's effect is seen, where the call is one of the topology's own; None for any other."""
-        del call
-        return None
+    def holds(self, call: Call) -> bool:
+        """Say whether a call's effect is seen; raises KeyError for one whose effect has no look here."""
+        match call.goal:
+            case Goal.OPEN | Goal.CLOSE:
+                door = next((each for each in self.acceptors if each.name == call.thing), None)
+                return door is not None and door.started is (call.goal is Goal.OPEN)
+            case Goal.PAUSE | Goal.RESUME:
+                paused = any(queue.name == call.thing and queue.paused for queue in self.queues)
+                return paused is (call.goal is Goal.PAUSE)
+            case Goal.SHUT_OUT | Goal.ADMIT:
+                let_in = self.lets_in(call.thing) if call.thing != ALL else not self.shut_out
+                return let_in is (call.goal is Goal.ADMIT)
+            case Goal.WRITE | Goal.STRIKE:
+                return (call.thing in self.documents) is (call.goal is Goal.WRITE)
+        raise KeyError(call.goal)
 
     @property
     def doors(self) -> tuple[Acceptor, ...]:

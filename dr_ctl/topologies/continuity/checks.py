@@ -75,9 +75,7 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
             "The plugin ships every message of the address once for each queue: give each queue an address of its own.",
         )
     remembered = view.config.id_cache
-    if deep := [
-        f"{flow.queue}: {view.holds(flow.queue)}" for flow in view.flows if view.holds(flow.queue) > remembered
-    ]:
+    if deep := [f"{flow.queue}: {view.lies(flow.queue)}" for flow in view.flows if view.lies(flow.queue) > remembered]:
         yield warning(
             "DR-CONT-003",
             f"{name}: deeper than the {remembered} ids that the settings say the broker remembers: {some(deep)}",

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import Ask, Listing, Reader
 from dr_ctl.jolokia.errors import BadValue
-from dr_ctl.topologies.artemis.operations import call
+from dr_ctl.topologies.artemis.operations import call, request
 from dr_ctl.topologies.artemis.view import Queue
 from dr_ctl.topologies.continuity.view import Flow, SiteView
 
@@ -110,8 +111,8 @@ def present(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str]]:
 
 def compare(here: Reader, there: Reader, source: SiteView, target: SiteView) -> list[Compared]:
     """Compare every flow that holds something anywhere. Raises `BrokerError`."""
-    flows = [flow for flow in target.flows if source.holds(flow.queue) or target.holds(flow.queue)]
-    shallow = [flow for flow in flows if max(source.holds(flow.queue), target.holds(flow.queue)) <= IDS_UP_TO]
+    flows = [flow for flow in target.flows if source.lies(flow.queue) or target.lies(flow.queue)]
+    shallow = [flow for flow in flows if max(source.lies(flow.queue), target.lies(flow.queue)) <= IDS_UP_TO]
     mine = ids(here, [source.business[flow.queue] for flow in shallow])
     theirs = ids(there, [target.business[flow.queue] for flow in shallow])
     staged = ids(there, [flow.in_mirror for flow in shallow])
@@ -134,7 +135,7 @@ def remove(view: SiteView, queue: Queue, names: Iterable[str]) -> Iterator[Call]
     for start in range(0, len(listed), BATCH):
         some = listed[start : start + BATCH]
         text = f"remove {len(some)} message(s) from {queue.name}"
-        yield call(view, queue.bean, REMOVE, (chosen(some),), text)
+        yield call(view, Goal.REMOVE, queue.name, request(queue.bean, REMOVE, (chosen(some),)), text)
 
 
 def chosen(names: Iterable[str]) -> str:
@@ -146,12 +147,13 @@ def chosen(names: Iterable[str]) -> str:
 def planned(target: SiteView, source: str) -> tuple[Call, ...]:
     """What a drain may remove, as a plan says it before anything was compared."""
     when = f"it was acknowledged at {source}, or lies at {target.site} twice"
-    most = -(-IDS_UP_TO // BATCH)
-    return tuple(
-        call(target, queue.bean, REMOVE, ("…",), f"remove by id from {queue.name}", when, most)
-        for flow in target.flows
-        for queue in _places(target, flow)
-    )
+    return tuple(may_remove(target, queue, when) for flow in target.flows for queue in _places(target, flow))
+
+
+def may_remove(view: SiteView, queue: Queue, when: str) -> Call:
+    """What may be removed of a queue, as a plan says it before anything was compared."""
+    asked, most = request(queue.bean, REMOVE, ("…",)), -(-IDS_UP_TO // BATCH)
+    return call(view, Goal.REMOVE, queue.name, asked, f"remove by id from {queue.name}", when, most)
 
 
 def _places(view: SiteView, flow: Flow) -> tuple[Queue, ...]:

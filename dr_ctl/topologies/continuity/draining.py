@@ -206,7 +206,7 @@ class _Idle:
 
 
 def source_differs(source: SiteView, target: SiteView, queues: Sequence[str]) -> bool:
-    return any(source.business[name].depth != target.holds(name) for name in queues)
+    return any(source.business[name].depth != target.lies(name) for name in queues)
 
 
 def _missing(compared: Sequence[Compared], move: Move) -> Refused | None:

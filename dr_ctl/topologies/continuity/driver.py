@@ -7,24 +7,25 @@ has its port, and a command that was stuck behind a bridge can take the activati
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import ClassVar, Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode
+from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.artemis.activating import Activating
 from dr_ctl.topologies.artemis.checks import warning
 from dr_ctl.topologies.artemis.driver import ArtemisDriver
-from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE
 from dr_ctl.topologies.artemis.sending import Sender
+from dr_ctl.topologies.artemis.view import Peer
 from dr_ctl.topologies.continuity.access import Observer
 from dr_ctl.topologies.continuity.draining import Draining
 from dr_ctl.topologies.continuity.recipe import AGAIN_AT_MOST, ContinuityRecipe
 from dr_ctl.topologies.continuity.reinstating import Reinstating
 from dr_ctl.topologies.continuity.verifying import Verifying
-from dr_ctl.topologies.continuity.view import SiteView
+from dr_ctl.topologies.continuity.view import SiteView, waits_ms
 
 POLL_S: Final = 0.2
 # Longer than bridges confirm late, and than any bridge waits for its next try unless its interval is longer.
@@ -43,6 +44,8 @@ class TakenBack(Activating):
 
 class ContinuityDriver(ArtemisDriver[SiteView]):
     """The acting half of the topology; one instance serves one command."""
+
+    _opened_by: ClassVar[str] = "activateSite of the continuity plugin, which starts its client acceptors"
 
     def __init__(self, observer: Observer, recipe: ContinuityRecipe, sender: Sender) -> None:
         super().__init__(
@@ -64,8 +67,9 @@ class ContinuityDriver(ArtemisDriver[SiteView]):
     def _let_begin(self, step: PlannedStep, move: Move, hand: Hand) -> None:
         """Wait for a delivery that is about to begin: an activation that went out before a crash is not sent again, for
         each tells the other site to stop. Where no client is let in it has failed, and nothing is to be waited for."""
-        calls = [call for call in step.calls if call.operation == ACTIVATE_SITE]
-        until = hand.monotonic() + max((int(str(call.arguments[0])) / 1000 for call in calls), default=0) + POLL_S
+        peer = Peer.AWAY if move.ask.operation == FAILOVER else Peer.DRAINED
+        within_s = waits_ms(peer) / 1000 if step.part("doors") else 0.0
+        until = hand.monotonic() + within_s + POLL_S
         while any(view.half_open for view in self._observer.look_at(move.target)) and hand.monotonic() < until:
             if not self._doors.let_in(self._observer.at(move.target)):
                 return
@@ -104,7 +108,7 @@ class ContinuityDriver(ArtemisDriver[SiteView]):
                     return self._not_left_alone(move, "it is deactivated again and again")
                 again += 1
                 hand.notice(f"{move.target}: {min(shut)} was deactivated by a command: activating it again")
-                calls = [call for call in step.calls if call.operation == ACTIVATE_SITE and call.pair in shut]
+                calls = [call for call in step.part("again") if call.pair in shut]
                 hand.change(calls, self._sender.send)
             # Of a site that is away nothing comes, and what waits for it is kept.
             told = [_commands(view) for view in (*views, *others)] if others else [None]

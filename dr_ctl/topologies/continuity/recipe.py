@@ -14,6 +14,7 @@ from dr_ctl.topologies.artemis import losing
 from dr_ctl.topologies.artemis.baseline import before
 from dr_ctl.topologies.artemis.operations import pause_lasting, resume
 from dr_ctl.topologies.artemis.recipe import ArtemisRecipe, flat
+from dr_ctl.topologies.artemis.view import Peer
 from dr_ctl.topologies.continuity import checks, conserving, returning
 from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
 
@@ -82,9 +83,9 @@ class ContinuityRecipe(ArtemisRecipe[SiteView]):
 
     def _probe_and_watch(self, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
         draft = self._probe(step, seen, move)
-        again = flat(view.opening(view.doors, UNDONE) for view in seen.views(move.target))
+        again = flat(view.opening(view.doors, Peer.NOT_DRAINED, UNDONE) for view in seen.views(move.target))
         about = f"{draft.about}; then watched until no late command can undo the activation"
-        again = tuple(replace(each, at_most=AGAIN_AT_MOST) for each in again)
+        again = tuple(replace(each, at_most=AGAIN_AT_MOST, part="again") for each in again)
         return replace(draft, about=about, calls=(*draft.calls, *again))
 
     def _quarantine(self, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:

@@ -13,19 +13,18 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Finding, Json
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Act, Hand, Move
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.checks import some, warning
 from dr_ctl.topologies.artemis.effects import holds, left_of
-from dr_ctl.topologies.artemis.operations import CLOSING, PAUSE, RESUME, START, STOP, call, write_document
-from dr_ctl.topologies.artemis.papers import DESTROY_QUEUE
+from dr_ctl.topologies.artemis.operations import call, request, write_document
 from dr_ctl.topologies.artemis.sending import Sender
 from dr_ctl.topologies.artemis.view import quarantine_queue
 from dr_ctl.topologies.continuity import conserving, returning
 from dr_ctl.topologies.continuity.access import Access, Observer, Way
-from dr_ctl.topologies.continuity.conserving import REMOVE
 from dr_ctl.topologies.continuity.view import Held, SiteView
 
 POLL_S: Final = 0.1
@@ -71,7 +70,7 @@ class Reinstating:
 
     def _count(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         findings: list[Finding] = []
-        if shut := [each for each in step.calls if each.operation in CLOSING]:
+        if shut := step.calls:
             self._change(shut, hand)
             if left := left_of(shut, self._observer.look_at(move.target)):
                 return Refused(f"{move.target} could not be fenced: {some(left)}")
@@ -105,44 +104,46 @@ class Reinstating:
         if returning.nothing_owed(self._observer.observe(), move):
             self._compares = True
             return NotNeeded(f"{move.target} is taken in already")
-        calls = _Calls(step, move)
         # Where all messages are in, as of a run that is resumed, its acknowledgements may come.
         behind = _to_ship(self._observer.look_at(move.target))
-        held = [*calls.hold_delivery, *(each for each in calls.hold_acks if each.bean in behind)]
+        held = [
+            *step.part("hold"),
+            *(each for each in step.part("hold acks") if (each.pair, each.thing) in behind),
+        ]
+        forget = step.part("forget")
         self._make(held, move, hand)
-        self._change(calls.forget, hand)
+        self._change(forget, hand)
         views = self._all(move)
-        if left := [*left_of(held, views), *_not_forgotten(calls.forget, views)]:
+        if left := [*left_of(held, views), *_not_forgotten(forget, views)]:
             return Refused(f"has not come true: {some(left)}")
-        if (refused := self._bring_in(calls, step, move, hand)) is not None:
+        if (refused := self._bring_in(step, move, hand)) is not None:
             return refused
         text = f"{self._number} message(s) recovered: a client at {move.target} may have done some of them, unrecorded"
         hand.notice(text)
-        self._make([*calls.deliver, *calls.talk, *calls.strikes], move, hand)
-        views = self._all(move)
-        if left := left_of([*calls.deliver, *calls.talk], views):
+        last = [*step.part("deliver"), *step.part("talk"), *step.part("strikes")]
+        self._make(last, move, hand)
+        if left := left_of(last, self._all(move)):
             return Refused(f"has not come true: {some(left)}")
-        if owed := [each.about for each in calls.strikes if any(each.arguments[0] in view.documents for view in views)]:
-            return Refused(f"has not come true: {some(owed)}")
         ids: dict[str, Json] = {name: [*sorted(each)] for name, each in self._recovered.items()}
         removed: dict[str, Json] = {name: len(each) for name, each in self._removed.items()}
         evidence: dict[str, Json] = {"recovered": self._number, "ids": ids, "removed": removed}
         return Done(text, evidence)
 
-    def _bring_in(self, calls: _Calls, step: PlannedStep, move: Move, hand: Hand) -> Refused | None:
+    def _bring_in(self, step: PlannedStep, move: Move, hand: Hand) -> Refused | None:
         """Messages, then acknowledgements, then away with what was done; nothing of it is delivered yet."""
-        self._make(calls.doors, move, hand)
+        hold, ship_acks = step.part("hold"), step.part("ship acks")
+        self._make(step.part("doors"), move, hand)
         applied = {pair: _Applied() for pair in self._observer.brokers[move.source]}
-        if (late := self._until(_messages_in, calls.hold_delivery, step, move, hand)) is not None:
+        if (late := self._until(_messages_in, hold, step, move, hand)) is not None:
             return late
-        self._make(calls.ship_acks, move, hand)
-        if left := left_of(calls.ship_acks, self._all(move)):
+        self._make(ship_acks, move, hand)
+        if left := left_of(ship_acks, self._all(move)):
             return Refused(f"has not come true: {some(left)}")
 
         def all_applied(both: Both) -> list[str]:
             return [*_acks_in(both), *applied[both[0].pair].why_not(both)]
 
-        if (late := self._until(all_applied, calls.hold_delivery, step, move, hand)) is not None:
+        if (late := self._until(all_applied, hold, step, move, hand)) is not None:
             return late
         return self._remove_done(move, hand)
 
@@ -224,10 +225,10 @@ class Reinstating:
         """Shut the way first, then compare: what came in and was done there must not be delivered now either. One that
         is away again can neither be compared with nor be put back: what came in stays held."""
         there = {(view.site, view.pair) for view in self._answering(move)}
-        inverse = [each for each in step.inverse if each.operation != REMOVE and (each.site, each.pair) in there]
+        inverse = [each for each in step.inverse if each.goal is not Goal.REMOVE and (each.site, each.pair) in there]
         if not left_of(inverse, self._answering(move)):
             return NotNeeded("as it was")
-        shut = [each for each in inverse if each.operation == STOP]
+        shut = [each for each in inverse if each.goal is Goal.CLOSE]
         self._change(shut, hand)
         views = self._answering(move)
         if left := left_of(shut, views):
@@ -238,8 +239,7 @@ class Reinstating:
         except BrokerError as error:
             held = Refused(f"{error}: what came in of {move.target} stays staged, and is not delivered")
         if held is not None:
-            delivers = {bean for flow in flows for bean in (flow.in_mirror.bean, flow.target_bridge.bean)}
-            inverse = [each for each in inverse if each.bean not in delivers]
+            inverse = [each for each in inverse if each.part != "deliver"]
         self._change([each for each in inverse if left_of([each], views)], hand)
         left = left_of(inverse, self._answering(move))
         return held or (Refused(f"has not come true: {some(left)}") if left else Done("as it was"))
@@ -271,7 +271,7 @@ class Reinstating:
         for (pair, queue), ids in left.items():
             view = self._observer.brokers[move.target][pair].look()
             name = quarantine_queue(view.site, queue)
-            kept = write_document(view, view.keeping.keep(name), f"create {name} at {view.site}")
+            kept = write_document(view, name, view.keeping.keep(name), f"create {name} at {view.site}")
             made = [] if any(each.name == name for each in view.queues) else [kept]
             self._change([*made, *_moves(view, queue, ids, name)], hand)
             after = conserving.present(self._observer.brokers[move.target][pair].reader(), [view.business[queue]])[0]
@@ -303,23 +303,6 @@ class Reinstating:
         return found
 
 
-class _Calls:
-    """The planned calls of a reinstatement by what they are for."""
-
-    def __init__(self, step: PlannedStep, move: Move) -> None:
-        here = [each for each in step.calls if each.site == move.source]
-        there = [each for each in step.calls if each.site == move.target]
-        self.hold_delivery = [each for each in here if each.operation in (STOP, PAUSE)]
-        self.hold_acks = [each for each in there if each.operation == STOP]
-        self.forget = [each for each in step.calls if each.operation == returning.REMOVE_ALL]
-        self.doors = [each for each in step.calls if each.operation == START and "component=acceptors" in each.bean]
-        self.ship_acks = [each for each in there if each.operation == START and each not in self.doors]
-        held = {each.bean for each in self.hold_delivery}
-        self.deliver = [each for each in here if each.operation in (START, RESUME) and each.bean in held]
-        self.talk = [each for each in here if each.operation == RESUME and each not in self.deliver]
-        self.strikes = [each for each in step.calls if each.operation == DESTROY_QUEUE]
-
-
 @dataclass
 class _Applied:
     """Whether all that the serving site's consumers had acknowledged at the first look is applied at the returned one.
@@ -343,14 +326,14 @@ class _Applied:
         return found
 
 
-def _to_ship(views: Sequence[SiteView]) -> set[str]:
-    """The bridges of acknowledgements whose messages are not all shipped."""
-    return {flow.acks_bridge.bean for view in views for flow in view.flows if flow.out_mirror.depth}
+def _to_ship(views: Sequence[SiteView]) -> set[tuple[str, str]]:
+    """The bridges of acknowledgements whose messages are not all shipped, by pair and name."""
+    return {(view.pair, flow.acks_bridge.name) for view in views for flow in view.flows if flow.out_mirror.depth}
 
 
 def _not_forgotten(calls: Sequence[Call], views: Sequence[SiteView]) -> list[str]:
-    left = {view.commands.out.bean for view in views if view.commands is not None and view.commands.out.depth}
-    return [each.about for each in calls if each.bean in left]
+    left = {(view.site, view.pair) for view in views if view.commands is not None and view.commands.out.depth}
+    return [each.about for each in calls if (each.site, each.pair) in left]
 
 
 def _messages_in(both: Both) -> list[str]:
@@ -371,9 +354,15 @@ def _acks_in(both: Both) -> list[str]:
 
 
 def _moves(view: SiteView, queue: str, ids: frozenset[str], name: str) -> list[Call]:
-    listed, bean = sorted(ids), view.business[queue].bean
+    listed, bean, filter_by = sorted(ids), view.business[queue].bean, conserving.chosen
     batches = [listed[start : start + conserving.BATCH] for start in range(0, len(listed), conserving.BATCH)]
     return [
-        call(view, bean, conserving.MOVE_ALL, (conserving.chosen(each), name), f"move {len(each)} of {queue} to {name}")
+        call(
+            view,
+            Goal.MOVE,
+            queue,
+            request(bean, conserving.MOVE_ALL, (filter_by(each), name)),
+            f"move {len(each)} of {queue} to {name}",
+        )
         for each in batches
     ]

@@ -14,14 +14,15 @@ from typing import Final
 
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.goals import ALL, Goal
+from dr_ctl.engine.plan import Call, in_part
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import beans
 from dr_ctl.topologies.artemis.baseline import before
 from dr_ctl.topologies.artemis.checks import error, warning
 from dr_ctl.topologies.artemis.debts import document, owe_again, pay
-from dr_ctl.topologies.artemis.operations import START, STOP, call, close_door, open_door, pause, resume
+from dr_ctl.topologies.artemis.operations import START, STOP, call, close_door, open_door, pause, request, resume
 from dr_ctl.topologies.artemis.papers import CREATE_FILTERED
 from dr_ctl.topologies.artemis.view import Broker, Silent, quarantine_queue
 from dr_ctl.topologies.continuity import checks, conserving
@@ -100,16 +101,17 @@ def reinstate(step: RunbookStep, seen: ContinuitySeen, move: Move, timeout_s: fl
     for view in seen.views(move.source):
         was = before(move, view)
         # Stopped first: what a bridge has taken could not be removed from a queue that is only paused.
-        calls += [bridge(view, flow.target_bridge, STOP, "hold") for flow in view.flows]
-        calls += [pause(view, flow.in_mirror) for flow in view.flows]
+        calls += in_part("hold", (stop(view, flow.target_bridge) for flow in view.flows))
+        calls += in_part("hold", (pause(view, flow.in_mirror) for flow in view.flows))
         calls += _without_commands(view)
-        calls += [open_door(view, door) for door in view.mirror_doors if not door.started]
+        calls += in_part("doors", (open_door(view, door) for door in view.mirror_doors if not door.started))
         # Closed first: nothing more comes in that would be delivered with what is held.
         kept_out = [door for door in view.mirror_doors if not was["mirror"].get(door.name)]
         inverse += [close_door(view, door, "it is open") for door in kept_out]
         inverse += _removing(view, move)
-        inverse += [resume(view, flow.in_mirror, "it is paused") for flow in view.flows]
-        inverse += [bridge(view, flow.target_bridge, START, "deliver again by", "it is stopped") for flow in view.flows]
+        inverse += in_part("deliver", (resume(view, flow.in_mirror, "it is paused") for flow in view.flows))
+        again = "deliver again by"
+        inverse += in_part("deliver", (start(view, flow.target_bridge, again, "it is stopped") for flow in view.flows))
         struck += _struck(view, move.target)
         inverse += [
             owe_again(view, kind, move.target)
@@ -117,46 +119,48 @@ def reinstate(step: RunbookStep, seen: ContinuitySeen, move: Move, timeout_s: fl
             if document(kind, move.target, view.site) in was["debts"]
         ]
     for view in returned:
-        calls += [bridge(view, flow.acks_bridge, STOP, "hold") for flow in view.flows]
+        calls += in_part("hold acks", (stop(view, flow.acks_bridge) for flow in view.flows))
         calls += _without_commands(view)
-        calls += [open_door(view, door) for door in view.mirror_doors if not door.started]
-        calls += [bridge(view, flow.acks_bridge, START, "ship by") for flow in view.flows]
-        inverse += [bridge(view, flow.acks_bridge, START, "ship by", "it is stopped") for flow in view.flows]
+        calls += in_part("doors", (open_door(view, door) for door in view.mirror_doors if not door.started))
+        calls += in_part("ship acks", (start(view, flow.acks_bridge, "ship by") for flow in view.flows))
+        inverse += [start(view, flow.acks_bridge, "ship by", "it is stopped") for flow in view.flows]
         struck += _struck(view, move.source)
     for view in seen.views(move.source):
         calls += _removing(view, move)
-        calls += [resume(view, flow.in_mirror) for flow in view.flows]
-        calls += [bridge(view, flow.target_bridge, START, "deliver again by") for flow in view.flows]
-        calls += [resume(view, view.commands.out)] if view.commands is not None and view.commands.out.paused else []
+        calls += in_part("deliver", (resume(view, flow.in_mirror) for flow in view.flows))
+        calls += in_part("deliver", (start(view, flow.target_bridge, "deliver again by") for flow in view.flows))
+        if view.commands is not None and view.commands.out.paused:
+            calls += in_part("talk", [resume(view, view.commands.out)])
     return Draft(
         move.target,
         "its messages are let in, then its acknowledgements; only what was never done is delivered",
-        calls=(*calls, *struck),
+        calls=(*calls, *in_part("strikes", struck)),
         inverse=tuple(inverse),
         limits={"within": timeout_s},
     )
 
 
-def bridge(view: SiteView, one: Bridge, operation: str, about: str, when: str | None = None) -> Call:
-    return call(view, one.bean, operation, (), f"{about} {one.name}", when)
+def start(view: SiteView, bridge: Bridge, about: str, when: str | None = None) -> Call:
+    return call(view, Goal.LINK_UP, bridge.name, request(bridge.bean, START), f"{about} {bridge.name}", when)
+
+
+def stop(view: SiteView, bridge: Bridge) -> Call:
+    return call(view, Goal.LINK_DOWN, bridge.name, request(bridge.bean, STOP), f"hold {bridge.name}")
 
 
 def _removing(view: SiteView, move: Move) -> list[Call]:
     """What may be removed of what is staged, as a plan says it before anything was compared."""
     when = f"it was acknowledged at {move.target}, or lies at {view.site} twice"
-    most = -(-conserving.IDS_UP_TO // conserving.BATCH)
-    return [
-        call(view, queue.bean, conserving.REMOVE, ("…",), f"remove by id from {queue.name}", when, most)
-        for queue in (flow.in_mirror for flow in view.flows)
-    ]
+    return [conserving.may_remove(view, flow.in_mirror, when) for flow in view.flows]
 
 
 def _without_commands(view: SiteView) -> list[Call]:
     """What the plugin wanted to say during the outage: obeyed now, it could leave both sites inactive."""
     if view.commands is None or not view.commands.out.depth:
         return []
-    text = f"remove the commands of the outage from {view.commands.out.name}"
-    return [call(view, view.commands.out.bean, REMOVE_ALL, (), text)]
+    out = view.commands.out
+    text = f"remove the commands of the outage from {out.name}"
+    return in_part("forget", [call(view, Goal.REMOVE, out.name, request(out.bean, REMOVE_ALL), text)])
 
 
 def _struck(view: Broker, about: str) -> list[Call]:
@@ -172,9 +176,9 @@ def reconcile(step: RunbookStep, seen: ContinuitySeen, move: Move, timeout_s: fl
         when = f"messages lie only at {view.site}: it did them, or they were done at {move.source}"
         name = quarantine_queue(view.site, "…")
         most = len(view.flows)
-        calls.append(call(view, beans.server(view.broker), CREATE_FILTERED, (name,), f"create {name}", when, most))
-        calls.append(
-            call(view, beans.server(view.broker), conserving.MOVE_ALL, ("…", name), f"move to {name}", when, most)
-        )
+        server = beans.server(view.broker)
+        created, moved = request(server, CREATE_FILTERED, (name,)), request(server, conserving.MOVE_ALL, ("…", name))
+        calls.append(call(view, Goal.WRITE, name, created, f"create {name}", when, most))
+        calls.append(call(view, Goal.MOVE, ALL, moved, f"move to {name}", when, most))
     about = "what was recovered, what comes twice, what is left over at one side"
     return Draft(move.source, about, tuple(calls), limits={"within": timeout_s})

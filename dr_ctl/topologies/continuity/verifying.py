@@ -26,7 +26,7 @@ class Verifying(verifying.Verifying):
         accepted = move.ask.accept_difference
         told = []
         for name, queue in selected(source, self.observer.queues).items():
-            there = target.holds(name)
+            there = target.lies(name)
             if queue.depth != there and accepted.get(name) != queue.depth - there:
                 told.append(f"{name}: {queue.depth} at {move.source}, {there} at {move.target}")
         return told

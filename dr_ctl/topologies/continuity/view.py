@@ -8,21 +8,24 @@ from datetime import datetime
 from typing import Final
 
 from dr_ctl.core.model import Json, Role
+from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
-from dr_ctl.rpo.row import Row
+from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE, DEACTIVATE_SITE, START, STOP
-from dr_ctl.topologies.artemis.papers import Papers
-from dr_ctl.topologies.artemis.view import Acceptor, Broker, Queue, Seen
+from dr_ctl.topologies.artemis.operations import ACTIVATE_SITE, DEACTIVATE_SITE, call, request
+from dr_ctl.topologies.artemis.papers import Operation, Papers
+from dr_ctl.topologies.artemis.view import Acceptor, Broker, Peer, Queue, Seen
 from dr_ctl.topologies.continuity.papers import InFilter
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 # How long the plugin waits for its peer to be drained before it delivers anyway: long where the gate has shown that it
 # is, short where nothing can come any more.
-MOVING_MS: Final = 20_000
-RETURNING_MS: Final = 5_000
-ALONE_MS: Final = 1_000
+WAITS_MS: Final = {Peer.DRAINED: 20_000, Peer.NOT_DRAINED: 5_000, Peer.AWAY: 1_000}
 PREFIX: Final = "continuity.cmd"
+
+
+def waits_ms(peer: Peer) -> int:
+    return WAITS_MS[peer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +203,7 @@ class SiteView(Broker):
     def flow(self, queue: str) -> Flow | None:
         return next((flow for flow in self.flows if flow.queue == queue), None)
 
-    def holds(self, queue: str) -> int:
+    def lies(self, queue: str) -> int:
         """How many messages of a queue lie here, delivered or staged."""
         flow, there = self.flow(queue), self.business.get(queue)
         return (there.depth if there is not None else 0) + (flow.in_mirror.depth if flow is not None else 0)
@@ -230,28 +233,28 @@ class SiteView(Broker):
         was = {flow.queue: _arrived(flow) for flow in before.flows}
         return any(_arrived(flow) != was.get(flow.queue) for flow in self.flows)
 
-    def opening(self, doors: Iterable[Acceptor], when: str | None = None, *, alone: bool = False) -> tuple[Call, ...]:
+    def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
         if not (list(doors) or self.half_open):
             return ()
-        wait_ms = ALONE_MS if alone else MOVING_MS if when is None else RETURNING_MS
-        return (self._call(ACTIVATE_SITE, (wait_ms,), "activate the site", when),)
+        return (self._call(Goal.OPEN, (ACTIVATE_SITE, (waits_ms(peer),)), "activate the site", when),)
 
     def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
         activated = self.service is not None and self.service.activated
         if not (list(doors) or activated):
             return ()
-        return (self._call(DEACTIVATE_SITE, (), "deactivate the site", when),)
+        return (self._call(Goal.CLOSE, (DEACTIVATE_SITE, ()), "deactivate the site", when),)
 
-    def shows(self, call: Call) -> bool | None:
-        if call.operation == ACTIVATE_SITE:
-            return self.delivers and all(door.started for door in self.doors)
-        if call.operation == DEACTIVATE_SITE:
-            return not self.open
-        if call.operation in (START, STOP):
-            bridges = [bridge for flow in self.flows for bridge in (*flow.shipping, flow.target_bridge)]
-            mine = next((each for each in bridges if each.bean == call.bean), None)
-            return mine.started is (call.operation == START) if mine is not None else None
-        return None
+    def holds(self, call: Call) -> bool:
+        match call.goal:
+            case Goal.OPEN if call.thing == ALL:
+                return self.delivers and all(door.started for door in self.doors)
+            case Goal.CLOSE if call.thing == ALL:
+                return not self.open
+            case Goal.LINK_UP | Goal.LINK_DOWN:
+                bridges = [bridge for flow in self.flows for bridge in (*flow.shipping, flow.target_bridge)]
+                started = next((each.started for each in bridges if each.name == call.thing), None)
+                return started is (call.goal is Goal.LINK_UP)
+        return Broker.holds(self, call)
 
     def linked(self, before: SiteView | None, took_s: float) -> LinkSeen:
         """All bridges as one, with the four figures that the plugin's own design asked for: what may be lost, what may
@@ -341,9 +344,10 @@ class SiteView(Broker):
     def residue(self) -> Mapping[str, int]:
         return self.held.figures() if self.service is not None else {}
 
-    def _call(self, operation: str, arguments: tuple[int, ...], about: str, when: str | None) -> Call:
+    def _call(self, goal: Goal, operation: Operation, about: str, when: str | None) -> Call:
+        """The plugin opens and closes all client doors of its broker at once."""
         bean = self.service.bean if self.service is not None else ""
-        return Call(self.site, self.pair, bean, operation, arguments, f"{about} at {self.site}", when)
+        return call(self, goal, ALL, request(bean, *operation), about, when)
 
 
 def _arrived(flow: Flow) -> tuple[int, ...]:

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dr_ctl.core.model import Finding, Json
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.jolokia import beans
 from dr_ctl.topologies.artemis import checks
-from dr_ctl.topologies.artemis.operations import MOVE, call
+from dr_ctl.topologies.artemis.operations import MOVE, call, request
 from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, internal_queue
 from dr_ctl.topologies.artemis.sending import Sender
 from dr_ctl.topologies.artemis.view import quarantine_queue
@@ -211,16 +212,22 @@ def take_out(view: BrokerView, queue: str, messages: Only) -> list[Call]:
     name = quarantine_queue(view.site, queue)
     created = call(
         view,
-        beans.server(view.broker),
-        CREATE_QUEUE,
-        (json.dumps(internal_queue(name, "")), True),
+        Goal.WRITE,
+        name,
+        request(beans.server(view.broker), CREATE_QUEUE, (json.dumps(internal_queue(name, "")), True)),
         f"create {name}",
     )
     bean = view.business[queue].bean
     return [
         created,
         *(
-            call(view, bean, MOVE, (number, name), f"move {told(origin)} from {queue} to {name}")
+            call(
+                view,
+                Goal.MOVE,
+                queue,
+                request(bean, MOVE, (number, name)),
+                f"move {told(origin)} from {queue} to {name}",
+            )
             for origin, number in sorted(messages.items())
         ),
     ]

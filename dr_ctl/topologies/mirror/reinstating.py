@@ -14,8 +14,6 @@ from dr_ctl.engine.ports import Act, Hand, Move
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis import checks
 from dr_ctl.topologies.artemis.effects import holds, left_of
-from dr_ctl.topologies.artemis.operations import PAUSE_LASTING, RESUME
-from dr_ctl.topologies.artemis.papers import DESTROY_QUEUE
 from dr_ctl.topologies.artemis.queues import selected
 from dr_ctl.topologies.artemis.sending import Sender
 from dr_ctl.topologies.mirror import parity, returning
@@ -94,10 +92,7 @@ class Reinstating:
             if all(not each.messages and not each.acks for each in self._residue.values()):
                 self.result.begin()
             return NotNeeded(f"{move.target} is taken in already")
-        pauses = [call for call in step.calls if call.operation == PAUSE_LASTING]
-        resumes = [call for call in step.calls if call.operation == RESUME]
-        strikes = [call for call in step.calls if call.operation == DESTROY_QUEUE]
-        opens = [call for call in step.calls if call not in (*pauses, *resumes, *strikes)]
+        pauses, opens, resumes, strikes = (step.part(name) for name in ("hold", "let in", "deliver", "strikes"))
         views = self._observer.look_at(move.source)
         hand.change([call for call in pauses if not holds(call, views)], self._sender.send)
         views = self._observer.look_at(move.source)
@@ -122,7 +117,7 @@ class Reinstating:
         if left:
             return Refused(f"has not come true: {checks.some(left)}")
         views += self._observer.look_at(move.target)
-        if owed := [call.about for call in strikes if any(call.arguments[0] in view.documents for view in views)]:
+        if owed := left_of(strikes, views):
             return Refused(f"has not come true: {checks.some(owed)}")
         return Done(self.result.text, self.result.as_json())
 

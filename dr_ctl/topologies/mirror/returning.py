@@ -7,7 +7,8 @@ from typing import Final
 
 from dr_ctl.core.model import Finding, Role
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.goals import ALL, Goal
+from dr_ctl.engine.plan import Call, in_part
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.jolokia import beans
@@ -16,7 +17,7 @@ from dr_ctl.topologies.artemis.baseline import before
 from dr_ctl.topologies.artemis.checks import error, warning
 from dr_ctl.topologies.artemis.debts import document, owe_again, pay
 from dr_ctl.topologies.artemis.losing import came_back_open
-from dr_ctl.topologies.artemis.operations import MOVE, call, close_door, open_door, pause_lasting, resume
+from dr_ctl.topologies.artemis.operations import MOVE, call, close_door, open_door, pause_lasting, request, resume
 from dr_ctl.topologies.artemis.papers import CREATE_QUEUE
 from dr_ctl.topologies.artemis.view import quarantine_queue
 from dr_ctl.topologies.mirror import checks, parity
@@ -68,7 +69,8 @@ def reinstate(step: RunbookStep, seen: MirrorSeen, move: Move, timeout_s: float)
     """Pause the serving site's delivery (lasting: a restart must not let residue meet consumers), let the residue in,
     resume, strike the debts."""
     del step
-    calls: list[Call] = []
+    held: list[Call] = []
+    let_in: list[Call] = []
     inverse: list[Call] = []
     resumed: list[Call] = []
     struck: list[Call] = []
@@ -77,11 +79,11 @@ def reinstate(step: RunbookStep, seen: MirrorSeen, move: Move, timeout_s: float)
         # All of them, whatever the settings narrow: one that goes on delivering would meet the residue.
         for queue in view.business.values():
             if not queue.paused:
-                calls.append(pause_lasting(view, queue))
+                held.append(pause_lasting(view, queue))
             if queue.name not in was["paused"]:
                 resumed.append(resume(view, queue))
                 inverse.append(resume(view, queue, "it is paused"))
-        calls += _doors(view)
+        let_in += _doors(view)
         kept_out = [door for door in view.mirror_doors if not was["mirror"].get(door.name)]
         inverse += [close_door(view, door, "it is open") for door in kept_out]
         struck += _struck(view, move.target)
@@ -92,14 +94,19 @@ def reinstate(step: RunbookStep, seen: MirrorSeen, move: Move, timeout_s: float)
         ]
     for view in seen.views(move.target):
         # Where both sites were lost in turn, the one that returns still keeps the other out.
-        calls += _doors(view)
+        let_in += _doors(view)
         struck += _struck(view, move.source)
         if view.link is not None and not view.link.started:
-            calls.append(start_link(view, view.link))
+            let_in.append(start_link(view, view.link))
     return Draft(
         move.target,
         "its residue is let in while nothing is delivered; both directions drain",
-        calls=(*calls, *resumed, *struck),
+        calls=(
+            *in_part("hold", held),
+            *in_part("let in", let_in),
+            *in_part("deliver", resumed),
+            *in_part("strikes", struck),
+        ),
         inverse=tuple(inverse),
         limits={"within": timeout_s},
     )
@@ -123,6 +130,7 @@ def reconcile(step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
         name = quarantine_queue(view.site, "…")
         when = f"messages lie only at {view.site} for longer than anything explains"
         server, up_to = beans.server(view.broker), parity.ORIGINS_UP_TO
-        calls.append(call(view, server, CREATE_QUEUE, (name,), f"create {name}", when, len(view.business)))
-        calls.append(call(view, server, MOVE, (name,), f"move each of them to {name}", when, up_to))
+        created, moved = (request(server, operation, (name,)) for operation in (CREATE_QUEUE, MOVE))
+        calls.append(call(view, Goal.WRITE, name, created, f"create {name}", when, len(view.business)))
+        calls.append(call(view, Goal.MOVE, ALL, moved, f"move each of them to {name}", when, up_to))
     return Draft(move.source, "what was recovered, came twice, is left over at one side", tuple(calls))

@@ -8,10 +8,10 @@ from datetime import datetime
 
 from dr_ctl.core.model import Role
 from dr_ctl.engine.plan import Call
-from dr_ctl.rpo.row import Row
+from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.operations import close_door, open_door
-from dr_ctl.topologies.artemis.view import OUTFLOW_PREFIX, Acceptor, Broker, Queue, Seen
+from dr_ctl.topologies.artemis.view import OUTFLOW_PREFIX, Acceptor, Broker, Peer, Queue, Seen
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 
@@ -91,8 +91,8 @@ class BrokerView(Broker):
     def ships(self) -> Mapping[str, bool]:
         return {self.link.name: self.link.started} if self.link is not None else {}
 
-    def opening(self, doors: Iterable[Acceptor], when: str | None = None, *, alone: bool = False) -> tuple[Call, ...]:
-        del alone
+    def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
+        del peer
         return tuple(open_door(self, door, when) for door in doors)
 
     def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:

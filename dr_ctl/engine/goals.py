@@ -1,0 +1,28 @@
+"""What a call is for: what it brings about, whatever the request that does so at one kind of broker."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+
+class Goal(Enum):
+    """What holds at the broker once the call has come true; which door, queue or role it is of is its `thing`."""
+
+    OPEN = "open"  # a door lets in
+    CLOSE = "close"
+    ADMIT = "admit"  # the clients' roles may do what they do
+    SHUT_OUT = "shut-out"
+    PAUSE = "pause"  # a queue delivers nothing
+    RESUME = "resume"
+    WRITE = "write"  # a document, or another queue of dr-ctl's own, stands there
+    STRIKE = "strike"
+    LINK_UP = "link-up"  # what ships to the peer, or delivers what came from it, is started
+    LINK_DOWN = "link-down"
+    MOVE = "move"  # messages of a queue
+    REMOVE = "remove"
+    HOOK = "hook"  # a command of the installation's own
+
+
+# The thing of a call that is for all there are: every door, every queue, every role.
+ALL: Final = ""

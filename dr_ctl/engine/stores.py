@@ -1,0 +1,73 @@
+"""Documents kept in files, for brokers that cannot create one atomically: what a lock says then holds for one machine.
+
+A document is a file `KIND.NUMBER` in the folder of its broker. Creating one is atomic on this machine: of several runs
+that try, one gets it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.engine.runs import write_text
+
+
+class FolderStore:
+    """Implements `Store`."""
+
+    def __init__(self, folder: Path, site: str, pair: str, clock: Clock) -> None:
+        """`folder` is for all documents of an installation, such as STATE/documents."""
+        self.site, self.pair = site, pair
+        self._folder, self._clock = folder / site / pair, clock
+
+    def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
+        """By this machine's clock: no other one judges by it."""
+        now_ms = int(self._clock.now().timestamp() * 1000)
+        try:
+            found = [(int(path.suffix[1:]), path.read_text("utf-8")) for path in self._folder.glob(f"{kind}.*")]
+        except (OSError, ValueError) as error:
+            raise BrokerError(f"the documents in {self._folder} cannot be read: {error}") from error
+        return now_ms, sorted(found)
+
+    def create(self, kind: str, number: int, text: str) -> bool:
+        """A whole document or none: it gets its name once it is on disk."""
+        path = self._path(kind, number)
+        whole = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_text(whole, text)
+            os.link(whole, path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise BrokerError(f"{path} cannot be written: {error}") from error
+        finally:
+            whole.unlink(missing_ok=True)
+        return True
+
+    def update(self, kind: str, number: int, text: str) -> None:
+        path = self._path(kind, number)
+        if not path.exists():
+            raise BrokerError(f"{path} is gone")
+        try:
+            write_text(path, text)
+        except OSError as error:
+            raise BrokerError(f"{path} cannot be written: {error}") from error
+
+    def delete(self, kind: str, number: int) -> None:
+        try:
+            self._path(kind, number).unlink(missing_ok=True)
+        except OSError as error:
+            raise BrokerError(f"{self._path(kind, number)} cannot be removed: {error}") from error
+
+    def why_forbidden(self) -> str | None:
+        return "its brokers create nothing atomically, so documents are kept on this machine"
+
+    def close(self) -> None:
+        """There is no way to it that stays open."""
+
+    def _path(self, kind: str, number: int) -> Path:
+        return self._folder / f"{kind}.{number}"

@@ -1,0 +1,1 @@
+"""The backtest: what estimates would have said of the past."""

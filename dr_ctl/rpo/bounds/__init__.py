@@ -1,0 +1,1 @@
+"""The bounds of a failover now, without Spark."""

@@ -1,0 +1,399 @@
+"""What a failover now may lose at most, and what may come twice at most: from the last looks, at once, without Spark.
+
+The last look that read the outflow of the lost site was at t0. What lay in the outflow then may be lost with the site;
+so may what was put in later, until it died. That was at the latest when the site was first seen down after it was last
+seen alive; while nobody has seen it down, now. Nobody saw what was put in between: it is taken to be no more than the
+highest rate of the last minutes before t0, times the time that passed.
+
+    lost    what lay in the outflow at t0 and was not consumed (`waiting`; its depth where that is not known)
+            + the highest rate of the messages x time since
+    twice   depth of the outflow of acknowledgements at t0 + its highest rate x time since
+            + what clients had in delivery (the most that was seen: their windows limit it)
+
+A `mixed` outflow carries both: its whole depth and rate bound what comes twice, and what is lost where the queues tell
+no more. What is lost of one queue lay in that queue too: its own depth and its own rate bound it as well, and the
+smaller figure holds. Pairs add up; what was not read of one of them is not known of the total, and never zero.
+
+    age     time since the last look at which nothing of what lay in the outflow at t0 had been put in yet
+
+All of it rests on one assumption, told as finding DR-RPO-010: that clients were not faster in the end than before.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, Literal
+
+from dr_ctl.core.clock import stamp
+from dr_ctl.core.model import Finding, Json, Role, Severity
+from dr_ctl.rpo.bounds.waiting import is_explained, unconsumed, unshipped_acks
+from dr_ctl.rpo.estimate.result import LossLimit, Objectives, matches
+from dr_ctl.rpo.history.newest import US, WINDOW_US, Count, Recent, recent
+from dr_ctl.settings.durations import duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+STALE_US: Final = 30 * US
+_SENDS: Final = ("mirror", "mixed")
+_ACKS: Final = ("acks", "mixed")
+_ALIVE: Final = (Role.SERVING.value, Role.STANDBY.value, Role.SICK.value)
+_LEAST_INTERVALS: Final = 2
+_EVERY_FLOW: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """At most so many, from a look at that moment: the oldest of the pairs' last ones. None: not known."""
+
+    at_most: int | None
+    read_at: datetime | None
+
+    def as_json(self) -> dict[str, Json]:
+        return {"at_most": self.at_most, "read_at": None if self.read_at is None else stamp(self.read_at)}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBound:
+    """The same of one queue."""
+
+    name: str
+    lost: int | None
+    twice: int | None
+
+    def as_json(self) -> dict[str, Json]:
+        return {"name": self.name, "lost": self.lost, "twice": self.twice}
+
+
+@dataclass(frozen=True, slots=True)
+class ClassBound:
+    """The same of the queues that have a limit of their own. `exceeded` is None where it cannot be told."""
+
+    queues: tuple[str, ...]
+    lost: int | None
+    limit: int | None
+    age_limit_s: float | None = None
+
+    @property
+    def exceeded(self) -> bool | None:
+        if self.limit is None:
+            return False
+        return None if self.lost is None else self.lost > self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a failover from `site` may lose and bring twice at most; `findings` say what that rests on."""
+
+    site: str
+    lost: Bound
+    twice: Bound
+    queues: tuple[QueueBound, ...] = ()
+    classes: tuple[ClassBound, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    age_s: float | None = None  # since the oldest that may be lost was sent, at most; None: not known
+
+    def as_json(self) -> dict[str, Json]:
+        """Make `data.bounds` of the envelope; the findings belong to the envelope's own."""
+        queues: list[Json] = [queue.as_json() for queue in self.queues]
+        return {"lost": self.lost.as_json(), "twice": self.twice.as_json(), "queues": queues}
+
+    def exceeds(self, objectives: Objectives | None, accept: int | Literal["unknown"] | None = None) -> tuple[str, ...]:
+        """Say why this may not go on; nothing where it may.
+
+        `accept` replaces all limits: a number is one for the total, "unknown" sets none. Without objectives nothing may
+        be lost.
+        """
+        if accept == "unknown":
+            return ()
+        if self.lost.at_most is None:
+            covered = f"; accepting {accept} does not cover the unknown" if accept is not None else ""
+            return (f"how much {self.site} takes with it is not known{covered}",)
+        told = f"up to {self.lost.at_most} message(s) may be lost"
+        if accept is not None:
+            return (f"{told}, {accept} are accepted",) if self.lost.at_most > accept else ()
+        limit = 0 if objectives is None else objectives.loss.messages
+        reasons = [f"{told}, the limit is {limit}"] if limit is not None and self.lost.at_most > limit else []
+        for each in self.classes:
+            if each.exceeded:
+                name = ", ".join(each.queues)
+                reasons.append(f"up to {each.lost} message(s) of {name} may be lost, their limit is {each.limit}")
+            if each.lost != 0:
+                reasons += self._too_old(each.age_limit_s, f" of {', '.join(each.queues)}")
+        if self.lost.at_most > 0 and objectives is not None:
+            reasons += self._too_old(objectives.loss.age_s, "")
+        return tuple(reasons)
+
+    def _too_old(self, limit_s: float | None, of: str) -> list[str]:
+        if limit_s is None or (self.age_s is not None and self.age_s <= limit_s):
+            return []
+        age = (
+            "how old they are is not known" if self.age_s is None else f"the oldest is up to {duration(self.age_s)} old"
+        )
+        return [f"messages{of} may be lost and {age}, the limit is {duration(limit_s)}"]
+
+
+def bounds(
+    history: Path,
+    *,
+    site: str,
+    now: datetime,
+    objectives: Objectives | None = None,
+    include: Sequence[str] = ("#",),
+    exclude: Sequence[str] = (),
+    pairs: Sequence[str] = (),
+) -> Bounds:
+    """Say what is lost at most, and comes twice at most, if the service goes on without `site` now.
+
+    `pairs`: all that the settings name; one that the history does not know makes the total unknown. The patterns narrow
+    the queues and classes that are told, never the totals: an outflow cannot say what of it belongs to which queue.
+    """
+    seen = recent(history, site, pairs)
+    death = _death(seen, now)
+    told = [_Pair(name, seen, death.us) for name in sorted(seen.pairs)]
+    names = sorted({name for pair in told for name in pair.queues if matches(include, name)})
+    names = [name for name in names if not matches(exclude, name)]
+    classes = () if objectives is None else objectives.classes
+    return Bounds(
+        site=site,
+        lost=_bound((pair.lost for pair in told), (pair.lost_read_us for pair in told)),
+        twice=_bound((pair.twice for pair in told), (pair.twice_read_us for pair in told)),
+        queues=tuple(_queue(name, told) for name in names),
+        classes=tuple(_class(each.queues, each.loss, names, told) for each in classes),
+        findings=(*seen.findings, *_findings(site, told, death)),
+        age_s=_oldest(pair.age_us for pair in told),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Death:
+    """The latest moment at which the site can have died."""
+
+    us: int
+    seen_down: bool
+
+    @property
+    def told(self) -> str:
+        return f"{stamp(_moment(self.us))}, when it was {'seen down' if self.seen_down else 'not yet seen down'}"
+
+
+def _death(seen: Recent, now: datetime) -> _Death:
+    """Down counts only after the last sign of life: a site that was restarted has died later."""
+    looks = [look.us for key, each in seen.counts.items() if key[1] != "queue" for look in each[-1:]]
+    alive_us = max([*looks, *(us for us, role in seen.roles if role in _ALIVE)], default=0)
+    down = [us for us, role in seen.roles if role == Role.DOWN.value and us > alive_us]
+    if down:
+        return _Death(min(down), seen_down=True)
+    return _Death((now - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1), seen_down=False)
+
+
+class _Pair:
+    """The bounds of one pair."""
+
+    def __init__(self, name: str, seen: Recent, death_us: int) -> None:
+        self.name = name
+        self._flows = seen.outflows(name)
+        last_us = max((looks[-1].us for looks in self._flows.values()), default=0)
+        # A queue that the last minutes do not know is gone; one that only the last look lacks may not have been read.
+        self.queues = {key: looks for key, looks in seen.queues(name).items() if looks[-1].us > last_us - WINDOW_US}
+        self._death_us = death_us
+        self.lost = self._under_way(_SENDS, "added")
+        self.lost_read_us = self._read_us(_SENDS)
+        delivering = _sum(_most_delivering(looks) for looks in self.queues.values())
+        self.twice = _sum((self._under_way(_ACKS, "acked"), delivering))
+        self.twice_read_us = self._read_us(_ACKS)
+
+    @property
+    def age_us(self) -> int | None:
+        """Since when the oldest that its outflows may take with them was sent, at most. What lay there at the last look
+        came in order: it was put in after the last look at which the counter had not come as far as what was shipped
+        by then. None where no look of the last minutes goes back so far."""
+        ages = []
+        for looks in self._of(_SENDS):
+            last = looks[-1]
+            if last.depth is None or last.added is None:
+                return None
+            shipped = last.added - last.depth
+            earlier = [each.us for each in looks if each.start == last.start and _at_most(each.added, shipped)]
+            if not earlier:
+                return None
+            ages.append(self._death_us - max(earlier))
+        return max(ages, default=None)
+
+    @property
+    def rate(self) -> float:
+        """The highest rates of its outflows together, per second; what has none adds nothing."""
+        rates = [_fastest(looks, "added") for looks in self._flows.values()]
+        return sum(more * US / within_us for more, within_us in filter(None, rates))
+
+    def queue_lost(self, name: str) -> int | None:
+        """At most what the queue held and got, and at most what its outflow can take with it."""
+        looks = self.queues.get(name)
+        if looks is None:
+            return 0 if self._flows else None
+        own = _sum((looks[-1].depth, self._grown(looks, "added")))
+        shipping = _sum(_sum((flow[-1].depth, self._grown(flow, "added"))) for flow in self._of(_SENDS, name))
+        return _least(own, shipping if self._of(_SENDS, name) else None, self.lost)
+
+    def queue_twice(self, name: str) -> int | None:
+        """At most what lay in the outflow, what clients acknowledged since and what they had in delivery."""
+        looks = self.queues.get(name)
+        if looks is None:
+            return 0 if self._flows else None
+        waiting = _sum(each[-1].depth for each in self._of(_ACKS, name)) if self._of(_ACKS, name) else None
+        own = _sum((waiting, self._grown(looks, "acked"), _most_delivering(looks)))
+        return _least(own, self.twice)
+
+    def class_lost(self, names: Sequence[str]) -> int | None:
+        return _least(_sum(self.queue_lost(name) for name in names), self.lost)
+
+    def grown(self) -> int | None:
+        """What was put into the outflow since it was looked at: all that a queue can hold that was not there then."""
+        return _sum(self._grown(looks, "added") for looks in self._of(_SENDS)) if self._of(_SENDS) else None
+
+    def _of(self, kinds: Sequence[str], queue: str | None = None) -> list[list[Count]]:
+        names = None if queue is None else (_EVERY_FLOW, queue)
+        return [each for (kind, name), each in self._flows.items() if kind in kinds and (not names or name in names)]
+
+    def _under_way(self, kinds: Sequence[str], counter: Literal["added", "acked"]) -> int | None:
+        """At most so many messages that were `added`, or acknowledgements of those that were `acked`, go with it."""
+        flows = [(kind, name, looks) for (kind, name), looks in self._flows.items() if kind in kinds]
+        own = {name for _, name, _ in flows}
+        parts: list[int | None] = []
+        for kind, name, looks in flows:
+            served = [each for queue, each in self.queues.items() if (queue if queue in own else _EVERY_FLOW) == name]
+            mixed = kind == "mixed"
+            there = looks[-1].depth
+            if counter == "added":
+                there = _least(there, unconsumed(looks, served, mixed=mixed))
+            elif mixed:
+                there = _least(there, unshipped_acks(looks, served))
+            explained = is_explained(looks, served, ("added", "acked") if mixed else (counter,))
+            since = _sum(self._grown(each, counter) for each in served) if explained else None
+            grown = self._grown(looks, "added")
+            # Without the outflow's own figures nothing is known, whatever the queues say.
+            is_read = looks[-1].depth is not None and grown is not None
+            parts.append(_sum((there, _least(grown, since))) if is_read else None)
+        return _sum(parts) if parts else None
+
+    def _read_us(self, kinds: Sequence[str]) -> int | None:
+        return min((looks[-1].us for looks in self._of(kinds)), default=None)
+
+    def _grown(self, looks: Sequence[Count], counter: Literal["added", "acked"]) -> int | None:
+        """What was added since the last look, at the highest rate; None without a rate, or where time ran backwards."""
+        elapsed_us = self._death_us - looks[-1].us
+        fastest = _fastest(looks, counter)
+        if elapsed_us < 0 or fastest is None:
+            return 0 if elapsed_us == 0 else None
+        more, within_us = fastest
+        return -(-more * elapsed_us // within_us)
+
+
+def _fastest(looks: Sequence[Count], counter: Literal["added", "acked"]) -> tuple[int, int] | None:
+    """The interval in which most was added, as count and microseconds; None from fewer than two intervals.
+
+    An interval lies between two looks of one start of the broker: a restart counts anew. The last minutes are asked;
+    where they hold fewer than two intervals, the last two.
+    """
+    intervals = []
+    for before, after in itertools.pairwise(looks):
+        one, other = getattr(before, counter), getattr(after, counter)
+        same = before.start == after.start and after.us > before.us
+        if same and one is not None and other is not None and other >= one:
+            intervals.append((after.us, other - one, after.us - before.us))
+    late = [each for each in intervals if each[0] > looks[-1].us - WINDOW_US]
+    asked = late if len(late) >= _LEAST_INTERVALS else intervals[-_LEAST_INTERVALS:]
+    if len(asked) < _LEAST_INTERVALS:
+        return None
+    _, more, within_us = max(asked, key=lambda each: each[1] / each[2])
+    return more, within_us
+
+
+def _most_delivering(looks: Sequence[Count]) -> int | None:
+    if looks[-1].delivering is None:
+        return None
+    return max(each.delivering or 0 for each in looks if each.us > looks[-1].us - WINDOW_US)
+
+
+def _at_most(count: int | None, limit: int) -> bool:
+    return count is not None and count <= limit
+
+
+def _oldest(ages: Iterable[int | None]) -> float | None:
+    """The greatest of all pairs, in seconds; one that is not known makes it unknown."""
+    found = list(ages)
+    known = [each for each in found if each is not None]
+    return max(known) / US if known and len(known) == len(found) else None
+
+
+def _sum(parts: Iterable[int | None]) -> int | None:
+    """Add up; one that is not known makes the sum unknown."""
+    total = 0
+    for part in parts:
+        if part is None:
+            return None
+        total += part
+    return total
+
+
+def _least(*bounds_: int | None) -> int | None:
+    """Two upper bounds of the same: the smaller one that is known."""
+    return min((each for each in bounds_ if each is not None), default=None)
+
+
+def _bound(counts: Iterable[int | None], read: Iterable[int | None]) -> Bound:
+    found = list(counts)
+    moments = [us for us in read if us is not None]
+    return Bound(_sum(found) if found else None, _moment(min(moments)) if moments else None)
+
+
+def _moment(us: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)
+
+
+def _queue(name: str, pairs: Sequence[_Pair]) -> QueueBound:
+    return QueueBound(
+        name, _sum(pair.queue_lost(name) for pair in pairs), _sum(pair.queue_twice(name) for pair in pairs)
+    )
+
+
+def _class(patterns: tuple[str, ...], limit: LossLimit, names: Sequence[str], pairs: Sequence[_Pair]) -> ClassBound:
+    mine = [name for name in names if matches(patterns, name)]
+    lost = [pair.class_lost(mine) if mine else pair.grown() for pair in pairs]
+    return ClassBound(patterns, _sum(lost) if lost else None, limit.messages, limit.age_s)
+
+
+def _findings(site: str, pairs: Sequence[_Pair], death: _Death) -> Iterable[Finding]:
+    for pair in pairs:
+        where = f"the outflow of {site}, pair {pair.name}"
+        if pair.lost_read_us is None or pair.twice_read_us is None:
+            missing = "messages" if pair.lost_read_us is None else "acknowledgements"
+            text = f"the history holds no recent look at {where}: how many {missing} it takes with it is not known"
+            remedy = "Let `dr-ctl monitor` run while the site answers; now only the unknown can be accepted."
+            yield Finding("DR-RPO-005", Severity.WARNING, text, remedy)
+        if pair.lost_read_us is None:
+            continue
+        elapsed_us = death.us - pair.lost_read_us
+        if elapsed_us > STALE_US:
+            text = f"the last look at {where} was {elapsed_us / US:.0f} s before {death.told}"
+            yield Finding("DR-RPO-003", Severity.WARNING, text, "The bounds grow with this time.")
+        yield _rests_on(pair, where, elapsed_us, death)
+
+
+def _rests_on(pair: _Pair, where: str, elapsed_us: int, death: _Death) -> Finding:
+    read_at = stamp(_moment(pair.lost_read_us or 0))
+    if pair.lost is None or pair.twice is None:
+        why = "there are too few looks before it for a rate, or not every figure was read"
+        why = "it lies in the future of this machine's clock" if elapsed_us < 0 else why
+        text = f"{where}: what changed after the look at {read_at} has no bound: {why}"
+        return Finding(
+            "DR-RPO-011", Severity.WARNING, text, "Let `dr-ctl monitor` run, on a machine whose clock is set."
+        )
+    text = (
+        f"{where}: the bounds rest on the look at {read_at} and on at most {pair.rate:.1f} a second since, the highest "
+        f"rate of the minutes before it, for {elapsed_us / US:.1f} s until {death.told}"
+    )
+    return Finding("DR-RPO-010", Severity.INFO, text, "A shorter `history.every` makes them narrower.")

@@ -1,0 +1,1 @@
+"""The estimate: from a history to figures and a verdict."""

@@ -1,0 +1,107 @@
+"""An estimate as it is asked for, and made in a process of its own beside other work. Loads no Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from dr_ctl.core.errors import UsageError
+from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
+
+_END_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The arguments of `estimate`, as a document; with `store` the answer is kept beside the history too."""
+
+    history: str
+    site: str | None = None
+    since: str | None = None
+    until: str | None = None
+    horizon_s: float = 300
+    objectives: Objectives | None = None
+    include: tuple[str, ...] = ("#",)
+    exclude: tuple[str, ...] = ()
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    store: bool = False
+    may_take_time: bool = False
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Request:
+        """Raises UsageError where the document is not one."""
+        try:
+            told = json.loads(text)
+            if told.get("objectives") is not None:
+                told["objectives"] = _objectives(told["objectives"])
+            fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in told.items()}
+            return cls(**fields)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UsageError(f"this is no request for an estimate: {error}") from error
+
+
+def _objectives(told: Mapping[str, Any]) -> Objectives:
+    classes = [LossClass(tuple(each["queues"]), LossLimit(**each["loss"])) for each in told.get("classes", ())]
+    return Objectives(LossLimit(**told.get("loss", {})), tuple(classes))
+
+
+def command(request: Path) -> list[str]:
+    """Say how to start the worker on a request that was written to a file."""
+    return [sys.executable, "-m", "dr_ctl.rpo.estimate.worker", str(request)]
+
+
+class Estimating:
+    """The worker on one request, started; it takes its memory with it when it ends."""
+
+    def __init__(self, request: Request, path: Path) -> None:
+        """`path` is where the request is written for it to read."""
+        path.write_text(request.to_json(), encoding="utf-8")
+        self._out = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process that writes to it
+        self._process = subprocess.Popen(
+            command(path),
+            stdin=subprocess.DEVNULL,
+            stdout=self._out,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def answer(self) -> dict[str, Any]:
+        """What it said once it has ended: as the worker's own description says, an error too where it said nothing."""
+        self._out.seek(0)
+        text = self._out.read().decode("utf-8", "replace")
+        self._out.close()
+        try:
+            told: dict[str, Any] = json.loads(text)
+        except ValueError:
+            return {"error": "the estimate ended without an answer", "remedy": "Run `dr-ctl rpo estimate --verbose`."}
+        return told
+
+    def end(self) -> None:
+        """Kill it if it runs. It leads a group of its own, so that its JVM ends with it."""
+        self._out.close()
+        for signum in (signal.SIGTERM, signal.SIGKILL):
+            if not self.runs:
+                return
+            try:
+                os.killpg(self._process.pid, signum)
+                self._process.wait(_END_S)
+            except ProcessLookupError:
+                return
+            except subprocess.TimeoutExpired:
+                continue

@@ -1,0 +1,241 @@
+"""The estimate as plain values: what goes in from the settings, what comes out, and the verdict. No Spark here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from dr_ctl.core.clock import stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from dr_ctl.core.model import Finding, Json
+    from dr_ctl.rpo.estimate.curves import Curves
+
+Number = int | float
+PROBABILITIES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+
+
+class Verdict(Enum):
+    MET = "met"
+    MISSED = "missed"
+    UNKNOWN = "unknown"
+
+    @classmethod
+    def worst(cls, verdicts: Iterable[Verdict]) -> Verdict:
+        """Missed before unknown before met: one miss is enough, whatever else is not known."""
+        found = set(verdicts)
+        return next((verdict for verdict in (cls.MISSED, cls.UNKNOWN) if verdict in found), cls.MET)
+
+
+@dataclass(frozen=True, slots=True)
+class LossLimit:
+    """The most that may be lost; None sets no limit."""
+
+    messages: int | None = None
+    age_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LossClass:
+    """Queues with a limit of their own, by patterns."""
+
+    queues: tuple[str, ...]
+    loss: LossLimit
+
+
+@dataclass(frozen=True, slots=True)
+class Objectives:
+    """The limits to judge by."""
+
+    loss: LossLimit = field(default_factory=LossLimit)
+    classes: tuple[LossClass, ...] = ()
+
+
+def pattern_regex(pattern: str) -> str:
+    """Turn a queue pattern into an anchored regular expression, for the queue's name with a dot put in front.
+
+    Python and Java read it alike. Words are separated by dots; `*` is one word, `#` any number of words, none
+    included: `orders.#` is also `orders`.
+    """
+    # Each word brings the dot before it, so that a `#` of no words has no dot either. A name may have empty words:
+    # `#` must miss none.
+    words = {"#": r"(?:\.[^.]*)*", "*": r"\.[^.]+"}
+    return "^" + "".join(words.get(word, r"\." + re.escape(word)) for word in pattern.split(".")) + "$"
+
+
+def matches(patterns: Sequence[str], queue: str) -> bool:
+    return any(re.search(pattern_regex(pattern), f".{queue}") for pattern in patterns)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One figure at the last look and over the history. None: not known, never zero."""
+
+    now: Number | None = None
+    p50: Number | None = None
+    p95: Number | None = None
+    p99: Number | None = None
+    max: Number | None = None
+    ci95: Mapping[str, tuple[Number, Number] | None] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Json]:
+        bounds: dict[str, Json] = {}
+        for name in PROBABILITIES:
+            interval = self.ci95.get(name)
+            bounds[name] = None if interval is None else list(interval)
+        return {"now": self.now, "p50": self.p50, "p95": self.p95, "p99": self.p99, "max": self.max, "ci95": bounds}
+
+
+@dataclass(frozen=True, slots=True)
+class Horizon:
+    """The same within the next minutes, given the state now."""
+
+    seconds: float
+    loss: Quantity = field(default_factory=Quantity)
+    age_s: Quantity = field(default_factory=Quantity)
+
+    def as_json(self) -> dict[str, Json]:
+        return {"seconds": self.seconds, "loss": self.loss.as_json(), "age_s": self.age_s.as_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Everything estimated of one scope: the total, a flow or a class."""
+
+    loss: Quantity
+    age_s: Quantity
+    duplicates: Quantity
+    drain_s: Quantity
+    horizon: Horizon
+    unexplained: float | None = None
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "loss": self.loss.as_json(),
+            "age_s": self.age_s.as_json(),
+            "duplicates": self.duplicates.as_json(),
+            "drain_s": self.drain_s.as_json(),
+            "horizon": self.horizon.as_json(),
+            "unexplained": self.unexplained,
+            **self.at_the_last_look,
+        }
+
+    @property
+    def at_the_last_look(self) -> dict[str, Json]:
+        """The four figures that `status` shows of each link, under the same names."""
+        return {
+            "loss_risk": self.loss.now,
+            "duplicate_risk": self.duplicates.now,
+            "recovery_point_s": self.age_s.now,
+            "recovery_time_s": self.drain_s.now,
+        }
+
+    def verdict(self, limit: LossLimit) -> Verdict:
+        """Judge the 99th percentiles. A limit whose figure is not known is not met, and not missed either."""
+        judged = [(limit.messages, self.loss.p99), (limit.age_s, self.age_s.p99)]
+        return Verdict.worst(_judge(most, found) for most, found in judged if most is not None)
+
+
+def _judge(most: Number, found: Number | None) -> Verdict:
+    if found is None:
+        return Verdict.UNKNOWN
+    return Verdict.MISSED if found > most else Verdict.MET
+
+
+@dataclass(frozen=True, slots=True)
+class FlowEstimate:
+    site: str
+    pair: str
+    name: str
+    figures: Figures
+
+    def as_json(self) -> dict[str, Json]:
+        return {"from": self.site, "pair": self.pair, "name": self.name, **self.figures.as_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class ClassEstimate:
+    queues: tuple[str, ...]
+    verdict: Verdict
+    figures: Figures
+
+    def as_json(self) -> dict[str, Json]:
+        return {"queues": list(self.queues), "verdict": self.verdict.value, **self.figures.as_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class SeenWindow:
+    """What the figures rest on: from the first to the last look, and how much of it was covered by looks."""
+
+    first: datetime
+    last: datetime
+    samples: int
+    covered_s: float
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "from": stamp(self.first),
+            "to": stamp(self.last),
+            "samples": self.samples,
+            "covered_s": self.covered_s,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What would be lost, and come twice, if `site` died; and how long emptying its outflows would take."""
+
+    site: str
+    read_at: datetime
+    stale_s: float
+    window: SeenWindow
+    verdict: Verdict | None
+    total: Figures
+    flows: tuple[FlowEstimate, ...]
+    classes: tuple[ClassEstimate, ...]
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "site": self.site,
+            "read_at": stamp(self.read_at),
+            "stale_s": self.stale_s,
+            "window": self.window.as_json(),
+            "verdict": None if self.verdict is None else self.verdict.value,
+            "total": self.total.as_json(),
+            "flows": [flow.as_json() for flow in self.flows],
+            "classes": [each.as_json() for each in self.classes],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateAnswer:
+    """The estimate, or None where there is nothing to estimate from: the findings then say why."""
+
+    estimate: Estimate | None
+    findings: tuple[Finding, ...] = ()
+    curves: Curves | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """None: there are no objectives to judge by. Without an estimate it is unknown."""
+        return Verdict.UNKNOWN if self.estimate is None else self.estimate.verdict
+
+    def as_json(self) -> dict[str, Json]:
+        """Make the `data` of the envelope: the same keys with and without an estimate."""
+        if self.estimate is not None:
+            return self.estimate.as_json()
+        return {
+            "site": None,
+            "read_at": None,
+            "stale_s": None,
+            "window": None,
+            "verdict": Verdict.UNKNOWN.value,
+            "total": None,
+            "flows": [],
+            "classes": [],
+        }

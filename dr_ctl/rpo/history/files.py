@@ -1,0 +1,223 @@
+"""What was seen, kept: one Parquet row per thing and look, appended and never changed.
+
+A row that could not be read is never made up: its absence says "not known", a zero would say "empty". Files are
+written whole under a hidden name and then renamed, so that a reader sees a file complete or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import defaultdict
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dr_ctl.core.clock import SystemClock
+from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.model import Finding, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+    from types import TracebackType
+
+    from dr_ctl.core.clock import Clock
+    from dr_ctl.rpo.history.row import Row
+
+SCHEMA: Final = pa.schema(
+    [
+        ("ts", pa.timestamp("us", tz="UTC")),
+        ("pair", pa.string()),
+        ("kind", pa.string()),
+        ("name", pa.string()),
+        ("depth", pa.int64()),
+        ("delivering", pa.int64()),
+        ("added", pa.int64()),
+        ("removed", pa.int64()),
+        ("acked", pa.int64()),
+        ("oldest_ms", pa.int64()),
+        ("pending", pa.int64()),
+        ("link", pa.bool_()),
+        ("start", pa.string()),
+    ]
+)
+"""The columns of a file. `date` and `site` are its directories and not in it."""
+
+
+MOST_WAITING: Final = 100_000
+"""Rows that wait at most, whatever the time: below ten thousand queues a minute's looks are fewer."""
+Part = tuple[date, str]
+"""A day and a site: what a file is of."""
+
+
+def write(rows: Iterable[Row], root: Path) -> list[Path]:
+    """Append the rows, one new file per day and site. Raises EnvironmentFault; what was written until then stays."""
+    return [write_table(table, part, root) for part, table in _parts(rows)]
+
+
+def _parts(rows: Iterable[Row]) -> Iterator[tuple[Part, pa.Table]]:
+    parts: dict[Part, list[Row]] = defaultdict(list)
+    for row in rows:
+        parts[row.day, row.site].append(row)
+    for key, part in parts.items():
+        columns = {column: [getattr(row, column) for row in part] for column in SCHEMA.names}
+        yield key, pa.table(columns, schema=SCHEMA)
+
+
+def write_table(table: pa.Table, part: Part, root: Path) -> Path:
+    """Write one file whole, named by the time of its first look. Raises EnvironmentFault."""
+    day, site = part
+    folder = root / f"date={day.isoformat()}" / f"site={site}"
+    name = f"{table.column('ts')[0].as_py().astimezone(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex}.parquet"
+    hidden, final = folder / f".{name}.part", folder / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with hidden.open("xb") as file:
+                pq.write_table(table, file)
+                file.flush()
+                os.fsync(file.fileno())
+            hidden.rename(final)
+        finally:
+            hidden.unlink(missing_ok=True)
+        _sync_folder(folder)  # the name must survive a power cut too
+    except OSError as error:
+        raise EnvironmentFault(f"the history cannot be written: {error}") from error
+    return final
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class Writer:
+    """Gathers looks and writes them every `every_s` seconds and at the end: few files instead of one per look.
+
+    What a failed write did not get onto the disk is kept, and tried again with the next. Looks wait as columns: ten
+    thousand queues at two sites are some megabytes a look as objects.
+    """
+
+    def __init__(self, root: Path, *, every_s: float = 60.0, clock: Clock | None = None) -> None:
+        self._root = root
+        self._every_s = every_s
+        self._clock = clock or SystemClock()
+        self._waiting: dict[Part, list[pa.Table]] = {}
+        self.files = 0
+        self._written_at = self._clock.monotonic()
+
+    def add(self, rows: Iterable[Row]) -> list[Path]:
+        """Take the rows of a look; returns the files written because it was time."""
+        for part, table in _parts(rows):
+            self._waiting.setdefault(part, []).append(table)
+        waiting = sum(table.num_rows for tables in self._waiting.values() for table in tables)
+        is_due = waiting >= MOST_WAITING or self._clock.monotonic() - self._written_at >= self._every_s
+        return self.flush() if is_due else []
+
+    def flush(self) -> list[Path]:
+        """Write everything that waits, now."""
+        written = []
+        for part in list(self._waiting):
+            written.append(write_table(pa.concat_tables(self._waiting[part]), part, self._root))
+            del self._waiting[part]
+            self.files += 1
+        self._written_at = self._clock.monotonic()
+        return written
+
+    def close(self) -> None:
+        self.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def usable_files(
+    root: Path, *, since: datetime | None = None, until: datetime | None = None
+) -> tuple[list[Path], list[Finding]]:
+    """List the files that can be read, oldest day first; those that cannot are left out and named.
+
+    `since` and `until` leave out whole days only. No directory is the same as no files.
+    """
+    files: list[Path] = []
+    findings: list[Finding] = []
+    for path in sorted(root.glob("date=*/site=*/*.parquet")):
+        if path.name.startswith((".", "_")) or not _day_within(path, since, until):
+            continue
+        finding = left_out(path, root)
+        if finding is None:
+            files.append(path)
+        else:
+            findings.append(finding)
+    return files, findings
+
+
+def read_through(files: Iterable[Path], root: Path) -> tuple[list[Path], list[Finding]]:
+    """Read files to their ends: those that can be, and those named that are torn inside, which no footer tells."""
+    whole: list[Path] = []
+    torn: list[Finding] = []
+    for path in files:
+        try:
+            pq.ParquetFile(path).read()
+        except (pa.ArrowException, OSError) as error:
+            torn.append(_left_out(path, root, f"it is torn inside ({str(error).splitlines()[0]})"))
+        else:
+            whole.append(path)
+    return whole, torn
+
+
+def count_rows(files: Iterable[Path]) -> int:
+    """How many rows files hold, by their footers. Bytes do not tell: a quiet history is small whatever its length."""
+    return sum(pq.read_metadata(file).num_rows for file in files)
+
+
+def newest_first(root: Path, site: str) -> Iterator[Path]:
+    """The files of one site, the newest first by their names, which begin with the time of their first look.
+
+    Lists a day's directory only when it is asked for: the last minutes of a long history are found at once.
+    """
+    for day in sorted(root.glob("date=*"), reverse=True):
+        for path in sorted((day / f"site={site}").glob("*.parquet"), reverse=True):
+            if not path.name.startswith((".", "_")):
+                yield path
+
+
+def left_out(path: Path, root: Path) -> Finding | None:
+    """The finding that names a file which cannot be read; None where it can."""
+    why_not = _why_not_readable(path)
+    return None if why_not is None else _left_out(path, root, why_not)
+
+
+def _left_out(path: Path, root: Path, why_not: str) -> Finding:
+    return Finding(
+        "DR-RPO-002",
+        Severity.WARNING,
+        f"{path.relative_to(root)} is left out: {why_not}",
+        "Its looks are missing from the figures. Move the file away when it is of no more use.",
+    )
+
+
+def _day_within(path: Path, since: datetime | None, until: datetime | None) -> bool:
+    day = path.parent.parent.name.removeprefix("date=")
+    after = since is None or day >= since.astimezone(UTC).date().isoformat()
+    before = until is None or day <= until.astimezone(UTC).date().isoformat()
+    return after and before
+
+
+def _why_not_readable(path: Path) -> str | None:
+    try:
+        found = pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        return f"it cannot be opened ({str(error).splitlines()[0]})"
+    wrong = [
+        field.name for field in SCHEMA if field.name not in found.names or found.field(field.name).type != field.type
+    ]
+    return f"columns missing or of another type: {', '.join(wrong)}" if wrong else None

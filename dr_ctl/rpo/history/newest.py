@@ -1,0 +1,157 @@
+"""The newest looks at one site, from the few files of the history that hold them. No Spark: this must be there at once.
+
+Only rows are gathered here; what follows from them stands in `bounds`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dr_ctl.core.model import Finding, Severity
+from dr_ctl.rpo.history.files import left_out, newest_first
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+OUTFLOWS: Final = ("mirror", "acks", "mixed")
+US: Final = 1_000_000
+WINDOW_US: Final = 600 * US
+"""How much before the last look at an outflow is read for its rate."""
+OTHERS_WITHIN_US: Final = 3600 * US
+"""How much before the newest look at any outflow is searched for those of other pairs."""
+SILENT_WITHIN_US: Final = 86_400 * US
+"""How long a site may have been silent for its last looks to be searched behind the silence."""
+_NAME_TIME: Final = "%Y%m%dT%H%M%S"
+_NEEDED_INTERVALS: Final = 2
+_COLUMNS: Final = ("pair", "kind", "name", "depth", "delivering", "added", "acked", "start")
+
+
+class Count(NamedTuple):
+    """One thing at one look, `us` microseconds after 1970. None: not read. (A tuple, because there are very many.)"""
+
+    us: int
+    depth: int | None
+    delivering: int | None
+    added: int | None
+    acked: int | None
+    start: str | None
+
+
+@dataclass(slots=True)
+class Recent:
+    """What was read: the looks at each outflow and queue by (pair, kind, name), and the site's role at each look."""
+
+    pairs: set[str] = field(default_factory=set)
+    counts: dict[tuple[str, str, str], list[Count]] = field(default_factory=lambda: defaultdict(list))
+    roles: list[tuple[int, str]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def outflows(self, pair: str) -> dict[tuple[str, str], list[Count]]:
+        """The outflows of a pair by kind and name."""
+        return {key[1:]: looks for key, looks in self.counts.items() if key[0] == pair and key[1] in OUTFLOWS}
+
+    def queues(self, pair: str) -> dict[str, list[Count]]:
+        return {key[2]: looks for key, looks in self.counts.items() if key[0] == pair and key[1] == "queue"}
+
+
+def recent(history: Path, site: str, pairs: Sequence[str] = ()) -> Recent:
+    """Read backwards until every pair's outflow has been seen with some minutes before it, or the search is over.
+
+    `pairs` are those that the settings name; without them, those that the newest looks name.
+    """
+    found = Recent(pairs=set(pairs))
+    newest_us: int | None = None
+    is_any = False
+    for path in newest_first(history, site):
+        begin_us = _begin_us(path)
+        if begin_us is not None and newest_us is not None and _is_enough(found, begin_us, newest_us):
+            break
+        newest_us = begin_us if newest_us is None else newest_us
+        is_any = True
+        finding = left_out(path, history) or _take(path, history, found, is_fixed=bool(pairs))
+        if finding is not None:
+            found.findings.append(finding)
+    if not is_any:
+        text = f"there is no history of {site} in {history}: what it still had to ship is not known"
+        remedy = "Let `dr-ctl monitor` run: it records what a failover needs to know."
+        found.findings.append(Finding("DR-RPO-001", Severity.WARNING, text, remedy))
+    found.roles.sort()
+    for looks in found.counts.values():
+        looks.sort(key=lambda look: look.us)
+    return found
+
+
+def _is_enough(found: Recent, begin_us: int, newest_us: int) -> bool:
+    """Say whether a file that begins then, and all before it, have nothing more to tell."""
+    last = [max(look.us for look in looks) for key, looks in found.counts.items() if key[1] in OUTFLOWS]
+    if not last:
+        return begin_us < newest_us - SILENT_WITHIN_US
+    if begin_us < max(last) - OTHERS_WITHIN_US:
+        return True
+    if begin_us >= min(last) - WINDOW_US:
+        return False
+    flows = [found.outflows(pair) for pair in found.pairs]
+    return all(flows) and all(len(looks) > _NEEDED_INTERVALS for each in flows for looks in each.values())
+
+
+def _begin_us(path: Path) -> int | None:
+    """When the first look of a file was, by its name; None where the name is not one of the monitor's."""
+    try:
+        begin = datetime.strptime(path.name.partition("-")[0], _NAME_TIME).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return int(begin.timestamp()) * US
+
+
+def _only_one_role(path: Path, found: Recent) -> bool:
+    """Take a file of a silent site from its statistics alone: a day of silence is more than a thousand such files."""
+    told = pq.read_metadata(path)
+    if told.num_row_groups != 1:
+        return False
+    group = told.row_group(0)
+    columns = {group.column(place).path_in_schema: group.column(place).statistics for place in range(group.num_columns)}
+    kind, role, ts = columns["kind"], columns["name"], columns["ts"]
+    if not all(each is not None and each.has_min_max for each in (kind, role, ts)):
+        return False
+    if (kind.min, kind.max) != ("site", "site") or role.min != role.max:
+        return False
+    found.roles += [(_us(ts.min), role.min), (_us(ts.max), role.max)]
+    return True
+
+
+def _us(moment: datetime) -> int:
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def _take(path: Path, history: Path, found: Recent, *, is_fixed: bool) -> Finding | None:
+    """Take the rows of a file; one whose inside cannot be read is named, as one that cannot be opened is."""
+    try:
+        if not _only_one_role(path, found):
+            _add(path, found, is_fixed=is_fixed)
+    except (pa.ArrowException, OSError) as error:
+        text = f"{path.relative_to(history)} is left out: {str(error).splitlines()[0]}"
+        return Finding("DR-RPO-002", Severity.WARNING, text, "Its looks are missing from the figures.")
+    return None
+
+
+def _add(path: Path, found: Recent, *, is_fixed: bool) -> None:
+    with pq.ParquetFile(path) as file:
+        table = file.read(columns=["ts", *_COLUMNS])
+    moments = table.column("ts").cast(pa.int64()).to_pylist()
+    columns = [table.column(name).to_pylist() for name in _COLUMNS]
+    for us, pair, kind, name, *counted in zip(moments, *columns, strict=True):
+        if kind == "site":
+            found.roles.append((us, name))
+        if pair is None or (is_fixed and pair not in found.pairs):
+            continue
+        found.pairs.add(pair)
+        if kind != "site":
+            found.counts[pair, kind, name].append(Count(us, *counted))

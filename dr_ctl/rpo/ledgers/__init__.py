@@ -1,0 +1,1 @@
+"""Ledgers of message ids, and what they say against each other."""

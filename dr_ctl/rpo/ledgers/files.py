@@ -1,0 +1,168 @@
+"""Ledgers as files: which kind each is, whether its columns are there, and where one is wrong. No Spark here."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dr_ctl.core.errors import UsageError
+from dr_ctl.rpo.ledgers.exports import to_ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+COLUMNS: Final = ("id", "queue", "event", "site", "ts")
+EVENTS: Final = ("sent", "stored", "consumed", "send-in-doubt", "received", "ack-in-doubt")
+_REMEDY: Final = f"A ledger is Parquet or JSON lines with {', '.join(COLUMNS)}."
+_EXPORT_REMEDY: Final = "Write SITE=FILE: an export or a snapshot does not say whose it is."
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One ledger that was asked for. `looked_at`: an export or a snapshot, which also says what was not there then."""
+
+    told: str
+    paths: tuple[str, ...]
+    is_parquet: bool
+    ts_is_text: bool = True
+    site: str | None = None
+    looked_at: datetime | None = None
+
+
+def ledgers(told: Sequence[str], scratch: Path, *, property_name: str | None = None) -> list[Ledger]:
+    """Look at every ledger, `[SITE=]FILE`; exports and snapshots are turned into Parquet under `scratch`.
+
+    Raises UsageError for the first that is none, with the place and the remedy.
+    """
+    return [_ledger(each, scratch / f"{number}.parquet", property_name) for number, each in enumerate(told)]
+
+
+def _ledger(told: str, scratch: Path, property_name: str | None) -> Ledger:
+    site, path = _split(told)
+    if not path.exists():
+        raise UsageError(
+            f"no ledger {path}", remedy="Name a file, a folder of Parquet or JSON-lines files, or SITE=FILE."
+        )
+    files = _files(path)
+    kinds = {_kind(file) for file in files}
+    if kinds == {"parquet"}:
+        texts = {_ts_is_text(file) for file in files}
+        if len(texts) > 1:
+            raise UsageError(f"{path}: `ts` is a timestamp in some files and a string in others", remedy=_REMEDY)
+        return Ledger(told, tuple(map(str, files)), is_parquet=True, ts_is_text=texts.pop(), site=site)
+    if kinds <= {"lines", "empty"}:
+        return Ledger(told, tuple(map(str, files)), is_parquet=False, site=site)
+    if kinds == {"export"} and len(files) == 1:
+        if site is None:
+            raise UsageError(f"{path}: whose messages are these?", remedy=_EXPORT_REMEDY)
+        at = to_ledger(files[0], scratch, site=site, property_name=property_name)
+        return Ledger(told, (str(scratch),), is_parquet=True, ts_is_text=_ts_is_text(scratch), site=site, looked_at=at)
+    raise UsageError(f"{path}: files of several kinds in one ledger: {', '.join(sorted(kinds))}", remedy=_REMEDY)
+
+
+def _split(told: str) -> tuple[str | None, Path]:
+    """A file whose own name holds an equals sign is still a file."""
+    site, equals, rest = told.partition("=")
+    if not equals or Path(told).exists():
+        return None, Path(told)
+    return site, Path(rest)
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    files = sorted(each for each in path.rglob("*") if each.is_file() and not each.name.startswith((".", "_")))
+    if not files:
+        raise UsageError(f"{path}: an empty folder", remedy=_REMEDY)
+    return files
+
+
+def _kind(file: Path) -> str:
+    with file.open("rb") as opened:
+        begin = opened.read(4096)
+    if begin[:4] == b"PAR1":
+        return "parquet"
+    text = begin.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    if not text:
+        return "empty"
+    if text[0] == "<" or text[0] == "[":
+        return "export"
+    if text[0] == "{":
+        is_snapshot = '"request"' in text and '"mbean"' in text
+        return "export" if is_snapshot else "lines"
+    raise UsageError(f"{file}: line 1: {text.splitlines()[0][:60]!r} is the beginning of no ledger", remedy=_REMEDY)
+
+
+def _ts_is_text(file: Path) -> bool:
+    """Check the columns on the way: raises UsageError where they are not those of a ledger."""
+    try:
+        found = pq.read_schema(file)
+    except (pa.ArrowException, OSError) as error:
+        raise UsageError(
+            f"{file}: cannot be opened ({str(error).splitlines()[0]})", remedy="Copy it again; it is not whole."
+        ) from error
+    missing = [column for column in COLUMNS if column not in found.names]
+    if missing:
+        raise UsageError(f"{file}: lacks the columns {', '.join(missing)}", remedy=_REMEDY)
+    wrong = [
+        f"{column} is {found.field(column).type}" for column in COLUMNS if not _is_fit(column, found.field(column))
+    ]
+    if wrong:
+        raise UsageError(f"{file}: {', '.join(wrong)}", remedy="Strings, and `ts` a timestamp or a string.")
+    return _is_text(found.field("ts"))
+
+
+def _is_text(field: Any) -> bool:
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_fit(column: str, field: Any) -> bool:
+    kind = field.type
+    return _is_text(field) or (column == "ts" and pa.types.is_timestamp(kind) and kind.unit in ("ms", "us"))
+
+
+def first_bad(ledger: Ledger) -> tuple[str, bool]:
+    """Say where the first line is that is no event, and whether it is only a torn last one, which a crash leaves."""
+    if ledger.is_parquet:
+        return f"{ledger.told}: a row with an empty column, a `ts` that is no time, or an unknown event", False
+    for path in ledger.paths:
+        with Path(path).open(encoding="utf-8", errors="replace") as file:
+            for number, line in enumerate(file, 1):
+                why = _why_bad(line)
+                if why is not None:
+                    return f"{path}: line {number}: {why}", not line.endswith("\n")
+    return f"{ledger.told}: a line whose `ts` is no time", False
+
+
+def _why_bad(line: str) -> str | None:
+    if not line.strip():
+        return None
+    try:
+        told = json.loads(line)
+    except ValueError as error:
+        return f"no JSON ({error})"
+    if not isinstance(told, dict):
+        return "no JSON object"
+    for column in COLUMNS:
+        if told.get(column) is None:
+            return f"lacks {column}"
+    if told["event"] not in EVENTS:
+        return f"unknown event {told['event']!r}: it is one of {', '.join(EVENTS)}"
+    return None if _is_moment(told["ts"]) else f"ts {told['ts']!r} is no time: write it as 2026-11-21T09:15:12.345Z"
+
+
+def _is_moment(told: object) -> bool:
+    from datetime import datetime  # noqa: PLC0415
+
+    try:
+        datetime.fromisoformat(str(told))
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,231 @@
+"""Reconciliation: from ledgers to counts and files of ids. Contacts no broker.
+
+The steps: look at the files > digests, and from them what is counted by queue (`facts`) > the messages of the buckets
+that differ.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections import Counter, defaultdict
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from dr_ctl.core.errors import EnvironmentFault, UsageError
+from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.rpo.ledgers.files import Ledger, first_bad, ledgers
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from dr_ctl.rpo.ledgers.transforms import Snapshot
+
+KINDS: Final = ("lost", "doubled", "recovered", "unexpected", "unknown")
+BUCKETS: Final = 1024
+"""Of each queue: a difference costs a thousandth of the queue's messages, and digests stay fewer than messages."""
+SHORT_WORK_BYTES: Final = 64 * 1024 * 1024
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing to say: how many messages, of which queues, and the file that names them."""
+
+    count: int
+    file: Path
+    queues: Mapping[str, int]
+
+    def as_json(self) -> dict[str, Json]:
+        return {"count": self.count, "file": str(self.file), "queues": dict(self.queues)}
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What became of the messages. `events` counts what the ledgers tell, by kind of event."""
+
+    parts: Mapping[str, Part]
+    events: Mapping[str, int]
+    buckets: int
+    differing: int
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing lost and nothing doubled, as far as the ledgers tell."""
+        return not self.parts["lost"].count and not self.parts["doubled"].count
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            **{kind: part.as_json() for kind, part in self.parts.items()},
+            "events": dict(self.events),
+            "buckets": {"all": self.buckets, "differing": self.differing},
+        }
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What `facts` says of all ledgers together."""
+
+    snapshots: list[Snapshot]
+    queues: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    events: Counter[str] = field(default_factory=Counter)
+    bad: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def moments(self) -> set[int]:
+        return {each.at_us for each in self.snapshots}
+
+    @property
+    def newest(self) -> list[Snapshot]:
+        """The last snapshot of each site."""
+        last: dict[str, Snapshot] = {}
+        for each in sorted(self.snapshots, key=lambda snapshot: (snapshot.at_us, snapshot.ledger)):
+            last[each.site] = each
+        return list(last.values())
+
+
+def reconcile(
+    told: Sequence[str],
+    out: Path,
+    *,
+    property_name: str | None = None,
+    master: str = "local[*]",
+    conf: Mapping[str, str] | None = None,
+) -> Reconciled:
+    """Say what became of every message that the ledgers (`[SITE=]FILE`) speak of; the ids go into files in `out`.
+
+    Raises UsageError where a ledger is none, with the place; EnvironmentFault where Spark or the disk fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="dr-ctl-ledgers-") as scratch:
+        given = ledgers(told, Path(scratch), property_name=property_name)
+        size = sum(Path(path).stat().st_size for ledger in given for path in ledger.paths)
+        from dr_ctl.rpo.spark import session as starting  # noqa: PLC0415 - not before the files are known to be ledgers
+
+        with starting.session(
+            master=master, conf=conf, is_short=size < SHORT_WORK_BYTES, may_take_time=True
+        ) as session:
+            return reconcile_in(session, given, out)
+
+
+def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Reconciled:
+    """Do the same in a session that is already there."""
+    from dr_ctl.rpo.ledgers import transforms as r  # noqa: PLC0415
+
+    events = r.union([r.read(spark, number, ledger) for number, ledger in enumerate(given)])
+
+    def one_pass(moments: Collection[int]) -> tuple[DataFrame, _Seen]:
+        # Kept: it is asked several times, and the ledgers are long.
+        digested = r.digests(events, moments, buckets=BUCKETS).localCheckpoint()
+        return digested, _seen(r.facts(digested).collect(), given)
+
+    moments = {at_us for _, at_us in _looked(given)}
+    digested, seen = one_pass(moments)
+    bad = list(_bad_lines(seen, given))
+    if seen.moments != moments:
+        # Only the ledgers themselves told when a site was looked at: what was by then is told apart in another pass.
+        digested, seen = one_pass(seen.moments)
+    findings = [*bad, *_gaps(seen)]
+    suspects = r.differing(digested, seen.snapshots, seen.newest).localCheckpoint()
+    differing = suspects.count()
+    queues = [(name, bool(told & {"sent", "send-in-doubt"}), "consumed" in told) for name, told in seen.queues.items()]
+    found: Iterable[Any] = ()
+    if differing:
+        judged = r.judged(events, suspects, seen.snapshots, seen.newest, queues, buckets=BUCKETS)
+        # Into one partition: to cut what is sorted into several, Spark would judge everything twice.
+        found = judged.repartition(1).sortWithinPartitions("kind", "queue", "id").toLocalIterator()
+    return Reconciled(_written(found, out), dict(seen.events), BUCKETS * len(seen.queues), differing, tuple(findings))
+
+
+def _seen(rows: Iterable[Any], given: Sequence[Ledger]) -> _Seen:
+    from dr_ctl.rpo.ledgers.transforms import BAD, Snapshot  # noqa: PLC0415
+
+    moments = {(given[number].site or "", number): at_us for number, at_us in _looked(given)}
+    seen = _Seen([])
+    for row in rows:
+        if row.event == BAD:
+            seen.bad[row.ledger] = seen.bad.get(row.ledger, 0) + row.n
+            continue
+        seen.events[row.event] += row.n
+        seen.queues[row.queue].add(row.event)
+        if row.event == "stored":
+            key = (row.site, row.ledger)
+            moments[key] = max(moments.get(key, row.last_us), row.last_us)
+    seen.snapshots = [Snapshot(site, number, at_us) for (site, number), at_us in sorted(moments.items())]
+    return seen
+
+
+def _looked(given: Sequence[Ledger]) -> list[tuple[int, int]]:
+    """The exports and snapshots by number, with their moments: also those that held nothing."""
+    return [
+        (number, int(ledger.looked_at.timestamp() * 1_000_000))
+        for number, ledger in enumerate(given)
+        if ledger.looked_at is not None
+    ]
+
+
+def _bad_lines(seen: _Seen, given: Sequence[Ledger]) -> Iterable[Finding]:
+    """A torn last line is a finding, any other bad line an error: what it said is not known."""
+    for number, count in sorted(seen.bad.items()):
+        place, is_torn = first_bad(given[number])
+        if not (is_torn and count == 1):
+            more = f" ({count} such lines)" if count > 1 else ""
+            raise UsageError(f"{place}{more}", remedy="Mend the ledger or leave it out; nothing was reconciled.")
+        yield Finding(
+            "DR-RPO-012",
+            Severity.WARNING,
+            f"{place}; the torn last line is left out",
+            "Whoever wrote the ledger was stopped in it: its last event is not known.",
+        )
+
+
+def _gaps(seen: _Seen) -> Iterable[Finding]:
+    """What the ledgers cannot tell."""
+    sends = {name for name, told in seen.queues.items() if told & {"sent", "send-in-doubt"}}
+    consumed = {name for name, told in seen.queues.items() if "consumed" in told}
+    if unsent := sorted(seen.queues.keys() - sends):
+        text = f"no ledger tells of sends to {_some(unsent)}: only what was seen there once can be missed"
+        yield Finding("DR-RPO-013", Severity.WARNING, text, "Add the producers' ledger.")
+    if unread := sorted(seen.queues.keys() - consumed):
+        text = f"no ledger tells of consumption from {_some(unread)}: what is gone from there is unknown, not lost"
+        yield Finding("DR-RPO-014", Severity.WARNING, text, "Add the consumers' ledger.")
+    if not seen.snapshots and seen.events:
+        text = "no ledger says what the sites hold: what still lies in a queue counts as lost"
+        yield Finding("DR-RPO-015", Severity.INFO, text, "Add an export or a browse snapshot of the serving site.")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _written(found: Iterable[Any], out: Path) -> dict[str, Part]:
+    """Write the ids, sorted, as JSON lines of `queue` and `id`: all files are there whole or none is."""
+    counts: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
+    try:
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with ExitStack() as opened:
+            files = {kind: opened.enter_context(_fresh(out / f".{kind}.jsonl.part")) for kind in KINDS}
+            for row in found:
+                counts[row.kind][row.queue] += 1
+                files[row.kind].write(json.dumps({"queue": row.queue, "id": row.id}, ensure_ascii=False) + "\n")
+            for file in files.values():
+                file.flush()
+                os.fsync(file.fileno())
+        for kind in KINDS:
+            (out / f".{kind}.jsonl.part").replace(out / f"{kind}.jsonl")
+    except OSError as error:
+        raise EnvironmentFault(f"the ids cannot be written to {out}: {error}") from error
+    return {
+        kind: Part(sum(each.values()), out / f"{kind}.jsonl", dict(sorted(each.items())))
+        for kind, each in counts.items()
+    }
+
+
+def _fresh(path: Path) -> Any:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Spark itself: its session, its class archive, its SQL texts."""

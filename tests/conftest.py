@@ -1,0 +1,50 @@
+"""What tests of all folders share: the command line in this process, and who may not run beside whom."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from dr_ctl.cli.app import run
+from tests.broker.driving import Ended
+
+Command = Callable[..., Ended]
+# One worker has all of them: a pair of brokers and a Spark session are shared by many tests, and one of each is enough.
+TOGETHER = ("broker", "spark")
+
+# How long one example takes says how busy the machine is: every core has a worker.
+settings.register_profile("side by side", deadline=None)
+settings.load_profile("side by side")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        group = next((name for name in TOGETHER if item.get_closest_marker(name)), None)
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.fixture
+def inside(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    """The command line in this process, and without Java: the estimate is a finding. DR_CTL_CONFIG is the test's."""
+    (tmp_path / "no-java").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "no-java"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / "state"))
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def command(*words: str) -> Ended:
+        capsys.readouterr()
+        code = run([*words, "--json"])
+        told = capsys.readouterr()
+        return Ended(code, json.loads(told.out), told.err)
+
+    yield command
+    for number, handler in before.items():
+        signal.signal(number, handler)

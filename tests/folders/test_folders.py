@@ -1,0 +1,138 @@
+"""A topology that exists in these tests only: every command works on it, with nothing written for it elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dr_ctl.engine.journal import Journal
+from dr_ctl.settings.topologies import TOPOLOGIES as SETTINGS
+from dr_ctl.topologies.registry import TOPOLOGIES
+from tests.broker.driving import Ended
+from tests.folders.broker import FolderBroker, made
+
+Command = Callable[..., Ended]
+QUEUES = ("orders", "bills")
+
+
+class Killed(BaseException):
+    """The process ends here, as by SIGKILL."""
+
+
+class Sites:
+    """London serves, with two messages that clients have sent; Paris waits."""
+
+    def __init__(self, folder: Path) -> None:
+        self.london = made(folder / "london", "london", "orders-1", QUEUES, serving=True)
+        self.paris = made(folder / "paris", "paris", "orders-1", QUEUES, serving=False)
+        brokers = {site: {"brokers": [{"name": "orders-1", "folder": site}]} for site in ("london", "paris")}
+        told = {"version": 1, "name": "orders", "topology": "folders", "sites": brokers}
+        (folder / "dr-ctl.yaml").write_text(yaml.safe_dump(told), encoding="utf-8")
+        self.london.send("orders", "one")
+        self.london.send("bills", "two")
+
+    @property
+    def serving(self) -> list[str]:
+        return [each.site for each in (self.london, self.paris) if each.file("doors/clients").exists()]
+
+    def messages(self, broker: FolderBroker) -> list[str]:
+        return sorted(line for queue in QUEUES for line in broker.lines(f"queues/{queue}"))
+
+    def settable(self, broker: FolderBroker) -> list[str]:
+        paths = broker.folder.rglob("*")
+        return sorted(str(path.relative_to(broker.folder)) for path in paths if path.name != "alive")
+
+
+@pytest.fixture
+def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sites]:
+    monkeypatch.setitem(SETTINGS.modules, "folders", "tests.folders.settings")
+    monkeypatch.setitem(TOPOLOGIES.modules, "folders", "tests.folders.topology")
+    monkeypatch.setenv("DR_CTL_CONFIG", str(tmp_path / "dr-ctl.yaml"))
+    return Sites(tmp_path)
+
+
+def test_status_and_validate_say_what_is(sites: Sites, inside: Command) -> None:
+    status, validate = inside("status"), inside("validate")
+
+    assert (status.code, status.document["summary"]) == (0, "london serves")
+    assert status.document["data"]["sites"] == {"london": {"role": "serving"}, "paris": {"role": "standby"}}
+    assert validate.code == 0, validate.told
+    assert [each["id"] for each in validate.document["findings"]] == ["DR-LOCK-001"] * 2, "the lock is per machine"
+
+
+def test_a_swapover_moves_the_service_and_every_message(sites: Sites, inside: Command) -> None:
+    dry = inside("swapover", "--to", "paris", "--dry-run")
+    moved, again = inside("swapover", "--to", "paris", "--yes"), inside("swapover", "--to", "paris", "--yes")
+
+    assert dry.code == 0
+    assert (moved.code, again.code, sites.serving) == (0, 0, ["paris"]), moved.told
+    assert sites.messages(sites.paris) == sites.messages(sites.london) == ["one", "two"]
+    assert not list((sites.london.folder / "paused").iterdir()), "what quiesce paused is lifted"
+    report = inside("runs", "report")
+    assert (report.code, inside("runs", "verify").code) == (0, 0)
+    assert Path(report.document["data"]["report"]).exists()
+
+
+def test_a_cut_link_ends_the_drain_and_all_is_as_it_was(sites: Sites, inside: Command) -> None:
+    inside("status")  # which ships what lies there
+    sites.london.file("cut").touch()
+    sites.london.send("orders", "three")
+    before = sites.settable(sites.london)
+
+    ended = inside("swapover", "--to", "paris", "--yes", "--timeout", "1s")
+
+    assert ended.code in (10, 24), ended.told
+    assert (sites.serving, sites.settable(sites.london)) == (["london"], before)
+
+
+def test_a_lost_site_is_replaced_and_taken_in_again(sites: Sites, inside: Command) -> None:
+    inside("status")
+    sites.london.file("cut").touch()
+    sites.london.send("orders", "three")
+    sites.london.file("alive").unlink()
+
+    refused = inside("failover", "--to", "paris", "--yes")
+    served = inside("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+    sites.paris.send("bills", "four")
+    sites.london.file("doors/clients").unlink()
+    sites.london.file("cut").unlink()
+    sites.london.file("alive").touch()
+    status = inside("status")
+    returned = inside("failback", "--to", "london", "--yes")
+
+    assert (refused.code, served.code) == (11, 0), served.told
+    assert {(debt["kind"], debt["site"]) for debt in status.document["debts"]} == {
+        ("fence", "london"),
+        ("quarantine", "london"),
+    }
+    assert (returned.code, returned.document["debts"], sites.serving) == (0, [], ["london"]), returned.told
+    assert sites.messages(sites.london) == sites.messages(sites.paris) == ["four", "one", "three", "two"]
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_a_killed_run_is_gone_on_with(
+    sites: Sites, inside: Command, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Killed right after the so manyeth line of intents: what was to be sent then was not."""
+    intents, count = Journal.intents, [0]
+
+    def killing(self: Journal, *given: object) -> object:
+        told = intents(self, *given)  # type: ignore[arg-type]
+        count[0] += 1
+        if count[0] == number:
+            raise Killed
+        return told
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "intents", killing)
+        with suppress(Killed):
+            inside("swapover", "--to", "paris", "--yes")
+    resumed = inside("resume", "--yes")
+
+    assert resumed.code == (0 if count[0] >= number else 10), resumed.told
+    assert sites.serving == ["paris"]
+    assert sites.messages(sites.paris) == ["one", "two"]

@@ -1,0 +1,165 @@
+"""A service's life under load, once for each topology, on the twin and on real brokers: moved there and back, a command
+killed on the way, a site lost, replaced, taken in again. The ledger of the clients judges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.agents.monitor import recording
+from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.lab.lab import Lab
+from dr_ctl.lab.ledger import Counts, Verdict
+from dr_ctl.lab.traffic import Load
+from dr_ctl.settings.loader import load
+from tests.broker.driving import Ended, Operator, Stage, end_all, killed_at, recorded, until
+from tests.conftest import Command
+from tests.continuity.plugin import needs_plugin
+from tests.twin.conftest import prompt
+
+RATE, WORK_MS = 60, 20.0  # one consumer, which falls behind: whenever a site is lost, messages lie there
+EVERY_S = 0.2
+# A new topology is one more line: what its brokers need that may not be here.
+TOPOLOGIES: dict[str, tuple[pytest.MarkDecorator, ...]] = {"artemis-mirror": (), "artemis-continuity": (needs_plugin,)}
+STAGES = [
+    *(pytest.param((topology, False), id=f"{topology} on its twin") for topology in TOPOLOGIES),
+    *(
+        pytest.param((topology, True), id=f"{topology} on brokers", marks=(pytest.mark.broker, *needs))
+        for topology, needs in TOPOLOGIES.items()
+    ),
+]
+
+
+@pytest.fixture(params=STAGES)
+def stage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    topology, real = request.param
+    if not real:
+        prompt(monkeypatch)
+    with (Lab if real else PlayedTwin).up(tmp_path / "stage", topology=topology) as stage:
+        yield stage
+
+
+class Inside(Operator):
+    """An operator of a twin: the command line in this process, so that it is not started anew for each command."""
+
+    command: Command
+
+    def run(self, *words: str) -> Ended:
+        return self.command(*words)
+
+
+@pytest.fixture
+def operator(stage: Stage, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Operator]:
+    if isinstance(stage, Lab):
+        yield Operator(stage, tmp_path / "state")
+    else:
+        operator = Inside(stage, tmp_path / "state")
+        operator.command = request.getfixturevalue("inside")
+        request.getfixturevalue("monkeypatch").setenv("DR_CTL_CONFIG", str(stage.settings_path))
+        yield operator
+    end_all()
+
+
+def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
+    stage: Stage, operator: Operator, tmp_path: Path
+) -> None:
+    with stage.load(RATE, consumers=1, work_ms=WORK_MS) as traffic:
+        more(traffic)
+        there = operator.run("swapover", "--to", "paris", "--yes")
+        more(traffic)
+        back = killed_on_the_way(stage, operator, tmp_path / "recorded")
+        more(traffic)
+        moved = traffic.ledger.verdict(drained=False)
+
+        refused, taken_over = lose(stage, operator, traffic)
+        more(traffic)
+        lost = came_to_rest(stage, traffic)
+        stage.heal()
+        stage.start("london")
+        owed = operator.run("status").document["debts"]
+        planned = operator.run("plan", "failback", "--to", "london").document
+        traffic.resume_producing()
+        returned = operator.run("failback", "--to", "london", "--yes")
+        more(traffic)
+        verdict = traffic.stop(drain_s=60)
+    bounds = refused.document["data"]["bounds"]
+    print(verdict.as_json(), bounds, len(lost.lost), len(lost.consumed_twice))
+
+    assert (there.code, there.document["data"]["pairs"][0]["serving"]) == (0, "paris"), there.told
+    assert (back.code, back.document["data"]["pairs"][0]["serving"]) == (0, "london"), back.told
+    assert (moved.consumed_twice, moved.processed_twice, moved.unexpected) == ((), (), ())
+    # What is lost and what comes twice is within what was said beforehand, and was agreed to.
+    assert (refused.code, refused.document["outcome"]) == (11, "loss_refused")
+    assert taken_over.code == 0, taken_over.told
+    assert 0 < len(lost.lost) <= bounds["lost"]["at_most"]
+    assert len(lost.consumed_twice) <= bounds["twice"]["at_most"]
+    assert {debt["site"] for debt in owed} == {"london"}
+    # The return brings back what was lost, and doubles no more than it said.
+    assert (returned.code, returned.document["data"]["pairs"][0]["serving"]) == (0, "london"), returned.told
+    assert verdict.lost == ()
+    assert verdict.drained
+    doubled = set(verdict.consumed_twice) - set(lost.consumed_twice)
+    assert len(doubled) <= planned["data"].get("residue", {}).get("twice_at_most", 0)
+    # All that was sent was consumed: nothing of it is left anywhere, no site owes anything, each run is sealed.
+    assert depths(stage) == {}
+    assert operator.run("status").document["debts"] == []
+    assert operator.run("runs", "verify").code == 0
+
+
+def depths(stage: Stage) -> dict[str, int]:
+    """What lies in the clients' queues of either site, by site and queue; nothing of those that are empty."""
+    found = {}
+    for site in ("london", "paris"):
+        told = stage.admin(site).depths() if isinstance(stage, Lab) else None
+        for queue in stage.queues:
+            depth = told[queue] if told is not None else stage.depth(site, queue)
+            if depth:
+                found[f"{site}/{queue}"] = depth
+    return found
+
+
+def more(traffic: Load) -> None:
+    """Let clients work for a second."""
+    traffic.wait_for(traffic.counts().sent + RATE)
+
+
+def killed_on_the_way(stage: Stage, operator: Operator, folder: Path) -> Ended:
+    """Move back to London: the command is killed right before London lets clients in, and gone on with."""
+    with recorded(stage, folder) as (settings, recorders):
+        cut = Operator(stage, operator.state, settings)
+        killed_at(cut, recorders, "london", 1, "swapover", "--to", "london", "--yes")
+    return operator.run("resume", "--yes")
+
+
+def lose(stage: Stage, operator: Operator, traffic: Load) -> tuple[Ended, Ended]:
+    """Kill London after a second in which it shipped nothing; the failover that is refused for its price, and the one
+    that is agreed to."""
+    failover = ("failover", "--to", "paris", "--yes")
+    with recording(load(operator.settings), every_s=EVERY_S):
+        more(traffic)
+        stage.cut("london")
+        more(traffic)
+        stage.kill("london")
+        # Once the monitor has seen the death the price grows no more.
+        until(lambda: (told := price(operator.run(*failover))) is not None and price(operator.run(*failover)) == told)
+    refused = operator.run(*failover)
+    return refused, operator.run(*failover, "--accept-loss", str(price(refused)))
+
+
+def price(refused: Ended) -> int | None:
+    """How many messages may be lost; None where that is not known, or not yet that the site is down."""
+    at_most: int | None = refused.document["data"].get("bounds", {}).get("lost", {}).get("at_most")
+    return at_most
+
+
+def came_to_rest(stage: Stage, traffic: Load) -> Verdict:
+    """What became of all messages once nothing lies any more in the queues of the site that serves."""
+    traffic.pause_producing()
+
+    def idle(counts: Counts) -> bool:
+        return counts.received == counts.consumed + counts.ack_in_doubt and stage.target().left(stage.queues) == 0
+
+    traffic.wait_until(idle, within_s=60, what="the queues are empty")
+    return traffic.ledger.verdict()
