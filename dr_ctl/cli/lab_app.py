@@ -1,21 +1,31 @@
-"""The commands of the lab, declared; what they do stands in `labs`."""
+"""The commands of the lab, declared; what takes more than a call of the lab stands in `labs`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dr_ctl.application.result import Result
 from dr_ctl.cli.command import command, group
 from dr_ctl.cli.session import Session
+from dr_ctl.core.model import ExitCode
+
+if TYPE_CHECKING:
+    from dr_ctl.lab.lab import Lab
 
 lab_app = group("Throw-away real brokers on this machine, faults, and traffic with a ledger.")
 
 LAB = Annotated[Path, typer.Option("--dir", metavar="DIR", help="The lab's directory.")]
 LAB_DEFAULT = Path("lab")
 SITE = Annotated[str, typer.Argument(metavar="SITE")]
+
+
+def _lab(directory: Path) -> Lab:
+    from dr_ctl.lab.lab import Lab  # noqa: PLC0415 - only commands that need it pay for it
+
+    return Lab.open(directory)
 
 
 @command(lab_app, "up", full="lab up")
@@ -46,9 +56,9 @@ def lab_up(
 @command(lab_app, "down", full="lab down")
 def lab_down(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
     """End everything of the lab and remove its directory."""
-    from dr_ctl.cli import labs  # noqa: PLC0415
-
-    return labs.down(session, directory)
+    del session
+    _lab(directory).down()
+    return Result(ExitCode.OK, f"{directory} is gone, with all that ran in it")
 
 
 @command(lab_app, "status", full="lab status")
@@ -62,17 +72,17 @@ def lab_status(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
 @command(lab_app, "kill", full="lab kill")
 def lab_kill(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
     """Kill a site's broker at once (SIGKILL)."""
-    from dr_ctl.cli import labs  # noqa: PLC0415
-
-    return labs.kill(session, directory, site)
+    del session
+    _lab(directory).kill(site)
+    return Result(ExitCode.OK, f"{site} was killed")
 
 
 @command(lab_app, "start", full="lab start")
 def lab_start(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
     """Start a site's broker again; its doors stay closed."""
-    from dr_ctl.cli import labs  # noqa: PLC0415
-
-    return labs.start(session, directory, site)
+    del session
+    _lab(directory).start(site)
+    return Result(ExitCode.OK, f"{site} runs; its doors are closed")
 
 
 @command(lab_app, "cut", full="lab cut")
@@ -86,17 +96,17 @@ def lab_cut(
     directory: LAB = LAB_DEFAULT,
 ) -> Result:
     """Cut the links between the sites."""
-    from dr_ctl.cli import labs  # noqa: PLC0415
-
-    return labs.cut(session, directory, source, mode)
+    del session
+    _lab(directory).cut(source, mode)
+    return Result(ExitCode.OK, f"the link of {source} is cut" if source else "both links are cut")
 
 
 @command(lab_app, "heal", full="lab heal")
 def lab_heal(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
     """Heal the links."""
-    from dr_ctl.cli import labs  # noqa: PLC0415
-
-    return labs.heal(session, directory)
+    del session
+    _lab(directory).heal()
+    return Result(ExitCode.OK, "the links are healed")
 
 
 @command(lab_app, "load", full="lab load")

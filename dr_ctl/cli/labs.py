@@ -46,12 +46,6 @@ def up(
     return Result(ExitCode.OK, f"{names[0]} serves; settings: {lab.settings_path}", data=data, text=text)
 
 
-def down(session: Session, directory: Path) -> Result:
-    del session
-    Lab.open(directory).down()
-    return Result(ExitCode.OK, f"{directory} is gone, with all that ran in it")
-
-
 def status(session: Session, directory: Path) -> Result:
     del session
     told = Lab.open(directory).status()
@@ -70,30 +64,6 @@ def status(session: Session, directory: Path) -> Result:
         for link in told.links
     ]
     return Result(ExitCode.OK, f"lab {told.name}", data=told.as_json(), text="\n".join(lines))
-
-
-def kill(session: Session, directory: Path, site: str) -> Result:
-    del session
-    Lab.open(directory).kill(site)
-    return Result(ExitCode.OK, f"{site} was killed")
-
-
-def start(session: Session, directory: Path, site: str) -> Result:
-    del session
-    Lab.open(directory).start(site)
-    return Result(ExitCode.OK, f"{site} runs; its doors are closed")
-
-
-def cut(session: Session, directory: Path, source: str | None, mode: str) -> Result:
-    del session
-    Lab.open(directory).cut(source, mode)
-    return Result(ExitCode.OK, f"the link of {source} is cut" if source else "both links are cut")
-
-
-def heal(session: Session, directory: Path) -> Result:
-    del session
-    Lab.open(directory).heal()
-    return Result(ExitCode.OK, "the links are healed")
 
 
 def load(session: Session, directory: Path, rate: float, lasting: str) -> Result:

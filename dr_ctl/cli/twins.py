@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from dr_ctl.lab.kinds import KINDS
 from dr_ctl.lab.make import Admin
+from dr_ctl.lab.stage import Manner, load
 from dr_ctl.lab.state import SiteState
-from dr_ctl.lab.traffic import Load, Target, deal_out
+from dr_ctl.lab.traffic import Load, Target
 from dr_ctl.twin.site import Twin
 
 
@@ -37,22 +39,7 @@ class PlayedTwin(Twin):
         return Target(sites, self.site(self.sites[0], pair).app, self.left)
 
     def load(
-        self,
-        rate: float,
-        *,
-        queues: Sequence[str] | None = None,
-        producers: int = 2,
-        consumers: int = 2,
-        work_ms: float = 0.0,
-        pair: str | None = None,
+        self, rate: float, *, queues: Sequence[str] | None = None, pair: str | None = None, **manner: Unpack[Manner]
     ) -> Load:
-        """Prepare traffic for all queues of all pairs, or of those; its ledger goes under `ledgers`."""
-        return deal_out(
-            [self.target(each) for each in (self.pairs if pair is None else (pair,))],
-            self.queues if queues is None else tuple(queues),
-            rate,
-            producers=producers,
-            consumers=consumers,
-            work_ms=work_ms,
-            ledgers=self.ledgers,
-        )
+        """Prepare traffic, as the module `stage` says; its ledger goes under `ledgers`."""
+        return load(self, rate, queues, pair, manner)

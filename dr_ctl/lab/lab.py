@@ -15,7 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault, UsageError
 from dr_ctl.lab import daemons, distribution, settings_file, status, wire
@@ -23,9 +23,10 @@ from dr_ctl.lab import state as lab_state
 from dr_ctl.lab.cache import release_ports, reserve_ports
 from dr_ctl.lab.kinds import KINDS, MIRROR
 from dr_ctl.lab.make import Make
+from dr_ctl.lab.stage import load
 from dr_ctl.lab.started import wait_until
 from dr_ctl.lab.state import PAIR, LabState, LinkState, SiteState
-from dr_ctl.lab.traffic import Load, Target, deal_out
+from dr_ctl.lab.traffic import Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from dr_ctl.lab.make import Admin, Kind, Options
+    from dr_ctl.lab.stage import Manner
+    from dr_ctl.lab.traffic import Load
 
 UP_S = 90.0
 DOWN_S = 15.0
@@ -241,26 +244,10 @@ class Lab:
         return Target(sites, self.state.sites[0].app, partial(self._left, name))
 
     def load(
-        self,
-        rate: float,
-        *,
-        queues: Sequence[str] | None = None,
-        producers: int = 2,
-        consumers: int = 2,
-        work_ms: float = 0.0,
-        pair: str | None = None,
+        self, rate: float, *, queues: Sequence[str] | None = None, pair: str | None = None, **manner: Unpack[Manner]
     ) -> Load:
-        """Prepare traffic for all queues of the lab, or for those; its ledger goes under `ledgers`. Without a pair the
-        clients are dealt out over all of them, each pair having at least one of a kind that there is."""
-        return deal_out(
-            [self.target(each) for each in (self.pairs if pair is None else (pair,))],
-            self.queues if queues is None else tuple(queues),
-            rate,
-            producers=producers,
-            consumers=consumers,
-            work_ms=work_ms,
-            ledgers=self.ledgers,
-        )
+        """Prepare traffic, as the module `stage` says; its ledger goes under `ledgers`."""
+        return load(self, rate, queues, pair, manner)
 
     def status(self) -> status.LabStatus:
         """Say how everything is; what does not answer within two seconds is said not to answer."""

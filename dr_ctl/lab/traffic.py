@@ -15,7 +15,6 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dr_ctl.lab.ledger import Event, Ledger, Verdict
@@ -147,7 +146,8 @@ class Load:
         ledger_path: Path | None = None,
     ) -> None:
         """`rate` is messages per second of all producers together; `work_ms` is what a consumer needs for each. The
-        clients are dealt out over the target and those `beside` it."""
+        clients are dealt out over the target and those `beside` it; each has at least one of a kind that there is."""
+        producers, consumers = (max(each, 1 + len(beside)) if each else 0 for each in (producers, consumers))
         self.run = uuid.uuid4().hex[:8]
         self.ledger = Ledger(ledger_path)
         self._targets = (target, *beside)
@@ -383,28 +383,3 @@ def _join(threads: list[threading.Thread]) -> None:
     for thread in threads:
         if thread.ident is not None:
             thread.join(timeout=GREETING_S + FINISH_S + SILENT_S)
-
-
-def deal_out(
-    targets: Sequence[Target],
-    queues: Sequence[str],
-    rate: float,
-    *,
-    producers: int,
-    consumers: int,
-    work_ms: float,
-    ledgers: Path,
-) -> Load:
-    """Prepare traffic whose clients are dealt out over the targets, each having at least one of a kind that there is;
-    its ledger goes into a folder."""
-    first, *beside = targets
-    return Load(
-        first,
-        queues,
-        rate,
-        beside=beside,
-        producers=max(producers, len(targets)) if producers else 0,
-        consumers=max(consumers, len(targets)) if consumers else 0,
-        work_ms=work_ms,
-        ledger_path=ledgers / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.jsonl",
-    )

@@ -15,7 +15,6 @@ from pydantic import (
     ConfigDict,
     Field,
     WithJsonSchema,
-    field_validator,
     model_validator,
 )
 
@@ -27,6 +26,13 @@ Seconds = Annotated[
     BeforeValidator(seconds),
     WithJsonSchema({"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|h|d)\s*$"}),
 ]
+
+
+def _list(told: Any) -> Any:
+    return tuple(told) if isinstance(told, list) else told
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_list)]
 
 
 class Part(BaseModel):
@@ -42,26 +48,14 @@ class Secret(Part):
 
     env: str | None = None
     file: str | None = None
-    command: tuple[str, ...] | None = None
+    command: Names | None = None
     plain: str | None = Field(default=None, repr=False)
-
-    @field_validator("command", mode="before")
-    @classmethod
-    def _words(cls, told: Any) -> Any:
-        return tuple(told) if isinstance(told, list) else told
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         if len([each for each in (self.env, self.file, self.command, self.plain) if each is not None]) != 1:
             raise ValueError("a secret is exactly one of {env: NAME}, {file: PATH}, {command: [ARGV]}, {plain: …}")
         return self
-
-
-def _list(told: Any) -> Any:
-    return tuple(told) if isinstance(told, list) else told
-
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_list)]
 
 
 class Broker(Part):

@@ -1,22 +1,18 @@
-"""The settings file as documents, both made of its classes: a JSON Schema, and with `--table` the table of
-`docs/settings.md`.
+"""The settings file as a JSON Schema, made of its classes.
 
-    python -m dr_ctl.settings.schema > docs/settings.schema.json
+python -m dr_ctl.settings.schema > docs/settings.schema.json
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from functools import reduce
 from operator import or_
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
-from pydantic.fields import FieldInfo
 
-from dr_ctl.settings.model import Part, Secret
 from dr_ctl.settings.topologies import TOPOLOGIES
 
 
@@ -27,46 +23,5 @@ def schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "dr-ctl settings", **told}
 
 
-def table() -> str:
-    """A row for each key: what it means, and what holds where it is left out."""
-    found: dict[str, tuple[FieldInfo, list[str]]] = {}
-    for topology in TOPOLOGIES:
-        for path, field in _keys(TOPOLOGIES.named(topology), ""):
-            found.setdefault(path, (field, []))[1].append(topology)
-    rows = ["| key | meaning | default |", "| --- | --- | --- |"]
-    parts = list(dict.fromkeys(path.rpartition(".")[0] for path in found))
-    for path in sorted(found, key=lambda path: parts.index(path.rpartition(".")[0])):
-        field, topologies = found[path]
-        meaning = field.description or f"what joins the sites: `{'`, `'.join(TOPOLOGIES)}`"
-        only = "" if set(topologies) == set(TOPOLOGIES) else f". Only with `{'`, `'.join(topologies)}`"
-        rows.append(f"| `{path}` | {meaning}{only} | {_default(field)} |")
-    return "\n".join(rows) + "\n"
-
-
-def _keys(part: type[Part], within: str) -> Iterator[tuple[str, FieldInfo]]:
-    for name, field in part.model_fields.items():
-        inner = _inside(field.annotation)
-        if inner is None or inner[1] is Secret:
-            yield f"{within}{name}", field
-        else:
-            yield from _keys(inner[1], f"{within}{name}{inner[0]}.")
-
-
-def _inside(kind: Any) -> tuple[str, type[Part]] | None:
-    """The part that a key holds, and how one of several is written."""
-    if isinstance(kind, type) and issubclass(kind, Part):
-        return "", kind
-    origin = get_origin(kind)
-    mark = "[]" if origin is tuple else ".NAME" if origin is dict else ""
-    return next(((mark + found[0], found[1]) for each in get_args(kind) if (found := _inside(each))), None)
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
-    default = field.get_default(call_default_factory=True)
-    return f"`{default if isinstance(default, str) else json.dumps(default)}`" if default else "none"
-
-
 if __name__ == "__main__":
-    sys.stdout.write(table() if "--table" in sys.argv else json.dumps(schema(), indent=1) + "\n")
+    sys.stdout.write(json.dumps(schema(), indent=1) + "\n")

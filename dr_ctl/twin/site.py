@@ -10,7 +10,7 @@ import json
 import secrets
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -236,11 +236,7 @@ class Twin:
             hosts = self._of(site, pair)
             for host in hosts:
                 host.broker.let_clients_in()
-            until = self.clock.now_s() + OPENS_WITHIN_S
-            while not all(host.broker.serves for host in hosts):
-                if self.clock.now_s() > until:
-                    raise EnvironmentFault(f"{site} does not serve after {OPENS_WITHIN_S:g} s")
-                self._changed.wait(self.clock.outside_s(LOOK_S))
+            self._wait(lambda: all(host.broker.serves for host in hosts), OPENS_WITHIN_S, f"{site} does not serve")
 
     def close_clients(self, site: str, pair: str | None = None) -> None:
         with self._lock:
@@ -255,17 +251,19 @@ class Twin:
 
     def wait_mirrored(self, within_s: float = 5.0) -> None:
         """Wait until all links ship and have nothing left; EnvironmentFault where they do not in time."""
-        until = self.clock.now_s() + within_s
-        with self._changed:
-            # What a link has done wakes nobody, so that it is looked at again after a moment.
-            while not self._mirrored():
-                if self.clock.now_s() > until:
-                    raise EnvironmentFault(f"the twin's links do not ship after {within_s:g} s")
-                self._changed.wait(self.clock.outside_s(LOOK_S))
-
-    def _mirrored(self) -> bool:
         brokers = [host.broker for host in self._hosts.values()]
-        return all(each.attached and each.even for each in brokers)
+        with self._changed:
+            self._wait(
+                lambda: all(each.attached and each.even for each in brokers), within_s, "the twin's links do not ship"
+            )
+
+    def _wait(self, true: Callable[[], bool], within_s: float, otherwise: str) -> None:
+        until = self.clock.now_s() + within_s
+        # What a link has done wakes nobody, so that it is looked at again after a moment.
+        while not true():
+            if self.clock.now_s() > until:
+                raise EnvironmentFault(f"{otherwise} after {within_s:g} s")
+            self._changed.wait(self.clock.outside_s(LOOK_S))
 
     # what is seen of it
 

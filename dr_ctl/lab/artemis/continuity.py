@@ -15,7 +15,7 @@ from xml.sax.saxutils import quoteattr
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault
 from dr_ctl.lab.artemis.admin import Admin
-from dr_ctl.lab.artemis.create import LOGS, create, only, plain, queues, settings, start
+from dr_ctl.lab.artemis.create import LOGS, create, links_at_boot, only, plain, queues, settings, start
 from dr_ctl.lab.distribution import Coordinates
 from dr_ctl.lab.make import Kind
 from dr_ctl.lab.state import ADMIN
@@ -49,8 +49,9 @@ def find_jar(told: Path | None) -> Path:
 
 
 def options(told: Options) -> Options:
-    """`plugin` is the jar."""
-    return {"plugin": find_jar(only(told, ("plugin",), "artemis-continuity").get("plugin"))}
+    """`plugin` is the jar; a site whose `link_auto_start` is false has bridges that are not waited for."""
+    known = only(told, ("plugin", "link_auto_start"), "artemis-continuity")
+    return {**known, "plugin": find_jar(known.get("plugin"))}
 
 
 def create_with_plugin(home: Path, instance: Path, make: Make) -> None:
@@ -191,5 +192,6 @@ KIND: Final = Kind(
     admin=ContinuityAdmin,
     settings=settings,
     logs=LOGS,
+    links_at_boot=links_at_boot,
     made_at_once=plain,
 )

@@ -98,6 +98,11 @@ def only(options: Options, known: Iterable[str], topology: str) -> Options:
     return options
 
 
+def links_at_boot(make: Make) -> bool:
+    starts: bool = make.options.get("link_auto_start", {}).get(make.site.name, True)
+    return starts
+
+
 def plain(name: str) -> bool:
     """Names that need no management call: they stand in broker.xml."""
     return PLAIN_QUEUE.fullmatch(name) is not None

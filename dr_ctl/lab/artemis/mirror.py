@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.lab.artemis.admin import Admin
-from dr_ctl.lab.artemis.create import LIGHT, LOGS, create, only, plain, queues, settings, start
+from dr_ctl.lab.artemis.create import LIGHT, LOGS, create, links_at_boot, only, plain, queues, settings, start
 from dr_ctl.lab.distribution import ARTEMIS
 from dr_ctl.lab.make import Kind
 from dr_ctl.lab.state import ADMIN
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 
 def options(told: Options) -> Options:
     return only(told, ("admin_door", "link_auto_start"), "artemis-mirror")
-
-
-def links_at_boot(make: Make) -> bool:
-    starts: bool = make.options.get("link_auto_start", {}).get(make.site.name, True)
-    return starts
 
 
 def profile(text: str) -> str:

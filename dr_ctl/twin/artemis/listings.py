@@ -13,10 +13,10 @@ from dr_ctl.twin.messages import ORIGIN_NODE, ORIGIN_NUMBER, Message, Queue
 MOST_OF_A_TEXT: Final = 256
 ROUTED_ANYCAST: Final = 1
 
-Row = dict[str, Any]
+Listed = dict[str, Any]
 
 
-def listed(rows: Sequence[Row], page: int, size: int) -> str:
+def listed(rows: Sequence[Listed], page: int, size: int) -> str:
     shown = rows if page < 1 or size < 1 else rows[(page - 1) * size : page * size]
     return json.dumps({"data": shown, "count": len(rows)})
 
@@ -25,7 +25,7 @@ def date(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
 
 
-def clients(broker: Broker) -> list[Row]:
+def clients(broker: Broker) -> list[Listed]:
     """A row for each client's connection."""
     return [
         {
@@ -45,7 +45,7 @@ def clients(broker: Broker) -> list[Row]:
     ]
 
 
-def consumer(broker: Broker, queue: str, **told: Any) -> Row:
+def consumer(broker: Broker, queue: str, **told: Any) -> Listed:
     row = {
         "validatedUser": told.get("user", ""),
         "queue": queue,
@@ -61,7 +61,7 @@ def consumer(broker: Broker, queue: str, **told: Any) -> Row:
     return {**row, **told}
 
 
-def clients_consumers(broker: Broker) -> list[Row]:
+def clients_consumers(broker: Broker) -> list[Listed]:
     """A row for each client's subscription. Numbers are texts in it, as the broker writes them."""
     return [
         consumer(
@@ -106,12 +106,12 @@ def consumers_of(broker: Broker, queue: str) -> str:
     return json.dumps(rows)
 
 
-def browse(queue: Queue, page: int, size: int) -> list[Row]:
+def browse(queue: Queue, page: int, size: int) -> list[Listed]:
     """One page of a queue; what is in delivery is not seen."""
     return paged([browsed(each, number=each.number) for each in queue.live()], page, size)
 
 
-def paged(rows: list[Row], page: int, size: int) -> list[Row]:
+def paged(rows: list[Listed], page: int, size: int) -> list[Listed]:
     return rows[(page - 1) * size : page * size] if page > 0 and size > 0 else rows
 
 

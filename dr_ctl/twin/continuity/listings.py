@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dr_ctl.twin.artemis.listings import ROUTED_ANYCAST, Row, clients, clients_consumers, date
+from dr_ctl.twin.artemis.listings import ROUTED_ANYCAST, Listed, clients, clients_consumers, date
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.messages import Message
 
@@ -16,12 +16,12 @@ _LESS: Final = (
 )  # fmt: skip
 
 
-def connections(broker: ContinuityBroker) -> list[Row]:
+def connections(broker: ContinuityBroker) -> list[Listed]:
     """The peer's bridges, the plugin's own sessions, and the clients."""
     port = broker.acceptors["mirror"].port
     inside = [(_INSIDE, _INSIDE)] * (1 + len(broker.flows))
     outside = [(f"/127.0.0.1:{number}", f"tcp:///127.0.0.1:{port}") for number in range(1, broker.incoming + 1)]
-    rows: list[Row] = [
+    rows: list[Listed] = [
         {
             "connectionID": f"{broker.node[:8]}{number}",
             "remoteAddress": remote,
@@ -41,10 +41,10 @@ def connections(broker: ContinuityBroker) -> list[Row]:
     ]
 
 
-def consumers(broker: ContinuityBroker) -> list[Row]:
+def consumers(broker: ContinuityBroker) -> list[Listed]:
     """The plugin's receivers and the clients; bridges are none that is listed."""
     received = [broker.service.into, *(flow.in_acks for flow in broker.flows.values())]
-    rows: list[Row] = [
+    rows: list[Listed] = [
         {
             "id": str(queue.number),
             "session": broker.node,
@@ -68,9 +68,9 @@ def consumers(broker: ContinuityBroker) -> list[Row]:
     return rows + [{key: row[key] for key in _LESS} for row in theirs]
 
 
-def row(message: Message) -> Row:
+def row(message: Message) -> Listed:
     """All that is listed of a message, its properties beside its own fields."""
-    told: Row = {
+    told: Listed = {
         "messageID": message.number,
         "address": message.address,
         "type": 3 if message.text else 4,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from dr_ctl.twin.artemis.listings import Row, browsed, clients, clients_consumers, consumer, date, paged, short
+from dr_ctl.twin.artemis.listings import Listed, browsed, clients, clients_consumers, consumer, date, paged, short
 from dr_ctl.twin.messages import ORIGIN_NODE, Message, Reason
 from dr_ctl.twin.mirror.broker import MirrorBroker
 from dr_ctl.twin.mirror.outflow import Event, Outflow
@@ -13,7 +13,7 @@ from dr_ctl.twin.mirror.outflow import Event, Outflow
 EVENT_KIND: Final = "x-opt-amq-mr-ev-type"
 
 
-def _connection(broker: MirrorBroker, **told: Any) -> Row:
+def _connection(broker: MirrorBroker, **told: Any) -> Listed:
     row = {
         "creationTime": date(broker.start_ms),
         "implementation": "ActiveMQProtonRemotingConnection",
@@ -25,7 +25,7 @@ def _connection(broker: MirrorBroker, **told: Any) -> Row:
     return {**row, **told}
 
 
-def connections(broker: MirrorBroker) -> list[Row]:
+def connections(broker: MirrorBroker) -> list[Listed]:
     """The peer's link, the own one, and the clients'."""
     rows = []
     if broker.peer_connected:
@@ -54,7 +54,7 @@ def connections(broker: MirrorBroker) -> list[Row]:
     return rows + clients(broker)
 
 
-def consumers(broker: MirrorBroker) -> list[Row]:
+def consumers(broker: MirrorBroker) -> list[Listed]:
     rows = []
     if broker.link.attached:
         rows.append(
@@ -78,7 +78,7 @@ def consumers(broker: MirrorBroker) -> list[Row]:
     return rows + clients_consumers(broker)
 
 
-def browse(outflow: Outflow, node: str, page: int, size: int) -> list[Row]:
+def browse(outflow: Outflow, node: str, page: int, size: int) -> list[Listed]:
     """One page of the outflow of the broker `node`; what is with the link is not seen."""
     return paged([_event(each, outflow, node) for each in list(outflow.events)[outflow.under_way :]], page, size)
 

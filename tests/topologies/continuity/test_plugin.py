@@ -168,7 +168,7 @@ def test_a_wrong_password_of_the_plugin_is_found_although_no_flag_says_so(tmp_pa
         return xml.replace('remote-password" value="', 'remote-password" value="not-')
 
     nobody = {"london": False, "paris": False}  # such links never come up: they are not waited for
-    with up(tmp_path / "lab", edit=wrong, link_auto_start=nobody, serving=None) as lab:
+    with up(tmp_path / "lab", edit=wrong, options={"link_auto_start": nobody}, serving=None) as lab:
         operator = Operator(lab, tmp_path / "state")
         remote = operator.run("validate", "--for", "swapover")
         lab.stop("paris")
