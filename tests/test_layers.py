@@ -1,12 +1,12 @@
-"""Imports point down only, and some libraries have one home."""
+"""Imports point down only and in no circle, a topology stands behind its contract, some libraries have one home."""
 
 from __future__ import annotations
 
 import ast
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parent.parent / "dr_ctl"
 LAYERS = (
@@ -24,42 +24,7 @@ LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in 
 # What the twin shared with the product it could not show to be wrong.
 ALONE = {"twin": {"core"}}
 HOMES = {"pyspark": ("rpo/spark/session.py",), "rich": ("cli/progress.py",), "click": ()}
-MODULES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
-
-
-def imports(path: Path) -> list[str]:
-    found: list[str] = []
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in tree.body:
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            node.body = []  # names for the type checker are never imported when it runs
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.append(node.module)
-    return found
-
-
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_says_what_it_is_for_and_imports_only_from_below(path: Path) -> None:
-    mine = path.relative_to(ROOT).parts[0]
-
-    told = imports(path)
-
-    for name in told:
-        parts = name.split(".")
-        if parts[0] == "dr_ctl" and len(parts) > 1 and parts[1] != mine:
-            assert LEVEL[parts[1]] < LEVEL[mine], name
-            assert parts[1] in ALONE.get(mine, LEVEL), name
-        elif parts[0] != "dr_ctl" and mine in ALONE:
-            assert parts[0] in sys.stdlib_module_names, name
-        if parts[0] in HOMES:
-            assert str(path.relative_to(ROOT)) in HOMES[parts[0]], name
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-
-
-TOPOLOGIES = ROOT / "topologies"
+CONTRACT = ("topologies.topology", "topologies.registry")
 # What stands below a topology: what is common to all kinds of broker, and the family that its brokers are of.
 BELOW = {
     "common": set[str](),
@@ -67,23 +32,125 @@ BELOW = {
     "mirror": {"common", "artemis"},
     "continuity": {"common", "artemis"},
 }
-# What stands beside the packages, whatever the topology; the registry knows them all, and none knows it.
-SHARED = {path.stem for path in TOPOLOGIES.glob("*.py")} - {"registry"}
-# What is common may not know how a broker is managed; what decides may not hold what acts.
-MANAGEMENT = "dr_ctl.jolokia"
+# What stands beside the packages of topologies, whatever the topology; the registry knows them all, none knows it.
+SHARED = {"topology", "procedure"}
+# What decides may not hold what acts.
 ACTING = {"acts", "tools", "sender", "access", "observer", "driver", "doors", "verifier"}
 
 
-@pytest.mark.parametrize(
-    "path", sorted(TOPOLOGIES.glob("*/**/*.py")), ids=lambda path: str(path.relative_to(TOPOLOGIES))
-)
-def test_a_topology_knows_what_is_common_and_its_family_and_no_other_one(path: Path) -> None:
-    mine, *rooms = path.relative_to(TOPOLOGIES).parts
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of the product by its name below `dr_ctl`."""
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(ROOT.rglob("*.py"))
+        if path.parent != ROOT
+    }
 
-    told = [name.split(".") for name in imports(path) if name.startswith("dr_ctl.topologies.")]
 
-    assert {name[2] for name in told} - SHARED <= {mine, *BELOW[mine]}
-    if mine == "common":
-        assert not [name for name in imports(path) if name.startswith(MANAGEMENT)]
-    if "drafts" in rooms:
-        assert not [name for name in told if ACTING & set(name[2:])]
+def imports(tree: ast.AST) -> Iterator[str]:
+    """What is imported when it runs, at once or later: names that are for the type checker only are not."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        else:
+            yield from imports(node)
+
+
+@cache
+def ties() -> dict[str, frozenset[str]]:
+    """Which modules of the product each of them imports."""
+
+    found = {}
+    for name, tree in modules().items():
+        told = {each.removeprefix("dr_ctl.") for each in imports(tree) if each.startswith("dr_ctl.")}
+        # What is named is a module, or something in one.
+        told |= {each.rpartition(".")[0] for each in told}
+        found[name] = frozenset(told & modules().keys() - {name})
+    return found
+
+
+def floor(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    assert [name for name, tree in modules().items() if not ast.get_docstring(tree)] == []
+
+
+def test_imports_point_down_only() -> None:
+    crossing = [(name, told) for name, all_told in ties().items() for told in all_told if floor(name) != floor(told)]
+
+    assert len(crossing) > 100
+    assert [each for each in crossing if LEVEL[floor(each[1])] >= LEVEL[floor(each[0])]] == []
+    assert [each for each in crossing if floor(each[1]) not in ALONE.get(floor(each[0]), LEVEL)] == []
+
+
+def test_libraries_have_one_home_and_the_twin_none_at_all() -> None:
+    foreign = [(name, told.partition(".")[0]) for name, tree in modules().items() for told in imports(tree)]
+
+    for name, library in foreign:
+        if library in HOMES:
+            assert name.replace(".", "/") + ".py" in HOMES[library], (name, library)
+        if floor(name) in ALONE and library != "dr_ctl":
+            assert library in sys.stdlib_module_names, (name, library)
+
+
+def test_a_topology_knows_what_is_common_and_its_family_and_no_other_one() -> None:
+    for name, all_told in ties().items():
+        mine = name.split(".")
+        if mine[0] == "topologies" and len(mine) > 2:
+            others = {told.split(".")[1] for told in all_told if floor(told) == "topologies"}
+            assert others - SHARED <= {mine[1], *BELOW[mine[1]]}, name
+            assert mine[1] != "common" or not [told for told in all_told if floor(told) == "jolokia"], name
+
+
+def test_what_decides_holds_nothing_that_acts() -> None:
+    drafts = {name: told for name, told in ties().items() if ".drafts." in name}
+
+    assert len(drafts) > 10
+    assert [(name, each) for name, told in drafts.items() for each in told if ACTING & {*each.split(".")}] == []
+
+
+def test_from_outside_a_topology_is_known_by_its_contract_only() -> None:
+    behind = [
+        (name, told)
+        for name, all_told in ties().items()
+        for told in all_told
+        if floor(told) == "topologies" and floor(name) != "topologies" and told not in CONTRACT
+    ]
+
+    assert sorted(behind) == []
+
+
+def test_no_imports_run_in_a_circle() -> None:
+    assert circles(ties()) == []
+
+
+def circles(ties: dict[str, frozenset[str]]) -> list[list[str]]:
+    """The sets of modules of which each reaches all others."""
+    reached = {name: reach(name, ties) for name in ties}
+    found = {
+        frozenset(each for each in reached[name] if name in reached[each]) for name in ties if name in reached[name]
+    }
+    return sorted(sorted(each) for each in found)
+
+
+def reach(name: str, ties: dict[str, frozenset[str]]) -> set[str]:
+    found: set[str] = set()
+    left = [name]
+    while left:
+        for each in ties[left.pop()] - found:
+            found.add(each)
+            left.append(each)
+    return found
+
+
+def test_a_circle_is_found() -> None:
+    told = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": set[str]()}
+
+    assert circles({name: frozenset(all_told) for name, all_told in told.items()}) == [["a", "b", "c"]]

@@ -16,7 +16,10 @@ import yaml
 import tests.patience
 from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
+from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock
+from dr_ctl.twin.console import ADMIN
+from tests.cli.installation import PASSWORD, QUEUES, Installation, listen
 from tests.topologies.mirror.pair import PAIR, Management, console, mirrored_pair
 
 SECRET = {"env": "DR_CTL_TEST_PASSWORD"}
@@ -66,7 +69,7 @@ class Shell:
 
     def settings(self, london: str, paris: str, password: Mapping[str, Any] = SECRET, **more: Any) -> Path:
         """Write the settings of an installation with these addresses of Jolokia."""
-        usual = {"name": PAIR, "username": "dr-ctl", "password": dict(password), "clients": ["clients"]}
+        usual = {"name": PAIR, "username": ADMIN, "password": dict(password), "clients": ["clients"]}
         sites = {
             site: {"brokers": [{**usual, "jolokia": url, "mirror": ["mirror"]}]}
             for site, url in (("london", london), ("paris", paris))
@@ -78,7 +81,7 @@ class Shell:
 
 
 @dataclass
-class Installation:
+class Scripted:
     """Two brokers that answer at real ports, and their settings."""
 
     london: Management
@@ -101,7 +104,7 @@ def dr_ctl(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
-    monkeypatch.setenv("DR_CTL_TEST_PASSWORD", "not-told")
+    monkeypatch.setenv("DR_CTL_TEST_PASSWORD", PASSWORD)
     monkeypatch.chdir(tmp_path)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield Shell(tmp_path, capsys)
@@ -110,11 +113,23 @@ def dr_ctl(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
 
 
 @pytest.fixture
-def installation(dr_ctl: Shell) -> Iterator[Installation]:
+def installation(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
+    with PlayedTwin.up(dr_ctl.folder / "twin", queues=QUEUES) as twin:
+        both = Installation(twin)
+        listen(both.sites, monkeypatch)
+        both.password(PASSWORD)
+        both.london.put("orders.in", 3)
+        both.even()
+        dr_ctl.settings(both.london.url, both.paris.url, drain={"poll": "5ms"})
+        yield both
+
+
+@pytest.fixture
+def scripted(dr_ctl: Shell) -> Iterator[Scripted]:
     london, paris = mirrored_pair()
     with console(london) as here, console(paris) as there:
         dr_ctl.settings(here, there, drain={"poll": "5ms"})
-        yield Installation(london, paris, {"london": here, "paris": there})
+        yield Scripted(london, paris, {"london": here, "paris": there})
 
 
 @pytest.fixture

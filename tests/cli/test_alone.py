@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from tests.cli.conftest import Ended, Installation, Shell
-from tests.topologies.mirror.pair import failed
+from tests.cli.conftest import Ended, Shell
+from tests.cli.installation import NOT_NOW, Installation
 
 
 def done(dr_ctl: Shell, *words: str) -> Ended:
@@ -94,8 +95,7 @@ class TestTwice:
     ) -> None:
         for words in first:
             assert done(dr_ctl, *words).code == 0
-        installation.london.changes.clear()
-        installation.paris.changes.clear()
+        installation.forget()
 
         ended = done(dr_ctl, *again)
 
@@ -168,8 +168,7 @@ class TestReceipt:
 
     @pytest.mark.parametrize("site", ["london", "paris"])
     def test_what_moved_since_is_refused(self, dr_ctl: Shell, drained: Installation, site: str) -> None:
-        broker = getattr(drained, site)
-        next(iter(told for bean, told in broker.queues.items() if "orders.in" in bean))["MessagesAdded"] += 1
+        getattr(drained, site).broker.queues["orders.in"].counters.added += 1
 
         ended = done(dr_ctl, "activate", "paris")
 
@@ -178,17 +177,19 @@ class TestReceipt:
         assert doors(drained) == [False, False]
 
     def test_a_receipt_that_cannot_be_read_fits_nothing(self, dr_ctl: Shell, drained: Installation) -> None:
-        receipt = next(told for bean, told in drained.paris.queues.items() if "dr-ctl.receipt" in bean)
-        receipt["User"] = receipt["User"][:-20]
+        receipt = drained.paris.broker.queues["dr-ctl.receipt.paris"]
+        assert receipt.user is not None
+        receipt.user = receipt.user[:-20]
 
         assert done(dr_ctl, "activate", "paris").ids[0] == "DR-RECEIPT-001"
 
     def test_without_one_the_outflows_must_be_read_as_empty(self, dr_ctl: Shell, installation: Installation) -> None:
         done(dr_ctl, "fence", "london")
-        installation.london.outflow["MessageCount"] = 7
+        installation.london.holds_back(7)
 
         refused = done(dr_ctl, "activate", "paris")
-        installation.london.outflow["MessageCount"] = 0
+        installation.twin.heal()
+        installation.even()
         opened = done(dr_ctl, "activate", "paris")
 
         assert (refused.code, refused.ids[0]) == (10, "DR-RECEIPT-002")
@@ -200,7 +201,7 @@ class TestReceipt:
         assert drained.paris.document("dr-ctl.receipt.paris") is None
 
     def test_a_release_is_refused_while_the_other_holds_something(self, dr_ctl: Shell, drained: Installation) -> None:
-        drained.paris.outflow["MessageCount"] = 4
+        drained.paris.holds_back(4)
 
         ended = done(dr_ctl, "release", "london")
 
@@ -212,7 +213,7 @@ class TestWhatIsUnderWay:
         self, dr_ctl: Shell, installation: Installation
     ) -> None:
         done(dr_ctl, "fence", "london")
-        installation.london.server["PendingMirrorAcks"] = 9
+        installation.london.says("PendingMirrorAcks", 9)
 
         ended = done(dr_ctl, "release", "london")
 
@@ -237,7 +238,7 @@ class TestFailing:
         self, dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         before = installation.settable
-        installation.london.instead["stop"] = failed("not now", status=500)
+        installation.london.instead["stop"] = NOT_NOW
 
         ended = done(dr_ctl, "fence", "london")
 
@@ -248,7 +249,7 @@ class TestFailing:
         self, dr_ctl: Shell, installation: Installation
     ) -> None:
         done(dr_ctl, "fence", "london")
-        installation.london.outflow |= {"MessageCount": 7, "MessagesAdded": 7}
+        installation.london.holds_back(7)
 
         ended = done(dr_ctl, "drain", "--to", "paris", "--timeout", "50ms")
 
@@ -260,7 +261,7 @@ class TestFailing:
 
     def test_a_release_that_does_not_open_leaves_it_closed(self, dr_ctl: Shell, installation: Installation) -> None:
         done(dr_ctl, "fence", "london")
-        installation.london.instead["start"] = failed("port taken", status=500)
+        installation.london.instead["start"] = NOT_NOW
 
         ended = done(dr_ctl, "release", "london")
 
@@ -290,7 +291,7 @@ class TestVerify:
 
     def test_it_says_what_keeps_it_shut(self, dr_ctl: Shell, installation: Installation) -> None:
         done(dr_ctl, "fence", "london")
-        installation.london.outflow["MessageCount"] = 7
+        installation.london.holds_back(7)
 
         ended = self.verify(dr_ctl)
 
@@ -313,9 +314,8 @@ class TestSavedPlan:
         return done(dr_ctl, "swapover", "--to", "paris", "--plan", "plan.json", *words)
 
     def test_it_is_carried_out_although_counters_moved(self, dr_ctl: Shell, saved: Installation) -> None:
-        for broker in (saved.london, saved.paris):
-            queue = next(told for bean, told in broker.queues.items() if "orders.in" in bean)
-            queue |= {"MessageCount": 9, "MessagesAdded": 9}
+        saved.london.put("orders.in", 6)
+        saved.even()
 
         assert self.run(dr_ctl).code == 0
 
@@ -323,13 +323,15 @@ class TestSavedPlan:
         ("change", "says"),
         [
             (lambda pair: pair.london.queue("orders.new"), "queues now with orders.new"),
-            (lambda pair: pair.paris.queues.popitem(), "queues now without orders.audit"),
-            (lambda pair: pair.london.server.update(Version="2.57.0"), "version was 2.56.0, is 2.57.0"),
-            (lambda pair: pair.london.acceptors.update(extra=pair.london.acceptors["mirror"]), "acceptors extra was"),
+            (lambda pair: pair.paris.broker.queues.pop("orders.audit"), "queues now without orders.audit"),
+            (lambda pair: pair.london.says("Version", "2.57.0"), "version was 2.56.0, is 2.57.0"),
             (
-                lambda pair: next(t for b, t in pair.london.queues.items() if "orders.in" in b).update(Paused=True),
-                "paused now with orders.in",
+                lambda pair: pair.london.broker.acceptors.update(
+                    extra=replace(pair.london.broker.acceptors["mirror"], name="extra", port=1)
+                ),
+                "acceptors extra was",
             ),
+            (lambda pair: pair.twin.pause("london", "orders.in"), "paused now with orders.in"),
         ],
         ids=["a new queue", "a queue that is gone", "another version", "another door", "a pause"],
     )
@@ -341,7 +343,9 @@ class TestSavedPlan:
         ended = self.run(dr_ctl)
 
         assert ended.code == 10, ended.document
-        assert any(each["id"] == "DR-PLAN-001" and says in each["text"] for each in ended.document["findings"])
+        assert any(each["id"] == "DR-PLAN-001" and says in each["text"] for each in ended.document["findings"]), (
+            ended.out
+        )
         assert saved.changes == []
 
     def test_where_the_service_has_moved_there_is_nothing_to_do(self, dr_ctl: Shell, saved: Installation) -> None:

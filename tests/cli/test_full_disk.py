@@ -8,7 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from tests.cli.conftest import Installation, Shell
+from tests.cli.conftest import Shell
+from tests.cli.installation import Installation
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A swapover whose process died behind its fence, on two brokers in memory: gone on with, undone, or left as it is."""
+"""A swapover whose process died behind its fence, on a twin: gone on with, undone, or left as it is."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from dr_ctl.engine.plan import Ask, Plan, PlannedStep
-from dr_ctl.topologies.artemis.operations import change
-from tests.cli.conftest import Installation, Shell
+from tests.cli.conftest import Shell
+from tests.cli.installation import Installation
 from tests.cli.test_swapover import Terminal, interrupt, person, swapover
 from tests.report.scribe import NAME, Scribe
 
@@ -32,12 +32,11 @@ def begun(dr_ctl: Shell, installation: Installation, *verbs: str) -> None:
     for verb in verbs:
         calls = [call for call in scribe.step(verb).calls if call.when is None]
         for call in calls:
-            broker = installation.london if call.site == "london" else installation.paris
-            broker.execute(change(call).bean, change(call).operation, change(call).arguments)
+            site = installation.london if call.site == "london" else installation.paris
+            site.do(call)
         scribe.start(verb).sent(verb, *calls).stop(verb)
     scribe.close()
-    installation.london.changes.clear()
-    installation.paris.changes.clear()
+    installation.forget()
 
 
 class TestGoneOnWith:
@@ -93,7 +92,7 @@ class TestGoneOnWith:
     def test_where_the_target_serves_already_resume_only_finishes(
         self, dr_ctl: Shell, installation: Installation
     ) -> None:
-        installation.paris.acceptors["clients"]["Started"] = True
+        installation.paris.let_in()
 
         shown, ended = dr_ctl("resume", "--dry-run"), dr_ctl("resume", "--yes", "--json")
 
@@ -177,7 +176,7 @@ class TestGoneOnWith:
     def test_abort_is_refused_once_the_target_may_have_been_opened(
         self, dr_ctl: Shell, installation: Installation
     ) -> None:
-        installation.paris.acceptors["clients"]["Started"] = True
+        installation.paris.let_in()
 
         ended = dr_ctl("abort", "--yes", "--json")
 

@@ -13,12 +13,14 @@ from dr_ctl.core.clock import SystemClock
 from dr_ctl.engine import holding
 from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.runs import Runs
-from tests.cli.conftest import Ended, Installation, Shell
+from dr_ctl.twin.broker import Broker
+from dr_ctl.twin.jolokia import failed
+from tests.cli.conftest import Ended, Shell
+from tests.cli.installation import Installation, Site
 from tests.cli.test_gone_on_with import begun
 from tests.cli.test_swapover import MOVE, Terminal, person, swapover
 from tests.patience import impatient
 from tests.report.scribe import NAME
-from tests.topologies.mirror.pair import Management
 
 __all__ = ["person"]  # a fixture
 
@@ -37,17 +39,23 @@ OTHER = LockDocument(
 WHO = f"{OTHER.run} (swapover to paris; grace on ops-2, process 4711, since 2026-11-21T"
 
 
-def hold(broker: Management, document: LockDocument = OTHER) -> None:
+@pytest.fixture(autouse=True)
+def _now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clocks of the brokers stand still."""
+    monkeypatch.setattr(Broker, "now_ms", lambda self: NOW)
+
+
+def hold(site: Site, document: LockDocument = OTHER) -> None:
     """Put a lock at a broker, as a run elsewhere would."""
-    name = f"dr-ctl.lock.{broker.site}.{document.epoch}"
-    broker.queue(name, address=f"dr-ctl.lock.{broker.site}", InternalQueue=True, User=document.to_text())
+    name = f"dr-ctl.lock.{site.name}.{document.epoch}"
+    site.queue(name, address=f"dr-ctl.lock.{site.name}", internal=True, user=document.to_text())
 
 
 def locks(installation: Installation) -> list[dict[str, Any]]:
     """The newest lock of each broker."""
     found = []
-    for broker in (installation.london, installation.paris):
-        told = [broker.document(f"dr-ctl.lock.{broker.site}.{epoch}") for epoch in range(1, 9)]
+    for site in installation.sites:
+        told = [site.document(f"dr-ctl.lock.{site.name}.{epoch}") for epoch in range(1, 9)]
         found += [each for each in told if each is not None][-1:]
     return found
 
@@ -135,9 +143,9 @@ class TestTaken:
         self, dr_ctl: Shell, installation: Installation, to: str
     ) -> None:
         order: list[str] = []
-        for broker in (installation.london, installation.paris):
-            broker.acceptors["clients"]["Started"] = broker.site != to
-            broker.before_document = lambda operation, told: (
+        for site in installation.sites:
+            (site.keep_out if site.name == to else site.let_in)()
+            site.before_document = lambda operation, told: (
                 order.append(told["name"]) if operation.startswith("create") else None
             )
 
@@ -166,11 +174,11 @@ class TestTaken:
 
         assert [swapover(dr_ctl, "--yes", to=site).code for site in ("paris", "london")] == [0, 0]
         assert [each["epoch"] for each in locks(installation)] == [6, 6]
-        left = [bean for bean in (*installation.london.queues, *installation.paris.queues) if "dr-ctl" in bean]
+        left = [name for site in installation.sites for name in site.broker.queues if "dr-ctl" in name]
         assert len(left) == 2
 
     def test_pauses_stand_in_it_before_they_are_made(self, dr_ctl: Shell, installation: Installation) -> None:
-        installation.london.queue("orders.held", Paused=True)
+        installation.london.queue("orders.held", paused=True)
         installation.paris.queue("orders.held")
         seen: list[Any] = []
         installation.london.before_change = lambda operation: (
@@ -186,8 +194,7 @@ class TestTaken:
     def test_where_it_may_not_be_created_the_run_goes_on_and_says_so(
         self, dr_ctl: Shell, installation: Installation
     ) -> None:
-        refused = {"error_type": "java.lang.Exception", "error": "not allowed", "status": 403}
-        installation.london.instead["document"] = refused
+        installation.london.instead["document"] = failed("java.lang.Exception", "not allowed", 403)
         installation.london.instead["canInvoke"] = {"value": False, "status": 200}
 
         checked, ended = dr_ctl("validate", "--json"), swapover(dr_ctl, "--yes")
@@ -299,8 +306,8 @@ class TestShown:
     def test_status_says_who_holds_it_and_which_pauses_are_whose(
         self, dr_ctl: Shell, installation: Installation, expires_ms: int, live: bool
     ) -> None:
-        for name in ("orders.in", "orders.mine"):
-            installation.london.queue(name, Paused=True)
+        installation.twin.pause("london", "orders.in")
+        installation.london.queue("orders.mine", paused=True)
         hold(
             installation.london,
             replace(OTHER, expires_ms=expires_ms, paused={OTHER.run: ("orders.audit", "orders.in")}),
@@ -325,7 +332,7 @@ class TestShown:
         assert (ended.document["data"]["locks"], "DR-LOCK-003" in ended.ids) == ([], False)
 
     def test_a_lock_that_cannot_be_read_is_held_by_somebody(self, dr_ctl: Shell, installation: Installation) -> None:
-        installation.london.queue("dr-ctl.lock.london.3", address="dr-ctl.lock.london", InternalQueue=True, User="?")
+        installation.london.queue("dr-ctl.lock.london.3", address="dr-ctl.lock.london", internal=True, user="?")
 
         ended = swapover(dr_ctl, "--yes")
 

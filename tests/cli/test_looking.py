@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Installation, Shell
-from tests.topologies.mirror.pair import consumer
+from dr_ctl.cli.twins import PlayedTwin
+from tests.cli.conftest import Shell
+from tests.cli.installation import Installation
+from tests.twin.subject import Client
+
+
+def stop_link(twin: PlayedTwin, site: str = "london") -> None:
+    with twin.still():
+        twin.host(site).broker.stop_link()
+
 
 LOOKS = [["status"], ["validate"], ["plan", "swapover", "--to", "paris"]]
 
 
 def test_status_says_who_serves_and_how_the_links_stand(dr_ctl: Shell, installation: Installation) -> None:
-    installation.london.outflow["MessageCount"] = 12
+    installation.london.holds_back(12)
 
     ended = dr_ctl("status", "--json")
 
@@ -28,23 +37,24 @@ def test_status_says_who_serves_and_how_the_links_stand(dr_ctl: Shell, installat
 
 
 @pytest.mark.parametrize(
-    ("link", "words"),
+    ("cut", "words"),
     [
-        ({}, "link paris attached; 12 to ship at 0.0/s, time to drain not known"),
-        ({"Connected": False}, "link paris started, not attached"),
-        ({"Started": False, "Connected": False}, "link paris not started"),
+        (lambda twin: twin.cut("london", "hang"), "link paris attached; 12 to ship at 0.0/s, time to drain not known"),
+        (lambda twin: twin.cut("london"), "link paris started, not attached"),
+        (stop_link, "link paris not started"),
     ],
+    ids=["hangs", "refuses", "stopped"],
 )
 def test_status_says_it_in_words_too(
-    dr_ctl: Shell, installation: Installation, link: dict[str, bool], words: str
+    dr_ctl: Shell, installation: Installation, cut: Callable[[PlayedTwin], None], words: str
 ) -> None:
-    installation.london.outflow["MessageCount"] = 12
-    installation.london.links["paris"] |= link
+    cut(installation.twin)
+    installation.london.put("orders.in", 12)
 
     ended = dr_ctl("status")
 
     assert ended.code == 0
-    assert "london           serving\n  orders-1: clients open; 3 message(s) in 2 queue(s)" in ended.out
+    assert "london           serving\n  orders-1: clients open; 15 message(s) in 2 queue(s)" in ended.out
     assert words in ended.out
 
 
@@ -59,8 +69,8 @@ def test_status_says_it_in_words_too(
 def test_status_takes_the_doors_for_what_they_are_and_says_what_to_type(
     dr_ctl: Shell, installation: Installation, london: bool, paris: bool, summary: str, typed: dict[str, str]
 ) -> None:
-    installation.london.acceptors["clients"]["Started"] = london
-    installation.paris.acceptors["clients"]["Started"] = paris
+    for site, open_ in ((installation.london, london), (installation.paris, paris)):
+        (site.let_in if open_ else site.keep_out)()
 
     ended = dr_ctl("status", "--json")
 
@@ -86,7 +96,7 @@ def test_where_the_serving_site_is_gone_status_and_swapover_name_the_failover(
 
 
 def test_status_names_pauses(dr_ctl: Shell, installation: Installation) -> None:
-    installation.london.queue('held, "very"', Paused=True)
+    installation.london.queue('held, "very"', paused=True)
 
     [finding] = dr_ctl("status", "--json").document["findings"]
 
@@ -113,7 +123,7 @@ def test_one_site_that_does_not_answer_is_named_and_the_other_shown(
 def test_a_broker_whose_figures_are_errors_is_unknown_and_never_empty(
     dr_ctl: Shell, installation: Installation
 ) -> None:
-    installation.paris.server["PendingMirrorAcks"] = {".error": True, "error": "No such attribute"}
+    installation.paris.says("PendingMirrorAcks", {".error": True, "error": "No such attribute"})
 
     ended = dr_ctl("status", "--json")
 
@@ -156,10 +166,14 @@ def test_a_ready_pair_is_called_ready(dr_ctl: Shell, installation: Installation)
 
 
 def test_what_speaks_against_a_move_is_told_whole_with_its_remedies(dr_ctl: Shell, installation: Installation) -> None:
-    installation.paris.consumers = [consumer("orders.in", 61616, client="early-bird")]
-    installation.paris.links["london"] |= {"Started": False, "Connected": False}
+    installation.paris.let_in()
+    client = Client(installation.twin.site("paris"), {"client-id": "early-bird"})
+    client.subscribe("orders.in")
+    installation.paris.broker.acceptors["clients"].started = False  # and it is still in
+    stop_link(installation.twin, "paris")
 
     ended = dr_ctl("validate", "--for", "swapover", "--json")
+    client.connection.close(politely=False)
 
     assert (ended.code, ended.document["data"]["operations"]["swapover"]["verdict"]) == (10, "not ready")
     assert ended.ids == ["DR-LINK-003", "DR-STANDBY-001"]

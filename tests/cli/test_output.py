@@ -6,7 +6,9 @@ import json
 
 import pytest
 
-from tests.cli.conftest import Installation, Shell
+from tests.cli.conftest import Shell
+from tests.cli.installation import Installation
+from tests.twin.subject import until
 
 RUNBOOKS = ["runbook", "list"]
 MOVE = ["swapover", "--to", "paris", "--yes"]
@@ -96,7 +98,8 @@ def test_no_colour_reaches_what_is_not_a_terminal(dr_ctl: Shell, installation: I
 
 
 def test_findings_are_told_with_their_remedy(dr_ctl: Shell, installation: Installation) -> None:
-    installation.paris.links["london"]["Connected"] = False
+    installation.twin.cut("paris")
+    until(lambda: not installation.paris.broker.attached)
 
     ended = dr_ctl("validate")
 

@@ -20,7 +20,8 @@ from dr_ctl.engine.outcome import NotNeeded
 from dr_ctl.rpo.estimate import request
 from dr_ctl.rpo.history.files import write
 from dr_ctl.settings.loader import load
-from tests.cli.conftest import Installation, Shell
+from tests.cli.conftest import Shell
+from tests.cli.installation import Installation
 from tests.rpo.test_estimate import history
 
 WITHIN_S = 60.0

@@ -10,7 +10,8 @@ from dr_ctl.application.estimates import StoredEstimate
 from dr_ctl.engine.outcome import Done, NotNeeded
 from dr_ctl.rpo.estimate.stored import place, store
 from dr_ctl.settings.loader import load
-from tests.cli.conftest import Installation, Shell
+from tests.cli.conftest import Shell
+from tests.cli.installation import Installation
 from tests.rpo.test_stored import answer
 
 

@@ -1,4 +1,4 @@
-"""A swapover from the command line, on two brokers in memory: asked, declined, carried out, undone."""
+"""A swapover from the command line, on a twin: asked, declined, carried out, undone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import os
 import signal
 import stat
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -18,9 +17,11 @@ import pytest
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.topologies.common.driver import Driver
 from dr_ctl.topologies.common.view import Broker
-from tests.cli.conftest import Ended, Installation, Shell
+from dr_ctl.twin.faults import Fault, FaultKind, When
+from tests.cli.conftest import Ended, Shell
+from tests.cli.installation import NOT_NOW, Installation
 from tests.patience import impatient
-from tests.topologies.mirror.pair import failed
+from tests.twin.subject import until
 
 MOVE = ["pause()", "pause()", "stop()", "resume()", "resume()", "start()"]
 UNDONE = ["resume()", "resume()"]
@@ -92,8 +93,7 @@ class TestCarriedOut:
 
     def test_a_second_time_there_is_nothing_to_do(self, dr_ctl: Shell, installation: Installation) -> None:
         swapover(dr_ctl, "--yes")
-        installation.london.changes.clear()
-        installation.paris.changes.clear()
+        installation.forget()
 
         again = swapover(dr_ctl, "--yes")
 
@@ -117,8 +117,8 @@ class TestMeanwhile:
         def opened(self: Driver[Broker], step: PlannedStep, *told: Any) -> Any:
             if step.verb != "check":
                 return apply(self, step, *told)
-            installation.paris.acceptors["clients"]["Started"] = True
-            installation.london.outflow |= {"MessageCount": 5, "MessagesAdded": 5}
+            installation.paris.let_in()
+            installation.london.holds_back(5)
             return apply(self, step, *told)
 
         monkeypatch.setattr(Driver, "apply", opened)
@@ -133,8 +133,7 @@ class TestMeanwhile:
     ) -> None:
         def moment(operation: str) -> None:
             if operation == "start()":
-                installation.paris.instead["one"] = failed("a moment", status=500)
-                threading.Timer(0.2, lambda: installation.paris.instead.pop("one", None)).start()
+                installation.paris.host.faults.add(Fault(FaultKind.ERROR, When(changing=False), times=2))
 
         installation.paris.after_change = moment
 
@@ -157,7 +156,7 @@ class TestUndone:
     ) -> None:
         impatient(monkeypatch, fence_s=0.0)
         before = installation.settable
-        getattr(installation, site).instead[verb] = failed("not now", status=500)
+        getattr(installation, site).instead[verb] = NOT_NOW
 
         ended = swapover(dr_ctl, "--yes")
 
@@ -214,7 +213,8 @@ class TestAsked:
     def test_who_says_no_has_read_the_findings_once(
         self, dr_ctl: Shell, installation: Installation, person: Callable[[str], Terminal]
     ) -> None:
-        installation.paris.links["london"]["Connected"] = False
+        installation.twin.cut("paris")
+        until(lambda: not installation.paris.broker.attached)
         person("no\n")
 
         text = dr_ctl("swapover", "--to", "paris")
@@ -277,7 +277,7 @@ class TestRefused:
         assert installation.changes == ([] if finding else MOVE)
 
     def test_both_sites_open_are_never_moved(self, dr_ctl: Shell, installation: Installation) -> None:
-        installation.paris.acceptors["clients"]["Started"] = True
+        installation.paris.let_in()
 
         ended = swapover(dr_ctl, "--yes")
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Installation, Shell
+from tests.cli.conftest import Shell
+from tests.cli.installation import Installation
 from tests.report.scribe import cut_off, done
 
 WHOLE = "20261121T020000Z-swapover-paris-7f3a"

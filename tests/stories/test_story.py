@@ -14,6 +14,7 @@ from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.ledger import Counts, Verdict
 from dr_ctl.lab.traffic import Load
 from dr_ctl.settings.loader import load
+from dr_ctl.stomp_io.client import Closed, Connected, greet
 from tests.broker.driving import Ended, Operator, Stage, end_all, killed_at, recorded, until
 from tests.conftest import Command
 from tests.topologies.continuity.plugin import needs_plugin
@@ -102,6 +103,9 @@ def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
     assert verdict.drained
     doubled = set(verdict.consumed_twice) - set(lost.consumed_twice)
     assert len(doubled) <= planned["data"].get("residue", {}).get("twice_at_most", 0)
+    london, paris = (stage.site(site) for site in ("london", "paris"))
+    assert isinstance(greet(london.stomp, london.app, None, timeout_s=5), Connected)
+    assert isinstance(greet(paris.stomp, paris.app, None, timeout_s=5), Closed)
     # All that was sent was consumed: nothing of it is left anywhere, no site owes anything, each run is sealed.
     assert depths(stage) == {}
     assert operator.run("status").document["debts"] == []

@@ -1,0 +1,205 @@
+"""An installation that answers: two sites of a twin, what a test does to them, sees of them, hears in between."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.engine.plan import Call
+from dr_ctl.topologies.artemis.operations import change
+from dr_ctl.twin import console
+from dr_ctl.twin.console import ADMIN, Console
+from dr_ctl.twin.faults import Fault, FaultKind
+from dr_ctl.twin.jolokia import Answer, Management, Request, answer, failed
+from dr_ctl.twin.messages import Message
+from dr_ctl.twin.mirror.broker import MirrorBroker
+from tests.twin.subject import until
+
+PASSWORD = "not-told"
+QUEUES = ("orders.in", "orders.audit")
+NOT_NOW = failed("java.lang.IllegalStateException", "not now", 500)
+
+
+def of_its_own(arguments: Sequence[Any]) -> bool:
+    """Say whether a request is about a document of dr-ctl's own."""
+    return "dr-ctl." in str(arguments)
+
+
+class Site:
+    """One broker of a twin. `before_change` and `after_change` are called with the operation of each request that
+    changes something, `before_document` with one that changes a document of dr-ctl's own. `instead` has other answers:
+    to a verb, a verb and the name of what it is for, a kind of request, or to whatever is about a document."""
+
+    def __init__(self, twin: PlayedTwin, name: str, pair: str | None = None) -> None:
+        self.twin, self.name, self.host = twin, name, twin.host(name, pair)
+        broker = self.host.broker
+        assert isinstance(broker, MirrorBroker)
+        self.broker = broker
+        self.instead: dict[str, Answer] = {}
+        self.logins: set[str | None] = set()
+        self.before_change: Callable[[str], object] = lambda operation: None
+        self.after_change: Callable[[str], object] = lambda operation: None
+        self.before_document: Callable[[str, Any], object] = lambda operation, told: None
+
+    @property
+    def url(self) -> str:
+        return self.host.jolokia
+
+    def answer(self, request: Request) -> Answer:
+        """Answer one request, with what the test has to say about it."""
+        own = of_its_own(request.arguments)
+        name = re.search(r'name="([^"]*)"', request.bean)
+        said = ("document" if own else request.verb, f"{request.verb} {name[1] if name else ''}", request.kind)
+        for each in said:
+            if each in self.instead:
+                return self.instead[each]
+        if not request.changes:
+            return answer(self.host.management, request)
+        if own:
+            text = request.arguments[0]
+            self.before_document(request.operation, json.loads(text) if text.startswith("{") else text)
+            return answer(self.host.management, request)
+        self.before_change(request.operation)
+        told = answer(self.host.management, request)
+        self.after_change(request.operation)
+        return told
+
+    def do(self, call: Call) -> None:
+        """Do what a run did before it died."""
+        wanted = change(call)
+        request = Request(
+            "exec", wanted.bean, wanted.operation, tuple(wanted.arguments), None, ignore_errors=False, echo=None
+        )
+        with self.twin.still():
+            assert answer(self.host.management, request)["status"] == 200
+
+    # what it is like
+
+    @property
+    def changes(self) -> list[str]:
+        """The operations that changed something here, without documents of dr-ctl's own."""
+        return [each.operation for each in self.host.changes if each.status == 200 and not of_its_own(each.arguments)]
+
+    @property
+    def documents(self) -> list[str]:
+        """The operations that changed documents of dr-ctl's own."""
+        return [each.operation for each in self.host.changes if each.status == 200 and of_its_own(each.arguments)]
+
+    def document(self, name: str) -> dict[str, Any] | None:
+        """What a document of dr-ctl's own says; None where it is not there."""
+        found = self.broker.queues.get(name)
+        told: dict[str, Any] | None = json.loads(found.user) if found is not None and found.user is not None else None
+        return told
+
+    @property
+    def settable(self) -> dict[str, Any]:
+        """Everything that dr-ctl can set."""
+        own = [queue for queue in self.broker.queues.values() if not queue.name.startswith("dr-ctl.")]
+        return {
+            "doors": {door.name: door.started for door in self.broker.acceptors.values()},
+            "links": self.broker.link.started,
+            "paused": {queue.name for queue in own if queue.paused},
+            "queues": {queue.name for queue in own},
+        }
+
+    # what a test does to it
+
+    @property
+    def open(self) -> bool:
+        return self.broker.acceptors["clients"].started
+
+    def let_in(self, door: str = "clients") -> None:
+        with self.twin.still():
+            self.broker.open_door(self.broker.acceptors[door])
+
+    def keep_out(self, door: str = "clients") -> None:
+        with self.twin.still():
+            self.broker.close_door(self.broker.acceptors[door])
+
+    def queue(self, name: str, **more: Any) -> None:
+        """Make a queue, here alone."""
+        paused = more.pop("paused", False)
+        with self.twin.still():
+            told = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, **more}
+            self.broker.create_queue(told, here_only=True)
+            self.broker.queues[name].paused = paused
+
+    def put(self, queue: str, count: int = 1) -> None:
+        """Messages as clients send them; the door may be closed."""
+        with self.twin.still():
+            for number in range(count):
+                told = {"headers": {}, "timestamp_ms": self.broker.now_ms(), "text": True}
+                self.broker.route(Message(self.broker.next_number(), queue, f"message {number}".encode(), **told))
+
+    def holds_back(self, count: int) -> None:
+        """So many messages are to ship and do not arrive, although the link stands."""
+        self.twin.cut(self.name, "hang")
+        self.put("orders.in", count)
+
+    def says(self, attribute: str, value: Any) -> None:
+        """Report one of its figures as it is not."""
+        self.host.faults.add(Fault(FaultKind.LIE, attribute=attribute, value=value, times=None))
+
+
+class Installation:
+    """Two sites, of which London serves."""
+
+    def __init__(self, twin: PlayedTwin) -> None:
+        self.twin = twin
+        self.london, self.paris = (Site(twin, name) for name in twin.sites)
+
+    @property
+    def sites(self) -> tuple[Site, Site]:
+        return self.london, self.paris
+
+    @property
+    def changes(self) -> list[str]:
+        """The operations that changed something at either site."""
+        return self.london.changes + self.paris.changes
+
+    @property
+    def urls(self) -> dict[str, str]:
+        return {site.name: site.url for site in self.sites}
+
+    @property
+    def settable(self) -> list[dict[str, Any]]:
+        return [self.london.settable, self.paris.settable]
+
+    def password(self, word: str) -> None:
+        """What the administrator's password is from now on."""
+        for site in self.sites:
+            site.broker.users = {**site.broker.users, ADMIN: word}
+
+    def forget(self) -> None:
+        """What was changed until now was the test's."""
+        for site in self.sites:
+            site.host.changes.clear()
+
+    def even(self) -> None:
+        """Wait until all has been shipped."""
+        until(lambda: all(site.broker.attached and site.broker.even for site in self.sites))
+
+
+def listen(sites: Sequence[Site], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every request at these sites, which are all there are, come by the test."""
+    mine = {id(site.host.management): site for site in sites}
+
+    def heard(at: Management, request: Request) -> Answer:
+        return mine[id(at)].answer(request)
+
+    monkeypatch.setattr(console, "answer", heard)
+    let_in = Console.why_not_let_in
+
+    def asked(at: Console, authorization: str | None) -> Any:
+        mine[id(at.host.management)].logins.add(authorization)
+        return let_in(at, authorization)
+
+    monkeypatch.setattr(Console, "why_not_let_in", asked)
+    for site in sites:
+        for name in ("DLQ", "ExpiryQueue"):  # no test speaks of them
+            site.broker.destroy_queue(name, here_only=True)
