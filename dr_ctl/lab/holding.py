@@ -6,9 +6,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from dr_ctl.lab.traffic import BEAT_S, SILENT_S, TURN_S, Dialler, identify, subscription
+from dr_ctl.lab.traffic import BEAT_S, SILENT_S, TURN_S, Dialler, identify, subscribe
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost
-from dr_ctl.stomp_io.frames import encode
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -88,7 +87,7 @@ class HoldingConsumer:
                 self._held.clear()
 
     def _hold(self, connection: Connection) -> None:
-        connection.send(subscription("held", self._queue, window=self._window))
+        subscribe(connection, "held", self._queue, window=self._window)
         self._subscribed.set()
         while not self._end.is_set():
             for frame in connection.receive(TURN_S):
@@ -97,6 +96,7 @@ class HoldingConsumer:
                         self._held[frame.headers["ack"]] = identify(frame)
             if self._release.is_set():
                 with self._lock:
-                    connection.send(*(encode("ACK", {"id": ack}) for ack in self._held))
+                    for ack in self._held:
+                        connection.stomp.ack(ack)
                     self._held.clear()
             connection.beat(every_s=BEAT_S, silent_s=SILENT_S)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from dr_ctl.lab.ledger import Event, Ledger, Verdict
 from dr_ctl.stomp_io.address import endpoints
 from dr_ctl.stomp_io.connection import Connected, Connection, ConnectionLost, Knock, wait_for
-from dr_ctl.stomp_io.frames import Frame, encode
+from dr_ctl.stomp_io.frames import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -302,7 +302,7 @@ class Load:
                 ident = f"{self.run}-{name}-{number}"
                 self.ledger.attempt(queue, ident)
                 outstanding[ident] = (queue, now)
-                connection.send(_order(queue, ident, self._body))
+                _send(connection, queue, ident, self._body)
                 # After a stall the rate goes on; what was missed is not made up for in one burst.
                 due = max(due + self._interval_s, now - 1.0)
             for frame in connection.receive(max(0.0005, min(due - time.monotonic(), TURN_S))):
@@ -317,7 +317,8 @@ class Load:
             site, connection = found
             unconfirmed: dict[str, tuple[str, str]] = {}
             try:
-                connection.send(*(subscription(str(n), queue) for n, queue in enumerate(self._queues)))
+                for number, queue in enumerate(self._queues):
+                    subscribe(connection, str(number), queue)
                 self._work_all(name, site, connection, unconfirmed)
                 connection.close()
             except ConnectionLost:
@@ -345,22 +346,14 @@ class Load:
                     self.ledger.record(Event.RECEIVED, queue, ident, site)
                     receipt = f"{name}-{next(receipts)}"
                     unconfirmed[receipt] = (queue, ident)
-                    connection.send(encode("ACK", {"id": frame.headers["ack"], "receipt": receipt}))
+                    connection.stomp.ack(frame.headers["ack"], receipt=receipt)
             connection.beat(every_s=BEAT_S, silent_s=SILENT_S)
 
 
-def subscription(ident: str, queue: str, *, window: str = WINDOW_BYTES) -> bytes:
+def subscribe(connection: Connection, ident: str, queue: str, *, window: str = WINDOW_BYTES) -> None:
     """Subscribe to a queue so that every message is acknowledged by itself."""
-    return encode(
-        "SUBSCRIBE",
-        {
-            "id": ident,
-            "destination": queue,
-            "subscription-type": "ANYCAST",
-            "ack": "client-individual",
-            "consumer-window-size": window,
-        },
-    )
+    headers = {"subscription-type": "ANYCAST", "consumer-window-size": window}
+    connection.stomp.subscribe(queue, ident, "client-individual", headers)
 
 
 def identify(frame: Frame) -> str:
@@ -368,15 +361,9 @@ def identify(frame: Frame) -> str:
     return str(frame.headers.get(ID_HEADER) or frame.headers.get("message-id", "?"))
 
 
-def _order(queue: str, ident: str, body: str) -> bytes:
-    headers = {
-        "destination": queue,
-        "destination-type": "ANYCAST",
-        "persistent": "true",
-        ID_HEADER: ident,
-        "receipt": ident,
-    }
-    return encode("SEND", headers, body)
+def _send(connection: Connection, queue: str, ident: str, body: str) -> None:
+    headers = {"destination-type": "ANYCAST", "persistent": "true", ID_HEADER: ident, "receipt": ident}
+    connection.stomp.send(queue, body, headers=headers)
 
 
 def _join(threads: list[threading.Thread]) -> None:

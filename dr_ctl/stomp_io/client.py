@@ -21,7 +21,7 @@ from dr_ctl.stomp_io.connection import (
     Silent,
     knock,
 )
-from dr_ctl.stomp_io.frames import Frame, encode
+from dr_ctl.stomp_io.frames import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,24 +97,13 @@ def round_trip(
 
 def _send_and_receive(connection: Connection, queue: str, body: str, token: str, until: float) -> None:
     # Subscribed first: the message then never lies in the queue without somebody there to take it.
-    connection.send(
-        encode(
-            "SUBSCRIBE",
-            {
-                "id": "probe",
-                "destination": queue,
-                "subscription-type": "ANYCAST",
-                "ack": "client-individual",
-                "selector": f"{PROBE_HEADER} = '{token}'",
-                "receipt": "subscribed",
-            },
-        ),
-        encode(
-            "SEND",
-            {"destination": queue, "destination-type": "ANYCAST", PROBE_HEADER: token, "receipt": "sent"},
-            body,
-        ),
+    connection.stomp.subscribe(
+        queue,
+        "probe",
+        "client-individual",
+        {"subscription-type": "ANYCAST", "selector": f"{PROBE_HEADER} = '{token}'", "receipt": "subscribed"},
     )
+    connection.stomp.send(queue, body, headers={"destination-type": "ANYCAST", PROBE_HEADER: token, "receipt": "sent"})
     inbox = _Inbox(connection, until)
     inbox.wait(_receipt("subscribed"), "the subscription was not confirmed")
     inbox.wait(_receipt("sent"), "the message was not confirmed")
@@ -122,7 +111,7 @@ def _send_and_receive(connection: Connection, queue: str, body: str, token: str,
         lambda frame: frame.cmd == "MESSAGE" and frame.headers.get(PROBE_HEADER) == token,
         "the message did not come back",
     )
-    connection.send(encode("ACK", {"id": message.headers["ack"], "receipt": "acked"}))
+    connection.stomp.ack(message.headers["ack"], receipt="acked")
     inbox.wait(_receipt("acked"), "the acknowledgement was not confirmed")
 
 

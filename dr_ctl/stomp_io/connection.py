@@ -1,7 +1,11 @@
 """One STOMP connection on an own socket: knock at a port, then send and receive, every wait bounded.
 
 `Knock` is a single attempt that never blocks, so that several ports can be tried side by side; `Connection` is
-what a successful one becomes. Neither is for use by two threads at once.
+what a successful one becomes: messages go through the protocol of stomp.py, over a socket whose waits all end.
+
+stomp.py's own connections bound none of theirs: with one attempt to be made, a port that refuses answers after 0.2 s
+instead of 1 ms (it sleeps before it gives up), the end of a TLS session waits for the peer's part of it for ever, and
+a name look-up for as long as the system likes. Neither class is for use by two threads at once.
 """
 
 from __future__ import annotations
@@ -17,10 +21,15 @@ from typing import TYPE_CHECKING
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.stomp_io.address import endpoints
-from dr_ctl.stomp_io.frames import HEART_BEAT, Frame, FrameReader, NotStomp, encode
+from dr_ctl.stomp_io.frames import HEART_BEAT, Frame, FrameReader, NotStomp
+
+# Only after `frames`, which sets what keeps stomp.py from looking this machine's name up.
+from stomp.protocol import Protocol12  # isort: skip
+from stomp.transport import BaseTransport  # isort: skip
+from stomp.utils import convert_frame, pack  # isort: skip
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from dr_ctl.stomp_io.address import Address, Endpoint, Login, TlsFiles
 
@@ -207,8 +216,20 @@ class Knock:
         return True
 
 
+class _Writer(BaseTransport):  # type: ignore[misc] # stomp.py has no types
+    """Where stomp.py's protocol writes its frames: a socket that is somebody else's."""
+
+    def __init__(self, put: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._put = put
+
+    def send(self, encoded_frame: bytes) -> None:
+        self._put(encoded_frame)
+
+
 class Connection:
-    """An open STOMP session. Every method raises ConnectionLost once the broker is gone or has said ERROR."""
+    """An open STOMP session; `stomp` sends. Every method, and every one of `stomp`, raises ConnectionLost once the broker
+    is gone or has said ERROR."""
 
     def __init__(self, address: Address, sock: socket.socket, reader: FrameReader, waiting: list[Frame]) -> None:
         self.address = address
@@ -216,10 +237,8 @@ class Connection:
         self._reader = reader
         self._waiting = waiting
         self._heard = self._said = time.monotonic()
-
-    def send(self, *frames: bytes) -> None:
-        """Hand frames to the kernel, at once."""
-        self._put(b"".join(frames), SEND_TIMEOUT_S)
+        # Without a content-length: brokers then make a text message of a body.
+        self.stomp = Protocol12(_Writer(self._put), auto_content_length=False)
 
     def receive(self, timeout_s: float) -> list[Frame]:
         """Return what has come, at the latest after the time; an empty list is not an end."""
@@ -251,19 +270,19 @@ class Connection:
         if now - self._heard > silent_s:
             raise ConnectionLost(f"{self.address}: silent for {now - self._heard:.1f} s")
         if now - self._said > every_s:
-            self._put(HEART_BEAT, SEND_TIMEOUT_S)
+            self._put(HEART_BEAT)
 
     def close(self, *, politely: bool = True) -> None:
         """End the session; never raises. Politely: with a DISCONNECT, so that the broker tidies up at once."""
         try:
             if politely:
-                self._put(encode("DISCONNECT", {}), 0.2)
+                self._put(b"DISCONNECT\n\n\0", 0.2)
         except ConnectionLost:
             pass  # already what is wanted
         finally:
             self._sock.close()
 
-    def _put(self, data: bytes, timeout_s: float) -> None:
+    def _put(self, data: bytes, timeout_s: float = SEND_TIMEOUT_S) -> None:
         try:
             self._sock.settimeout(timeout_s)
             self._sock.sendall(data)
@@ -316,4 +335,6 @@ def _ready(events: Mapping[int, int], timeout_s: float) -> bool:
 
 def _hello(address: Address, login: Login | None, headers: Mapping[str, str]) -> bytes:
     who = {} if login is None else {"login": login.user, "passcode": login.password}
-    return encode("CONNECT", {"accept-version": "1.2", "host": address.host, **who, **headers})
+    told = {"accept-version": "1.2", "host": address.host, **who, **headers}
+    hello: bytes = pack(convert_frame(Frame("CONNECT", told)))  # its headers are the ones that are not escaped
+    return hello

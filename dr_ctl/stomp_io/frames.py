@@ -1,43 +1,22 @@
-"""STOMP 1.2 frames to bytes and back.
-
-Frames are those of stomp.py; its connections are not used. A probe must know within milliseconds and within one
-thread whether a port answers, and traffic that measures an outage must see a port open at once: stomp.py's
-connections retry on their own, sleep between attempts and hand every frame to another thread.
-"""
+"""Bytes to STOMP 1.2 frames, which are those of stomp.py, as they come in whatever pieces."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 # Without this the import looks this machine's own name up, which blocks where the name server is gone.
 os.environ.setdefault("STOMP_SKIP_HOSTNAME_SCAN", "1")
 
 from stomp.utils import Frame, parse_frame
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = ["HEART_BEAT", "Frame", "FrameReader", "NotStomp", "encode"]
+__all__ = ["HEART_BEAT", "Frame", "FrameReader", "NotStomp"]
 
 HEART_BEAT = b"\n"
 LARGEST_HEAD = 256 * 1024
-_ESCAPES = str.maketrans({"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"})
 
 
 class NotStomp(ValueError):
     """The bytes received are no STOMP frame."""
-
-
-def encode(command: str, headers: Mapping[str, str], body: str = "") -> bytes:
-    """Write one frame. The body goes as text (no content-length): brokers then make a text message of it."""
-    if "\0" in body:
-        raise ValueError("a text body cannot hold a NUL")
-    # CONNECT is the one frame whose headers are not escaped: a 1.0 server could not read them.
-    escapes = {} if command == "CONNECT" else _ESCAPES
-    head = [f"{name.translate(escapes)}:{value.translate(escapes)}" for name, value in headers.items()]
-    lines = [command, *head, "", body]
-    return "\n".join(lines).encode() + b"\0"
 
 
 class FrameReader:

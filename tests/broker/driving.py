@@ -24,7 +24,6 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.traffic import Dialler
 from dr_ctl.settings.loader import load
-from dr_ctl.stomp_io.frames import encode
 from dr_ctl.topologies.registry import opened
 from tests.broker.recorder import Recorder, Seen
 
@@ -141,7 +140,7 @@ def send_as_client(lab: Lab, queue: str, count: int) -> None:
     try:
         for number in range(count):
             headers = {"destination": queue, "destination-type": "ANYCAST", "persistent": "true", "receipt": "sent"}
-            connection.send(encode("SEND", headers, f"message {number}"))
+            connection.stomp.send_frame("SEND", headers, f"message {number}")
             until(lambda: any(frame.cmd == "RECEIPT" for frame in connection.receive(0.1)), why="it is confirmed")
     finally:
         connection.close()

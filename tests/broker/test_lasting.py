@@ -9,7 +9,6 @@ import pytest
 
 from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.connection import ConnectionLost, knock
-from dr_ctl.stomp_io.frames import encode
 from tests.broker.driving import Operator, changed_settings, end_all, reset, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
@@ -45,7 +44,7 @@ def may_send(lab: Lab, site: str) -> bool:
     assert connection is not None, greeting
     try:
         told = {"destination": "orders.in", "destination-type": "ANYCAST", "persistent": "true", "receipt": "r"}
-        connection.send(encode("SEND", told, "work"))
+        connection.stomp.send_frame("SEND", told, "work")
         frames = []
         until(lambda: frames.extend(connection.receive(0.1)) or frames, why="an answer")  # type: ignore[func-returns-value]
         return any(frame.cmd == "RECEIPT" for frame in frames)

@@ -8,7 +8,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from dr_ctl.stomp_io.address import Address
-from dr_ctl.stomp_io.frames import Frame, FrameReader, NotStomp, encode
+from dr_ctl.stomp_io.frames import Frame, FrameReader, NotStomp
+from tests.stomp_io.encoding import encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

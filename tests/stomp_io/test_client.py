@@ -6,8 +6,8 @@ import time
 
 from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.client import Closed, Connected, Failed, Passed, Refused, Silent, greet, round_trip
-from dr_ctl.stomp_io.frames import encode
 from tests.stomp_io.doors import CONNECTED, Broker, closed_port, door
+from tests.stomp_io.encoding import encode
 
 ME = Login("me", "s3cret")
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dr_ctl.stomp_io.frames import FrameReader, NotStomp, encode
+from dr_ctl.stomp_io.frames import FrameReader, NotStomp
+from tests.stomp_io.encoding import encode
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
 NAME = TEXT.filter(bool)

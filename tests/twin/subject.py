@@ -17,7 +17,7 @@ from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.state import SiteState
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.connection import Connection, knock
-from dr_ctl.stomp_io.frames import Frame, encode
+from dr_ctl.stomp_io.frames import Frame
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.mirror.look import look
@@ -190,7 +190,7 @@ class Client:
     def confirmed(self, command: str, body: str = "", **headers: str) -> Frame:
         """Send a frame and wait for its receipt."""
         told = {HYPHENS.get(name, name): text for name, text in headers.items()}
-        self.connection.send(encode(command, {**told, "receipt": "r"}, body))
+        self.connection.stomp.send_frame(command, {**told, "receipt": "r"}, body)
         return self.frame("RECEIPT")
 
     def send(self, queue: str, body: str = "body", *, durable: bool = True, **headers: str) -> None:

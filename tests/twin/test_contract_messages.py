@@ -9,8 +9,8 @@ import pytest
 
 from dr_ctl.stomp_io.client import Closed, Connected, Refused, greet
 from dr_ctl.stomp_io.connection import ConnectionLost
-from dr_ctl.stomp_io.frames import encode
 from dr_ctl.topologies.mirror.origins import origin_ids
+from tests.stomp_io.encoding import encode
 from tests.twin.subject import SITES, Subject, comes, until
 
 
@@ -135,7 +135,7 @@ def test_a_bytes_message_keeps_its_bytes(subject: Subject, durable: bool) -> Non
         return found
 
     with subject.client("london") as client:
-        client.connection.send(encode("SEND", told, "abc"))
+        client.connection.stomp.send_frame("SEND", told, "abc")
         client.frame("RECEIPT")
         until(rows_there)  # what has just been received is counted at once, and browsed a moment later
         rows = rows_there()
@@ -176,7 +176,7 @@ def test_a_wrong_frame_is_answered_with_an_error_and_the_end(
 ) -> None:
     with subject.client("london") as client:
         client.subscribe("orders.in")
-        client.connection.send(encode(command, {**headers, "receipt": "r"}))
+        client.connection.stomp.send_frame(command, {**headers, "receipt": "r"})
 
         with pytest.raises(ConnectionLost) as lost:
             client.frame("RECEIPT")
@@ -352,7 +352,7 @@ def test_a_client_whose_role_is_kept_out_is_greeted_and_may_do_nothing(
     assert told["status"] == 200
     try:
         with subject.client("london") as client:
-            client.connection.send(encode(command, {**headers, "receipt": "r"}, ""))
+            client.connection.stomp.send_frame(command, {**headers, "receipt": "r"}, "")
             with pytest.raises(ConnectionLost, match=said):
                 client.frame("RECEIPT")
         # What the mirror ships is not kept out.
