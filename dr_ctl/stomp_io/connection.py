@@ -228,8 +228,8 @@ class _Writer(BaseTransport):  # type: ignore[misc] # stomp.py has no types
 
 
 class Connection:
-    """An open STOMP session; `stomp` sends. Every method, and every one of `stomp`, raises ConnectionLost once the broker
-    is gone or has said ERROR."""
+    """An open STOMP session; `stomp` sends. Every method, and each of `stomp`, raises ConnectionLost once the broker is
+    gone or has said ERROR."""
 
     def __init__(self, address: Address, sock: socket.socket, reader: FrameReader, waiting: list[Frame]) -> None:
         self.address = address

@@ -6,7 +6,7 @@ import json
 import signal
 import socket
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from dr_ctl.cli.session import Time
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.twin.console import ADMIN
+from dr_ctl.twin.site import PAIR
 from tests.cli.installation import PASSWORD, QUEUES, Installation, listen
-from tests.topologies.mirror.pair import PAIR, Management, console, mirrored_pair
 
 SECRET = {"env": "DR_CTL_TEST_PASSWORD"}
 
@@ -68,34 +68,22 @@ class Shell:
         return Ended(code, told.out, told.err)
 
     def settings(self, london: str, paris: str, password: Mapping[str, Any] = SECRET, **more: Any) -> Path:
-        """Write the settings of an installation with these addresses of Jolokia."""
-        usual = {"name": PAIR, "username": ADMIN, "password": dict(password), "clients": ["clients"]}
+        """Write the settings of an installation with these addresses."""
+        return self.installed({"london": {PAIR: london}, "paris": {PAIR: paris}}, password, **more)
+
+    def installed(
+        self, urls: Mapping[str, Mapping[str, str]], password: Mapping[str, Any] = SECRET, **more: Any
+    ) -> Path:
+        """Write the settings of an installation with these addresses of Jolokia, by site and pair."""
+        usual = {"username": ADMIN, "password": dict(password), "clients": ["clients"], "mirror": ["mirror"]}
         sites = {
-            site: {"brokers": [{**usual, "jolokia": url, "mirror": ["mirror"]}]}
-            for site, url in (("london", london), ("paris", paris))
+            site: {"brokers": [{**usual, "name": name, "jolokia": url} for name, url in pairs.items()]}
+            for site, pairs in urls.items()
         }
         told = {"version": 1, "name": "orders", "topology": "artemis-mirror", "sites": sites, **more}
         path = self.folder / "dr-ctl.yaml"
         path.write_text(yaml.safe_dump(told, sort_keys=False), encoding="utf-8")
         return path
-
-
-@dataclass
-class Scripted:
-    """Two brokers that answer at real ports, and their settings."""
-
-    london: Management
-    paris: Management
-    urls: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def changes(self) -> list[str]:
-        """The operations that were asked for at either broker."""
-        return [operation for broker in (self.london, self.paris) for _, operation, _ in broker.changes]
-
-    @property
-    def settable(self) -> list[dict[str, Any]]:
-        return [self.london.settable(), self.paris.settable()]
 
 
 @pytest.fixture
@@ -117,19 +105,10 @@ def installation(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ins
     with PlayedTwin.up(dr_ctl.folder / "twin", queues=QUEUES) as twin:
         both = Installation(twin)
         listen(both.sites, monkeypatch)
-        both.password(PASSWORD)
         both.london.put("orders.in", 3)
         both.even()
         dr_ctl.settings(both.london.url, both.paris.url, drain={"poll": "5ms"})
         yield both
-
-
-@pytest.fixture
-def scripted(dr_ctl: Shell) -> Iterator[Scripted]:
-    london, paris = mirrored_pair()
-    with console(london) as here, console(paris) as there:
-        dr_ctl.settings(here, there, drain={"poll": "5ms"})
-        yield Scripted(london, paris, {"london": here, "paris": there})
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from dr_ctl.twin.faults import Fault, FaultKind
 from dr_ctl.twin.jolokia import Answer, Management, Request, answer, failed
 from dr_ctl.twin.messages import Message
 from dr_ctl.twin.mirror.broker import MirrorBroker
+from tests.broker.recorder import LOCKING
 from tests.twin.subject import until
 
 PASSWORD = "not-told"
@@ -25,15 +26,10 @@ QUEUES = ("orders.in", "orders.audit")
 NOT_NOW = failed("java.lang.IllegalStateException", "not now", 500)
 
 
-def of_its_own(arguments: Sequence[Any]) -> bool:
-    """Say whether a request is about a document of dr-ctl's own."""
-    return "dr-ctl." in str(arguments)
-
-
 class Site:
     """One broker of a twin. `before_change` and `after_change` are called with the operation of each request that
-    changes something, `before_document` with one that changes a document of dr-ctl's own. `instead` has other answers:
-    to a verb, a verb and the name of what it is for, a kind of request, or to whatever is about a document."""
+    changes something, `before_document` with one that changes a lock or a receipt. `instead` has other answers:
+    to a verb, a verb and the name of what it is for, a kind of request; `document` is all about a lock or a receipt."""
 
     def __init__(self, twin: PlayedTwin, name: str, pair: str | None = None) -> None:
         self.twin, self.name, self.host = twin, name, twin.host(name, pair)
@@ -52,7 +48,7 @@ class Site:
 
     def answer(self, request: Request) -> Answer:
         """Answer one request, with what the test has to say about it."""
-        own = of_its_own(request.arguments)
+        own = request.operation in LOCKING
         name = re.search(r'name="([^"]*)"', request.bean)
         said = ("document" if own else request.verb, f"{request.verb} {name[1] if name else ''}", request.kind)
         for each in said:
@@ -82,13 +78,13 @@ class Site:
 
     @property
     def changes(self) -> list[str]:
-        """The operations that changed something here, without documents of dr-ctl's own."""
-        return [each.operation for each in self.host.changes if each.status == 200 and not of_its_own(each.arguments)]
+        """The operations that changed something here, without locks and receipts."""
+        return [each.operation for each in self.host.changes if each.status == 200 and each.operation not in LOCKING]
 
     @property
     def documents(self) -> list[str]:
-        """The operations that changed documents of dr-ctl's own."""
-        return [each.operation for each in self.host.changes if each.status == 200 and of_its_own(each.arguments)]
+        """The operations that changed locks and receipts."""
+        return [each.operation for each in self.host.changes if each.status == 200 and each.operation in LOCKING]
 
     def document(self, name: str) -> dict[str, Any] | None:
         """What a document of dr-ctl's own says; None where it is not there."""
@@ -108,6 +104,10 @@ class Site:
         }
 
     # what a test does to it
+
+    def password(self, word: str) -> None:
+        """What the administrator's password is from now on."""
+        self.broker.users = {**self.broker.users, ADMIN: word}
 
     @property
     def open(self) -> bool:
@@ -135,6 +135,13 @@ class Site:
             for number in range(count):
                 told = {"headers": {}, "timestamp_ms": self.broker.now_ms(), "text": True}
                 self.broker.route(Message(self.broker.next_number(), queue, f"message {number}".encode(), **told))
+
+    def take(self, queue: str, count: int = 1) -> None:
+        """The first messages of a queue, as clients take them."""
+        with self.twin.still():
+            held = self.broker.queues[queue]
+            for message in list(held.messages.values())[:count]:
+                self.broker.remove(held, message)
 
     def holds_back(self, count: int) -> None:
         """So many messages are to ship and do not arrive, although the link stands."""
@@ -171,9 +178,8 @@ class Installation:
         return [self.london.settable, self.paris.settable]
 
     def password(self, word: str) -> None:
-        """What the administrator's password is from now on."""
         for site in self.sites:
-            site.broker.users = {**site.broker.users, ADMIN: word}
+            site.password(word)
 
     def forget(self) -> None:
         """What was changed until now was the test's."""
@@ -203,3 +209,4 @@ def listen(sites: Sequence[Site], monkeypatch: pytest.MonkeyPatch) -> None:
     for site in sites:
         for name in ("DLQ", "ExpiryQueue"):  # no test speaks of them
             site.broker.destroy_queue(name, here_only=True)
+        site.password(PASSWORD)

@@ -1,86 +1,72 @@
-"""Two brokers in memory of which one can be lost and come back: what the tests of failover and return share."""
+"""Two sites of which one can be lost and come back: what the tests of failover and return share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.cli.conftest import Installation, Shell
-from tests.topologies.mirror.pair import Management, console, mirrored_pair
+from tests.cli.conftest import Shell
+from tests.cli.installation import Installation
+from tests.twin.subject import until
 
 
 class Sites(Installation):
-    """Two brokers in memory of which London can be lost and come back; what it holds then is shipped at once."""
+    """An installation of which London can be lost and come back."""
 
-    def __init__(self, dr_ctl: Shell, paris_url: str, london: Management, paris: Management) -> None:
-        super().__init__(london, paris)
-        self._dr_ctl, self._paris_url = dr_ctl, paris_url
-        self.up = ExitStack()
-        self.start()
-
-    def start(self) -> None:
-        self.url = self.up.enter_context(console(self.london))
-        self.settings()
+    def __init__(self, dr_ctl: Shell, installation: Installation) -> None:
+        super().__init__(installation.twin)
+        self.london, self.paris = installation.sites
+        self._dr_ctl = dr_ctl
+        self.lost_ids: list[str] = []
+        self.met_consumers = False
+        self.paris.after_change = self._in_the_way
 
     def settings(self, *, london: str | None = None, paris: str | None = None, **more: Any) -> None:
-        self._dr_ctl.settings(london or self.url, paris or self._paris_url, drain={"poll": "5ms"}, **more)
+        self._dr_ctl.settings(london or self.london.url, paris or self.paris.url, drain={"poll": "5ms"}, **more)
 
     def lose(self, *, shown: bool = True) -> None:
-        """London is gone; its ports are `shown` to refuse where the settings name an address of its clients."""
-        self.up.close()
-        self._attached(self.paris, attached=False)
+        """London is gone, with two messages and an acknowledgement that Paris lacks; its ports are `shown` to refuse
+        where the settings name an address of its clients."""
+        broker = self.london.broker
+        self.twin.cut("london")
+        until(lambda: not broker.attached)
+        with self.twin.still():
+            queue = broker.queues["orders.in"]
+            self.london.take("orders.in")
+            before = set(queue.messages)
+            self.london.put("orders.in", 2)
+            self.lost_ids = [f"{broker.node}:{number}" for number in queue.messages if number not in before]
+        self.twin.kill("london")
+        until(lambda: not self.paris.broker.attached)
+        self.forget()
         if not shown:
             return
         path = self._dr_ctl.folder / "dr-ctl.yaml"
         told = yaml.safe_load(path.read_text(encoding="utf-8"))
-        port = self.url.split("/")[2].rpartition(":")[2]
-        told["sites"]["london"]["brokers"][0]["stomp"] = f"stomp://127.0.0.1:{port}"
+        told["sites"]["london"]["brokers"][0]["stomp"] = "stomp://{}:{}".format(*self.london.host.stomp)
         path.write_text(yaml.safe_dump(told), encoding="utf-8")
 
     def come_back(self, *, opened: bool = False) -> None:
-        """London is back, with two messages and an acknowledgement that Paris lacks."""
-        self.london.acceptors["clients"]["Started"] = opened
-        self.london.outflow["MessageCount"], self.london.acks = 3, 1
-        self._attached(self.paris, attached=True)
-        self._attached(self.london, attached=False)
-        self.london.changes.clear()
-        self.paris.changes.clear()
-        self.paris.after_change = self._ship
-        self.start()
+        """London is back; what it holds is shipped as soon as Paris lets it in."""
+        self.twin.heal()
+        self.twin.start("london")
+        until(lambda: self.paris.broker.attached)
+        if opened:
+            self.london.let_in()
+        self.forget()
 
-    def _ship(self, operation: str) -> None:
-        if not self.paris.acceptors["mirror"]["Started"] or not self.london.outflow["MessageCount"]:
-            return
-        assert all(told["Paused"] for name, told in self._orders(self.paris)), "residue meets consumers"
-        self._attached(self.london, attached=True)
-        self.london.outflow["MessageCount"] = self.london.acks = 0
-        self.paris.messages["orders.in"] = [("node-london", 8), ("node-london", 9)]
-        (queue,) = [told for name, told in self._orders(self.paris) if '"orders.in"' in name]
-        queue |= {"MessageCount": 2, "MessagesAdded": 5, "MessagesAcknowledged": 3}
-        (other,) = [told for name, told in self._orders(self.london) if '"orders.in"' in name]
-        other |= {"MessageCount": 2, "MessagesAdded": 5, "MessagesAcknowledged": 3}
-        self.london.messages = self.paris.messages
-
-    @staticmethod
-    def _orders(broker: Management) -> list[tuple[str, dict[str, Any]]]:
-        return [(bean, told) for bean, told in broker.queues.items() if 'queue="orders' in bean]
-
-    @staticmethod
-    def _attached(broker: Management, *, attached: bool) -> None:
-        broker.links[broker.peer]["Connected"] = attached
-        broker.outflow["ConsumerCount"] = int(attached)
+    def _in_the_way(self, operation: str) -> None:
+        paris = self.paris.broker
+        if operation == "start()" and paris.acceptors["mirror"].started and self.london.broker.alive:
+            left = bool(self.london.broker.outflow.events)
+            self.met_consumers |= left and not all(paris.queues[name].paused for name in self.twin.queues)
 
 
 @pytest.fixture
-def sites(dr_ctl: Shell) -> Iterator[Sites]:
-    london, paris = mirrored_pair()
-    with console(paris) as url:
-        both = Sites(dr_ctl, url, london, paris)
-        try:
-            yield both
-        finally:
-            both.up.close()
+def sites(dr_ctl: Shell, installation: Installation) -> Iterator[Sites]:
+    both = Sites(dr_ctl, installation)
+    yield both
+    assert not both.met_consumers, "what a lost site held met consumers before it was compared"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import yaml
 
+from dr_ctl.cli.twins import PlayedTwin
 from tests.cli.conftest import Ended, Shell
+from tests.cli.installation import NOT_NOW, QUEUES, Site, listen
 from tests.patience import impatient
-from tests.topologies.mirror.pair import Management, console, failed, mirrored_pair
 
-SECRET = {"env": "DR_CTL_TEST_PASSWORD"}
 NAMES = tuple(f"orders-{number}" for number in range(1, 9))
 
 
@@ -22,7 +21,7 @@ NAMES = tuple(f"orders-{number}" for number in range(1, 9))
 class Pairs:
     """Eight pairs behind sixteen ports. `twice` notes every moment at which a pair was open at both sites."""
 
-    sites: dict[str, dict[str, Management]]
+    sites: dict[str, dict[str, Site]]
 
     def __post_init__(self) -> None:
         self.twice: list[str] = []
@@ -31,37 +30,29 @@ class Pairs:
                 self.sites[site][name].after_change = lambda operation, name=name: self._judge(name)
 
     def _judge(self, name: str) -> None:
-        if all(self.sites[site][name].acceptors["clients"]["Started"] for site in self.sites):
+        if all(self.sites[site][name].open for site in self.sites):
             self.twice.append(name)
 
     def open_at(self, site: str) -> list[str]:
-        return [name for name in NAMES if self.sites[site][name].acceptors["clients"]["Started"]]
+        return [name for name in NAMES if self.sites[site][name].open]
 
     def paused(self) -> int:
-        return sum(len(each.settable()["paused"]) for brokers in self.sites.values() for each in brokers.values())
+        return sum(len(told["paused"]) for told in self.dump())
 
-    def dump(self) -> list[object]:
-        return [each.settable() for brokers in self.sites.values() for each in brokers.values()]
+    def dump(self) -> list[dict[str, Any]]:
+        return [each.settable for brokers in self.sites.values() for each in brokers.values()]
 
 
 @pytest.fixture
-def pairs(dr_ctl: Shell) -> Iterator[Pairs]:
-    both = {name: mirrored_pair() for name in NAMES}
-    sites = {"london": {n: pair[0] for n, pair in both.items()}, "paris": {n: pair[1] for n, pair in both.items()}}
-    usual = {"username": "dr-ctl", "password": SECRET, "clients": ["clients"], "mirror": ["mirror"]}
-    with ExitStack() as consoles:
-        told = {
-            site: {
-                "brokers": [
-                    {**usual, "name": name, "jolokia": consoles.enter_context(console(each))}
-                    for name, each in brokers.items()
-                ]
-            }
-            for site, brokers in sites.items()
-        }
-        whole = {"version": 1, "name": "orders", "topology": "artemis-mirror", "sites": told, "drain": {"poll": "5ms"}}
-        (dr_ctl.folder / "dr-ctl.yaml").write_text(yaml.safe_dump(whole, sort_keys=False), encoding="utf-8")
-        yield Pairs(sites)
+def pairs(dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pairs]:
+    with PlayedTwin.up(dr_ctl.folder / "twin", queues=QUEUES, pairs=NAMES) as twin:
+        both = Pairs({site: {name: Site(twin, site, name) for name in NAMES} for site in twin.sites})
+        listen([each for brokers in both.sites.values() for each in brokers.values()], monkeypatch)
+        dr_ctl.installed(
+            {site: {n: each.url for n, each in brokers.items()} for site, brokers in both.sites.items()},
+            drain={"poll": "5ms"},
+        )
+        yield both
 
 
 def swapover(dr_ctl: Shell, *words: str, to: str = "paris") -> Ended:
@@ -88,7 +79,7 @@ def test_one_that_fails_before_the_point_of_no_return_undoes_all(
     dr_ctl: Shell, pairs: Pairs, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     before = pairs.dump()
-    pairs.sites["london"]["orders-5"].instead[verb] = failed("not now", status=500)
+    pairs.sites["london"]["orders-5"].instead[verb] = NOT_NOW
 
     ended = swapover(dr_ctl)
 
@@ -98,7 +89,7 @@ def test_one_that_fails_before_the_point_of_no_return_undoes_all(
 
 def test_one_that_is_not_drained_is_named(dr_ctl: Shell, pairs: Pairs) -> None:
     before = pairs.dump()
-    pairs.sites["london"]["orders-3"].outflow |= {"MessageCount": 7, "MessagesAdded": 7}
+    pairs.sites["london"]["orders-3"].holds_back(7)
 
     ended = swapover(dr_ctl, "--timeout", "200ms")
 
@@ -125,7 +116,7 @@ class TestPartlyActivated:
         impatient(monkeypatch, activate_s=0.5, again_s=0.05)
 
     def test_one_that_stays_shut_is_told_and_the_others_serve(self, dr_ctl: Shell, pairs: Pairs) -> None:
-        pairs.sites["paris"]["orders-2"].instead["start"] = failed("port taken", status=500)
+        pairs.sites["paris"]["orders-2"].instead["start"] = NOT_NOW
 
         ended = swapover(dr_ctl)
 
@@ -136,7 +127,7 @@ class TestPartlyActivated:
 
     def test_the_same_command_again_finishes_it(self, dr_ctl: Shell, pairs: Pairs) -> None:
         shut = pairs.sites["paris"]["orders-2"]
-        shut.instead["start"] = failed("port taken", status=500)
+        shut.instead["start"] = NOT_NOW
         swapover(dr_ctl)
         del shut.instead["start"]
 
@@ -149,7 +140,7 @@ class TestPartlyActivated:
 
     def test_one_that_is_late_is_tried_again(self, dr_ctl: Shell, pairs: Pairs) -> None:
         late = pairs.sites["paris"]["orders-2"]
-        late.instead = Once({"start": failed("not yet", status=500)})
+        late.instead = Once({"start": NOT_NOW})
 
         ended = swapover(dr_ctl)
 
@@ -158,7 +149,7 @@ class TestPartlyActivated:
     def test_where_none_opens_all_is_undone(self, dr_ctl: Shell, pairs: Pairs) -> None:
         before = pairs.dump()
         for each in pairs.sites["paris"].values():
-            each.instead["start"] = failed("port taken", status=500)
+            each.instead["start"] = NOT_NOW
 
         ended = swapover(dr_ctl)
 
@@ -167,8 +158,8 @@ class TestPartlyActivated:
 
 
 def test_a_service_that_is_split_between_the_sites_is_brought_together_by_a_fence(dr_ctl: Shell, pairs: Pairs) -> None:
-    pairs.sites["london"]["orders-1"].acceptors["clients"]["Started"] = False
-    pairs.sites["paris"]["orders-1"].acceptors["clients"]["Started"] = True
+    pairs.sites["london"]["orders-1"].keep_out()
+    pairs.sites["paris"]["orders-1"].let_in()
 
     status = dr_ctl("status", "--json")
     refused = swapover(dr_ctl)
@@ -183,7 +174,7 @@ def test_a_service_that_is_split_between_the_sites_is_brought_together_by_a_fenc
 
 
 def test_a_pair_that_is_open_at_both_sites_is_refused(dr_ctl: Shell, pairs: Pairs) -> None:
-    pairs.sites["paris"]["orders-1"].acceptors["clients"]["Started"] = True
+    pairs.sites["paris"]["orders-1"].let_in()
 
     ended = swapover(dr_ctl)
 
@@ -204,7 +195,7 @@ class TestLostAndBack:
 
     def close_all(self, pairs: Pairs, site: str, *, but: tuple[str, ...] = ()) -> None:
         for name in NAMES:
-            pairs.sites[site][name].acceptors["clients"]["Started"] = name in but
+            (pairs.sites[site][name].let_in if name in but else pairs.sites[site][name].keep_out)()
 
     def test_a_failover_of_pairs_of_which_one_has_moved_needs_the_same_evidence(
         self, dr_ctl: Shell, pairs: Pairs
@@ -228,9 +219,7 @@ class TestLostAndBack:
     ) -> None:
         self.close_all(pairs, "london")
         late, lost = pairs.sites["paris"]["orders-2"], pairs.sites["london"]["orders-2"]
-        late.instead = Once(
-            {"start": failed("not yet", status=500)}, lambda: lost.acceptors["clients"].update(Started=True)
-        )
+        late.instead = Once({"start": NOT_NOW}, lost.let_in)
 
         ended = dr_ctl("failover", "--to", "paris", "--yes", "--json", "--accept-loss", "unknown")
 
@@ -241,7 +230,7 @@ class TestLostAndBack:
     def test_a_failback_that_is_incomplete_is_finished_by_the_same_command(self, dr_ctl: Shell, pairs: Pairs) -> None:
         assert swapover(dr_ctl).code == 0
         shut = pairs.sites["london"]["orders-2"]
-        shut.instead["start"] = failed("port taken", status=500)
+        shut.instead["start"] = NOT_NOW
         first = dr_ctl("failback", "--to", "london", "--yes", "--json")
         served = pairs.open_at("london")
         del shut.instead["start"]

@@ -1,16 +1,13 @@
 """Two mirrored brokers in memory whose management answers as the real one's does: look, change, break.
 
-Bodies of requests go in, answers come out, as measured on the brokers; `console` puts one behind a real port.
+Bodies of requests go in, answers come out, as measured on the brokers: what the pure half of a topology is shown.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
 from dr_ctl.jolokia.client import Answer, Reader, Wire, _answers
@@ -49,7 +46,7 @@ def canonical(name: str) -> str:
 
 @dataclass
 class Management:
-    """One broker. `instead` gives another answer to a kind of request; `changes` is every change that was asked for."""
+    """One broker. `instead` gives another answer to a kind of request."""
 
     site: str
     peer: str
@@ -61,15 +58,9 @@ class Management:
     connections: list[dict[str, Any]] = field(default_factory=list)
     consumers: list[dict[str, Any]] = field(default_factory=list)
     instead: dict[str, Any] = field(default_factory=dict)
-    changes: list[tuple[str, str, tuple[Any, ...]]] = field(default_factory=list)
-    logins: set[str] = field(default_factory=set)
-    before_change: Callable[[str], None] = lambda operation: None
-    after_change: Callable[[str], None] = lambda operation: None
     messages: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # of a queue: where born, which number
     acks: int = 0  # of what the outflow holds
-    # Documents of dr-ctl's own are apart from what a run changes; `before_document` may act, or answer in its place.
-    before_document: Callable[[str, Any], Any] = lambda operation, told: None
-    documents: list[tuple[str, Any]] = field(default_factory=list)
+    documents: list[tuple[str, Any]] = field(default_factory=list)  # of dr-ctl's own, each change of one
 
     def __post_init__(self) -> None:
         self.broker = self.broker or f"broker-{self.site}"
@@ -116,8 +107,6 @@ class Management:
     def write(self, operation: str, argument: str) -> Any:
         """Do one change to a document of dr-ctl's own: nothing can come in between."""
         told = argument if operation.startswith("destroy") else json.loads(argument)
-        if (instead := self.before_document(operation, told)) is not None:
-            return instead
         self.documents.append((operation, told))
         name = told if isinstance(told, str) else told["name"]
         there = next((bean for bean in self.queues if beans.parts(bean)["queue"] == name), None)
@@ -136,8 +125,6 @@ class Management:
 
     def execute(self, bean: str, operation: str, arguments: Sequence[Any]) -> Any:
         """Do one change, as a click in the console would."""
-        self.before_change(operation)
-        self.changes.append((bean, operation, tuple(arguments)))
         verb = operation.partition("(")[0]
         if verb in ("start", "stop"):
             self.acceptors[beans.parts(bean)["name"]]["Started"] = verb == "start"
@@ -158,7 +145,6 @@ class Management:
             }
         else:
             return failed(f"No operation {operation} found on MBean {bean}")
-        self.after_change(operation)
         return {"value": None, "status": 200}
 
     def _answer(self, body: Mapping[str, Any]) -> Any:
@@ -287,46 +273,3 @@ def mirrored_pair() -> tuple[Management, Management]:
         broker.queue("orders.in", MessageCount=3, MessagesAdded=3)
         broker.queue("orders.audit")
     return london, paris
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1  # head and body in one packet: two would wait for each other
-    server: _Server
-
-    def do_POST(self) -> None:
-        bodies = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.broker.logins.add(self.headers["Authorization"])
-        with self.server.mutex:
-            told = json.dumps(self.server.broker.answers(bodies)).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(told)))
-        self.end_headers()
-        self.wfile.write(told)
-
-    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class calls it so
-        """Keep the tests' output clean."""
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, broker: Management) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.broker = broker
-        self.mutex = threading.Lock()
-
-
-@contextlib.contextmanager
-def console(broker: Management) -> Iterator[str]:
-    """Put one broker behind a real port; gives the address of its Jolokia."""
-    server = _Server(broker)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/console/jolokia"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
