@@ -24,10 +24,10 @@ def how_ended(files: RunFiles) -> tuple[str, str]:
     try:
         result: dict[str, Any] = json.loads(files.result.read_bytes())
         outcome, summary, was_undone = str(result["outcome"]), str(result["summary"]), result["data"].get("undone")
-        return "aborted" if outcome == ExitCode.OK.outcome and was_undone is True else outcome, summary
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         # One damaged run must not hide the others.
         return "unknown", f"result.json cannot be read ({type(error).__name__}): see runs show"
+    return "aborted" if outcome == ExitCode.OK.outcome and was_undone is True else outcome, summary
 
 
 def runs_list(session: Session) -> Result:
