@@ -15,17 +15,19 @@ from dr_ctl.report.html import write_report
 
 
 def how_ended(files: RunFiles) -> tuple[str, str]:
-    """How a run ended, in a word and a sentence; an open one has not."""
+    """How a run ended, in a word and a sentence; an open one has not. The word is the outcome, which says how the last
+    command ended: of an undo that went well it is `ok`, and of the run `aborted`."""
     if files.open():
         return "open", "under way, or interrupted"
     if not files.result.exists():
         return "none", "it never began: nothing was changed by it"
     try:
-        told: dict[str, Any] = json.loads(files.result.read_bytes())
-        return str(told["outcome"]), str(told["summary"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        result: dict[str, Any] = json.loads(files.result.read_bytes())
+        outcome, summary, was_undone = str(result["outcome"]), str(result["summary"]), result["data"].get("undone")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         # One damaged run must not hide the others.
         return "unknown", f"result.json cannot be read ({type(error).__name__}): see runs show"
+    return "aborted" if outcome == ExitCode.OK.outcome and was_undone is True else outcome, summary
 
 
 def runs_list(session: Session) -> Result:
