@@ -3,7 +3,9 @@ runs, so that help and completion stay instant."""
 
 from __future__ import annotations
 
+import io
 import itertools
+import os
 import signal
 import sys
 import traceback
@@ -219,7 +221,19 @@ def demo(
 
 def main() -> None:
     """Run the command line and end the process."""
+    _make_streams_safe()
     sys.exit(run(sys.argv[1:]))
+
+
+def _make_streams_safe() -> None:
+    """A stream that the caller has closed swallows what is written, and keeps its number: no file that is opened later
+    gets it. What a stream's encoding lacks is written as an escape instead of ending a run."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def run(arguments: list[str], time: Time | None = None) -> int:
