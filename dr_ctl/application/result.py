@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
-from dr_ctl.engine.debts import Debt
-from dr_ctl.engine.plan import Plan
+
+if TYPE_CHECKING:
+    from dr_ctl.engine.debts import Debt
+    from dr_ctl.engine.plan import Plan
 
 SCHEMA = "dr-ctl/1"
 
