@@ -55,7 +55,7 @@ def test_a_run_that_went_well(tmp_path: Path) -> None:
 
     assert page.title == "Swapover from london to paris"
     assert (page.verdict.tone, page.verdict.exit_code) == (Tone.GOOD, "0")
-    assert [(pair.name, pair.serving) for pair in page.verdict.pairs] == [("orders-1", "paris")]
+    assert [(unit.name, unit.serving) for unit in page.verdict.units] == [("orders-1", "paris")]
     assert plain(page.outage.figure) == "4.00 s"
     assert "when the fence of london began" in page.outage.sentence
     assert "Delivery had stopped 6.00 s before that moment" in plain(page.outage.sentence)
@@ -110,7 +110,7 @@ def test_an_undo_that_failed_is_not_called_undone(tmp_path: Path) -> None:
     page = page_of(run)
 
     assert page.verdict.tone is Tone.BAD
-    assert page.verdict.pairs[0].serving == "no site was seen to serve it"
+    assert page.verdict.units[0].serving == "no site was seen to serve it"
     assert page.chapters[0].rows[-1].mark is Mark.NOT_UNDONE
     assert page.outage.figure == "no end written"
 

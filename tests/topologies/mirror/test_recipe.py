@@ -115,7 +115,7 @@ def test_a_swapover_is_exactly_these_calls() -> None:
     told = planned(seen(LONDON, PARIS))
 
     assert {step.verb: exact(step.calls) for step in told.steps} == CALLS
-    assert {call.pair for step in told.steps for call in step.calls} == {"orders-1"}
+    assert {call.unit for step in told.steps for call in step.calls} == {"orders-1"}
     assert [step.verb for step in told.steps] == list(CALLS)
 
 

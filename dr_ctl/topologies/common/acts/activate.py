@@ -142,13 +142,13 @@ def _try_again(tools: Tools[Broker], pairs: set[str], outcomes: dict[Call, Outco
         for pair, view in views.items()
         if (view is None and move.ask.operation == FAILOVER) or (view is not None and not view.open)
     }
-    calls = [call for call in outcomes if call.pair in may]
+    calls = [call for call in outcomes if call.unit in may]
     outcomes.update(zip(calls, tools.change(calls, hand), strict=True))
 
 
 def _left_over(left: Mapping[str, str], of: int, outcomes: Mapping[Call, Outcome], move: Move) -> Outcome:
     why = {
-        pair: next((each.text for call, each in outcomes.items() if call.pair == pair and _no(each)), reason)
+        pair: next((each.text for call, each in outcomes.items() if call.unit == pair and _no(each)), reason)
         for pair, reason in left.items()
     }
     if len(left) == of:
@@ -170,11 +170,11 @@ def _no(outcome: Outcome) -> bool:
 
 
 def _refused(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
-    mine = [each for call, each in outcomes.items() if call.pair == pair]
+    mine = [each for call, each in outcomes.items() if call.unit == pair]
     return bool(mine) and all(_no(each) for each in mine)
 
 
 def _partly(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
     """Say whether some of a pair's doors were opened and some refused: it serves, through what it has."""
-    mine = [_no(each) for call, each in outcomes.items() if call.pair == pair]
+    mine = [_no(each) for call, each in outcomes.items() if call.unit == pair]
     return any(mine) and not all(mine)

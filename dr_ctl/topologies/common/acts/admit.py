@@ -22,8 +22,8 @@ def admit(tools: Tools[Broker], site: str, calls: Sequence[Call], hand: Hand) ->
     tools.change(missing, hand)
     if not (missing := _left(tools, gives, site)):
         return None
-    pairs = {call.pair for call in missing}
-    tools.change([call for call in calls if call.thing == ALL and call.pair in pairs], hand)
+    pairs = {call.unit for call in missing}
+    tools.change([call for call in calls if call.thing == ALL and call.unit in pairs], hand)
     missing = _left(tools, gives, site)
     return f"{site}: has not come true: {checks.some([call.about for call in missing])}" if missing else None
 

@@ -27,7 +27,7 @@ def check(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Ou
     if errors:
         return Refused(errors[0].text, findings=errors, code=ExitCode.PRECHECK_FAILED)
     if move.ask.operation in (SWAPOVER, DRAIN, ACTIVATE):
-        opened = [view for view in seen.views(move.target) if view.open and view.pair not in move.moved]
+        opened = [view for view in seen.views(move.target) if view.open and not move.leaves(view.pair)]
         if opened:
             text = f"{move.target} was opened to clients meanwhile: {checks.some([each.pair for each in opened])}"
             finding = checks.error("DR-ROLE-001", text, "`dr-ctl status` says who serves.")

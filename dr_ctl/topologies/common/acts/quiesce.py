@@ -23,7 +23,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     views = tools.observer.look_at(move.source)
     if not any(view.open for view in views):
         return NotNeeded(f"{move.source} is closed to clients already")
-    planned = {(call.pair, call.thing): call for call in step.calls if call.when is None}
+    planned = {(call.unit, call.thing): call for call in step.calls if call.when is None}
     calls = []
     for view in views:
         for queue in to_pause(tools.recipe.rules, view):
