@@ -285,6 +285,28 @@ def test_a_look_without_an_answer_is_a_gap_not_a_zero(tmp_path: Path) -> None:
     assert "On average 125 a second." in chart.caption
 
 
+def test_a_figure_that_was_never_read_is_not_told_as_zero(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().start("drain")
+    unread = {"outflow": None, "pending": None, "attached": None}
+    for left in (300, 200, 100):
+        run.sample("drain", {**flows(left), "paris": unread}).let(0.5)
+
+    (chart,) = page_of(run.stop("drain").close()).charts
+
+    assert chart.note == ("0 in every sample: london: not settled. Never read: paris: outflow, paris: not settled.")
+    assert "not attached" not in chart.caption
+
+
+def test_a_wait_of_which_nothing_was_read_has_no_figure(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().start("drain")
+    for _ in range(3):
+        run.sample("drain", {"paris": {"outflow": None, "pending": None}}).let(0.5)
+
+    (chart,) = page_of(run.stop("drain").close()).charts
+
+    assert (chart.lines, chart.note) == ((), "3 samples: no figure was read.")
+
+
 def test_many_samples_keep_their_peak(tmp_path: Path) -> None:
     run = Scribe(tmp_path).begin().start("drain")
     for place in range(3000):

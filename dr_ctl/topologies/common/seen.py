@@ -106,10 +106,10 @@ class Seen(Generic[V_co]):
         return [view.stake(self._peer(view)) for view in self.views(site)]
 
     def residue(self, site: str) -> Mapping[str, Json]:
-        total: dict[str, Json] = {}
-        for view in self.views(site):
-            total |= {name: count + int(str(total.get(name, 0))) for name, count in view.residue().items()}
-        return total
+        told = [view.residue() for view in self.views(site)]
+        if len(told) < len(self.sites[site]) or not all(told):
+            return {}  # a sum without one of them would say that it holds nothing
+        return {name: sum(each[name] for each in told) for name in told[0]}
 
     def findings(self) -> Sequence[Finding]:
         return [*self._let_in(), *self._quarantined()]

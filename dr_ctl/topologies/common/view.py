@@ -160,8 +160,8 @@ class Broker(ABC):
 
     @property
     @abstractmethod
-    def attached(self) -> bool:
-        """Say whether it ships to its peer now."""
+    def attached(self) -> bool | None:
+        """Say whether it ships to its peer now; None where that cannot be seen."""
 
     @property
     @abstractmethod
