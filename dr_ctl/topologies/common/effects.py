@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from dr_ctl.core.model import some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.plan import Call
-from dr_ctl.topologies.common.checks import some
 from dr_ctl.topologies.common.view import Broker
 
 

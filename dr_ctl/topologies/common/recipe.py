@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from dr_ctl.core.model import Finding, Json
+from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.operations import ALONE, FAILOVER, MOVING, REINSTATE, RETURNS
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import failover, single
 from dr_ctl.topologies.common.baseline import baseline, basis
-from dr_ctl.topologies.common.checks import error, errors_first, some
+from dr_ctl.topologies.common.checks import error, errors_first
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker

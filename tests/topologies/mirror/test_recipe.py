@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dr_ctl.core.patience import Patience
 from dr_ctl.engine import runbook
 from dr_ctl.engine.plan import Ask, Call, Plan
 from dr_ctl.engine.planner import plan as decide
@@ -88,7 +89,7 @@ CHANGING = ("catch-up", "quiesce", "fence", "drain", "activate")
 
 
 def recipe(queues: Queues | None = None) -> Recipe[BrokerView]:
-    return procedure.recipe(queues or Queues(), Drain())
+    return procedure.recipe(queues or Queues(), Drain(), Patience())
 
 
 def planned(look: MirrorSeen, **asked: Any) -> Plan:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from dr_ctl.core.model import some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.checks import some
 from dr_ctl.topologies.common.evidence import evidence, total
 from dr_ctl.topologies.continuity.tools import Both, ContinuityTools
 from dr_ctl.topologies.continuity.view import SiteView

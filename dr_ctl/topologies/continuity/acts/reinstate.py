@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.core.model import ExitCode, Json, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.common.checks import some
 from dr_ctl.topologies.common.effects import left_of
 from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.continuity import copies

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dr_ctl.core.model import Finding
+from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.checks import some, warning
+from dr_ctl.topologies.common.checks import warning
 from dr_ctl.topologies.common.effects import left_of
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Access
