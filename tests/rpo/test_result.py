@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dr_ctl.rpo.estimate.estimate import estimate
+from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import (
     ClassEstimate,
     Estimate,
@@ -150,7 +151,7 @@ def test_without_history_the_verdict_is_unknown_and_spark_is_not_started(
 ) -> None:
     monkeypatch.setenv("PATH", "")
 
-    answer = estimate(tmp_path / "history")
+    answer = estimate(Request(history=tmp_path / "history"))
 
     assert answer.estimate is None
     assert answer.verdict is Verdict.UNKNOWN

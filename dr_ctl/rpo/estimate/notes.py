@@ -13,7 +13,6 @@ from dr_ctl.settings.durations import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from dr_ctl.rpo.estimate.facts import Flow
     from dr_ctl.rpo.estimate.figures import Table
@@ -26,15 +25,6 @@ UNEXPLAINED: Final = 0.01
 
 def moment(us: int) -> datetime:
     return datetime.fromtimestamp(us // 1_000_000, UTC).replace(microsecond=us % 1_000_000)
-
-
-def no_history(history: Path) -> Finding:
-    return Finding(
-        "DR-RPO-001",
-        Severity.WARNING,
-        f"there is no history to estimate from in {history}",
-        "Run `dr-ctl monitor` for a while, then ask again; until then the loss is not known.",
-    )
 
 
 def nothing_of(site: str | None, known: set[str]) -> Finding:
