@@ -11,12 +11,14 @@ from dr_ctl.core.model import Finding
 from dr_ctl.rpo.backtest import calibration, every_second
 from dr_ctl.rpo.backtest.calibration import BoundRow, Calibration, Row
 from dr_ctl.rpo.estimate import distribution as d
-from dr_ctl.rpo.estimate import looks, notes
+from dr_ctl.rpo.estimate import looks
 from dr_ctl.rpo.estimate.curves import BINS, Curves, curves
 from dr_ctl.rpo.estimate.figures import Table
 from dr_ctl.rpo.estimate.scope_names import TOTAL
 from dr_ctl.rpo.estimate.work import BLOCKS, Work
 from dr_ctl.rpo.history import reading
+from dr_ctl.rpo.history.row import moment
+from dr_ctl.rpo.spark import sql
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,13 +99,13 @@ def backtest_in(
     first, last = work.span_us
     folds = d.Blocks(first, last, BLOCKS)
     parts = [d.histograms(states, folds), d.timeline(states, d.Blocks(first, last, BINS))]
-    cells = d.collected(d.union(parts))
+    cells = d.collected(sql.union(parts))
     found = calibration.unconditional(cells, TOTAL)
     fold_s = max(1, last - first) / BLOCKS / 1e6
     for horizon_s in horizons_s:
         moved = d.collected(d.moves(states, folds, horizon_us=int(horizon_s * 1e6), since_us=first))
         found += calibration.ahead(moved, TOTAL, horizon_s=horizon_s, fold_s=fold_s)
-    window = (notes.moment(first), notes.moment(last))
+    window = (moment(first), moment(last))
     drawn = curves(cells, Table.of(cells), (first, last), BINS)
     return BacktestAnswer(Backtest(work.site, window, _bound(work, asked), tuple(found), drawn), tuple(findings))
 

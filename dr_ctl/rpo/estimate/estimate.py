@@ -31,6 +31,7 @@ from dr_ctl.rpo.estimate.scope_names import CLASS, TOTAL, flow_scope
 from dr_ctl.rpo.estimate.stored import store
 from dr_ctl.rpo.estimate.work import Work
 from dr_ctl.rpo.history import reading
+from dr_ctl.rpo.history.row import moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,8 +152,8 @@ def _window(flows: Sequence[Flow], table: Table) -> SeenWindow:
     for flow in flows:
         looks[flow.pair] = max(looks[flow.pair], flow.looks)
     return SeenWindow(
-        first=notes.moment(min(flow.first_us for flow in flows)),
-        last=notes.moment(max(flow.last_us for flow in flows)),
+        first=moment(min(flow.first_us for flow in flows)),
+        last=moment(max(flow.last_us for flow in flows)),
         samples=sum(looks.values()),
         covered_s=round(table.seconds(TOTAL, COVERED), 3),
     )

@@ -9,6 +9,7 @@ from dr_ctl.rpo.estimate import distribution as d
 from dr_ctl.rpo.estimate import looks, notes, scopes, spans
 from dr_ctl.rpo.estimate.distribution import Blocks
 from dr_ctl.rpo.estimate.facts import Flow, facts
+from dr_ctl.rpo.spark import sql
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,4 +80,4 @@ class Work:
         parts = [d.histograms(states, blocks), d.here(by_flow), d.accounted(by_flow), d.last(states), past]
         if bins:
             parts.append(d.timeline(states, d.Blocks(*self.span_us, bins)))
-        return d.collected(d.union(parts))
+        return d.collected(sql.union(parts))
