@@ -10,8 +10,9 @@ from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.model import ExitCode, Finding, Severity
 from dr_ctl.core.printable import page
-from dr_ctl.rpo.ledgers.reconcile import KINDS, Reconciled
+from dr_ctl.rpo.ledgers.reconcile import Reconciled
 from dr_ctl.rpo.ledgers.reconcile import reconcile as make
+from dr_ctl.rpo.ledgers.transforms import KINDS
 from dr_ctl.settings.loader import find
 from dr_ctl.settings.model import SparkSettings
 
