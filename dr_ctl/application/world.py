@@ -114,7 +114,7 @@ class World:
         steps = self.runbook(ask.operation).steps
         observe = next((step.limits for step in steps if step.verb == "observe"), {})
         self.topology.spend_at_most(observe.get("lost", LOST_S), lost)
-        return FailoverPrice(self.installation, lost, self.clock)
+        return FailoverPrice(self.installation, lost, self.clock, ask.silent_since)
 
     def residue(self, ask: Ask, seen: Seen) -> dict[str, Json]:
         """What a return brings, and what of it comes twice at most, as `data`: empty for all else, and where the

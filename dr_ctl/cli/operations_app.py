@@ -40,6 +40,14 @@ _LOSS = Annotated[
 _PRESUME = Annotated[
     str | None, typer.Option("--presume-down", metavar="SITE", help="Take this site for down; needs --reason.")
 ]
+_SILENT = Annotated[
+    str | None,
+    typer.Option(
+        "--silent-since",
+        metavar="T",
+        help="When the lost site's service ended, as a moment or a time ago: bounds the loss; needs --reason.",
+    ),
+]
 _STEP = Annotated[bool, typer.Option("--step", help="Ask before each step; a no offers undo, or stopping here.")]
 _OUTAGE = Annotated[
     str | None,
@@ -62,6 +70,7 @@ CUT: Option = ("cut_in_flight", _CUT, False)
 ACCEPT: Option = ("accept_difference", _ACCEPT, None)
 LOSS: Option = ("accept_loss", _LOSS, None)
 PRESUME: Option = ("presume_down", _PRESUME, None)
+SILENT: Option = ("silent_since", _SILENT, None)
 MOVE = (TO, TIMEOUT, OUTAGE, CUT, ACCEPT)
 # How it is run: these become one value, `How`.
 EXPECT: Option = ("expect_serving", _EXPECT, None)
@@ -84,6 +93,7 @@ def plan(
     expect_serving: _EXPECT = None,
     accept_loss: _LOSS = None,
     presume_down: _PRESUME = None,
+    silent_since: _SILENT = None,
     reason: _WHY = None,
     out: _OUT = None,
 ) -> Result:
@@ -102,6 +112,7 @@ def plan(
         expect_serving=expect_serving,
         accept_loss=accept_loss,
         presume_down=presume_down,
+        silent_since=silent_since,
         reason=reason,
     )
     planned = run.plan(session, asked)
@@ -126,7 +137,7 @@ _operation("swapover", "Move the service to the other site: nothing lost, nothin
 _operation(
     "failover",
     "The serving site is lost: serve at the other now, and say what is lost.",
-    (TO, TIMEOUT, LOSS, PRESUME),
+    (TO, TIMEOUT, LOSS, PRESUME, SILENT),
     WHOLE,
 )
 _operation("reinstate", "Take a lost site in again, without the move back.", (LOST_SITE, TIMEOUT), WHOLE)
