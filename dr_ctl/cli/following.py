@@ -38,23 +38,14 @@ class Tail:
         except FileNotFoundError:
             return []
         entries = []
-        for line in added.splitlines(keepends=True):
-            entry = _entry(line) if line.endswith(b"\n") else None
-            if entry is None:
+        for line in added.split(b"\n")[:-1]:
+            try:
+                entries.append(Entry.of_line(line)[0])
+            except ValueError:
                 break  # torn, by a crash or because it is being written: it stays unread
-            self._read += len(line)
-            entries.append(entry)
+            self._read += len(line) + 1
         self.count += len(entries)
         return entries
-
-
-def _entry(line: bytes) -> Entry | None:
-    try:
-        whole: dict[str, Any] = json.loads(line)
-        whole.pop("hash")
-        return Entry(**whole)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
 
 
 def follow(session: Session, run: str | None) -> Result:
