@@ -31,7 +31,6 @@ from dr_ctl.lab.traffic import Target
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from dr_ctl.lab.make import Admin, Kind, Options
     from dr_ctl.lab.stage import Manner
@@ -114,9 +113,7 @@ class Lab:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.down()
 
     @property

@@ -22,7 +22,6 @@ from dr_ctl.core.model import Finding, Severity
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
-    from types import TracebackType
 
     from dr_ctl.core.clock import Clock
     from dr_ctl.rpo.history.row import Row
@@ -136,7 +135,7 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
