@@ -72,7 +72,7 @@ class Monitor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._writer.close()
+        self._writer.flush()
 
     @property
     def is_on_disk(self) -> bool:

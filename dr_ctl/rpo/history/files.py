@@ -10,7 +10,7 @@ import os
 import uuid
 from collections import defaultdict
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -128,15 +128,6 @@ class Writer:
             self.files += 1
         self._written_at = self._clock.monotonic()
         return written
-
-    def close(self) -> None:
-        self.flush()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def usable_files(
