@@ -67,7 +67,7 @@ class Monitor:
 
     def close(self) -> None:
         """Write what is not on disk yet."""
-        self._writer.close()
+        self._writer.flush()
 
     @property
     def is_on_disk(self) -> bool:
