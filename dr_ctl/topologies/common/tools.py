@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic
 
-from dr_ctl.engine.outcome import Outcome
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.doors import Doors
+from dr_ctl.topologies.common.effects import holds, still, to_undo
 from dr_ctl.topologies.common.observer import Observer
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.seen import V_co
@@ -27,6 +28,23 @@ class Tools(Generic[V_co]):
 
     def change(self, calls: Sequence[Call], hand: Hand) -> list[Outcome]:
         return hand.change(calls, self.sender.send)
+
+    def views(self, *sites: str) -> list[V_co]:
+        """Every broker of these sites, looked at now. Raises `BrokerError`."""
+        return [view for site in sites for view in self.observer.look_at(site)]
+
+    def make(self, calls: Sequence[Call], hand: Hand, *sites: str) -> Refused | None:
+        """Make those calls whose effect does not hold, and look whether it does; None where all of it holds."""
+        views = self.views(*sites)
+        self.change([call for call in calls if not holds(call, views)], hand)
+        return still(calls, self.views(*sites))
+
+    def put_back(self, step: PlannedStep, site: str, hand: Hand) -> Outcome:
+        """Undo a step all of whose inverse is at one site."""
+        if not (calls := to_undo(step.inverse, self.views(site))):
+            return NotNeeded("as it was")
+        self.change(calls, hand)
+        return still(step.inverse, self.views(site)) or Done("as it was")
 
     def taken_back(self, move: Move) -> set[str]:
         """The pairs at the target that something else closes again, where the topology has such a thing."""

@@ -45,7 +45,7 @@ PROCEDURE: Final[Procedure[Rules, ContinuitySeen, ContinuityTools]] = Procedure(
     Row("probe", own_drafts.probe.draft, own_acts.probe.act),
     Row("release", drafts.release.draft, acts.release.act, acts.release.undo),
     # How a lost site is taken in again.
-    Row("residue", own_drafts.residue.draft, own_acts.residue.act),
+    Row("residue", drafts.fence.of_returned, own_acts.residue.act),
     Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, own_acts.reinstate.undo),
     Row("reconcile", own_drafts.reconcile.draft, own_acts.reconcile.act),
 )

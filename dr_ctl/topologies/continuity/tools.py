@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dr_ctl.engine.plan import Call
-from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.effects import holds
+from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.tools import Tools
@@ -45,11 +43,3 @@ class ContinuityTools(Tools[SiteView]):
     def look(self, ways: Sequence[Way]) -> list[Both]:
         seen = self.observer.together(lambda access: access.look(), [access for way in ways for access in way])
         return list(zip(seen[::2], seen[1::2], strict=True))
-
-    def all(self, move: Move) -> list[SiteView]:
-        return [*self.observer.look_at(move.source), *self.observer.look_at(move.target)]
-
-    def make(self, calls: Sequence[Call], move: Move, hand: Hand) -> None:
-        """Make those calls whose effect does not hold: a run that is resumed here, or the plugin, has made some."""
-        views = self.all(move)
-        self.change([each for each in calls if not holds(each, views)], hand)

@@ -9,11 +9,12 @@ from dr_ctl.engine.operations import FAILOVER, FENCE
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.common import acts, drafts
 from dr_ctl.topologies.common.driver import Driver
+from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.recipe import Checks, Recipe
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.mirror import acts as own_acts
-from dr_ctl.topologies.mirror import checks, taken_in
+from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror import drafts as own_drafts
 from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.tools import MirrorTools
@@ -36,7 +37,7 @@ PROCEDURE: Final[Procedure[Rules, MirrorSeen, MirrorTools]] = Procedure(
     Row("probe", drafts.probe.draft, acts.probe.act),
     Row("release", drafts.release.draft, acts.release.act, acts.release.undo),
     # How a lost site is taken in again.
-    Row("residue", own_drafts.residue.draft, own_acts.residue.act),
+    Row("residue", drafts.fence.of_returned, own_acts.residue.act),
     Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, own_acts.reinstate.undo),
     Row("reconcile", own_drafts.reconcile.draft, own_acts.reconcile.act),
 )
@@ -44,7 +45,7 @@ PROCEDURE: Final[Procedure[Rules, MirrorSeen, MirrorTools]] = Procedure(
 
 def recipe(queues: Queues, drain: Drain, patience: Patience) -> Recipe[BrokerView]:
     """The half that decides."""
-    told = Checks(checks.of_move, checks.of_broker, taken_in.findings, taken_in.nothing_owed)
+    told = Checks(checks.of_move, checks.of_broker, checks.of_return, nothing_owed)
     return Recipe(Rules(queues, drain, patience), PROCEDURE, told)
 
 
