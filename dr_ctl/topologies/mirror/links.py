@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.engine.ports import Hand
 from dr_ctl.topologies.mirror.access import Access
-from dr_ctl.topologies.mirror.drafts.links import LINK_RESTARTS, restarts
+from dr_ctl.topologies.mirror.drafts.shipping import LINK_RESTARTS, restarts
 from dr_ctl.topologies.mirror.look import Flow
 from dr_ctl.topologies.mirror.tools import MirrorTools
 

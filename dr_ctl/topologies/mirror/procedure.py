@@ -22,24 +22,24 @@ from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 from dr_ctl.topologies.procedure import Procedure, Row
 
 PROCEDURE: Final[Procedure[Rules, MirrorSeen, MirrorTools]] = Procedure(
-    Row("observe", drafts.check.observe, acts.check.observe),
-    Row("check", drafts.check.check, acts.check.check),
-    Row("catch-up", own_drafts.catch_up.draft, own_acts.catch_up.act, own_acts.catch_up.undo),
+    Row("observe", drafts.proving.observe, acts.proving.observe),
+    Row("check", drafts.proving.check, acts.proving.check),
+    Row("catch-up", own_drafts.shipping.catch_up, own_acts.shipping.catch_up, own_acts.shipping.start),
     Row("quiesce", drafts.quiesce.draft, acts.quiesce.act, acts.quiesce.undo),
     Row("fence", drafts.fence.of_lost, acts.fence.owe, acts.quarantine.undo, of=(FAILOVER,)),
     Row("fence", drafts.fence.by_itself, acts.fence.by_itself, acts.fence.undo_by_itself, of=(FENCE,)),
     Row("fence", drafts.fence.draft, acts.fence.act, acts.fence.undo),
     Row("quarantine", drafts.quarantine.draft, acts.quarantine.act, acts.quarantine.undo),
-    Row("settle", drafts.settle.draft, acts.settle.act),
-    Row("drain", own_drafts.drain.draft, own_acts.drain.act, own_acts.drain.undo),
-    Row("verify", drafts.verify.draft, acts.verify.act),
+    Row("settle", drafts.proving.settle, acts.proving.settle),
+    Row("drain", own_drafts.shipping.drain, own_acts.shipping.drain, own_acts.shipping.start),
+    Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", drafts.activate.draft, acts.activate.act, acts.activate.undo),
-    Row("probe", drafts.probe.draft, acts.probe.act),
+    Row("probe", drafts.proving.probe, acts.proving.probe),
     Row("release", drafts.release.draft, acts.release.act, acts.release.undo),
     # How a lost site is taken in again.
     Row("residue", drafts.fence.of_returned, own_acts.residue.act),
     Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, own_acts.reinstate.undo),
-    Row("reconcile", own_drafts.reconcile.draft, own_acts.reconcile.act),
+    Row("reconcile", own_drafts.reinstate.reconcile, own_acts.reconcile.act),
 )
 
 

@@ -11,7 +11,7 @@ from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.debts import document, owe_again, pay
-from dr_ctl.topologies.common.drafts.debt import debt
+from dr_ctl.topologies.common.drafts.quarantine import debt
 from dr_ctl.topologies.common.failover import came_back_open
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen

@@ -13,7 +13,7 @@ from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.acts import probe
+from dr_ctl.topologies.common.acts import proving
 from dr_ctl.topologies.common.checks import warning
 from dr_ctl.topologies.continuity.drafts.probe import AGAIN_AT_MOST
 from dr_ctl.topologies.continuity.tools import ContinuityTools
@@ -21,12 +21,12 @@ from dr_ctl.topologies.continuity.view import SiteView
 
 
 def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    outcome = probe.act(tools, step, move, hand)
+    outcome = proving.probe(tools, step, move, hand)
     if isinstance(outcome, Refused) and not all(view.delivers for view in tools.observer.look_at(move.target)):
         # A command was quicker than the message.
         if not isinstance(watched := _watch(tools, step, move, hand), Done):
             return watched
-        outcome = probe.act(tools, step, move, hand)
+        outcome = proving.probe(tools, step, move, hand)
         outcome = replace(outcome, text=f"{watched.text}; {outcome.text}")
     if not isinstance(outcome, Done | NotNeeded):
         return outcome

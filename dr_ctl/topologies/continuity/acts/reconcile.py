@@ -13,8 +13,7 @@ from dr_ctl.topologies.common.calls import call, document
 from dr_ctl.topologies.common.checks import warning
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.continuity import copies
-from dr_ctl.topologies.continuity.applied import Applied
-from dr_ctl.topologies.continuity.tools import ContinuityTools
+from dr_ctl.topologies.continuity.tools import Applied, ContinuityTools
 from dr_ctl.topologies.continuity.view import SiteView
 
 

@@ -21,9 +21,8 @@ from dr_ctl.topologies.common.effects import left_of
 from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Way
-from dr_ctl.topologies.continuity.applied import Applied
 from dr_ctl.topologies.continuity.taken_in import nothing_owed
-from dr_ctl.topologies.continuity.tools import Both, ContinuityTools
+from dr_ctl.topologies.continuity.tools import Applied, Both, ContinuityTools
 from dr_ctl.topologies.continuity.view import SiteView
 
 CALM: Final = 5
