@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic
 
+from dr_ctl.core.model import some
+from dr_ctl.engine.goals import ALL
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
@@ -38,6 +40,24 @@ class Tools(Generic[V_co]):
         views = self.views(*sites)
         self.change([call for call in calls if not holds(call, views)], hand)
         return still(calls, self.views(*sites))
+
+    def admit(self, site: str, calls: Sequence[Call], hand: Hand) -> str | None:
+        """Give the clients' roles back what a lasting fence took; broker.xml is read again only where they are still
+        kept out. Says why they are; None where nothing keeps them out."""
+        gives = [call for call in calls if call.thing != ALL]
+        missing = self._missing(gives, site)
+        if missing:
+            self.change(missing, hand)
+            missing = self._missing(gives, site)
+        if missing:
+            units = {call.unit for call in missing}
+            self.change([call for call in calls if call.thing == ALL and call.unit in units], hand)
+            missing = self._missing(gives, site)
+        return f"{site}: has not come true: {some([call.about for call in missing])}" if missing else None
+
+    def _missing(self, calls: Sequence[Call], site: str) -> list[Call]:
+        views = self.observer.look_at(site) if calls else []
+        return [call for call in calls if not holds(call, views)]
 
     def put_back(self, step: PlannedStep, site: str, hand: Hand) -> Outcome:
         """Undo a step all of whose inverse is at one site."""

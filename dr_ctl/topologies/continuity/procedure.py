@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
+from dr_ctl.core.clock import Clock
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.operations import FAILOVER, FENCE
-from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.common import acts, drafts
 from dr_ctl.topologies.common.driver import Driver
 from dr_ctl.topologies.common.recipe import Checks, Recipe
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.sender import Sender
+from dr_ctl.topologies.common.topology import PairTopology
 from dr_ctl.topologies.continuity import acts as own_acts
 from dr_ctl.topologies.continuity import checks, taken_in
 from dr_ctl.topologies.continuity import drafts as own_drafts
@@ -57,6 +60,13 @@ def recipe(queues: Queues, drain: Drain, patience: Patience) -> Recipe[SiteView]
     return Recipe(Rules(queues, drain, patience), PROCEDURE, told, LOST_ON_THE_WAY)
 
 
-def driver(observer: Observer, recipe: Recipe[SiteView], sender: Sender) -> Driver[SiteView]:
-    """The half that acts; one serves one command."""
-    return Driver(PROCEDURE, ContinuityTools(observer, recipe, sender), BY_CONSOLE)
+def open_(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> PairTopology[SiteView]:
+    """Make it ready for one command. No broker is asked yet."""
+    del documents  # these brokers keep them
+    observer = Observer(installation, clock, patience)
+    decides = recipe(installation.settings.queues, installation.settings.drain, patience)
+
+    def acts_by(sender: Sender) -> Driver[SiteView]:
+        return Driver(PROCEDURE, ContinuityTools(observer, decides, sender), BY_CONSOLE)
+
+    return PairTopology(observer, decides, acts_by)

@@ -14,8 +14,9 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.artemis.operations import request
-from dr_ctl.topologies.artemis.papers import Operation, Papers
+from dr_ctl.topologies.artemis.papers import Operation
 from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue
 from dr_ctl.topologies.continuity.papers import InFilter
@@ -28,10 +29,6 @@ PREFIX: Final = "continuity.cmd"
 # The one call that opens or closes all client doors of a site's broker.
 ACTIVATE_SITE: Final = "activateSite(java.lang.Long)"
 DEACTIVATE_SITE: Final = "deactivateSite()"
-
-
-def waits_ms(peer: Peer) -> int:
-    return WAITS_MS[peer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +106,6 @@ class Held:
 
     def __add__(self, other: Held) -> Held:
         return Held(self.messages + other.messages, self.acks + other.acks, self.twice + other.twice)
-
-    def as_json(self) -> dict[str, Json]:
-        return {**self.figures()}
 
     def figures(self) -> dict[str, int]:
         return {"messages": self.messages, "acknowledgements": self.acks, "twice_at_most": self.twice}
@@ -202,11 +196,7 @@ class SiteView(ArtemisBroker):
         }
 
     @property
-    def papers(self) -> Papers:
-        return self.keeping
-
-    @property
-    def keeping(self) -> InFilter:
+    def papers(self) -> InFilter:
         return InFilter(self.service.prefix if self.service is not None else PREFIX)
 
     def flow(self, queue: str) -> Flow | None:
@@ -245,7 +235,7 @@ class SiteView(ArtemisBroker):
     def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
         if not (list(doors) or self.half_open):
             return ()
-        return (self._call(Goal.OPEN, (ACTIVATE_SITE, (waits_ms(peer),)), "activate the site", when),)
+        return (self._call(Goal.OPEN, (ACTIVATE_SITE, (WAITS_MS[peer],)), "activate the site", when),)
 
     def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
         activated = self.service is not None and self.service.activated
@@ -337,7 +327,7 @@ class SiteView(ArtemisBroker):
             queues[flow.queue] = (flow.out_mirror.depth, flow.out_acks.depth + other.in_acks.depth if other else None)
         twice = [each for _, each in queues.values()]
         lost = sum(each for each, _ in queues.values())
-        return Stake(lost, None if None in twice else sum(each or 0 for each in twice), queues)
+        return Stake(lost, total(twice), queues)
 
     @property
     def held(self) -> Held | None:
@@ -348,12 +338,12 @@ class SiteView(ArtemisBroker):
         """
         if self.service is None:
             return None
-        total = Held()
+        held = Held()
         for flow in self.flows:
             there = self.business.get(flow.queue)
             depth = flow.out_mirror.depth
-            total += Held(depth, flow.out_acks.depth, depth if there is None else min(depth, there.depth))
-        return total
+            held += Held(depth, flow.out_acks.depth, depth if there is None else min(depth, there.depth))
+        return held
 
     def residue(self) -> Mapping[str, int]:
         held = self.held

@@ -70,7 +70,7 @@ class Observer(observer.Observer[BrokerView]):
         return dict(zip(accesses, told, strict=True))
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int:
-        return sum(flow.pending_acks for flow in self.flows_at(site, timeout_s=timeout_s).values())
+        return sum(flow.unapplied for flow in self.flows_at(site, timeout_s=timeout_s).values())
 
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         return Access(installation, site, pair)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.engine.ports import Hand
+from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.mirror.access import Access
 from dr_ctl.topologies.mirror.drafts.shipping import LINK_RESTARTS, restarts
 from dr_ctl.topologies.mirror.look import Flow
@@ -37,9 +38,9 @@ class Movement:
         for site, told in now.items():
             if isinstance(told, BrokerError):
                 continue
-            shipped = told.outflow_added - told.outflow
+            shipped = told.outflow_added - told.to_ship
             was, _ = self._shipped.get(site, (None, at_s))
-            if shipped != was or not told.outflow or not told.attached:
+            if shipped != was or not told.to_ship or not told.attached:
                 self._shipped[site] = shipped, at_s
 
     def idle_s(self, site: str, at_s: float) -> float:
@@ -99,8 +100,8 @@ def why_not_moving(now: Flows) -> str | None:
             return f"the link of {site} is not started"
         if not told.attached:
             return f"the link of {site} is not attached"
-    pending = {site: told.pending_acks for site, told in now.items() if isinstance(told, Flow) and told.pending_acks}
-    shipping = any(isinstance(told, Flow) and told.outflow for told in now.values())
+    pending = {site: told.unapplied for site, told in now.items() if isinstance(told, Flow) and told.unapplied}
+    shipping = any(isinstance(told, Flow) and told.to_ship for told in now.values())
     if pending and not shipping:
         return "acknowledgements wait to be applied at " + ", ".join(f"{site} ({n})" for site, n in pending.items())
     return None
@@ -108,9 +109,4 @@ def why_not_moving(now: Flows) -> str | None:
 
 def depth(now: Flows) -> int | None:
     """All that is under way in both directions; None where a broker did not answer."""
-    total = 0
-    for told in now.values():
-        if isinstance(told, BrokerError):
-            return None
-        total += told.outflow + told.pending_acks
-    return total
+    return total(None if isinstance(told, BrokerError) else told.to_ship + told.unapplied for told in now.values())

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
+from dr_ctl.core.clock import Clock
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.operations import FAILOVER, FENCE
-from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.common import acts, drafts
 from dr_ctl.topologies.common.driver import Driver
 from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.recipe import Checks, Recipe
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.sender import Sender
+from dr_ctl.topologies.common.topology import PairTopology
 from dr_ctl.topologies.mirror import acts as own_acts
 from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror import drafts as own_drafts
@@ -49,6 +52,13 @@ def recipe(queues: Queues, drain: Drain, patience: Patience) -> Recipe[BrokerVie
     return Recipe(Rules(queues, drain, patience), PROCEDURE, told)
 
 
-def driver(observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> Driver[BrokerView]:
-    """The half that acts; one serves one command."""
-    return Driver(PROCEDURE, MirrorTools(observer, recipe, sender), "start its client acceptors")
+def open_(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> PairTopology[BrokerView]:
+    """Make it ready for one command. No broker is asked yet."""
+    del documents  # these brokers keep them
+    observer = Observer(installation, clock, patience)
+    decides = recipe(installation.settings.queues, installation.settings.drain, patience)
+
+    def acts_by(sender: Sender) -> Driver[BrokerView]:
+        return Driver(PROCEDURE, MirrorTools(observer, decides, sender), "start its client acceptors")
+
+    return PairTopology(observer, decides, acts_by)

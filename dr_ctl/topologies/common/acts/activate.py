@@ -14,7 +14,6 @@ from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common import checks, receipts
-from dr_ctl.topologies.common.acts.admit import admit
 from dr_ctl.topologies.common.effects import holds, still, to_undo
 from dr_ctl.topologies.common.receipts import Mark
 from dr_ctl.topologies.common.tools import Tools
@@ -28,7 +27,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     starts = [call for call in step.part("doors") if not holds(call, views)]
     strikes, admits, rest = step.part("strikes"), step.part("admit"), step.part("")
     tools.change(rest, hand)
-    kept_out = admit(tools, move.target, admits, hand)
+    kept_out = tools.admit(move.target, admits, hand)
     if kept_out is not None and move.ask.operation != FAILOVER:
         return Refused(kept_out)
     # That took a moment, and what lets clients in follows a look at the other site.

@@ -8,7 +8,6 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.acts.admit import admit
 from dr_ctl.topologies.common.effects import holds, left_of, still
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
@@ -80,7 +79,7 @@ def _open_again(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand,
     except BrokerError as error:
         if sent:
             return Unknown(f"{move.target} does not answer, and it may have been opened: {error}")
-    why = admit(tools, move.source, admits, hand)
+    why = tools.admit(move.source, admits, hand)
     if why is None:
         tools.change(calls, hand)
         why = tools.doors.why_not_open_again(move.source, calls)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.acts.admit import admit
 from dr_ctl.topologies.common.effects import still
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
@@ -15,7 +14,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     opens, admits, rest = step.part("doors"), step.part("admit"), step.part("")
     if (opens or admits) and any(view.open for view in tools.observer.look_at(move.target)):
         return Refused(f"{move.target} is open: a second site is never opened")
-    if (kept_out := admit(tools, move.source, admits, hand)) is not None:
+    if (kept_out := tools.admit(move.source, admits, hand)) is not None:
         return Refused(kept_out)
     tools.change(opens, hand)
     if opens and (why := tools.doors.why_not_open_again(move.source, opens)) is not None:

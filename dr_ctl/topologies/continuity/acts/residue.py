@@ -28,7 +28,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
     told = sum((each for each in held if each is not None), Held())
     text = f"{told.messages} message(s) and {told.acks} acknowledgement(s)"
     hand.notice(f"{move.target} still holds {text} for the other site; at most {told.twice} come twice")
-    return Done(f"{text}; at most {told.twice} come twice", told.as_json(), tuple(findings))
+    return Done(f"{text}; at most {told.twice} come twice", {**told.figures()}, tuple(findings))
 
 
 def _held(access: Access) -> Held | None:

@@ -122,8 +122,8 @@ class _Residue(PairWait):
         here, there = now[self._move.source], now[self._move.target]
         if isinstance(here, BrokerError) or isinstance(there, BrokerError) or not (here.attached and there.attached):
             return None
-        backlog = here.outflow if here.outflow > SMALL else 0
-        return there.outflow + there.outflow_delivering + here.pending_acks + backlog
+        backlog = here.to_ship if here.to_ship > SMALL else 0
+        return there.to_ship + there.outflow_delivering + here.unapplied + backlog
 
     def ended(self, now: Flows, hand: Hand) -> Outcome | None:
         self._calm = self._calm + 1 if self.left(now) == 0 else 0

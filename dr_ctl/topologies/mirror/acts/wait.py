@@ -9,7 +9,7 @@ from typing import Final
 
 from dr_ctl.engine.outcome import Done, Outcome
 from dr_ctl.engine.ports import Hand
-from dr_ctl.topologies.common.evidence import evidence
+from dr_ctl.topologies.common.evidence import evidence, total
 from dr_ctl.topologies.mirror.access import Way
 from dr_ctl.topologies.mirror.links import Flows, Mender, Movement, depth, flows, why_not_moving
 from dr_ctl.topologies.mirror.tools import MirrorTools
@@ -73,7 +73,7 @@ def until_all(tools: MirrorTools, waits: Sequence[PairWait], hand: Hand, about: 
             each.look(now[each.pair], hand)
         reasons = [why for each in going_on if each.outcome is None and (why := each.why(now[each.pair], hand))]
         left = [each.left(now[each.pair]) for each in going_on]
-        hand.waiting(about, None if None in left else sum(each or 0 for each in left), next(iter(reasons), None))
+        hand.waiting(about, total(left), next(iter(reasons), None))
         hand.sample(evidence((site, each) for flows in now.values() for site, each in flows.items()))
         for each in going_on:
             if each.outcome is not None and not isinstance(each.outcome, Done):
