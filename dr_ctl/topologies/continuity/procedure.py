@@ -45,7 +45,7 @@ PROCEDURE: Final[Procedure[Rules, ContinuitySeen, ContinuityTools]] = Procedure(
     Row("drain", own_drafts.shipping.drain, own_acts.drain.act),
     Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", drafts.activate.draft, own_acts.activate.act, acts.activate.undo),
-    Row("probe", own_drafts.probe.draft, own_acts.probe.act),
+    Row("probe", own_drafts.probe.draft, own_acts.activate.probe),
     Row("release", drafts.release.draft, acts.release.act, acts.release.undo),
     # How a lost site is taken in again.
     Row("residue", drafts.fence.of_returned, own_acts.residue.act),

@@ -11,8 +11,7 @@ import pytest
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.outcome import Done, Outcome, Refused
-from dr_ctl.topologies.mirror.acts.wait import PairWait, until_all
-from dr_ctl.topologies.mirror.links import Flows
+from dr_ctl.topologies.mirror.links import Flows, PairWait, until_all
 from dr_ctl.topologies.mirror.look import Flow
 
 

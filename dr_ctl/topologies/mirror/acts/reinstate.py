@@ -17,8 +17,7 @@ from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.access import Way
-from dr_ctl.topologies.mirror.acts.wait import PairWait, until_all
-from dr_ctl.topologies.mirror.links import Flows
+from dr_ctl.topologies.mirror.links import Flows, PairWait, until_all
 from dr_ctl.topologies.mirror.origins import Origin, Residue, origin_ids
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import BrokerView

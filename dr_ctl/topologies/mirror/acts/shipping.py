@@ -11,10 +11,9 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common import checks
-from dr_ctl.topologies.common.acts.lift import lifting
+from dr_ctl.topologies.common.acts.quiesce import lifting
 from dr_ctl.topologies.mirror.access import Access, Way
-from dr_ctl.topologies.mirror.acts.wait import UNDER_WAY, PairWait, until_all
-from dr_ctl.topologies.mirror.links import Flows
+from dr_ctl.topologies.mirror.links import UNDER_WAY, Flows, PairWait, until_all
 from dr_ctl.topologies.mirror.look import Flow
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import BrokerView
