@@ -10,8 +10,9 @@ from dr_ctl.core.model import Finding, Severity
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import failover
 from dr_ctl.topologies.common.checks import warning
+from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.continuity import checks
-from dr_ctl.topologies.continuity.view import ContinuitySeen, Held
+from dr_ctl.topologies.continuity.view import ContinuitySeen
 
 # What the return itself puts right.
 _MENDED: Final = frozenset({"DR-DOOR-004", "DR-CONT-008", "DR-CONT-009", "DR-CONT-010", "DR-CONT-015"})
@@ -31,17 +32,17 @@ def findings(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
 
 def _price(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
     """What the return brings, and what of it comes twice at most: said before anything is changed."""
-    held = [view.held for view in seen.views(move.target)]
-    told = sum((each for each in held if each is not None), Held())
-    if None in held or not (told.messages or told.acks):
+    known = [residue for view in seen.views(move.target) if (residue := view.residue) is not None]
+    residue = Residue.together(known)
+    if len(known) < len(seen.views(move.target)) or not (residue.messages or residue.acks):
         return
     text = (
-        f"{move.target} came back with {told.messages} message(s) and {told.acks} acknowledgement(s) for "
-        f"{move.source}: at most {told.twice} of the messages come twice, those that a client of {move.target} did "
+        f"{move.target} came back with {residue.messages} message(s) and {residue.acks} acknowledgement(s) for "
+        f"{move.source}: at most {residue.twice} of the messages come twice, those that a client of {move.target} did "
         "without an acknowledgement"
     )
     found = warning("DR-RETURN-005", text, "The clients must recognise what they have done.")
-    yield found if told.twice else replace(found, severity=Severity.INFO)
+    yield found if residue.twice else replace(found, severity=Severity.INFO)
 
 
 def nothing_owed(seen: ContinuitySeen, move: Move) -> bool:

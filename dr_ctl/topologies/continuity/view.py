@@ -18,7 +18,7 @@ from dr_ctl.topologies.artemis.papers import Operation
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue
+from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue, Residue
 from dr_ctl.topologies.continuity.papers import InFilter
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
@@ -93,22 +93,6 @@ class Commands:
     out: Queue
     into: Queue
     bridge: Bridge
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What a returned site still holds for the other. `twice`: of its messages at most so many were done by a client
-    there whose acknowledgement does not exist; all others that were done are recognised by it."""
-
-    messages: int = 0
-    acks: int = 0
-    twice: int = 0
-
-    def __add__(self, other: Held) -> Held:
-        return Held(self.messages + other.messages, self.acks + other.acks, self.twice + other.twice)
-
-    def figures(self) -> dict[str, int]:
-        return {"messages": self.messages, "acknowledgements": self.acks, "twice_at_most": self.twice}
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,24 +314,14 @@ class SiteView(ArtemisBroker):
         return Stake(lost, total(twice), queues)
 
     @property
-    def held(self) -> Held | None:
-        """What it still holds for its peer; None where that was not read.
-
-        A message that comes in late comes twice only if it is to be shipped and still lies in its queue,
-        unacknowledged: never more than either.
-        """
+    def residue(self) -> Residue | None:
+        """A message that comes in late comes twice only if it is to be shipped and still lies in its queue,
+        unacknowledged: never more than either. None where the plugin has not started."""
         if self.service is None:
             return None
-        held = Held()
-        for flow in self.flows:
-            there = self.business.get(flow.queue)
-            depth = flow.out_mirror.depth
-            held += Held(depth, flow.out_acks.depth, depth if there is None else min(depth, there.depth))
-        return held
-
-    def residue(self) -> Mapping[str, int]:
-        held = self.held
-        return held.figures() if held is not None else {}
+        depths = {flow.queue: flow.out_mirror.depth for flow in self.flows}
+        twice = sum(min(n, self.business[name].depth) if name in self.business else n for name, n in depths.items())
+        return Residue(sum(depths.values()), sum(flow.out_acks.depth for flow in self.flows), twice)
 
     def _call(self, goal: Goal, operation: Operation, about: str, when: str | None) -> Call:
         """The plugin opens and closes all client doors of its broker at once."""

@@ -9,8 +9,9 @@ from dr_ctl.core.model import Json, some
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.tools import Tools
+from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.mirror.access import Observer
-from dr_ctl.topologies.mirror.origins import Origin, Residue, told
+from dr_ctl.topologies.mirror.origins import Origin, told
 from dr_ctl.topologies.mirror.verifier import MirrorVerifier
 from dr_ctl.topologies.mirror.view import BrokerView
 

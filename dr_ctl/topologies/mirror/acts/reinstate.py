@@ -15,10 +15,11 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.effects import holds, still
 from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.queues import selected
+from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.access import Way
 from dr_ctl.topologies.mirror.links import Flows, PairWait, until_all
-from dr_ctl.topologies.mirror.origins import Origin, Residue, origin_ids
+from dr_ctl.topologies.mirror.origins import Origin, origin_ids
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import BrokerView
 
