@@ -12,6 +12,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.application.run import NOBODY_ASKED, SAID_NO
 from dr_ctl.application.world import World
 from dr_ctl.core.model import ExitCode, Role
+from dr_ctl.core.printable import page
 from dr_ctl.engine import executor
 from dr_ctl.engine.journal import History
 from dr_ctl.engine.roles import error, other_sites, part_of, unexpected
@@ -37,7 +38,7 @@ def abort(caller: Caller, how: How) -> Result:
         if (refused := _past_no_return(past, seen, files)) is not None:
             return refused
         if how.dry_run:
-            text = "\n".join(
+            text = page(
                 f"undo {step.verb}: {call.about}, if {call.when}"
                 for step in executor.to_undo(past)
                 for call in step.inverse

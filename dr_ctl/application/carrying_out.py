@@ -93,7 +93,7 @@ class Work:
         }
         manner = Manner(
             asker=lambda sentence: self.how.yes or people.says_yes(sentence),
-            hooks=HookRunner(installation.settings.hooks, installation.file.parent, facts),
+            hooks=HookRunner(installation.settings, installation.file.parent, facts),
         )
         if self.how.step:
             manner = replace(manner, stepper=people.stepwise)

@@ -33,13 +33,20 @@ def status(caller: Caller) -> Status:
     """Look twice, so that rates are known."""
     with World.of(caller) as world:
         seen: Seen = world.topology.look(over_s=caller.patience.rates_s)
+        unverified = world.unverified()
     links = seen.links()
     unfinished = caller.runs().unfinished()
     is_alive = unfinished is not None and is_held(unfinished.journal)
     if unfinished is not None and not is_alive and not unfinished.open():
         unfinished = None  # it ended between the two looks at it
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-    findings = [*_open_again(seen), *seen.findings(), *silent(seen), *_open_run(unfinished, is_alive=is_alive)]
+    findings = [
+        *_open_again(seen),
+        *seen.findings(),
+        *silent(seen),
+        *unverified,
+        *_open_run(unfinished, is_alive=is_alive),
+    ]
     findings += [*lock.holders(seen), *_pauses(seen), *_not_one(seen, unfinished, is_alive=is_alive)]
     estimated, line, stale = with_age(world.installation, serving[0]) if len(serving) == 1 else (None, "", [])
     data: dict[str, Json] = {

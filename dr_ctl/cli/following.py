@@ -11,9 +11,11 @@ from typing import Any, Final
 
 from dr_ctl.application.result import Result
 from dr_ctl.cli.past import how_ended, told
+from dr_ctl.cli.render import as_line
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.core.printable import line
 from dr_ctl.engine.journal import Entry, is_held, read
 
 POLL_S: Final = 0.1
@@ -38,19 +40,19 @@ class Tail:
         except FileNotFoundError:
             return []
         entries = []
-        for line in added.splitlines(keepends=True):
-            entry = _entry(line) if line.endswith(b"\n") else None
+        for row in added.splitlines(keepends=True):
+            entry = _entry(row) if row.endswith(b"\n") else None
             if entry is None:
                 break  # torn, by a crash or because it is being written: it stays unread
-            self._read += len(line)
+            self._read += len(row)
             entries.append(entry)
         self.count += len(entries)
         return entries
 
 
-def _entry(line: bytes) -> Entry | None:
+def _entry(row: bytes) -> Entry | None:
     try:
-        whole: dict[str, Any] = json.loads(line)
+        whole: dict[str, Any] = json.loads(row)
         whole.pop("hash")
         return Entry(**whole)
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -94,10 +96,11 @@ class _Shown:
         self._sampled_at: datetime | None = None
 
     def show(self, entry: Entry) -> None:
-        line = json.dumps(entry.body(), ensure_ascii=False) if self._json else self._line(entry)
-        if line is not None:
-            sys.stdout.write(line + "\n")
-            sys.stdout.flush()
+        if self._json:
+            sys.stdout.write(as_line(entry.body()) + "\n")
+        elif (text := self._line(entry)) is not None:
+            sys.stdout.write(line(text) + "\n")
+        sys.stdout.flush()
 
     def _line(self, entry: Entry) -> str | None:
         if entry.kind != "sample":

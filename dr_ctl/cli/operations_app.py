@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dr_ctl.application.how import How
-from dr_ctl.application.result import Result
 from dr_ctl.cli.command import Option, command
-from dr_ctl.cli.session import Session
-from dr_ctl.engine.plan import Ask
+
+if TYPE_CHECKING:
+    from dr_ctl.application.how import How
+    from dr_ctl.application.result import Result
+    from dr_ctl.cli.session import Session
+    from dr_ctl.engine.plan import Ask
 
 operations_app = typer.Typer(rich_markup_mode=None)
 

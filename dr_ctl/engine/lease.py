@@ -135,7 +135,8 @@ class Store(Protocol):
     pair: str
 
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
-        """The broker's clock, and the documents of a kind with their numbers, as of the same moment."""
+        """The broker's clock, and the documents of a kind by number, as of the same moment: whole ones, whatever is in
+        them."""
 
     def create(self, kind: str, number: int, text: str) -> bool:
         """Create one, atomically: of several that try, one gets it. Raises `Forbidden`."""
@@ -144,7 +145,7 @@ class Store(Protocol):
         """Write one that is there anew; one that is gone is not created."""
 
     def delete(self, kind: str, number: int) -> None:
-        """Remove one."""
+        """Remove one; raises where it is gone."""
 
     def why_forbidden(self) -> str | None:
         """Say, without trying, why no document can be created there; None where one may be, or that cannot be told."""

@@ -1,13 +1,15 @@
 """Documents kept in files, for brokers that cannot create one atomically: what a lock says then holds for one machine.
 
-A document is a file `KIND.NUMBER` in the folder of its broker. Creating one is atomic on this machine: of several runs
-that try, one gets it.
+A document is a file `KIND.NUMBER` in the folder of its broker; files of other names are not looked at. Creating one is
+atomic on this machine: of several runs that try, one gets it.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from dr_ctl.core.clock import Clock
@@ -26,16 +28,21 @@ class FolderStore:
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
         """By this machine's clock: no other one judges by it."""
         now_ms = int(self._clock.now().timestamp() * 1000)
+        found: list[tuple[int, str]] = []
         try:
-            found = [(int(path.suffix[1:]), path.read_text("utf-8")) for path in self._folder.glob(f"{kind}.*")]
-        except (OSError, ValueError) as error:
+            for path in self._folder.glob(f"{kind}.*"):
+                number = path.name.removeprefix(f"{kind}.")
+                with suppress(FileNotFoundError):  # removed since by another run
+                    # One that is damaged is there all the same: nobody takes its number for free.
+                    found += [(int(number), path.read_text("utf-8", "replace"))] if number.isdecimal() else []
+        except OSError as error:
             raise BrokerError(f"the documents in {self._folder} cannot be read: {error}") from error
         return now_ms, sorted(found)
 
     def create(self, kind: str, number: int, text: str) -> bool:
         """A whole document or none: it gets its name once it is on disk."""
         path = self._path(kind, number)
-        whole = path.with_name(f".{path.name}.{os.getpid()}")
+        whole = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_text(whole, text)
@@ -59,7 +66,7 @@ class FolderStore:
 
     def delete(self, kind: str, number: int) -> None:
         try:
-            self._path(kind, number).unlink(missing_ok=True)
+            self._path(kind, number).unlink()
         except OSError as error:
             raise BrokerError(f"{self._path(kind, number)} cannot be removed: {error}") from error
 

@@ -106,6 +106,8 @@ class TestGoneOnWith:
         assert (ended.code, ended.document["run"]) == (0, NAME), ended.document
         assert "london serves again" in ended.document["summary"]
         assert installation.settable == self.before
+        [run] = dr_ctl("runs", "list", "--json").document["data"]["runs"]
+        assert (run["outcome"], run["summary"]) == ("aborted", ended.document["summary"])
 
     @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     def test_a_signal_does_not_stop_an_undo_half_way(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Shell
-from tests.report.scribe import Scribe, call, cut_off, done, undone
+from tests.report.scribe import Scribe, aborted, call, cut_off, done, undone
 
 ENDED = "20261121T020000Z-swapover-paris-7f3a"
 OPEN = "20261122T020000Z-swapover-paris-1b2c"
@@ -70,6 +70,27 @@ def test_the_list_says_of_each_how_it_ended(dr_ctl: Shell) -> None:
         [EMPTY, "none"],
         ["3", "run(s)"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("write", "word", "summary"),
+    [
+        (aborted, "aborted", "aborted; undone: london serves again"),
+        (undone, "drain_timeout", "not drained after 60 s; undone: london serves again"),
+    ],
+)
+def test_a_run_that_was_undone_is_not_said_to_have_ended_well(
+    dr_ctl: Shell, write: Callable[[Path], Scribe], word: str, summary: str
+) -> None:
+    write(folder(dr_ctl, ENDED))
+
+    assert dr_ctl("runs", "list").out.splitlines()[0] == f"{ENDED}  {word:<16} {summary}"
+    assert dr_ctl("runs", "list", "--json").document["data"]["runs"] == [
+        {"run": ENDED, "outcome": word, "summary": summary}
+    ]
+    assert dr_ctl("runs", "show", "--json").document["data"]["outcome"] == word
+    last = dr_ctl("runs", "show", "--follow", "--json").out.splitlines()[-1]
+    assert json.loads(last)["data"]["outcome"] == word
 
 
 @pytest.mark.usefixtures("runs")

@@ -195,6 +195,13 @@ def undone(folder: Path) -> Scribe:
     return scribe.end(24, "drain_timeout", text, pairs=[{"name": "orders-1", "serving": "london"}], undone=True)
 
 
+def aborted(folder: Path) -> Scribe:
+    """Cut off behind its fence, then undone by a person."""
+    scribe = Scribe(folder).begin().to_fence().close().again().let(60)
+    scribe.undo("fence", 0.8, text="london lets clients in again").undo("quiesce", 0.2)
+    return scribe.end(0, "ok", "aborted; undone: london serves again", command="abort", undone=True)
+
+
 def resumed(folder: Path) -> Scribe:
     """Cut off in the drain, resumed an hour later, finished."""
     scribe = Scribe(folder).begin().to_fence().start("drain").sample("drain", flows(900)).let(1)

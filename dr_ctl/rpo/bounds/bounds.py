@@ -22,19 +22,20 @@ All of it rests on one assumption, told as finding DR-RPO-010: that clients were
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Json, Role, Severity
-from dr_ctl.rpo.bounds.waiting import is_explained, unconsumed, unshipped_acks
+from dr_ctl.rpo.bounds.waiting import is_explained, newest_cut, unconsumed, unshipped_acks
 from dr_ctl.rpo.estimate.result import LossLimit, Objectives, matches
 from dr_ctl.rpo.history.newest import US, WINDOW_US, Count, Recent, recent
+from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.settings.durations import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
     from pathlib import Path
 
 STALE_US: Final = 30 * US
@@ -63,9 +64,6 @@ class QueueBound:
     name: str
     lost: int | None
     twice: int | None
-
-    def as_json(self) -> dict[str, Json]:
-        return {"name": self.name, "lost": self.lost, "twice": self.twice}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,7 @@ class Bounds:
 
     def as_json(self) -> dict[str, Json]:
         """Make `data.bounds` of the envelope; the findings belong to the envelope's own."""
-        queues: list[Json] = [queue.as_json() for queue in self.queues]
+        queues: list[Json] = [asdict(queue) for queue in self.queues]
         return {"lost": self.lost.as_json(), "twice": self.twice.as_json(), "queues": queues}
 
     def exceeds(self, objectives: Objectives | None, accept: int | Literal["unknown"] | None = None) -> tuple[str, ...]:
@@ -177,7 +175,7 @@ class _Death:
 
     @property
     def told(self) -> str:
-        return f"{stamp(_moment(self.us))}, when it was {'seen down' if self.seen_down else 'not yet seen down'}"
+        return f"{stamp(moment(self.us))}, when it was {'seen down' if self.seen_down else 'not yet seen down'}"
 
 
 def _death(seen: Recent, now: datetime) -> _Death:
@@ -187,7 +185,7 @@ def _death(seen: Recent, now: datetime) -> _Death:
     down = [us for us, role in seen.roles if role == Role.DOWN.value and us > alive_us]
     if down:
         return _Death(min(down), seen_down=True)
-    return _Death((now - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1), seen_down=False)
+    return _Death(micros(now), seen_down=False)
 
 
 class _Pair:
@@ -213,14 +211,10 @@ class _Pair:
         by then. None where no look of the last minutes goes back so far."""
         ages = []
         for looks in self._of(_SENDS):
-            last = looks[-1]
-            if last.depth is None or last.added is None:
+            cut = newest_cut(looks)
+            if cut is None:
                 return None
-            shipped = last.added - last.depth
-            earlier = [each.us for each in looks if each.start == last.start and _at_most(each.added, shipped)]
-            if not earlier:
-                return None
-            ages.append(self._death_us - max(earlier))
+            ages.append(self._death_us - cut.us)
         return max(ages, default=None)
 
     @property
@@ -318,10 +312,6 @@ def _most_delivering(looks: Sequence[Count]) -> int | None:
     return max(each.delivering or 0 for each in looks if each.us > looks[-1].us - WINDOW_US)
 
 
-def _at_most(count: int | None, limit: int) -> bool:
-    return count is not None and count <= limit
-
-
 def _oldest(ages: Iterable[int | None]) -> float | None:
     """The greatest of all pairs, in seconds; one that is not known makes it unknown."""
     found = list(ages)
@@ -347,11 +337,7 @@ def _least(*bounds_: int | None) -> int | None:
 def _bound(counts: Iterable[int | None], read: Iterable[int | None]) -> Bound:
     found = list(counts)
     moments = [us for us in read if us is not None]
-    return Bound(_sum(found) if found else None, _moment(min(moments)) if moments else None)
-
-
-def _moment(us: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)
+    return Bound(_sum(found) if found else None, moment(min(moments)) if moments else None)
 
 
 def _queue(name: str, pairs: Sequence[_Pair]) -> QueueBound:
@@ -384,7 +370,7 @@ def _findings(site: str, pairs: Sequence[_Pair], death: _Death) -> Iterable[Find
 
 
 def _rests_on(pair: _Pair, where: str, elapsed_us: int, death: _Death) -> Finding:
-    read_at = stamp(_moment(pair.lost_read_us or 0))
+    read_at = stamp(moment(pair.lost_read_us or 0))
     if pair.lost is None or pair.twice is None:
         why = "there are too few looks before it for a rate, or not every figure was read"
         why = "it lies in the future of this machine's clock" if elapsed_us < 0 else why

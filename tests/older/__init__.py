@@ -1,0 +1,1 @@
+"""What the version before wrote, and the commands of today on it."""

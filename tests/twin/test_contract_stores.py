@@ -1,0 +1,184 @@
+"""What every store of documents keeps to, whoever holds them: files of this machine, or brokers of each topology."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.core.clock import SystemClock
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.lease import LOCK, Store, look_at
+from dr_ctl.engine.stores import FolderStore
+from dr_ctl.lab.lab import Lab
+from dr_ctl.settings.loader import load
+from dr_ctl.topologies import registry
+from dr_ctl.twin.kinds import CONTINUITY, MIRROR
+
+TEXTS = ("", "{}", '{"run": "20261121T02', "[1]", "it's 'ours' \\ \"Größe\"\n\x09", "dr_ctl_says = 'x'", "x" * 20_000)
+UNREADABLE = "a run whose lock cannot be read"
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Where documents are kept: each `way` to it is a run's own, `foreign` puts there what dr-ctl has not written."""
+
+    way: Callable[[], Store]
+    foreign: Callable[[str], None]
+
+
+@pytest.fixture(
+    params=["files", MIRROR, CONTINUITY, pytest.param("brokers", marks=[pytest.mark.broker, pytest.mark.deep])]
+)
+def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shelf]:
+    if request.param == "files":
+        yield files(tmp_path / "documents")
+    elif request.param == "brokers":
+        yield from held_by(request.getfixturevalue("real_pair"))
+    else:
+        with PlayedTwin.up(tmp_path / "twin", topology=request.param) as twin:
+            yield from held_by(twin)
+
+
+def files(folder: Path) -> Shelf:
+    def foreign(number: str) -> None:
+        path = folder / "london" / "orders-1" / f"{LOCK}.{number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"\xff\xfe{")
+
+    return Shelf(lambda: FolderStore(folder, "london", "orders-1", SystemClock()), foreign)
+
+
+def held_by(stage: PlayedTwin | Lab) -> Iterator[Shelf]:
+    """London's broker, which others share: what a test leaves there is taken away."""
+    installation = load(stage.settings_path)
+    with closing(registry.opened(installation, SystemClock(), Patience(), Path("none"))) as topology:
+        ways: list[Store] = []
+
+        def way() -> Store:
+            stores = topology.stores()
+            ways.extend(stores)
+            return next(store for store in stores if store.site == "london")
+
+        def foreign(number: str) -> None:
+            stage.admin("london").create_queue(f"dr-ctl.{LOCK}.london.{number}")
+
+        yield Shelf(way, foreign)
+        last = way()
+        for number, _ in last.read(LOCK)[1]:
+            last.delete(LOCK, number)
+        for each in ways:
+            each.close()
+
+
+def test_what_is_written_is_read_by_number_and_of_its_kind_alone(shelf: Shelf) -> None:
+    store = shelf.way()
+
+    assert store.create(LOCK, 12, "twelve")
+    assert store.create(LOCK, 3, "three")
+    assert store.create("lockout", 4, "of another kind")
+
+    assert shelf.way().read(LOCK)[1] == [(3, "three"), (12, "twelve")]
+    assert shelf.way().read("lockout")[1] == [(4, "of another kind")]
+    store.delete("lockout", 4)
+
+
+def test_where_nothing_was_written_there_is_nothing_but_the_clock(shelf: Shelf) -> None:
+    before_ms, found = shelf.way().read(LOCK)
+    after_ms, _ = shelf.way().read(LOCK)
+
+    assert found == []
+    assert 0 < before_ms <= after_ms
+
+
+def test_a_second_creation_is_refused_and_changes_nothing(shelf: Shelf) -> None:
+    assert shelf.way().create(LOCK, 1, "mine") is True
+    assert shelf.way().create(LOCK, 1, "yours") is False
+
+    assert shelf.way().read(LOCK)[1] == [(1, "mine")]
+
+
+def test_of_several_that_create_at_the_same_moment_one_gets_it(shelf: Shelf) -> None:
+    """Also while somebody reads: there is a whole document or none."""
+    runs = 4
+    start, got, seen = threading.Barrier(runs + 1), dict[int, bool](), list[str]()
+
+    def create(run: int, store: Store) -> None:
+        start.wait()
+        got[run] = store.create(LOCK, 1, str(run) * 5_000)
+
+    threads = [threading.Thread(target=create, args=(run, shelf.way())) for run in range(runs)]
+    for thread in threads:
+        thread.start()
+    reader = shelf.way()
+    start.wait()
+    while any(thread.is_alive() for thread in threads):
+        seen += [text for _, text in reader.read(LOCK)[1]]
+    seen += [text for _, text in reader.read(LOCK)[1]]
+
+    [winner] = [run for run, created in got.items() if created]
+    assert len(got) == runs
+    assert set(seen) == {str(winner) * 5_000}
+
+
+def test_one_that_is_there_is_written_anew_and_one_that_is_gone_is_not_created(shelf: Shelf) -> None:
+    store = shelf.way()
+    store.create(LOCK, 1, "before")
+
+    store.update(LOCK, 1, "after")
+    with pytest.raises(BrokerError):
+        store.update(LOCK, 2, "never written")
+
+    assert shelf.way().read(LOCK)[1] == [(1, "after")]
+
+
+def test_one_that_is_removed_is_gone_and_its_number_free(shelf: Shelf) -> None:
+    store = shelf.way()
+    store.create(LOCK, 1, "mine")
+    store.create(LOCK, 2, "stays")
+
+    store.delete(LOCK, 1)
+    assert shelf.way().read(LOCK)[1] == [(2, "stays")]
+    with pytest.raises(BrokerError):
+        shelf.way().delete(LOCK, 1)
+
+    assert shelf.way().create(LOCK, 1, "another's") is True
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_text_comes_back_as_it_was_written_and_a_torn_one_is_held_by_somebody(shelf: Shelf, text: str) -> None:
+    shelf.way().create(LOCK, 1, "")
+
+    shelf.way().update(LOCK, 1, text)
+
+    assert shelf.way().read(LOCK)[1] == [(1, text)]
+    [lock] = look_at(shelf.way()).documents
+    assert (lock.run, lock.epoch) == (UNREADABLE, 1)
+
+
+def test_what_others_have_put_there_is_no_crash_and_keeps_a_run_out(shelf: Shelf) -> None:
+    """A name without a number is nobody's lock; a number is somebody's, whatever its text."""
+    shelf.foreign("x")
+    shelf.foreign("7")
+    shelf.way().create(LOCK, 1, "mine")
+
+    look = look_at(shelf.way())
+
+    assert [each.epoch for each in look.documents] == [1, 7]
+    assert look.highest is not None
+    assert look.highest.run == UNREADABLE
+    assert look.highest.live(look.now_ms)
+    assert shelf.way().create(LOCK, 7, "mine") is False
+
+
+def test_whether_one_may_be_created_is_said_without_trying(shelf: Shelf) -> None:
+    why = shelf.way().why_forbidden()
+
+    assert why is None or "on this machine" in why
+    assert shelf.way().read(LOCK)[1] == []
