@@ -10,6 +10,7 @@ from dr_ctl.engine.goals import ALL
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.doors import Doors
 from dr_ctl.topologies.common.effects import holds, still, to_undo
 from dr_ctl.topologies.common.observer import Observer
@@ -22,7 +23,9 @@ from dr_ctl.topologies.common.verifier import Verifier
 class Tools(Generic[V_co]):
     """One instance serves one command. `opened` once a call that opens the target has gone out."""
 
-    def __init__(self, observer: Observer[V_co], recipe: Recipe[V_co], sender: Sender, gate: Verifier) -> None:
+    def __init__(
+        self, observer: Observer[V_co, Access[V_co]], recipe: Recipe[V_co], sender: Sender, gate: Verifier
+    ) -> None:
         self.observer, self.recipe, self.sender, self.gate = observer, recipe, sender, gate
         self.rules, self.patience = recipe.rules, observer.patience
         self.doors = Doors(observer)
