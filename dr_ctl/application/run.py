@@ -87,7 +87,8 @@ def escalate(caller: Caller, name: str | None, timeout_s: float | None, accept_l
         return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)
     wait_s = timeout_s if timeout_s is not None else past.ask.timeout_s
     reason = how.theft.reason or f"{files.name} could not finish"
-    return run(caller, Ask(FAILOVER, past.ask.target, wait_s, accept_loss=accept_loss, reason=reason), how)
+    asked = Ask(FAILOVER, past.ask.target, wait_s, accept_loss=accept_loss, reason=reason, units=past.ask.units)
+    return run(caller, asked, how)
 
 
 def plan(caller: Caller, asked: Ask) -> Result:

@@ -14,8 +14,8 @@ from dr_ctl.topologies.topology import Opens, Topology
 TOPOLOGIES: Final[Registry[Opens]] = Registry(
     "open_",
     {
-        "artemis-mirror": "dr_ctl.topologies.mirror.topology",
-        "artemis-continuity": "dr_ctl.topologies.continuity.topology",
+        "artemis-mirror": "dr_ctl.topologies.mirror.procedure",
+        "artemis-continuity": "dr_ctl.topologies.continuity.procedure",
     },
     unknown="there is no topology",
 )

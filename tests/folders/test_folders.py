@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ import yaml
 
 from dr_ctl.cli import asking
 from dr_ctl.engine.journal import Journal, read
-from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.plan import Ask, Call, PlannedStep
 from dr_ctl.settings.topologies import TOPOLOGIES as SETTINGS
 from dr_ctl.topologies.registry import TOPOLOGIES
 from tests.broker.driving import Ended
@@ -189,3 +189,30 @@ def test_a_killed_run_is_gone_on_with(
     assert [path.name for path in sorted((sites.paris.folder / "doors").iterdir())] == sorted(units or QUEUES)
     assert sites.serving == (["london", "paris"] if units else ["paris"])
     assert sites.messages(sites.paris) == ["one", "two"]
+
+
+def test_a_run_of_a_part_that_cannot_drain_is_escalated_for_that_part(
+    sites: Sites, inside: Command, monkeypatch: pytest.MonkeyPatch, part: None
+) -> None:
+    """The link is cut right behind the fence, and the process ends while it waits for what is left."""
+    intents = Journal.intents
+
+    def cutting(self: Journal, step: PlannedStep, calls: Sequence[Call]) -> list[int]:
+        if step.verb == "fence":
+            sites.london.file("cut").touch()
+            sites.london.add("outflow", "orders three")
+        return intents(self, step, calls)
+
+    def killing(self: Journal, step: PlannedStep, evidence: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "intents", cutting)
+        patch.setattr(Journal, "sample", killing)
+        with suppress(Killed):
+            inside("swapover", "--to", "paris", "--yes")
+    ended = inside("escalate", "--yes", "--accept-loss", "unknown", "--reason", "it cannot drain")
+
+    assert ended.code == 0, ended.told
+    assert [path.name for path in (sites.paris.folder / "doors").iterdir()] == ["orders"]
+    assert [path.name for path in (sites.london.folder / "doors").iterdir()] == ["bills"]

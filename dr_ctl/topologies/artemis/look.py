@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Final
 
 from dr_ctl.jolokia.client import READ_S, Answer, Read, Reader, Search
@@ -78,12 +79,12 @@ def acceptor(bean: str, fields: Fields) -> Acceptor:
     )
 
 
-def queue(bean: str, fields: Fields) -> Queue:
+def counted(bean: str, fields: Fields) -> Queue:
+    """A queue by what moves in it; durable, of no special kind, where nothing else is read."""
     keys = beans.parts(bean)
     acked = fields.number("MessagesAcknowledged")
-    name = keys["queue"]
     return Queue(
-        name=name,
+        name=keys["queue"],
         address=keys["address"],
         routing=keys["routing-type"],
         bean=bean,
@@ -94,10 +95,25 @@ def queue(bean: str, fields: Fields) -> Queue:
         paused=fields.flag("Paused"),
         added=fields.number("MessagesAdded"),
         acked=acked,
-        removed=acked + fields.number("MessagesExpired") + fields.number("MessagesKilled"),
+        removed=acked,
+        durable=True,
+        temporary=False,
+        internal=False,
+        ring=False,
+        last_value=False,
+        dead_letter_address=None,
+        expiry_address=None,
+    )
+
+
+def queue(bean: str, fields: Fields) -> Queue:
+    bare = counted(bean, fields)
+    return replace(
+        bare,
+        removed=bare.acked + fields.number("MessagesExpired") + fields.number("MessagesKilled"),
         durable=fields.flag("Durable"),
         temporary=fields.flag("Temporary"),
-        internal=fields.flag("InternalQueue") if fields.has("InternalQueue") else name.startswith(OUTFLOW_PREFIX),
+        internal=fields.flag("InternalQueue") if fields.has("InternalQueue") else bare.name.startswith(OUTFLOW_PREFIX),
         ring=fields.has("RingSize") and fields.number("RingSize") >= 0,
         last_value=fields.has("LastValue") and fields.flag("LastValue"),
         dead_letter_address=fields.optional_text("DeadLetterAddress"),

@@ -18,7 +18,7 @@ from dr_ctl.stomp_io.connection import Refused as LoginDenied
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.effects import left_of
-from dr_ctl.topologies.common.observer import Observer
+from dr_ctl.topologies.common.observer import AnyObserver
 from dr_ctl.topologies.common.view import Broker
 
 Key = tuple[str, str]
@@ -36,7 +36,7 @@ class Doors:
     """The client doors of one command's sites. Remembers where a client was greeted: only there does a greeting that
     fails prove anything."""
 
-    def __init__(self, observer: Observer[Broker]) -> None:
+    def __init__(self, observer: AnyObserver) -> None:
         self._observer = observer
         self.greeted: set[Key] = set()
 

@@ -1,4 +1,4 @@
-"""What speaks against a failover, and what a lost site left behind. Pure."""
+"""What speaks against a failover, and against taking the lost site in again; whether it is taken in. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common.checks import error, warning
+from dr_ctl.topologies.common.checks import error, of_silent, warning
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import Broker
 
@@ -33,10 +33,34 @@ def findings(seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Findin
             yield each if grave else replace(each, severity=Severity.WARNING)
     for broker in seen.sites[move.source].values():
         if isinstance(broker, Silent):
-            text = f"{move.source}/{broker.pair} is {broker.role.value}: {broker.error}"
-            yield warning("DR-SITE-001", text, broker.error.remedy)
+            yield from (replace(each, severity=Severity.WARNING) for each in of_silent(broker))
 
 
 def came_back_open(seen: Seen[Broker], move: Move) -> bool:
     """Say whether the returned site lets clients in beside the one that serves."""
     return seen.roles[move.source] is Role.SERVING and any(view.open for view in seen.views(move.target))
+
+
+def of_return(
+    seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Finding]], mended: frozenset[str], boots_closed: str
+) -> Iterator[Finding]:
+    """What speaks against taking the target in beside the serving source, without what the return itself has `mended`;
+    `boots_closed` says how the target is to be set so that it comes back closed."""
+    for site in (move.source, move.target):
+        for broker in seen.sites[site].values():
+            if isinstance(broker, Silent):
+                yield from of_silent(broker)
+            else:
+                yield from (each for each in of_broker(broker) if each.id not in mended)
+    if seen.roles[move.target] is Role.SERVING and seen.roles[move.source] is Role.SERVING:
+        text = f"{move.target} came back open: it is fenced at once, before anything else"
+        yield warning("DR-RETURN-001", text, boots_closed)
+
+
+def nothing_owed(seen: Seen[Broker], move: Move) -> bool:
+    """Say whether the target is taken in already: nothing is owed, both sites ship, and nothing of it is under way."""
+    here, there = seen.views(move.source), seen.views(move.target)
+    owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
+    ship = all(view.attached and all(door.started for door in view.mirror_doors) for view in (*here, *there))
+    settled = all(view.to_ship == 0 for view in there) and all(view.unapplied == 0 for view in here)
+    return not owed and ship and settled and seen.roles[move.target] is Role.STANDBY

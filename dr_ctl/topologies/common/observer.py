@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from queue import Empty, Queue
 from threading import Thread
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError, Unreachable
@@ -24,18 +24,20 @@ from dr_ctl.topologies.common.view import Broker
 
 T = TypeVar("T")
 A = TypeVar("A")
+A_co = TypeVar("A_co", bound=Access[Any], covariant=True)
 
 LOOKS: Final = 4
 
 
-class Observer(ABC, Generic[V_co]):
-    """Looks at both sites of one installation. Holds nothing that could change a broker."""
+class Observer(ABC, Generic[V_co, A_co]):
+    """Looks at both sites of one installation, at each broker in the way of its kind. Holds nothing that could change
+    a broker."""
 
     def __init__(self, installation: Installation, clock: Clock, patience: Patience) -> None:
         settings = installation.settings
         self.queues = settings.queues
         self.clock, self.patience = clock, patience
-        self.brokers: Mapping[str, Mapping[str, Access[V_co]]] = {
+        self.brokers: Mapping[str, Mapping[str, A_co]] = {
             site: {broker.name: self._access(installation, site, broker.name) for broker in told.brokers}
             for site, told in settings.sites.items()
         }
@@ -43,7 +45,7 @@ class Observer(ABC, Generic[V_co]):
         self.pool = ThreadPoolExecutor(max_workers=2 * len(self.all()) + 1, thread_name_prefix="look")
 
     @abstractmethod
-    def _access(self, installation: Installation, site: str, pair: str) -> Access[V_co]:
+    def _access(self, installation: Installation, site: str, pair: str) -> A_co:
         """The way to one broker."""
 
     @abstractmethod
@@ -59,18 +61,22 @@ class Observer(ABC, Generic[V_co]):
         """Bound all waiting for a site that may be lost, name lookup included, over all looks of this command."""
         self._left_s[site] = seconds
 
-    def all(self) -> Sequence[Access[V_co]]:
+    def all(self) -> Sequence[A_co]:
         return [access for brokers in self.brokers.values() for access in brokers.values()]
 
-    def at(self, site: str) -> Sequence[Access[V_co]]:
+    def at(self, site: str) -> Sequence[A_co]:
         """The brokers of one site."""
         return list(self.brokers[site].values())
 
     def look_at(self, site: str) -> list[V_co]:
         """Look at every broker of one site; raises `BrokerError` where one does not answer."""
-        return self.together(lambda access: access.look(), self.at(site))
 
-    def ways(self, move: Move) -> Sequence[tuple[Access[V_co], Access[V_co]]]:
+        def look(access: Access[V_co]) -> V_co:
+            return access.look()
+
+        return self.together(look, self.at(site))
+
+    def ways(self, move: Move) -> Sequence[tuple[A_co, A_co]]:
         """Both brokers of each pair that is still to move, the source's first."""
         there = self.brokers[move.target]
         return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if not move.leaves(pair)]
@@ -195,3 +201,6 @@ class Observer(ABC, Generic[V_co]):
 
 def _refuses(view: Broker | Silent) -> bool:
     return isinstance(view, Silent) and isinstance(view.error, Unreachable) and view.error.refused
+
+
+AnyObserver = Observer[Broker, Access[Broker]]

@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from dr_ctl.core.clock import stamp
-from dr_ctl.core.model import Json
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.calls import remove_document, write_document
 from dr_ctl.topologies.common.seen import Seen
@@ -56,9 +55,7 @@ class Receipt:
     marks: Mapping[str, Mark]
 
     def to_text(self) -> str:
-        marks: dict[str, Json] = {site: {"start": m.start, "counters": m.counters} for site, m in self.marks.items()}
-        told = {"source": self.source, "target": self.target, "epoch": self.epoch, "at": self.at, "marks": marks}
-        return json.dumps(told, separators=(",", ":"))
+        return json.dumps(asdict(self), separators=(",", ":"))
 
 
 def name(site: str) -> str:

@@ -15,7 +15,7 @@ from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.common.names import QUARANTINE_PREFIX, numbered
-from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.common.view import Broker, Residue
 from dr_ctl.topologies.topology import BrokerSeen, FenceStrength, LinkSeen, Stake
 
 
@@ -106,10 +106,9 @@ class Seen(Generic[V_co]):
         return [view.stake(self._peer(view)) for view in self.views(site)]
 
     def residue(self, site: str) -> Mapping[str, Json]:
-        told = [view.residue() for view in self.views(site)]
-        if len(told) < len(self.sites[site]) or not all(told):
-            return {}  # a sum without one of them would say that it holds nothing
-        return {name: sum(each[name] for each in told) for name in told[0]}
+        known = [residue for view in self.views(site) if (residue := view.residue) is not None]
+        # A sum without one of them would say that it holds nothing.
+        return Residue.together(known).figures() if len(known) == len(self.sites[site]) else {}
 
     def findings(self) -> Sequence[Finding]:
         return [*self._let_in(), *self._quarantined()]

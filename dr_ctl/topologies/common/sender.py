@@ -14,8 +14,7 @@ from dr_ctl.engine.outcome import Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call
 from dr_ctl.processes.secrets import SecretMissing
 from dr_ctl.topologies.common.access import CHANGE_S, Channel
-from dr_ctl.topologies.common.observer import Observer
-from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.common.observer import AnyObserver
 
 MOST_AT_ONCE: Final = 8
 
@@ -23,7 +22,7 @@ MOST_AT_ONCE: Final = 8
 class Sender:
     """The only way to change a broker of this topology. A dry run has none."""
 
-    def __init__(self, observer: Observer[Broker], lease: Lease | None = None) -> None:
+    def __init__(self, observer: AnyObserver, lease: Lease | None = None) -> None:
         """Without a lease nothing but this machine's own lock keeps two runs apart."""
         self._observer, self._lease = observer, lease
         self._open: dict[tuple[str, str], Channel] = {}

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic
 
-from dr_ctl.engine.outcome import Outcome
-from dr_ctl.engine.plan import Call
+from dr_ctl.core.model import some
+from dr_ctl.engine.goals import ALL
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.doors import Doors
+from dr_ctl.topologies.common.effects import holds, still, to_undo
 from dr_ctl.topologies.common.observer import Observer
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.seen import V_co
@@ -19,7 +23,9 @@ from dr_ctl.topologies.common.verifier import Verifier
 class Tools(Generic[V_co]):
     """One instance serves one command. `opened` once a call that opens the target has gone out."""
 
-    def __init__(self, observer: Observer[V_co], recipe: Recipe[V_co], sender: Sender, gate: Verifier) -> None:
+    def __init__(
+        self, observer: Observer[V_co, Access[V_co]], recipe: Recipe[V_co], sender: Sender, gate: Verifier
+    ) -> None:
         self.observer, self.recipe, self.sender, self.gate = observer, recipe, sender, gate
         self.rules, self.patience = recipe.rules, observer.patience
         self.doors = Doors(observer)
@@ -27,6 +33,41 @@ class Tools(Generic[V_co]):
 
     def change(self, calls: Sequence[Call], hand: Hand) -> list[Outcome]:
         return hand.change(calls, self.sender.send)
+
+    def views(self, *sites: str) -> list[V_co]:
+        """Every broker of these sites, looked at now. Raises `BrokerError`."""
+        return [view for site in sites for view in self.observer.look_at(site)]
+
+    def make(self, calls: Sequence[Call], hand: Hand, *sites: str) -> Refused | None:
+        """Make those calls whose effect does not hold, and look whether it does; None where all of it holds."""
+        views = self.views(*sites)
+        self.change([call for call in calls if not holds(call, views)], hand)
+        return still(calls, self.views(*sites))
+
+    def admit(self, site: str, calls: Sequence[Call], hand: Hand) -> str | None:
+        """Give the clients' roles back what a lasting fence took; broker.xml is read again only where they are still
+        kept out. Says why they are; None where nothing keeps them out."""
+        gives = [call for call in calls if call.thing != ALL]
+        missing = self._missing(gives, site)
+        if missing:
+            self.change(missing, hand)
+            missing = self._missing(gives, site)
+        if missing:
+            units = {call.unit for call in missing}
+            self.change([call for call in calls if call.thing == ALL and call.unit in units], hand)
+            missing = self._missing(gives, site)
+        return f"{site}: has not come true: {some([call.about for call in missing])}" if missing else None
+
+    def _missing(self, calls: Sequence[Call], site: str) -> list[Call]:
+        views = self.observer.look_at(site) if calls else []
+        return [call for call in calls if not holds(call, views)]
+
+    def put_back(self, step: PlannedStep, site: str, hand: Hand) -> Outcome:
+        """Undo a step all of whose inverse is at one site."""
+        if not (calls := to_undo(step.inverse, self.views(site))):
+            return NotNeeded("as it was")
+        self.change(calls, hand)
+        return still(step.inverse, self.views(site)) or Done("as it was")
 
     def taken_back(self, move: Move) -> set[str]:
         """The pairs at the target that something else closes again, where the topology has such a thing."""

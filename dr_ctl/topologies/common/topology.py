@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Store
 from dr_ctl.engine.ports import Driver, Recipe
+from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.doors import Doors
 from dr_ctl.topologies.common.observer import Observer
 from dr_ctl.topologies.common.seen import Seen
@@ -21,7 +22,7 @@ class PairTopology(Generic[V]):
     """Implements `Topology`."""
 
     def __init__(
-        self, observer: Observer[V], recipe: Recipe[Seen[V]], driver: Callable[[Sender], Driver[Seen[V]]]
+        self, observer: Observer[V, Access[V]], recipe: Recipe[Seen[V]], driver: Callable[[Sender], Driver[Seen[V]]]
     ) -> None:
         """`driver` makes what acts, out of the only way to change a broker."""
         self.recipe = recipe

@@ -17,7 +17,7 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common import checks, gate
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.evidence import evidence
-from dr_ctl.topologies.common.observer import Observer
+from dr_ctl.topologies.common.observer import AnyObserver
 from dr_ctl.topologies.common.view import Broker
 
 Told = Broker | BrokerError
@@ -28,7 +28,7 @@ class Verifier(ABC):
 
     A topology says how long the window is at least, and what it compares."""
 
-    def __init__(self, observer: Observer[Broker], poll_s: float, least_window_s: float) -> None:
+    def __init__(self, observer: AnyObserver, poll_s: float, least_window_s: float) -> None:
         self.observer, self._poll_s, self.least_window_s = observer, poll_s, least_window_s
         self.patience = observer.patience
         self.seen: dict[str, gate.Sample] = {}

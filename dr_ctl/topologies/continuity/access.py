@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.client import Answer, Read
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis_continuity import ContinuityBroker
@@ -46,17 +44,8 @@ class Access(access.Access[SiteView]):
 Way = tuple[Access, Access]
 
 
-class Observer(observer.Observer[SiteView]):
+class Observer(observer.Observer[SiteView, Access]):
     """Looks at both sites."""
-
-    brokers: Mapping[str, Mapping[str, Access]]
-
-    def at(self, site: str) -> Sequence[Access]:
-        return list(self.brokers[site].values())
-
-    def ways(self, move: Move) -> Sequence[Way]:
-        there = self.brokers[move.target]
-        return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if not move.leaves(pair)]
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
         return total(each.unapplied for each in self.together(lambda it: it.look(timeout_s=timeout_s), self.at(site)))

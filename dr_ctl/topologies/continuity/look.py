@@ -99,10 +99,10 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
     plugin = _service(service, told[13]) if told[11].value() else None
     whole = parts.found(told[4])
     own = {each.text("Name"): each for _, each in whole if each.text("Name").startswith(OWN)}
-    counted = [_counted(bean, each) for bean, each in parts.found(told[3])]
+    counted = [replace(parts.counted(bean, each), internal=True) for bean, each in parts.found(told[3])]
     queues = {queue.name: queue for queue in (*counted, *(parts.queue(bean, each) for bean, each in whole))}
     bridges = {each.name: each for each in (_bridge(*one) for group in told[5:7] for one in parts.found(group))}
-    ages = {beans.parts(bean)["queue"]: _age(each) for bean, each in parts.found(told[10])}
+    ages = {beans.parts(bean)["queue"]: each.optional_number("FirstMessageAge") for bean, each in parts.found(told[10])}
     flows = [_flow(each, queues, bridges, ages) for _, each in parts.found(told[12])] if plugin is not None else []
     theirs = {queue.name for flow in flows for queue in (*flow.outflow, flow.in_mirror, flow.in_acks)}
     commands = _commands(plugin, queues, bridges)
@@ -192,33 +192,6 @@ def _service(bean: str, answer: Answer) -> Service:
     )
 
 
-def _counted(bean: str, told: Fields) -> Queue:
-    """One of the plugin's own queues: durable, without settings that matter here."""
-    keys = beans.parts(bean)
-    acked = told.number("MessagesAcknowledged")
-    return Queue(
-        name=keys["queue"],
-        address=keys["address"],
-        routing=keys["routing-type"],
-        bean=bean,
-        depth=told.number("MessageCount"),
-        delivering=told.number("DeliveringCount"),
-        scheduled=told.number("ScheduledCount"),
-        consumers=told.number("ConsumerCount"),
-        paused=told.flag("Paused"),
-        added=told.number("MessagesAdded"),
-        acked=acked,
-        removed=acked,
-        durable=True,
-        temporary=False,
-        internal=True,
-        ring=False,
-        last_value=False,
-        dead_letter_address=None,
-        expiry_address=None,
-    )
-
-
 def _bridge(bean: str, told: Fields) -> Bridge:
     return Bridge(
         name=told.text("Name"),
@@ -227,10 +200,6 @@ def _bridge(bean: str, told: Fields) -> Bridge:
         forwarded=told.number("MessagesPendingAcknowledgement"),
         acked=told.number("MessagesAcknowledged"),
     )
-
-
-def _age(told: Fields) -> int | None:
-    return told.optional_number("FirstMessageAge")
 
 
 def _flow(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
+from dr_ctl.core.clock import Clock
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.operations import FAILOVER, FENCE
-from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.common import acts, drafts
 from dr_ctl.topologies.common.driver import Driver
 from dr_ctl.topologies.common.recipe import Checks, Recipe
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.sender import Sender
+from dr_ctl.topologies.common.topology import PairTopology
 from dr_ctl.topologies.continuity import acts as own_acts
 from dr_ctl.topologies.continuity import checks, taken_in
 from dr_ctl.topologies.continuity import drafts as own_drafts
@@ -30,24 +33,24 @@ LOST_ON_THE_WAY: Final = (
 BY_CONSOLE: Final = "activateSite of the continuity plugin, which starts its client acceptors"
 
 PROCEDURE: Final[Procedure[Rules, ContinuitySeen, ContinuityTools]] = Procedure(
-    Row("observe", drafts.check.observe, acts.check.observe),
-    Row("check", drafts.check.check, acts.check.check),
-    Row("catch-up", own_drafts.catch_up.draft, own_acts.catch_up.act),
+    Row("observe", drafts.proving.observe, acts.proving.observe),
+    Row("check", drafts.proving.check, acts.proving.check),
+    Row("catch-up", own_drafts.shipping.catch_up, own_acts.catch_up.act),
     Row("quiesce", drafts.quiesce.draft, acts.quiesce.act, acts.quiesce.undo),
     Row("fence", drafts.fence.of_lost, acts.fence.owe, acts.quarantine.undo, of=(FAILOVER,)),
     Row("fence", drafts.fence.by_itself, acts.fence.by_itself, acts.fence.undo_by_itself, of=(FENCE,)),
     Row("fence", drafts.fence.draft, acts.fence.act, acts.fence.undo),
     Row("quarantine", own_drafts.quarantine.draft, acts.quarantine.act, acts.quarantine.undo),
-    Row("settle", drafts.settle.draft, acts.settle.act),
-    Row("drain", own_drafts.drain.draft, own_acts.drain.act),
-    Row("verify", drafts.verify.draft, acts.verify.act),
+    Row("settle", drafts.proving.settle, acts.proving.settle),
+    Row("drain", own_drafts.shipping.drain, own_acts.drain.act),
+    Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", drafts.activate.draft, own_acts.activate.act, acts.activate.undo),
-    Row("probe", own_drafts.probe.draft, own_acts.probe.act),
+    Row("probe", own_drafts.probe.draft, own_acts.activate.probe),
     Row("release", drafts.release.draft, acts.release.act, acts.release.undo),
     # How a lost site is taken in again.
-    Row("residue", own_drafts.residue.draft, own_acts.residue.act),
+    Row("residue", drafts.fence.of_returned, own_acts.residue.act),
     Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, own_acts.reinstate.undo),
-    Row("reconcile", own_drafts.reconcile.draft, own_acts.reconcile.act),
+    Row("reconcile", own_drafts.reinstate.reconcile, own_acts.reconcile.act),
 )
 
 
@@ -57,6 +60,13 @@ def recipe(queues: Queues, drain: Drain, patience: Patience) -> Recipe[SiteView]
     return Recipe(Rules(queues, drain, patience), PROCEDURE, told, LOST_ON_THE_WAY)
 
 
-def driver(observer: Observer, recipe: Recipe[SiteView], sender: Sender) -> Driver[SiteView]:
-    """The half that acts; one serves one command."""
-    return Driver(PROCEDURE, ContinuityTools(observer, recipe, sender), BY_CONSOLE)
+def open_(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> PairTopology[SiteView]:
+    """Make it ready for one command. No broker is asked yet."""
+    del documents  # these brokers keep them
+    observer = Observer(installation, clock, patience)
+    decides = recipe(installation.settings.queues, installation.settings.drain, patience)
+
+    def acts_by(sender: Sender) -> Driver[SiteView]:
+        return Driver(PROCEDURE, ContinuityTools(observer, decides, sender), BY_CONSOLE)
+
+    return PairTopology(observer, decides, acts_by)

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.model import Finding, Severity
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common.checks import error, warning
-from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common import failover
+from dr_ctl.topologies.common.checks import warning
+from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.continuity import checks
-from dr_ctl.topologies.continuity.view import ContinuitySeen, Held
+from dr_ctl.topologies.continuity.view import ContinuitySeen
 
 # What the return itself puts right.
 _MENDED: Final = frozenset({"DR-DOOR-004", "DR-CONT-008", "DR-CONT-009", "DR-CONT-010", "DR-CONT-015"})
@@ -21,16 +22,7 @@ _ALIKE: Final = frozenset({"DR-CONT-004", "DR-CONT-005"})
 
 def findings(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
     """What speaks against taking the target in beside the serving source."""
-    for site in (move.source, move.target):
-        for broker in seen.sites[site].values():
-            if isinstance(broker, Silent):
-                text = f"{site}/{broker.pair} is {broker.role.value}: {broker.error}"
-                yield error("DR-SITE-001", text, broker.error.remedy)
-            else:
-                yield from (each for each in checks.of_broker(broker) if each.id not in _MENDED)
-    if seen.roles[move.target] is Role.SERVING and seen.roles[move.source] is Role.SERVING:
-        text = f"{move.target} came back open: it is fenced at once, before anything else"
-        yield warning("DR-RETURN-001", text, "Set active-on-start=false in broker.xml.")
+    yield from failover.of_return(seen, move, checks.of_broker, _MENDED, "Set active-on-start=false in broker.xml.")
     for pair in seen.sites[move.source]:
         here, there = seen.view(move.source, pair), seen.view(move.target, pair)
         if here is not None and there is not None:
@@ -40,26 +32,22 @@ def findings(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
 
 def _price(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
     """What the return brings, and what of it comes twice at most: said before anything is changed."""
-    held = [view.held for view in seen.views(move.target)]
-    told = sum((each for each in held if each is not None), Held())
-    if None in held or not (told.messages or told.acks):
+    known = [residue for view in seen.views(move.target) if (residue := view.residue) is not None]
+    residue = Residue.together(known)
+    if len(known) < len(seen.views(move.target)) or not (residue.messages or residue.acks):
         return
     text = (
-        f"{move.target} came back with {told.messages} message(s) and {told.acks} acknowledgement(s) for "
-        f"{move.source}: at most {told.twice} of the messages come twice, those that a client of {move.target} did "
+        f"{move.target} came back with {residue.messages} message(s) and {residue.acks} acknowledgement(s) for "
+        f"{move.source}: at most {residue.twice} of the messages come twice, those that a client of {move.target} did "
         "without an acknowledgement"
     )
     found = warning("DR-RETURN-005", text, "The clients must recognise what they have done.")
-    yield found if told.twice else replace(found, severity=Severity.INFO)
+    yield found if residue.twice else replace(found, severity=Severity.INFO)
 
 
 def nothing_owed(seen: ContinuitySeen, move: Move) -> bool:
-    """Say whether the target is taken in already: nothing is owed, all bridges ship, nothing of it is under way."""
+    """Say whether the target is taken in already: nothing of it is held back either."""
     views = [*seen.views(move.source), *seen.views(move.target)]
-    owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
-    ship = all(view.attached and all(door.started for door in view.mirror_doors) for view in views)
     kept = any(view.commands is not None and view.commands.out.paused for view in views)
     kept = kept or any(flow.in_mirror.paused for view in views for flow in view.flows)
-    arrived = all(view.to_ship == 0 for view in seen.views(move.target))
-    applied = all(view.unapplied == 0 for view in seen.views(move.source))
-    return not owed and ship and not kept and arrived and applied and seen.roles[move.target] is Role.STANDBY
+    return not kept and failover.nothing_owed(seen, move)

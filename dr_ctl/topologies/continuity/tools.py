@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from dr_ctl.engine.plan import Call
-from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.effects import holds
+from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.tools import Tools
@@ -15,6 +14,29 @@ from dr_ctl.topologies.continuity.verifier import ContinuityVerifier
 from dr_ctl.topologies.continuity.view import SiteView
 
 Both = tuple[SiteView, SiteView]
+
+
+@dataclass
+class Applied:
+    """Whether all that the serving site's consumers had acknowledged at the first look is applied at the returned one.
+
+    By counters: under load neither queue is ever seen empty. First what was to be shipped then, after that what had
+    arrived when it was."""
+
+    _shipped: dict[str, int] = field(default_factory=dict)
+    _arrived: dict[str, int] = field(default_factory=dict)
+
+    def why_not(self, both: Both) -> list[str]:
+        here, there = both
+        found = []
+        for flow in here.flows:
+            other = there.flow(flow.queue)
+            to = self._shipped.setdefault(flow.queue, flow.acks_bridge.acked + flow.out_acks.depth)
+            if other is None or flow.acks_bridge.acked < to:
+                found.append(f"{flow.out_acks.name} of {here.site} is not shipped")
+            elif other.in_acks.acked < self._arrived.setdefault(flow.queue, other.in_acks.added):
+                found.append(f"{other.in_acks.name} of {there.site} is not applied")
+        return found
 
 
 class ContinuityTools(Tools[SiteView]):
@@ -45,11 +67,3 @@ class ContinuityTools(Tools[SiteView]):
     def look(self, ways: Sequence[Way]) -> list[Both]:
         seen = self.observer.together(lambda access: access.look(), [access for way in ways for access in way])
         return list(zip(seen[::2], seen[1::2], strict=True))
-
-    def all(self, move: Move) -> list[SiteView]:
-        return [*self.observer.look_at(move.source), *self.observer.look_at(move.target)]
-
-    def make(self, calls: Sequence[Call], move: Move, hand: Hand) -> None:
-        """Make those calls whose effect does not hold: a run that is resumed here, or the plugin, has made some."""
-        views = self.all(move)
-        self.change([each for each in calls if not holds(each, views)], hand)

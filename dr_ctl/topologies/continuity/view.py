@@ -14,10 +14,11 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.artemis.operations import request
-from dr_ctl.topologies.artemis.papers import Operation, Papers
+from dr_ctl.topologies.artemis.papers import Operation
 from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue
+from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue, Residue
 from dr_ctl.topologies.continuity.papers import InFilter
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
@@ -28,10 +29,6 @@ PREFIX: Final = "continuity.cmd"
 # The one call that opens or closes all client doors of a site's broker.
 ACTIVATE_SITE: Final = "activateSite(java.lang.Long)"
 DEACTIVATE_SITE: Final = "deactivateSite()"
-
-
-def waits_ms(peer: Peer) -> int:
-    return WAITS_MS[peer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +93,6 @@ class Commands:
     out: Queue
     into: Queue
     bridge: Bridge
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What a returned site still holds for the other. `twice`: of its messages at most so many were done by a client
-    there whose acknowledgement does not exist; all others that were done are recognised by it."""
-
-    messages: int = 0
-    acks: int = 0
-    twice: int = 0
-
-    def __add__(self, other: Held) -> Held:
-        return Held(self.messages + other.messages, self.acks + other.acks, self.twice + other.twice)
-
-    def as_json(self) -> dict[str, Json]:
-        return {**self.figures()}
-
-    def figures(self) -> dict[str, int]:
-        return {"messages": self.messages, "acknowledgements": self.acks, "twice_at_most": self.twice}
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +180,7 @@ class SiteView(ArtemisBroker):
         }
 
     @property
-    def papers(self) -> Papers:
-        return self.keeping
-
-    @property
-    def keeping(self) -> InFilter:
+    def papers(self) -> InFilter:
         return InFilter(self.service.prefix if self.service is not None else PREFIX)
 
     def flow(self, queue: str) -> Flow | None:
@@ -245,7 +219,7 @@ class SiteView(ArtemisBroker):
     def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
         if not (list(doors) or self.half_open):
             return ()
-        return (self._call(Goal.OPEN, (ACTIVATE_SITE, (waits_ms(peer),)), "activate the site", when),)
+        return (self._call(Goal.OPEN, (ACTIVATE_SITE, (WAITS_MS[peer],)), "activate the site", when),)
 
     def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
         activated = self.service is not None and self.service.activated
@@ -337,27 +311,17 @@ class SiteView(ArtemisBroker):
             queues[flow.queue] = (flow.out_mirror.depth, flow.out_acks.depth + other.in_acks.depth if other else None)
         twice = [each for _, each in queues.values()]
         lost = sum(each for each, _ in queues.values())
-        return Stake(lost, None if None in twice else sum(each or 0 for each in twice), queues)
+        return Stake(lost, total(twice), queues)
 
     @property
-    def held(self) -> Held | None:
-        """What it still holds for its peer; None where that was not read.
-
-        A message that comes in late comes twice only if it is to be shipped and still lies in its queue,
-        unacknowledged: never more than either.
-        """
+    def residue(self) -> Residue | None:
+        """A message that comes in late comes twice only if it is to be shipped and still lies in its queue,
+        unacknowledged: never more than either. None where the plugin has not started."""
         if self.service is None:
             return None
-        total = Held()
-        for flow in self.flows:
-            there = self.business.get(flow.queue)
-            depth = flow.out_mirror.depth
-            total += Held(depth, flow.out_acks.depth, depth if there is None else min(depth, there.depth))
-        return total
-
-    def residue(self) -> Mapping[str, int]:
-        held = self.held
-        return held.figures() if held is not None else {}
+        depths = {flow.queue: flow.out_mirror.depth for flow in self.flows}
+        twice = sum(min(n, self.business[name].depth) if name in self.business else n for name, n in depths.items())
+        return Residue(sum(depths.values()), sum(flow.out_acks.depth for flow in self.flows), twice)
 
     def _call(self, goal: Goal, operation: Operation, about: str, when: str | None) -> Call:
         """The plugin opens and closes all client doors of its broker at once."""

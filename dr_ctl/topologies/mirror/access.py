@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.client import Answer, Read
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Installation
@@ -48,29 +46,11 @@ class Access(access.Access[BrokerView]):
 Way = tuple[Access, Access]
 
 
-class Observer(observer.Observer[BrokerView]):
+class Observer(observer.Observer[BrokerView, Access]):
     """Looks at both sites of a mirrored installation."""
 
-    brokers: Mapping[str, Mapping[str, Access]]
-
-    def at(self, site: str) -> Sequence[Access]:
-        return list(self.brokers[site].values())
-
-    def all(self) -> Sequence[Access]:
-        return [access for brokers in self.brokers.values() for access in brokers.values()]
-
-    def ways(self, move: Move) -> Sequence[Way]:
-        there = self.brokers[move.target]
-        return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if not move.leaves(pair)]
-
-    def flows_at(self, site: str, *, timeout_s: float) -> dict[Access, Flow]:
-        """The gate's numbers of every broker of one site; raises `BrokerError` where one does not answer."""
-        accesses = self.at(site)
-        told = self.together(lambda access: access.flow(timeout_s=timeout_s), accesses)
-        return dict(zip(accesses, told, strict=True))
-
     def unapplied_at(self, site: str, *, timeout_s: float) -> int:
-        return sum(flow.pending_acks for flow in self.flows_at(site, timeout_s=timeout_s).values())
+        return sum(self.together(lambda access: access.flow(timeout_s=timeout_s).unapplied, self.at(site)))
 
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         return Access(installation, site, pair)

@@ -8,12 +8,15 @@ from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common import checks as common
+from dr_ctl.topologies.common import failover
 from dr_ctl.topologies.common.checks import error, info, of_doors, of_pair, of_queues, warning
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
 CLOCK_SKEW_MS = 2000
+# What a return itself puts right.
+_MENDED = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
 
 
 def of_move(rules: Rules, seen: MirrorSeen, move: Move) -> list[Finding]:
@@ -23,6 +26,11 @@ def of_move(rules: Rules, seen: MirrorSeen, move: Move) -> list[Finding]:
         return _pair(here, there, seen, rules.queues, move.ask.accept_difference)
 
     return common.of_move(seen, move, of_broker, of_both)
+
+
+def of_return(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
+    """What speaks against taking the target in beside the serving source."""
+    return failover.of_return(seen, move, of_broker, _MENDED, "Let its client acceptors boot closed: autoStart=false.")
 
 
 def of_broker(view: BrokerView) -> Iterator[Finding]:

@@ -85,11 +85,11 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
 class Flow:
     """The gate's own numbers of one broker: what it still ships, whether its link ships, what it has not applied."""
 
-    outflow: int
+    to_ship: int
     outflow_delivering: int
     outflow_consumers: int
     outflow_added: int
-    pending_acks: int
+    unapplied: int
     link_started: bool
     link_connected: bool
     doors_open: tuple[str, ...]
@@ -100,16 +100,8 @@ class Flow:
         return self.link_connected and self.outflow_consumers > 0
 
     @property
-    def to_ship(self) -> int:
-        return self.outflow
-
-    @property
-    def unapplied(self) -> int:
-        return self.pending_acks
-
-    @property
     def empty(self) -> bool:
-        return self.outflow == 0 and self.outflow_delivering == 0 and self.pending_acks == 0
+        return self.to_ship == 0 and self.outflow_delivering == 0 and self.unapplied == 0
 
 
 def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
@@ -132,11 +124,11 @@ def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
     if lost := [door.name for door in (*view.doors, *view.mirror_doors) if door.name not in started]:
         raise NoSuchBean(f"{reader.url}: acceptor {', '.join(lost)} is not there any more")
     return Flow(
-        outflow=queue.number("MessageCount"),
+        to_ship=queue.number("MessageCount"),
         outflow_delivering=queue.number("DeliveringCount"),
         outflow_consumers=queue.number("ConsumerCount"),
         outflow_added=queue.number("MessagesAdded"),
-        pending_acks=Fields(view.broker, told[0].value()).number("PendingMirrorAcks"),
+        unapplied=Fields(view.broker, told[0].value()).number("PendingMirrorAcks"),
         link_started=connection.flag("Started"),
         link_connected=connection.flag("Connected"),
         doors_open=tuple(door.name for door in view.doors if started[door.name]),

@@ -6,12 +6,11 @@ A message is the same one at both sites by its origin: the node where it was bor
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from dr_ctl.jolokia.client import Ask, Listing, Reader
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean
-from dr_ctl.topologies.common.view import Broker, Queue
+from dr_ctl.topologies.common.view import Broker, Queue, Residue
 from dr_ctl.topologies.mirror.view import BrokerView
 
 Origin = tuple[str, int]
@@ -53,16 +52,6 @@ def _browsed(
         raise BadValue(f"{reader.url}: a browsed message is not as expected: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Residue:
-    """What a broker still has to ship. `acks` counts acknowledgements and other events; `acked` names the messages that
-    were acknowledged there, by queue, without those that lie in the outflow too. None: too many to look at each."""
-
-    messages: int
-    acks: int
-    acked: Mapping[str, frozenset[Origin]] | None
-
-
 def residue(reader: Reader, view: BrokerView) -> Residue:
     """Count it, and look at each where it is shallow enough. Raises `BrokerError`."""
     if view.outflow is None:
@@ -73,13 +62,14 @@ def residue(reader: Reader, view: BrokerView) -> Residue:
         raise BadValue(f"{reader.url}: a count of messages is no number: {counts}")
     messages, acks = counts
     if messages + acks > RESIDUE_UP_TO:
-        return Residue(messages, acks, None)
+        return Residue(messages, acks)
     pages = range(1, -(-(messages + acks) // _PAGE) + 1)
     answers = reader.look([Ask(view.outflow.bean, Listing.BROWSE, (page, _PAGE)) for page in pages]) if pages else []
     try:
         rows = [row for answer in answers for row in answer.value()]
         # What moved between the count and the browsing was not read as a whole.
-        return Residue(messages, acks, _acked(rows, view.node) if len(rows) == messages + acks else None)
+        acked = _acked(rows, view.node) if len(rows) == messages + acks else None
+        return Residue(messages, acks, acked=acked)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise BadValue(f"{reader.url}: an event of the outflow is not as expected: {error}") from error
 

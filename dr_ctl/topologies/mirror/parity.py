@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.mirror.view import BrokerView
 
@@ -64,10 +65,7 @@ def _loose(view: BrokerView) -> set[str]:
 
 def under_way(source: BrokerView, target: BrokerView) -> int | None:
     """How many events are between the sites now; None where an outflow cannot be seen."""
-    outflows = source.outflow, target.outflow
-    if outflows[0] is None or outflows[1] is None:
-        return None
-    return outflows[0].depth + outflows[1].depth + source.pending_acks + target.pending_acks
+    return total((source.to_ship, target.to_ship, source.unapplied, target.unapplied))
 
 
 def unexplained(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> list[Difference]:

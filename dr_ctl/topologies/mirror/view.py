@@ -12,6 +12,7 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.common.calls import close_door, open_door
+from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue
@@ -87,8 +88,8 @@ class BrokerView(ArtemisBroker):
             yield f"{self.site}: link {link.name} is not attached"
         if outflow.depth or outflow.delivering:
             yield f"{self.site}: {outflow.depth} to ship"
-        if self.pending_acks:
-            yield f"{self.site}: {self.pending_acks} acknowledgement(s) not applied yet"
+        if self.unapplied:
+            yield f"{self.site}: {self.unapplied} acknowledgement(s) not applied yet"
 
     @property
     def ships(self) -> Mapping[str, bool]:
@@ -118,27 +119,24 @@ class BrokerView(ArtemisBroker):
         named, outflow = self.link, self.outflow
         was = before.outflow if before is not None and before.start == self.start else None
         rate = (outflow.removed - was.removed) / took_s if outflow is not None and was is not None else None
-        depth = outflow.depth if outflow is not None else None
         name, started = (named.name, named.started) if named is not None else (None, None)
         state = "attached" if self.attached else "started, not attached" if started else "not started"
-        left_s = drain_s(depth, rate)
+        left_s = drain_s(self.to_ship, rate)
         left = f", {duration(left_s)} to drain" if left_s is not None else ", time to drain not known"
         speed = f" at {round(rate, 1)}/s" if rate is not None else ""
-        line = f"link {name} {state}; {depth} to ship{speed}{left}"
-        return LinkSeen(self.site, self.pair, name, started, self.attached, depth, self.pending_acks, rate, (line,))
+        line = f"link {name} {state}; {self.to_ship} to ship{speed}{left}"
+        return LinkSeen(self.site, self.pair, name, started, self.attached, self.to_ship, self.unapplied, rate, (line,))
 
     def outflow_rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
         """A single stream carries messages and acknowledgements for all queues."""
         if self.outflow is not None and self.link is not None:
-            pending = peer.pending_acks if peer is not None else None
+            pending = peer.unapplied if peer is not None else None
             row = self.outflow.row(self, at)
             yield replace(row, kind="mixed", name="*", pending=pending, link=self.attached)
 
     def stake(self, peer: BrokerView | None) -> Stake:
         """Its outflow holds both, and does not say of which queue."""
-        shipping = self.outflow.depth if self.outflow is not None else None
-        pending = peer.pending_acks if peer is not None else None
-        return Stake(shipping, None if shipping is None or pending is None else shipping + pending, None)
+        return Stake(self.to_ship, total((self.to_ship, peer.unapplied if peer is not None else None)), None)
 
 
 def _is_outflow(queue: Queue) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.outcome import Outcome, Refused
-from dr_ctl.topologies.common.acts import settle
+from dr_ctl.topologies.common.acts import proving
 from dr_ctl.topologies.common.evidence import evidence
 from dr_ctl.topologies.continuity.acts import catch_up, residue
 from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
@@ -97,7 +97,7 @@ def test_a_catch_up_waits_for_an_unknown_depth_and_never_ends_well() -> None:
 def test_settle_does_not_count_what_was_not_read() -> None:
     world = World(LONDON, UNREAD)
 
-    ended = done(settle.act, world)
+    ended = done(proving.settle, world)
 
     assert ended.text == "which acknowledgements from london are not applied at paris was not read"
     assert {each["paris"]["pending"] for each in world.sampled} == {None}

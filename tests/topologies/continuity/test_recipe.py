@@ -13,10 +13,10 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.artemis.operations import change
-from dr_ctl.topologies.common.view import Peer
+from dr_ctl.topologies.common.view import Peer, Residue
 from dr_ctl.topologies.continuity import procedure
 from dr_ctl.topologies.continuity.drafts.reinstate import REMOVE_ALL
-from dr_ctl.topologies.continuity.view import ACTIVATE_SITE, DEACTIVATE_SITE, WAITS_MS, Held
+from dr_ctl.topologies.continuity.view import ACTIVATE_SITE, DEACTIVATE_SITE, WAITS_MS
 from tests.topologies.continuity.views import broker, door, flow, queue, seen, service
 
 RECIPE = procedure.recipe(Queues(), Drain(), Patience())
@@ -142,7 +142,7 @@ def test_what_comes_twice_at_most_is_said_before_a_return(
 
     [told] = [each for each in RECIPE.why_not(both, move("reinstate", "london")) if each.id == "DR-RETURN-005"]
 
-    assert london.held == Held(to_ship, 9, twice)
+    assert london.residue == Residue(to_ship, 9, twice)
     assert f"at most {twice} of the messages" in told.text
     assert told.severity is severity
 

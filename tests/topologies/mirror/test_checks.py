@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.errors import LoginRefused, TimedOut, Unreachable
-from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.common.checks import some
 from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.mirror import procedure
 from dr_ctl.topologies.mirror.checks import of_move
 from dr_ctl.topologies.mirror.view import Link, MirrorSeen
 from tests.topologies.mirror.views import (
@@ -341,3 +341,11 @@ def test_everything_wrong_is_told_at_once_errors_first() -> None:
 )
 def test_long_lists_are_cut_and_say_so(count: int, told: str) -> None:
     assert some([f"q{number}" for number in range(count)]) == told
+
+
+def test_a_part_of_a_site_is_refused() -> None:
+    part = Move(Ask("swapover", "paris", units=("orders-1",)), "london", {})
+
+    found = procedure.recipe(Queues(), Drain(), Patience()).why_not(seen(LONDON, PARIS), part)
+
+    assert [(each.id, each.severity) for each in found] == [("DR-UNIT-002", Severity.ERROR)]

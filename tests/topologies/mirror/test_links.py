@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.patience import Patience
-from dr_ctl.topologies.mirror.drafts.links import LINK_RESTARTS
+from dr_ctl.topologies.mirror.drafts.shipping import LINK_RESTARTS
 from dr_ctl.topologies.mirror.links import Mender, Movement
 from dr_ctl.topologies.mirror.look import Flow
 from tests.topologies.mirror.test_wait import flow

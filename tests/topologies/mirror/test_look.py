@@ -43,7 +43,7 @@ def test_what_the_broker_says_stands_in_the_view(london: Management) -> None:
 
     view = seen(london)
 
-    assert (view.version, view.node, view.pending_acks, view.start) == ("2.40.0", "node-london", 276, "1795251000000")
+    assert (view.version, view.node, view.unapplied, view.start) == ("2.40.0", "node-london", 276, "1795251000000")
     assert view.outflow is not None
     assert (view.outflow.depth, view.outflow.delivering) == (1285, 700)
     held = view.business["held"]
@@ -277,7 +277,7 @@ class TestFlow:
 
         flow = look_at_flow(london.reader(), view, timeout_s=1)
 
-        assert (flow.outflow, flow.outflow_delivering, flow.outflow_added, flow.pending_acks) == (12, 2, 90, 0)
+        assert (flow.to_ship, flow.outflow_delivering, flow.outflow_added, flow.unapplied) == (12, 2, 90, 0)
         assert (flow.doors_open, flow.mirror_open, flow.attached, flow.empty) == (("clients",), True, False, False)
 
     @pytest.mark.parametrize(

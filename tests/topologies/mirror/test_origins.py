@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.mirror.look import look
-from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, Residue, numbered, origin_ids, residue
+from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, numbered, origin_ids, residue
 from tests.topologies.mirror.pair import PAIR, Management, mirrored_pair
 from tests.topologies.mirror.views import broker, outflow
 
@@ -59,7 +60,7 @@ def test_an_outflow_is_told_message_by_message() -> None:
 def test_what_was_not_read_as_a_whole_is_not_known_by_id(counted: int) -> None:
     london, view = holding(event("orders.in", "5"), acks=1, counted=counted)
 
-    assert residue(london.reader(), view) == Residue(counted - 1, 1, None)
+    assert residue(london.reader(), view) == Residue(counted - 1, 1)
 
 
 def test_a_message_without_an_identity_is_an_error() -> None:
@@ -72,7 +73,7 @@ def test_a_message_without_an_identity_is_an_error() -> None:
 def test_an_empty_outflow_has_no_residue() -> None:
     london, view = holding(acks=0)
 
-    assert residue(london.reader(), view) == Residue(0, 0, {})
+    assert residue(london.reader(), view) == Residue(0, 0, acked={})
 
 
 def test_messages_are_the_same_at_both_sites_and_have_their_own_numbers() -> None:

@@ -23,7 +23,7 @@ from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, DESTROY_QUEUE
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.mirror import procedure
-from dr_ctl.topologies.mirror.operations import START_LINK
+from dr_ctl.topologies.mirror.drafts.shipping import START_LINK
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 from tests.topologies.mirror.pair import mirrored_pair
 from tests.topologies.mirror.test_recipe import observed

@@ -11,18 +11,17 @@ import pytest
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.outcome import Done, Outcome, Refused
-from dr_ctl.topologies.mirror.acts.wait import PairWait, until_all
-from dr_ctl.topologies.mirror.links import Flows
+from dr_ctl.topologies.mirror.links import Flows, PairWait, until_all
 from dr_ctl.topologies.mirror.look import Flow
 
 
 def flow(outflow: int = 0, added: int = 0, *, attached: bool = True, pending: int = 0) -> Flow:
     return Flow(
-        outflow=outflow,
+        to_ship=outflow,
         outflow_delivering=0,
         outflow_consumers=1 if attached else 0,
         outflow_added=added,
-        pending_acks=pending,
+        unapplied=pending,
         link_started=True,
         link_connected=attached,
         doors_open=(),

@@ -1,5 +1,5 @@
 """What is done for each verb, and how it is proven and undone; a file a verb, as in `drafts`."""
 
-from dr_ctl.topologies.common.acts import activate, check, fence, probe, quarantine, quiesce, release, settle, verify
+from dr_ctl.topologies.common.acts import activate, fence, proving, quarantine, quiesce, release
 
-__all__ = ("activate", "check", "fence", "probe", "quarantine", "quiesce", "release", "settle", "verify")
+__all__ = ("activate", "fence", "proving", "quarantine", "quiesce", "release")

@@ -14,8 +14,7 @@ from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common import checks, receipts
-from dr_ctl.topologies.common.acts.admit import admit
-from dr_ctl.topologies.common.effects import holds, left_of, to_undo
+from dr_ctl.topologies.common.effects import holds, still, to_undo
 from dr_ctl.topologies.common.receipts import Mark
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
@@ -28,7 +27,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     starts = [call for call in step.part("doors") if not holds(call, views)]
     strikes, admits, rest = step.part("strikes"), step.part("admit"), step.part("")
     tools.change(rest, hand)
-    kept_out = admit(tools, move.target, admits, hand)
+    kept_out = tools.admit(move.target, admits, hand)
     if kept_out is not None and move.ask.operation != FAILOVER:
         return Refused(kept_out)
     # That took a moment, and what lets clients in follows a look at the other site.
@@ -64,8 +63,7 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Out
     views = tools.observer.look_at(move.target)
     if opened := [door.name for view in views for door in view.doors if door.started]:
         return Refused(f"{move.target}: acceptor {', '.join(opened)} is open")
-    left = left_of(calls, views)
-    return Refused(f"has not come true: {some(left)}") if left else Done(f"{move.target} closed")
+    return still(calls, views) or Done(f"{move.target} closed")
 
 
 def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | None]:

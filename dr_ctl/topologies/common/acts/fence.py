@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode, some
+from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.acts.admit import admit
-from dr_ctl.topologies.common.acts.quarantine import made
-from dr_ctl.topologies.common.effects import holds, left_of
+from dr_ctl.topologies.common.effects import holds, left_of, still
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
@@ -39,8 +37,7 @@ def by_itself(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -
     if not isinstance(proof, Done) or not strikes:
         return proof
     tools.change(strikes, hand)
-    left = left_of(strikes, tools.observer.look_at(move.target))
-    return Refused(f"has not come true: {some(left)}") if left else proof
+    return still(strikes, tools.views(move.target)) or proof
 
 
 def _answers(tools: Tools[Broker], site: str) -> bool:
@@ -54,7 +51,8 @@ def _answers(tools: Tools[Broker], site: str) -> bool:
 def owe(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     if not step.calls:
         return NotNeeded(step.about)
-    return made(tools, step.calls, move, hand) or Done(f"{move.source} cannot be fenced now: the fence is owed")
+    done = Done(f"{move.source} cannot be fenced now: the fence is owed")
+    return tools.make(step.calls, hand, move.target) or done
 
 
 def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -81,7 +79,7 @@ def _open_again(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand,
     except BrokerError as error:
         if sent:
             return Unknown(f"{move.target} does not answer, and it may have been opened: {error}")
-    why = admit(tools, move.source, admits, hand)
+    why = tools.admit(move.source, admits, hand)
     if why is None:
         tools.change(calls, hand)
         why = tools.doors.why_not_open_again(move.source, calls)

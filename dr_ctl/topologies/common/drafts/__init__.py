@@ -1,5 +1,5 @@
 """What is decided for each verb: the exact calls and what undoes them. Pure; a file a verb, as in `acts`."""
 
-from dr_ctl.topologies.common.drafts import activate, check, fence, probe, quarantine, quiesce, release, settle, verify
+from dr_ctl.topologies.common.drafts import activate, fence, proving, quarantine, quiesce, release
 
-__all__ = ("activate", "check", "fence", "probe", "quarantine", "quiesce", "release", "settle", "verify")
+__all__ = ("activate", "fence", "proving", "quarantine", "quiesce", "release")

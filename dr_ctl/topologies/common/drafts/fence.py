@@ -11,7 +11,8 @@ from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.debts import document, owe_again, pay
-from dr_ctl.topologies.common.drafts.debt import debt
+from dr_ctl.topologies.common.drafts.quarantine import debt
+from dr_ctl.topologies.common.failover import came_back_open
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker, Peer
@@ -51,6 +52,14 @@ def of_lost(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> 
         return Draft(move.source, "clients kept out by the hook before it")
     calls, inverse = debt(seen, move, DebtKind.FENCE)
     return Draft(move.source, "clients cannot be shown to be kept out: the fence is owed", calls, inverse)
+
+
+def of_returned(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
+    """Count what the returned site still holds for the other; an open one is closed first."""
+    del rules, step
+    views = seen.views(move.target) if came_back_open(seen, move) else []
+    about = "what it still holds is counted; if it is open, it is closed first"
+    return Draft(move.target, about, tuple(shut(views)))
 
 
 def shut(views: Iterable[Broker]) -> list[Call]:

@@ -1,4 +1,4 @@
-"""What is decided for `quarantine`: what a lost site still holds must not meet live consumers. Pure."""
+"""What is decided for `quarantine`, what a lost site still holds must not meet live consumers, and for debts. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import close_door, open_door
-from dr_ctl.topologies.common.drafts.debt import debt
+from dr_ctl.topologies.common.debts import document, owe, owe_again, pay
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker
@@ -29,3 +29,34 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
     written, struck = debt(seen, move, DebtKind.QUARANTINE)
     about = f"what {move.source} still holds is kept out until it is asked for"
     return Draft(move.source, about, (*written, *calls), (*inverse, *struck))
+
+
+def debt(seen: Seen[Broker], move: Move, kind: DebtKind) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
+    """Write one down about the source, and strike it out again."""
+    views = seen.views(move.target)
+    written = tuple(call for view in views for call in owe(view, kind, move.source, lasting=_outlasts(view)))
+    struck = tuple(
+        call for view in views if _new(view, kind, move) for call in pay(view, kind, move.source, "it stands there")
+    )
+    return written, struck
+
+
+def paid(view: Broker, about: str) -> list[Call]:
+    """Strike out all that is owed of a site."""
+    kinds = [kind for kind in DebtKind if document(kind, about, view.site) in view.documents]
+    return [each for kind in kinds for each in pay(view, kind, about)]
+
+
+def owed_again(view: Broker, about: str, move: Move) -> list[Call]:
+    """Write down again what was owed of a site before the run."""
+    debts = before(move, view)["debts"]
+    return [owe_again(view, kind, about) for kind in DebtKind if document(kind, about, view.site) in debts]
+
+
+def _outlasts(view: Broker) -> bool:
+    """Say whether the closed door of the link stays closed when the broker is restarted."""
+    return bool(view.mirror_doors) and not any(door.opens_at_boot for door in view.mirror_doors)
+
+
+def _new(view: Broker, kind: DebtKind, move: Move) -> bool:
+    return document(kind, move.source, view.site) not in before(move, view)["debts"]

@@ -1,5 +1,5 @@
 """What is done for the verbs that the continuity plugin does in its own manner; a file a verb, as in `drafts`."""
 
-from dr_ctl.topologies.continuity.acts import activate, catch_up, drain, probe, reconcile, reinstate, residue
+from dr_ctl.topologies.continuity.acts import activate, catch_up, drain, reconcile, reinstate, residue
 
-__all__ = ("activate", "catch_up", "drain", "probe", "reconcile", "reinstate", "residue")
+__all__ = ("activate", "catch_up", "drain", "reconcile", "reinstate", "residue")

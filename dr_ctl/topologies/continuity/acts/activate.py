@@ -1,15 +1,25 @@
-"""What is done for `activate` where the plugin opens the doors: a delivery that is about to begin is waited for."""
+"""What is done for `activate` and `probe`: the delivery waited for, then a watch until no late command can undo it.
+
+What the plugin answers to an activation is never the proof: its acceptor says that it is started while another process
+has its port, and a command that was stuck behind a bridge can take the activation back much later.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.operations import FAILOVER
-from dr_ctl.engine.outcome import Outcome
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.acts import activate
+from dr_ctl.topologies.common.acts import activate, proving
+from dr_ctl.topologies.common.checks import warning
 from dr_ctl.topologies.common.view import Peer
+from dr_ctl.topologies.continuity.drafts.probe import AGAIN_AT_MOST
 from dr_ctl.topologies.continuity.tools import ContinuityTools
-from dr_ctl.topologies.continuity.view import waits_ms
+from dr_ctl.topologies.continuity.view import WAITS_MS, SiteView
 
 
 def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -21,9 +31,89 @@ def _let_begin(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand
     """Wait for a delivery that is about to begin: an activation that went out before a crash is not sent again, for
     each tells the other site to stop. Where no client is let in it has failed, and nothing is to be waited for."""
     peer = Peer.AWAY if move.ask.operation == FAILOVER else Peer.DRAINED
-    within_s = waits_ms(peer) / 1000 if step.part("doors") else 0.0
+    within_s = WAITS_MS[peer] / 1000 if step.part("doors") else 0.0
     until = hand.monotonic() + within_s + tools.patience.watch_poll_s
     while any(view.half_open for view in tools.observer.look_at(move.target)) and hand.monotonic() < until:
         if not tools.doors.let_in(tools.observer.at(move.target)):
             return
         hand.wait(tools.patience.watch_poll_s)
+
+
+def probe(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    outcome = proving.probe(tools, step, move, hand)
+    if isinstance(outcome, Refused) and not all(view.delivers for view in tools.observer.look_at(move.target)):
+        # A command was quicker than the message.
+        if not isinstance(watched := _watch(tools, step, move, hand), Done):
+            return watched
+        outcome = proving.probe(tools, step, move, hand)
+        outcome = replace(outcome, text=f"{watched.text}; {outcome.text}")
+    if not isinstance(outcome, Done | NotNeeded):
+        return outcome
+    taken_back = _watch(tools, step, move, hand)
+    if isinstance(taken_back, Refused | Unknown):
+        return taken_back
+    text = f"{outcome.text}; {taken_back.text}"
+    return replace(outcome, text=text, findings=(*outcome.findings, *taken_back.findings))
+
+
+def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Until no command is under way any more: activate again what one has deactivated."""
+    began = quiet_since = hand.monotonic()
+    again = 0
+    while True:
+        views = tools.observer.look_at(move.target)
+        others = tools.observer.look_once().views(move.source)
+        undone = [view for view in views if not view.delivers]
+        if undone and any(view.open for view in others):
+            return Unknown(f"{move.target} was deactivated by a command, and {move.source} is open")
+        # One that is activated again delivers by itself: another call would begin its wait for the peer anew, and
+        # tell that once more to stop.
+        if shut := {view.pair for view in undone if not view.half_open}:
+            if again >= AGAIN_AT_MOST:
+                return _not_left_alone(move, "it is deactivated again and again")
+            again += 1
+            hand.notice(f"{move.target}: {min(shut)} was deactivated by a command: activating it again")
+            calls = [call for call in step.part("again") if call.unit in shut]
+            tools.change(calls, hand)
+        # Of a site that is away nothing comes, and what waits for it is kept.
+        told = [_commands(view) for view in (*views, *others)] if others else [None]
+        waiting = sum(filter(None, told))
+        now = hand.monotonic()
+        if undone or waiting:
+            quiet_since = now
+        hold_s = max(tools.patience.watch_s, tools.patience.watch_intervals * max(_interval_s(view) for view in views))
+        why = f"{min(view.pair for view in undone)} does not deliver yet" if undone else None
+        why = why or (None if others else f"{move.source} does not answer")
+        shown = None if None in told else waiting
+        hand.waiting("commands of the plugin under way, which could undo the activation", shown, why)
+        if now - quiet_since >= hold_s:
+            break
+        if quiet_since - began > tools.patience.watch_at_most_s:
+            left = "commands of the plugin are still under way" if waiting else f"{why}"
+            return _not_left_alone(move, left)
+        hand.wait(tools.patience.watch_poll_s)
+    if not again:
+        return Done("no command undid the activation")
+    try:
+        why = tools.doors.why_not(move.target, serving=True)
+    except BrokerError as error:
+        why = str(error)
+    if why is not None:
+        return Unknown(f"{move.target} was deactivated and activated again, and {why}: look at {move.target} first")
+    return Done(f"activated again {again} time(s) after a late command")
+
+
+def _not_left_alone(move: Move, why: str) -> Refused:
+    """It serves as long as nothing undoes it: what it looks like now is for a person to see."""
+    remedy = f"`dr-ctl status` says whether {move.target} serves; `dr-ctl activate {move.target}` activates it again."
+    finding = warning("DR-CONT-016", f"{move.target} may be deactivated again: {why}", remedy)
+    return Refused(f"{move.target} was opened, but {why}", findings=(finding,), code=ExitCode.INCOMPLETE)
+
+
+def _commands(view: SiteView) -> int | None:
+    """None where the plugin has not started."""
+    return view.commands.out.depth + view.commands.into.depth if view.commands is not None else None
+
+
+def _interval_s(view: SiteView) -> float:
+    return view.service.interval_ms / 1000 if view.service is not None else 0.0

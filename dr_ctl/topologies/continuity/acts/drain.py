@@ -16,7 +16,7 @@ from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.common.acts.lift import lifting
+from dr_ctl.topologies.common.acts.quiesce import lifting
 from dr_ctl.topologies.common.checks import error
 from dr_ctl.topologies.common.evidence import evidence, total
 from dr_ctl.topologies.continuity import copies

@@ -13,8 +13,7 @@ from dr_ctl.topologies.common.calls import call, document
 from dr_ctl.topologies.common.checks import warning
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.continuity import copies
-from dr_ctl.topologies.continuity.applied import Applied
-from dr_ctl.topologies.continuity.tools import ContinuityTools
+from dr_ctl.topologies.continuity.tools import Applied, ContinuityTools
 from dr_ctl.topologies.continuity.view import SiteView
 
 
@@ -39,7 +38,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
     for (pair, queue), ids in left.items():
         view = tools.observer.brokers[move.target][pair].look()
         name = quarantine_queue(view.site, queue)
-        kept = document(view, name, view.requests.of_server(view.keeping.keep(name)), f"create {name} at {view.site}")
+        kept = document(view, name, view.requests.of_server(view.papers.keep(name)), f"create {name} at {view.site}")
         made = [] if any(each.name == name for each in view.queues) else [kept]
         tools.change([*made, *_moves(view, queue, ids, name)], hand)
         after = copies.present(tools.observer.brokers[move.target][pair].reader(), [view.business[queue]])[0]

@@ -21,9 +21,8 @@ from dr_ctl.topologies.common.effects import left_of
 from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Way
-from dr_ctl.topologies.continuity.applied import Applied
 from dr_ctl.topologies.continuity.taken_in import nothing_owed
-from dr_ctl.topologies.continuity.tools import Both, ContinuityTools
+from dr_ctl.topologies.continuity.tools import Applied, Both, ContinuityTools
 from dr_ctl.topologies.continuity.view import SiteView
 
 CALM: Final = 5
@@ -40,19 +39,18 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         *(each for each in step.part("hold acks") if (each.unit, each.thing) in behind),
     ]
     forget = step.part("forget")
-    tools.make(held, move, hand)
+    if (refused := tools.make(held, hand, move.source, move.target)) is not None:
+        return refused
     tools.change(forget, hand)
-    views = tools.all(move)
-    if left := [*left_of(held, views), *_not_forgotten(forget, views)]:
+    if left := _not_forgotten(forget, tools.views(move.source, move.target)):
         return Refused(f"has not come true: {some(left)}")
     if (refused := _bring_in(tools, step, move, hand)) is not None:
         return refused
     text = f"{tools.number} message(s) recovered: a client at {move.target} may have done some of them, unrecorded"
     hand.notice(text)
     last = [*step.part("deliver"), *step.part("talk"), *step.part("strikes")]
-    tools.make(last, move, hand)
-    if left := left_of(last, tools.all(move)):
-        return Refused(f"has not come true: {some(left)}")
+    if (refused := tools.make(last, hand, move.source, move.target)) is not None:
+        return refused
     ids: dict[str, Json] = {name: [*sorted(each)] for name, each in tools.recovered.items()}
     removed: dict[str, Json] = {name: len(each) for name, each in tools.removed.items()}
     evidence: dict[str, Json] = {"recovered": tools.number, "ids": ids, "removed": removed}
@@ -62,13 +60,12 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
 def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Refused | None:
     """Messages, then acknowledgements, then away with what was done; nothing of it is delivered yet."""
     hold, ship_acks = step.part("hold"), step.part("ship acks")
-    tools.make(step.part("doors"), move, hand)
+    tools.make(step.part("doors"), hand, move.source, move.target)
     applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
     if (late := _until(tools, _messages_in, hold, step, move, hand)) is not None:
         return late
-    tools.make(ship_acks, move, hand)
-    if left := left_of(ship_acks, tools.all(move)):
-        return Refused(f"has not come true: {some(left)}")
+    if (refused := tools.make(ship_acks, hand, move.source, move.target)) is not None:
+        return refused
 
     def all_applied(both: Both) -> list[str]:
         return [*_acks_in(both), *applied[both[0].pair].why_not(both)]

@@ -8,10 +8,10 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.checks import warning
 from dr_ctl.topologies.common.effects import left_of
+from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Access
 from dr_ctl.topologies.continuity.tools import ContinuityTools
-from dr_ctl.topologies.continuity.view import Held
 
 
 def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -22,20 +22,21 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
             return Refused(f"{move.target} could not be fenced: {some(left)}")
         text = f"{move.target} came back open, and was closed: its clients may have worked beside the others'"
         findings.append(warning("DR-RETURN-002", text, "Compare what both sites' clients did meanwhile."))
-    held = [_held(access) for access in tools.observer.at(move.target)]
-    if None in held:
+    counted = [_residue(access) for access in tools.observer.at(move.target)]
+    known = [each for each in counted if each is not None]
+    if len(known) < len(counted):
         return Refused(f"what {move.target} still holds was not read: the continuity plugin has not started")
-    told = sum((each for each in held if each is not None), Held())
-    text = f"{told.messages} message(s) and {told.acks} acknowledgement(s)"
-    hand.notice(f"{move.target} still holds {text} for the other site; at most {told.twice} come twice")
-    return Done(f"{text}; at most {told.twice} come twice", told.as_json(), tuple(findings))
+    residue = Residue.together(known)
+    text = f"{residue.messages} message(s) and {residue.acks} acknowledgement(s)"
+    hand.notice(f"{move.target} still holds {text} for the other site; at most {residue.twice} come twice")
+    return Done(f"{text}; at most {residue.twice} come twice", residue.figures(), tuple(findings))
 
 
-def _held(access: Access) -> Held | None:
+def _residue(access: Access) -> Residue | None:
     """What a closed broker still holds for its peer, None where that was not read; by their ids, which of the messages
     to ship lie in their queue without an acknowledgement. Where the ids cannot be had the counts bound it."""
     view = access.look()
-    counted = view.held
+    counted = view.residue
     if counted is None:
         return None
     flows = [flow for flow in view.flows if flow.out_mirror.depth and flow.queue in view.business]
@@ -48,4 +49,4 @@ def _held(access: Access) -> Held | None:
         if to_ship is None or there is None:
             return counted
         twice += len(to_ship & there)
-    return Held(counted.messages, counted.acks, twice)
+    return Residue(counted.messages, counted.acks, twice)

@@ -1,5 +1,5 @@
-"""What is decided for the verbs that the plugin does in its own manner. Pure; a file a verb, as in `acts`."""
+"""What is decided for the verbs that the plugin does in its own manner. Pure; named as in `acts`."""
 
-from dr_ctl.topologies.continuity.drafts import catch_up, drain, probe, quarantine, reconcile, reinstate, residue
+from dr_ctl.topologies.continuity.drafts import probe, quarantine, reinstate, shipping
 
-__all__ = ("catch_up", "drain", "probe", "quarantine", "reconcile", "reinstate", "residue")
+__all__ = ("probe", "quarantine", "reinstate", "shipping")

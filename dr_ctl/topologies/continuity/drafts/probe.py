@@ -8,7 +8,7 @@ from typing import Final
 from dr_ctl.engine.plan import in_part
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.common.drafts import probe
+from dr_ctl.topologies.common.drafts import proving
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity.view import ContinuitySeen
@@ -18,7 +18,7 @@ AGAIN_AT_MOST: Final = 10
 
 
 def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
-    told = probe.draft(rules, step, seen, move)
+    told = proving.probe(rules, step, seen, move)
     again = [
         replace(call, at_most=AGAIN_AT_MOST)
         for view in seen.views(move.target)

@@ -1,4 +1,4 @@
-"""What is decided for `reinstate`: messages let in, then acknowledgements; then what was never done is delivered. Pure.
+"""What is decided for `reinstate` and `reconcile`: messages let in, then acknowledgements; then the rest. Pure.
 
 The order is the point. Messages of the lost site come in first, while what is staged is not delivered, then its
 acknowledgements, which remove what was done there. Let in together, acknowledgements overtake their messages, and the
@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call, in_part
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import START, STOP, request
+from dr_ctl.topologies.artemis.papers import CREATE_FILTERED
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import call, close_door, open_door, pause, resume
-from dr_ctl.topologies.common.drafts.debt import owed_again, paid
+from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid
+from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import Bridge, ContinuitySeen, SiteView
@@ -92,3 +95,19 @@ def _without_commands(view: SiteView) -> list[Call]:
     out = view.commands.out
     text = f"remove the commands of the outage from {out.name}"
     return in_part("forget", [call(view, Goal.REMOVE, out.name, request(out.bean, REMOVE_ALL), text)])
+
+
+def reconcile(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
+    """Compare both sites once all of it has arrived; take out what lies only at the returned one."""
+    del step
+    calls: list[Call] = []
+    for view in seen.views(move.target):
+        when = f"messages lie only at {view.site}: it did them, or they were done at {move.source}"
+        name = quarantine_queue(view.site, "…")
+        most = len(view.flows)
+        server = beans.server(view.broker)
+        created, moved = request(server, CREATE_FILTERED, (name,)), request(server, copies.MOVE_ALL, ("…", name))
+        calls.append(call(view, Goal.WRITE, name, created, f"create {name}", when, most))
+        calls.append(call(view, Goal.MOVE, ALL, moved, f"move to {name}", when, most))
+    about = "what was recovered, what comes twice, what is left over at one side"
+    return Draft(move.source, about, tuple(calls), limits={"within": rules.within(move)})

@@ -1,5 +1,5 @@
-"""What is done for the verbs that a mirror does in its own manner; a file a verb, as in `drafts`."""
+"""What is done for the verbs that a mirror does in its own manner; named as in `drafts`."""
 
-from dr_ctl.topologies.mirror.acts import catch_up, drain, reconcile, reinstate, residue
+from dr_ctl.topologies.mirror.acts import reconcile, reinstate, residue, shipping
 
-__all__ = ("catch_up", "drain", "reconcile", "reinstate", "residue")
+__all__ = ("reconcile", "reinstate", "residue", "shipping")

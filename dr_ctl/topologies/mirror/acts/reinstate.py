@@ -12,14 +12,14 @@ from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.common.effects import holds, left_of, still
+from dr_ctl.topologies.common.effects import holds, still
+from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.queues import selected
+from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.access import Way
-from dr_ctl.topologies.mirror.acts.wait import PairWait, until_all
-from dr_ctl.topologies.mirror.links import Flows
-from dr_ctl.topologies.mirror.origins import Origin, Residue, origin_ids
-from dr_ctl.topologies.mirror.taken_in import nothing_owed
+from dr_ctl.topologies.mirror.links import Flows, PairWait, until_all
+from dr_ctl.topologies.mirror.origins import Origin, origin_ids
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import BrokerView
 
@@ -107,14 +107,7 @@ def _compare(tools: MirrorTools, view: BrokerView, taken: _Taken) -> None:
 
 
 def undo(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    views = tools.observer.look_at(move.source)
-    calls = [call for call in step.inverse if not holds(call, views)]
-    if not calls:
-        return NotNeeded("as it was")
-    tools.change(calls, hand)
-    views = tools.observer.look_at(move.source)
-    left = left_of(calls, views)
-    return Refused(f"has not come true: {some(left)}") if left else Done("as it was")
+    return tools.put_back(step, move.source, hand)
 
 
 class _Residue(PairWait):
@@ -129,8 +122,8 @@ class _Residue(PairWait):
         here, there = now[self._move.source], now[self._move.target]
         if isinstance(here, BrokerError) or isinstance(there, BrokerError) or not (here.attached and there.attached):
             return None
-        backlog = here.outflow if here.outflow > SMALL else 0
-        return there.outflow + there.outflow_delivering + here.pending_acks + backlog
+        backlog = here.to_ship if here.to_ship > SMALL else 0
+        return there.to_ship + there.outflow_delivering + here.unapplied + backlog
 
     def ended(self, now: Flows, hand: Hand) -> Outcome | None:
         self._calm = self._calm + 1 if self.left(now) == 0 else 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import holds, left_of
+from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.mirror.origins import residue
 from dr_ctl.topologies.mirror.tools import MirrorTools
 
@@ -32,8 +33,7 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
         findings.append(checks.warning("DR-RETURN-002", text, remedy))
     for access in tools.observer.at(move.target):
         tools.residue[access.pair] = residue(access.reader(), access.look())
-    messages = sum(each.messages for each in tools.residue.values())
-    others = sum(each.acks for each in tools.residue.values())
-    hand.notice(f"{move.target} still holds {messages} message(s) and {others} acknowledgement(s) for the other site")
-    evidence: dict[str, Json] = {"messages": messages, "acknowledgements": others}
-    return Done(f"{messages} message(s) and {others} acknowledgement(s)", evidence, tuple(findings))
+    total = Residue.together(tools.residue.values())
+    text = f"{total.messages} message(s) and {total.acks} acknowledgement(s)"
+    hand.notice(f"{move.target} still holds {text} for the other site")
+    return Done(text, total.figures(), tuple(findings))

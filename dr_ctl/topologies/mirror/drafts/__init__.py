@@ -1,5 +1,5 @@
-"""What is decided for the verbs that a mirror does in its own manner. Pure; a file a verb, as in `acts`."""
+"""What is decided for the verbs that a mirror does in its own manner. Pure; named as in `acts`."""
 
-from dr_ctl.topologies.mirror.drafts import catch_up, drain, reconcile, reinstate, residue
+from dr_ctl.topologies.mirror.drafts import reinstate, shipping
 
-__all__ = ("catch_up", "drain", "reconcile", "reinstate", "residue")
+__all__ = ("reinstate", "shipping")

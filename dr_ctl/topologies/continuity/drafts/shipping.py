@@ -1,4 +1,4 @@
-"""What is decided for `drain`: pauses lifted beside it, copies removed that must not be delivered. Pure."""
+"""What is decided for `catch-up`, and for `drain`: copies removed that must not be delivered. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import ContinuitySeen
 
 
-def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
+def catch_up(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
+    del seen
+    return Draft(
+        move.source,
+        "still serving: all bridges connected, the outflow small, nothing left to deliver from staging",
+        limits={"within": step.limits.get("within", rules.patience.catch_up_s)},
+    )
+
+
+def drain(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
     del step
     removals = [call for view in seen.views(move.target) for call in copies.planned(view, move.source)]
     return Draft(

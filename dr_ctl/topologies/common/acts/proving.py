@@ -1,0 +1,106 @@
+"""What is done for the verbs that look, wait and prove: observe, check, settle, verify, probe."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode, Json, Severity, some
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.operations import ACTIVATE, DRAIN, SWAPOVER
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.stomp_io.client import Failed, Passed
+from dr_ctl.topologies.common import checks, receipts
+from dr_ctl.topologies.common.drafts.proving import fences, probe_queue
+from dr_ctl.topologies.common.tools import Tools
+from dr_ctl.topologies.common.view import Broker
+
+CALM: Final = 5  # an acknowledgement that is retried shows as none for a moment
+
+
+def observe(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    del step, move, hand
+    seen = tools.observer.observe()
+    roles: dict[str, Json] = {site: role.value for site, role in seen.roles.items()}
+    return Done(", ".join(f"{site} is {role}" for site, role in roles.items()), {"roles": roles})
+
+
+def check(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    del step, hand
+    seen = tools.observer.observe()
+    errors = tuple(each for each in tools.recipe.why_not(seen, move) if each.severity is Severity.ERROR)
+    if errors:
+        return Refused(errors[0].text, findings=errors, code=ExitCode.PRECHECK_FAILED)
+    if move.ask.operation in (SWAPOVER, DRAIN, ACTIVATE):
+        opened = [view for view in seen.views(move.target) if view.open and not move.leaves(view.pair)]
+        if opened:
+            text = f"{move.target} was opened to clients meanwhile: {some([each.pair for each in opened])}"
+            finding = checks.error("DR-ROLE-001", text, "`dr-ctl status` says who serves.")
+            return Refused(text, findings=(finding,), code=ExitCode.PRECHECK_FAILED)
+    findings = tools.doors.greet(move.source) if fences(seen, move) else []
+    greeted: list[Json] = [site for site, _ in tools.doors.greeted]
+    return Done("nothing speaks against it", {"greeted": greeted}, tuple(findings))
+
+
+def settle(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """A lost site sends no more, so what is not applied in time never will be: that is said, and waited out."""
+    until = hand.monotonic() + step.limits["within"]
+    calm = 0
+    while True:
+        try:
+            pending = tools.observer.unapplied_at(move.target, timeout_s=tools.patience.flag_s)
+        except BrokerError as error:
+            return Refused(f"{move.target} does not answer: {error}")
+        hand.sample({move.target: {"pending": pending}})
+        hand.waiting("acknowledgements that are not applied yet", pending, None)
+        calm = calm + 1 if pending == 0 else 0
+        if calm >= CALM:
+            return Done("all that arrived is applied")
+        if hand.monotonic() > until:
+            text = f"{pending} acknowledgement(s) from {move.source} could not be applied: so many may come twice"
+            if pending is None:
+                text = f"which acknowledgements from {move.source} are not applied at {move.target} was not read"
+            remedy = "Nothing to do now; `dr-ctl reinstate` compares both sites when the lost one is back."
+            return Done(text, {"pending": pending}, (checks.warning("DR-SETTLE-001", text, remedy),))
+        hand.wait(tools.patience.settle_poll_s)
+
+
+def verify(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    outcome = tools.gate.verify(step, move, hand)
+    if not (isinstance(outcome, Done) and step.calls):
+        return outcome
+    views = {view.pair: view for view in tools.observer.look_at(move.target)}
+    written = {
+        pair: receipts.of(sample.source, sample.target, tools.sender.epoch) for pair, sample in tools.gate.seen.items()
+    }
+    tools.change([call for pair, receipt in written.items() for call in receipts.write(views[pair], receipt)], hand)
+    stands = {view.pair: receipts.held_at(view) for view in tools.observer.look_at(move.target)}
+    if missing := [pair for pair, receipt in written.items() if stands[pair] != receipt]:
+        return Refused(f"the receipt could not be written: {some(missing)}")
+    return Done(f"{outcome.text}; receipt written", outcome.evidence, outcome.findings)
+
+
+def probe(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    name = probe_queue(move.target)
+    pairs = {access.pair: access for access in tools.observer.at(move.target) if access.settings.stomp is not None}
+    if not pairs:
+        text = f"{move.target}: the settings name no `stomp:` address, so no message was sent through it"
+        return NotNeeded(text, findings=(checks.warning("DR-PROBE-001", text, "Set `stomp:`."),))
+    create = [call for call in step.calls if call.unit in pairs and call.goal is Goal.WRITE]
+    remove = [call for call in step.calls if call.unit in pairs and call.goal is Goal.STRIKE]
+    tools.change(create, hand)
+    told = [access.round_trip(name, timeout_s=tools.patience.probe_s) for access in pairs.values()]
+    removed = tools.change(remove, hand)
+    findings = tuple(
+        checks.warning("DR-PROBE-002", f"{move.target}: {name} is left there: {each.text}", "Remove that queue.")
+        for each in removed
+        if not isinstance(each, Done)
+    )
+    for access, each in zip(pairs.values(), told, strict=True):
+        if isinstance(each, Failed):
+            text = f"{access.site}/{access.pair}: the probe message did not come back: {each.because}"
+            return Refused(text, findings=findings)
+    took: list[Json] = [round(each.took_s, 4) for each in told if isinstance(each, Passed)]
+    return Done("a message went in and came out", {"round_trips_s": took}, findings)
