@@ -48,7 +48,7 @@ def _line(found: Stored, now: datetime) -> str:
     """One line: what, and how old."""
     loss, age = found.data["total"]["loss"], found.data["total"]["age_s"]
     figures = ", ".join(
-        f"{name} {_figure(loss[name])} messages, {_figure(age[name])} s of them" for name in ("now", "p99")
+        f"{name} {figure(loss[name])} messages, {figure(age[name])} s of them" for name in ("now", "p99")
     )
     verdict = {"met": "objectives met", "missed": "objectives missed", "unknown": "objectives: not known"}.get(
         str(found.data.get("verdict")), "no objectives set"
@@ -56,7 +56,8 @@ def _line(found: Stored, now: datetime) -> str:
     return f"if {found.data['site']} died: {figures}; {verdict} (estimated {duration(found.age_s(now))} ago)"
 
 
-def _figure(value: Json) -> str:
+def figure(value: Json) -> str:
+    """As people read it."""
     return "not known" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 

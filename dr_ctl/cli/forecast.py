@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dr_ctl.application.estimates import request
+from dr_ctl.application.estimates import figure, request
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
@@ -98,16 +98,16 @@ def _calibration(data: Any) -> str:
         (
             "bound between looks",
             "",
-            _figure(bound["coverage"]),
-            _figure(bound["excess"]),
-            _figure(bound["moments"]),
+            figure(bound["coverage"]),
+            figure(bound["excess"]),
+            figure(bound["moments"]),
             bound["verdict"],
         )
     )
     for each in data["quantiles"]:
         ahead = "" if each["horizon_s"] is None else f" in {duration(each['horizon_s'])}"
         name = f"{each['metric']} {each['quantile']}{ahead}"
-        figures = (_figure(each[key]) for key in ("nominal", "coverage", "width", "folds"))
+        figures = (figure(each[key]) for key in ("nominal", "coverage", "width", "folds"))
         rows.append((name, *figures, each["verdict"]))
     return "\n".join(
         "".join(f"{cell:>11}" if place else f"{cell:<26}" for place, cell in enumerate(row)) for row in rows
@@ -133,11 +133,11 @@ def _table(data: Any) -> str:
     names = (("loss", "messages lost"), ("age_s", "seconds of them"), ("duplicates", "twice"), ("drain_s", "drain, s"))
     for key, told in names:
         figures = data["total"][key]
-        rows.append((told, *(_figure(figures[column]) for column in rows[0][1:])))
+        rows.append((told, *(figure(figures[column]) for column in rows[0][1:])))
     window = data["window"]
     covered = duration(window["covered_s"])
     foot = f"{window['samples']} samples, {covered} covered, last look {duration(data['stale_s'])} ago"
-    risks = [_figure(data["total"][name]) for name in ("loss_risk", "duplicate_risk")]
+    risks = [figure(data["total"][name]) for name in ("loss_risk", "duplicate_risk")]
     times = [_seconds(data["total"][name]) for name in ("recovery_point_s", "recovery_time_s")]
     now = (
         f"at the last look: loss risk {risks[0]} message(s), duplicate risk {risks[1]}, recovery point {times[0]}, "
@@ -147,12 +147,8 @@ def _table(data: Any) -> str:
     return "\n".join([*lines, now, foot])
 
 
-def _figure(value: Json) -> str:
-    return "not known" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def _seconds(value: Json) -> str:
-    return _figure(value) if value is None else f"{_figure(value)} s"
+    return figure(value) if value is None else f"{figure(value)} s"
 
 
 def _moment(option: str, told: str | None) -> datetime | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 
 from dr_ctl.application.result import Result
@@ -10,9 +11,10 @@ from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.ledger import Counts, Verdict
-from dr_ctl.lab.run import run_load
+from dr_ctl.lab.ledger import Verdict
 from dr_ctl.settings.durations import seconds
+
+LOOK_EVERY_S = 0.5
 
 
 def up(
@@ -74,11 +76,13 @@ def load(session: Session, directory: Path, rate: float, lasting: str) -> Result
         raise UsageError(f"--for: {error}") from error
     if not (rate > 0 and math.isfinite(rate)):
         raise UsageError(f"--rate {rate}: is a number above zero")
-
-    def progress(counts: Counts) -> None:
-        session.say(f"{counts.sent} sent, {counts.received} received, {counts.awaited} awaited")
-
-    verdict = run_load(directory, duration_s=duration_s, rate=rate, progress=progress)
+    with Lab.open(directory).load(rate) as traffic:
+        until = time.monotonic() + duration_s
+        while (left_s := until - time.monotonic()) > 0:
+            time.sleep(min(left_s, LOOK_EVERY_S))
+            counts = traffic.counts()
+            session.say(f"{counts.sent} sent, {counts.received} received, {counts.awaited} awaited")
+        verdict = traffic.stop()
     code = ExitCode.OK if verdict.clean else ExitCode.LOSS_REFUSED
     return Result(code, verdict_text(verdict), data=verdict.as_json())
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Unpack
-
 from dr_ctl.lab.kinds import KINDS
 from dr_ctl.lab.make import Admin
-from dr_ctl.lab.stage import Manner, load
+from dr_ctl.lab.stage import Played
 from dr_ctl.lab.state import SiteState
-from dr_ctl.lab.traffic import Load, Target
+from dr_ctl.lab.traffic import Target
 from dr_ctl.twin.site import Twin
 
 
-class PlayedTwin(Twin):
+class PlayedTwin(Twin, Played):
     """A twin that a `Load` can run on, in the words of `Lab`."""
 
     def site(self, name: str, pair: str | None = None) -> SiteState:
@@ -37,9 +34,3 @@ class PlayedTwin(Twin):
         """Where the clients of a pair may be served."""
         sites = tuple((site, self.site(site, pair).stomp) for site in self.sites)
         return Target(sites, self.site(self.sites[0], pair).app, self.left)
-
-    def load(
-        self, rate: float, *, queues: Sequence[str] | None = None, pair: str | None = None, **manner: Unpack[Manner]
-    ) -> Load:
-        """Prepare traffic, as the module `stage` says; its ledger goes under `ledgers`."""
-        return load(self, rate, queues, pair, manner)

@@ -88,13 +88,7 @@ class Ask:
         _need_bean(self.bean)
 
     def body(self) -> dict[str, Json]:
-        return {
-            "type": "exec",
-            "mbean": self.bean,
-            "operation": self.listing.value,
-            "arguments": list(self.arguments),
-            "config": _CONFIG,
-        }
+        return _exec(self.bean, self.listing.value, self.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +105,7 @@ class Change:
             raise ValueError(f"{self.operation!r} lacks its signature, as in pause() or stop(java.lang.String)")
 
     def body(self) -> dict[str, Json]:
-        return {
-            "type": "exec",
-            "mbean": self.bean,
-            "operation": self.operation,
-            "arguments": list(self.arguments),
-            "config": _CONFIG,
-        }
+        return _exec(self.bean, self.operation, self.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +223,11 @@ class Changer:
 def _need_bean(bean: str) -> None:
     if ":" not in bean or "=" not in bean:
         raise ValueError(f"not the name of a bean: {bean!r}")
+
+
+def _exec(bean: str, operation: str, arguments: Sequence[Json]) -> dict[str, Json]:
+    told = list(arguments)
+    return {"type": "exec", "mbean": bean, "operation": operation, "arguments": told, "config": _CONFIG}
 
 
 def _why(error: requests.exceptions.ConnectionError) -> str:

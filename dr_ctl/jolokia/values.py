@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from dr_ctl.jolokia.errors import BadValue
@@ -29,12 +28,6 @@ class Fields:
     def optional_number(self, name: str) -> int | None:
         """A whole number, or None where the broker says null."""
         return None if self._told.get(name) is None else self.number(name)
-
-    def real(self, name: str) -> float:
-        value = self._told.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise self._bad(name, "a number", value)
-        return float(value)
 
     def flag(self, name: str) -> bool:
         value = self._told.get(name)

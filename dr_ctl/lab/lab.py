@@ -15,7 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Self
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault, UsageError
 from dr_ctl.lab import daemons, distribution, settings_file, status, wire
@@ -23,7 +23,7 @@ from dr_ctl.lab import state as lab_state
 from dr_ctl.lab.cache import release_ports, reserve_ports
 from dr_ctl.lab.kinds import KINDS, MIRROR
 from dr_ctl.lab.make import Make
-from dr_ctl.lab.stage import load
+from dr_ctl.lab.stage import Played
 from dr_ctl.lab.started import wait_until
 from dr_ctl.lab.state import PAIR, LabState, LinkState, SiteState
 from dr_ctl.lab.traffic import Target
@@ -31,11 +31,8 @@ from dr_ctl.lab.traffic import Target
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from dr_ctl.lab.make import Admin, Kind, Options
-    from dr_ctl.lab.stage import Manner
-    from dr_ctl.lab.traffic import Load
 
 UP_S = 90.0
 DOWN_S = 15.0
@@ -44,7 +41,7 @@ PORTS_PER_LINK = 2
 MOST_PAIRS = 4
 
 
-class Lab:
+class Lab(Played):
     """A lab that is up. What a method changes of the processes is written down before it returns."""
 
     def __init__(self, directory: Path, state: LabState) -> None:
@@ -114,9 +111,7 @@ class Lab:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.down()
 
     @property
@@ -242,12 +237,6 @@ class Lab:
         name = pair or self.pairs[0]
         sites = tuple((broker.name, broker.stomp) for broker in self.state.sites if broker.pair == name)
         return Target(sites, self.state.sites[0].app, partial(self._left, name))
-
-    def load(
-        self, rate: float, *, queues: Sequence[str] | None = None, pair: str | None = None, **manner: Unpack[Manner]
-    ) -> Load:
-        """Prepare traffic, as the module `stage` says; its ledger goes under `ledgers`."""
-        return load(self, rate, queues, pair, manner)
 
     def status(self) -> status.LabStatus:
         """Say how everything is; what does not answer within two seconds is said not to answer."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol, TypedDict
+from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 from dr_ctl.lab.traffic import Load, Target
 
@@ -35,9 +35,20 @@ class Manner(TypedDict, total=False):
     work_ms: float
 
 
-def load(stage: Stage, rate: float, queues: Sequence[str] | None, pair: str | None, manner: Manner) -> Load:
-    """Prepare traffic for all its queues, or for those. Without a pair the clients are dealt out over all of them."""
-    first, *beside = [stage.target(each) for each in (stage.pairs if pair is None else (pair,))]
-    path = stage.ledgers / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.jsonl"
-    names = stage.queues if queues is None else tuple(queues)
-    return Load(first, names, rate, beside=beside, ledger_path=path, **manner)
+class Played:
+    """What makes a stage of whatever has all that."""
+
+    def load(
+        self: Stage,
+        rate: float,
+        *,
+        queues: Sequence[str] | None = None,
+        pair: str | None = None,
+        **manner: Unpack[Manner],
+    ) -> Load:
+        """Prepare traffic for all its queues, or for those; its ledger goes under `ledgers`. Without a pair the clients
+        are dealt out over all of them."""
+        first, *beside = [self.target(each) for each in (self.pairs if pair is None else (pair,))]
+        path = self.ledgers / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.jsonl"
+        names = self.queues if queues is None else tuple(queues)
+        return Load(first, names, rate, beside=beside, ledger_path=path, **manner)

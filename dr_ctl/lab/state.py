@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
 
 from dr_ctl.core.errors import UsageError
 from dr_ctl.engine.runs import write_text
 from dr_ctl.lab.daemons import Process
+from dr_ctl.lab.kinds import MIRROR
 from dr_ctl.stomp_io.address import Address, Login
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 FILE = "lab.json"
@@ -20,7 +23,6 @@ VERSION = 2
 # Version 1 had the ports of an Artemis broker one by one.
 PORTS_OF_1 = ("http", "clients", "mirror", "door")
 ADMIN, APP = "admin", "app"
-MIRROR = "artemis-mirror"
 PAIR = "orders-1"
 
 
@@ -113,13 +115,7 @@ def load(directory: Path) -> LabState:
     """Read a lab's state; UsageError where the directory holds none."""
     try:
         told = json.loads((directory / FILE).read_text(encoding="utf-8"))
-        return LabState(
-            name=told["name"],
-            sites=tuple(SiteState(**_with_process(_with_ports(one))) for one in told["sites"]),
-            links=tuple(LinkState(**_with_process(one)) for one in told["links"]),
-            queues=tuple(told["queues"]),
-            topology=told.get("topology", MIRROR),
-        )
+        return TypeAdapter(LabState).validate_python({**told, "sites": [_with_ports(one) for one in told["sites"]]})
     except FileNotFoundError:
         raise UsageError(f"{directory} holds no lab", remedy="`dr-ctl lab up` starts one.") from None
     except (ValueError, KeyError, TypeError) as error:
@@ -131,8 +127,3 @@ def _with_ports(told: dict[str, Any]) -> dict[str, Any]:
         return told
     rest = {key: value for key, value in told.items() if key not in PORTS_OF_1}
     return {**rest, "ports": {key: told[key] for key in PORTS_OF_1 if told.get(key) is not None}}
-
-
-def _with_process(told: dict[str, Any]) -> dict[str, Any]:
-    process = told.get("process")
-    return {**told, "process": Process(**process) if process else None}

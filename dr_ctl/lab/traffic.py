@@ -25,7 +25,6 @@ from dr_ctl.stomp_io.frames import Frame
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
     from dr_ctl.lab.ledger import Counts
@@ -170,9 +169,7 @@ class Load:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def counts(self) -> Counts:

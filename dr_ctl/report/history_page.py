@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 from dr_ctl.core.model import Finding
 from dr_ctl.report.forecast import Forecast, as_tables
-from dr_ctl.report.outflow import Line
+from dr_ctl.report.outflow import Chart, Line, Piece, pieces_of
 from dr_ctl.report.scale import CountAxis, Tick, TimeAxis
 from dr_ctl.report.values import NOT_KNOWN, count, many, seconds
 from dr_ctl.rpo.backtest.backtest import Backtest, BacktestAnswer
@@ -19,20 +18,6 @@ from dr_ctl.rpo.estimate.curves import Curves
 _TITLES: Final = {"loss": "Loss", "age_ms": "Age of the oldest lost", "drain_ms": "Time to drain"}
 _UNITS: Final = {"loss": "messages", "age_ms": "seconds", "drain_ms": "seconds"}
 _SHARES: Final = (0.0, 0.5, 0.9, 1.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """One chart; without `lines` the `note` says why there is none."""
-
-    title: str
-    unit: str
-    caption: str
-    note: str
-    x_name: str
-    lines: tuple[Line, ...] = ()
-    x: tuple[Tick, ...] = ()
-    y: tuple[Tick, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +98,7 @@ def _folds(found: Backtest) -> list[Chart]:
             continue
         title, caption = "Loss, p99: said before each part of the history, and what then was", _coverage(row)
         if len(row.folds) < 2:  # noqa: PLR2004 - a line has two ends
-            charts.append(Chart(title, "messages", caption, "Too few parts of the history for a curve.", ""))
+            charts.append(Chart(title, "messages", caption, "Too few parts of the history for a curve."))
             continue
         y = CountAxis.up_to(max(max(fold.said, fold.was) for fold in row.folds))
         first, last = row.folds[0].number, row.folds[-1].number
@@ -123,7 +108,7 @@ def _folds(found: Backtest) -> list[Chart]:
         x = tuple(
             Tick(100 * (fold.number - first) / span, str(fold.number + 1)) for fold in row.folds[:: max(1, span // 6)]
         )
-        lines = (_line("said before", 0, [said], ""), _line("what then was", 1, [was], ""))
+        lines = (Line.of("said before", 0, [said], ""), Line.of("what then was", 1, [was], ""))
         charts.append(Chart(title, "messages", caption, "", "part of the history", lines, x, y.ticks()))
     return charts
 
@@ -142,43 +127,25 @@ def _over_time(curves: Curves, metric: str) -> Chart:
     points = curves.over_time[metric]
     known = [value for _, value in points if value is not None]
     if not known:
-        return Chart(title, unit, "", "Nothing is known of it in this window.", "")
+        return Chart(title, unit, "", "Nothing is known of it in this window.")
     x, y = TimeAxis(curves.began, curves.ended), CountAxis.up_to(max(known))
     caption = f"The most in each of {many(len(points), 'stretch', 'stretches')}; a gap is time that no look covers."
-    line = _line(_TITLES[metric].lower(), 0, _pieces(points, x, y), f"at most {count(max(known))}")
+    line = Line.of(_TITLES[metric].lower(), 0, pieces_of(points, x, y), f"at most {count(max(known))}")
     begun = f"time since {curves.began:%Y-%m-%d %H:%M} UTC"
     return Chart(title, unit, caption, "", begun, (line,), x.ticks(), y.ticks())
-
-
-def _pieces(
-    points: Sequence[tuple[datetime, float | None]], x: TimeAxis, y: CountAxis
-) -> list[list[tuple[float, float]]]:
-    pieces: list[list[tuple[float, float]]] = [[]]
-    for at, value in points:
-        if value is None:
-            pieces.append([])
-        else:
-            pieces[-1].append((x.at(at), y.at(value)))
-    return [piece for piece in pieces if piece]
 
 
 def _distribution(curves: Curves, metric: str) -> Chart:
     title, unit = f"{_TITLES[metric]}: how much of the time it was no more", _UNITS[metric]
     shares = curves.shares.get(metric, ())
     if not shares:
-        return Chart(title, unit, "", "Nothing is known of it in this window.", "")
+        return Chart(title, unit, "", "Nothing is known of it in this window.")
     y = CountAxis.up_to(max(value for _, value in shares))
-    steps: list[tuple[float, float]] = []
+    steps: Piece = []
     before = 0.0
     for share, value in shares:
         steps += [(round(100 * before, 3), y.at(value)), (round(100 * share, 3), y.at(value))]
         before = share
     x = tuple(Tick(100 * share, f"{100 * share:g} %") for share in _SHARES)
-    line = _line(_TITLES[metric].lower(), 0, [steps], "")
+    line = Line.of(_TITLES[metric].lower(), 0, [steps], "")
     return Chart(title, unit, "", "", "share of the covered time", (line,), x, y.ticks())
-
-
-def _line(label: str, style: int, pieces: Sequence[Sequence[tuple[float, float]]], course: str) -> Line:
-    written = tuple(" ".join(f"{left:g},{top:g}" for left, top in piece) for piece in pieces if len(piece) > 1)
-    dots = tuple(piece[0] for piece in pieces if len(piece) == 1)
-    return Line(label, style, written, dots, course)

@@ -23,6 +23,7 @@ _LEAST_FOR_RATE_S: Final = 1.0
 _MOST_POINTS: Final = 400
 
 Told = tuple[datetime, float | None]
+Piece = list[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +36,27 @@ class Line:
     dots: tuple[tuple[float, float], ...]
     course: str
 
+    @classmethod
+    def of(cls, label: str, style: int, pieces: Sequence[Piece], course: str, *, most_dots: int = 0) -> Line:
+        """Every point has its dot where there are no more than so many; else those that no line goes through."""
+        dots = [point for piece in pieces for point in piece]
+        alone = [piece[0] for piece in pieces if len(piece) == 1]
+        written = [" ".join(f"{left:g},{top:g}" for left, top in piece) for piece in pieces if len(piece) > 1]
+        return cls(label, style, tuple(written), tuple(dots if len(dots) <= most_dots else alone), course)
+
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One wait. Without `lines` there is nothing to draw, and `note` says so."""
+    """One chart. Without `lines` there is nothing to draw, and `note` says so."""
 
     title: str
     unit: str
     caption: str
     note: str
+    x_name: str = ""
     lines: tuple[Line, ...] = ()
     x: tuple[Tick, ...] = ()
     y: tuple[Tick, ...] = ()
-    began: str = ""
 
 
 def charts(story: Story) -> tuple[Chart, ...]:
@@ -79,7 +88,8 @@ def _chart(act: Act, story: Story) -> Chart:
     notes = [
         f"{told}: {', '.join(names)}." for told, names in (("0 in every sample", zero), ("Never read", unread)) if names
     ]
-    return Chart(title, unit, caption, " ".join(notes), lines, x.ticks(), y.ticks(), clock(act.began))
+    since = f"time since {clock(act.began)}"
+    return Chart(title, unit, caption, " ".join(notes), since, lines, x.ticks(), y.ticks())
 
 
 def _series(act: Act) -> dict[str, list[Told]]:
@@ -155,20 +165,19 @@ def _few(act: Act, series: Mapping[str, Sequence[Told]]) -> str:
 def _line(name: str, style: int, told: Sequence[Told], x: TimeAxis, y: CountAxis) -> Line:
     known = [value for _, value in told if value is not None]
     most = f", at most {count(max(known))}" if max(known) > max(known[0], known[-1]) else ""
-    pieces: list[list[tuple[float, float]]] = [[]]
-    for at, value in _thinned(told):
+    course = f"{count(known[0])} → {count(known[-1])}{most}"
+    return Line.of(name, style % 4, pieces_of(_thinned(told), x, y), course, most_dots=60)
+
+
+def pieces_of(told: Sequence[Told], x: TimeAxis, y: CountAxis) -> list[Piece]:
+    """The points of a curve on its axes, cut where a figure is missing."""
+    pieces: list[Piece] = [[]]
+    for at, value in told:
         if value is None:
             pieces.append([])
         else:
             pieces[-1].append((x.at(at), y.at(value)))
-    dots = [point for piece in pieces for point in piece]
-    return Line(
-        label=name,
-        style=style % 4,
-        pieces=tuple(" ".join(f"{left:g},{top:g}" for left, top in piece) for piece in pieces if len(piece) > 1),
-        dots=tuple(dots) if len(dots) <= 60 else tuple(piece[0] for piece in pieces if len(piece) == 1),  # noqa: PLR2004
-        course=f"{count(known[0])} → {count(known[-1])}{most}",
-    )
+    return pieces
 
 
 def _thinned(told: Sequence[Told]) -> list[Told]:

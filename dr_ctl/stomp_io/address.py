@@ -105,6 +105,4 @@ def endpoints(address: Address, *, timeout_s: float) -> list[Endpoint]:
 
 def _look_up(address: Address, flags: int) -> list[Endpoint]:
     told = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=flags)
-    found: list[Endpoint] = []
-    found.extend((family, where) for family, _, _, _, where in told)
-    return found
+    return [(family, where) for family, _, _, _, where in told]

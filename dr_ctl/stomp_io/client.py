@@ -10,38 +10,12 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dr_ctl.stomp_io.address import Address, Login, TlsFiles, parse_address
-from dr_ctl.stomp_io.connection import (
-    Closed,
-    Connected,
-    Connection,
-    ConnectionLost,
-    Greeting,
-    Refused,
-    Silent,
-    knock,
-)
+from dr_ctl.stomp_io.address import Address, Login, TlsFiles
+from dr_ctl.stomp_io.connection import Connection, ConnectionLost, Greeting, knock
 from dr_ctl.stomp_io.frames import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = [
-    "Address",
-    "Closed",
-    "Connected",
-    "Failed",
-    "Greeting",
-    "Login",
-    "Passed",
-    "Refused",
-    "RoundTrip",
-    "Silent",
-    "TlsFiles",
-    "greet",
-    "parse_address",
-    "round_trip",
-]
 
 PROBE_HEADER = "dr_ctl_probe"
 

@@ -147,11 +147,13 @@ def _read(at: Management, request: Request) -> Answer:
     exact = not names.is_pattern(request.bean)
     keys_of = [wanted] if isinstance(wanted, str) else wanted
     if at.dialect.forbids and exact and keys_of:
-        forbidden = _forbidden(at, request, keys_of)
+        # What guards the beans knows no attribute of what is not there, and so lets nobody read it.
+        known = next((bean.read() for bean in at.beans() if names.matches(request.bean, bean.name)), {})
+        text = f"is forbidden for MBean {_as_told(request.bean)}"
+        forbidden = {key: f"Reading attribute {key} {text}" for key in keys_of if key not in known}
         if forbidden and not request.ignore_errors:
             raise BrokerSaysNo("java.lang.Exception", next(iter(forbidden.values())), 403)
         if forbidden:
-            known = next((bean.read() for bean in at.beans() if names.matches(request.bean, bean.name)), {})
             refused = {key: f"ERROR: {text} (class java.lang.SecurityException)" for key, text in forbidden.items()}
             return _value({key: refused.get(key, known.get(key)) for key in keys_of})
     found = _found(at, request, "reading attributes")
@@ -177,13 +179,6 @@ def _read(at: Management, request: Request) -> Answer:
         raise BrokerSaysNo(NO_ATTRIBUTE, f"No such attribute: {missing[0]}", 404)
     gaps = {key: {"error_type": NO_ATTRIBUTE, ".error": True, "error": f"No such attribute: {key}"} for key in missing}
     return _value({key: attributes[key] for key in wanted or attributes if key in attributes} | gaps)
-
-
-def _forbidden(at: Management, request: Request, keys: Sequence[str]) -> dict[str, str]:
-    """What guards the beans knows no attribute of what is not there, and so lets nobody read it."""
-    there = next((bean.read() for bean in at.beans() if names.matches(request.bean, bean.name)), {})
-    bean = _as_told(request.bean)
-    return {key: f"Reading attribute {key} is forbidden for MBean {bean}" for key in keys if key not in there}
 
 
 def _as_told(name: str) -> str:

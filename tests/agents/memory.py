@@ -26,12 +26,13 @@ def main() -> None:
         replace(view, queues=(*[each for each in view.queues if each.internal], *many)) for view in (london, paris)
     ]
     at = datetime(2026, 3, 1, tzinfo=UTC)
-    with Writer(Path(sys.argv[1])) as writer:
-        for number in range(LOOKS):
-            rows = history_rows(seen(*views), at + timedelta(seconds=5 * number))
-            writer.add(rows)
-            if number == LOOKS // 2:
-                writer.flush()
+    writer = Writer(Path(sys.argv[1]))
+    for number in range(LOOKS):
+        rows = history_rows(seen(*views), at + timedelta(seconds=5 * number))
+        writer.add(rows)
+        if number == LOOKS // 2:
+            writer.flush()
+    writer.flush()
     # Not from getrusage: that begins with the size of the process that started this one.
     told = Path("/proc/self/status").read_text(encoding="ascii")
     print(int(told.partition("VmHWM:")[2].split()[0]) // 1024)

@@ -12,8 +12,10 @@ import pytest
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.lab import distribution
 from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.run import run_load
-from dr_ctl.stomp_io.client import Closed, Connected, Login, Passed, Refused, greet, round_trip
+from dr_ctl.stomp_io.address import Login
+from dr_ctl.stomp_io.client import Passed, greet, round_trip
+from dr_ctl.stomp_io.connection import Closed, Connected, Refused
+from tests.broker.driving import Operator
 from tests.lab.holding import HoldingConsumer
 from tests.lab.waiting import eventually
 
@@ -98,15 +100,16 @@ def test_traffic_is_judged_clean(lab: Lab) -> None:
     assert verdict.in_doubt == 0
 
 
-def test_traffic_for_a_time_leaves_a_ledger(lab: Lab) -> None:
+def test_traffic_for_a_time_leaves_a_ledger(lab: Lab, tmp_path: Path) -> None:
     before = set(lab.ledgers.iterdir())
 
-    verdict = run_load(lab.directory, duration_s=1, rate=100, queues=["orders.in"], work_ms=2)
+    ended = Operator(lab, tmp_path).run("lab", "load", "--dir", str(lab.directory), "--rate", "100", "--for", "1s")
 
-    assert verdict.clean
-    assert 80 <= verdict.counts.sent <= 110
+    assert (ended.code, ended.document["data"]["clean"]) == (0, True)
+    sent = ended.document["data"]["counts"]["sent"]
+    assert 80 <= sent <= 110
     [ledger] = set(lab.ledgers.iterdir()) - before
-    assert len(ledger.read_text().splitlines()) == 3 * verdict.counts.sent
+    assert len(ledger.read_text().splitlines()) == 3 * sent
 
 
 def test_consumers_go_on_while_producers_pause(lab: Lab) -> None:

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dr_ctl.rpo.estimate import distribution, looks, scopes, spans
-from dr_ctl.rpo.estimate.cells import Cell
+from dr_ctl.rpo.estimate.cells import Cell, flow_scope
 from dr_ctl.rpo.estimate.facts import facts
 from dr_ctl.rpo.estimate.figures import Histogram, Table
 from dr_ctl.rpo.estimate.request import Request
-from dr_ctl.rpo.estimate.scope_names import flow_scope
 from dr_ctl.rpo.estimate.work import BLOCKS, Work
 from dr_ctl.rpo.history.files import usable_files, write
 from dr_ctl.rpo.history.row import Row

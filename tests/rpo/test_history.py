@@ -119,8 +119,10 @@ def test_the_writer_gathers_looks_and_writes_them_when_it_is_time(tmp_path: Path
 
 
 def test_the_writer_writes_what_is_left_at_the_end(tmp_path: Path) -> None:
-    with Writer(tmp_path, clock=SteppedClock()) as writer:
-        writer.add([row()])
+    writer = Writer(tmp_path, clock=SteppedClock())
+    writer.add([row()])
+
+    writer.flush()
 
     (path,) = usable_files(tmp_path)[0]
     assert pq.read_metadata(path).num_rows == 1

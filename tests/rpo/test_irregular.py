@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.rpo.estimate.scope_names import flow_scope
+from dr_ctl.rpo.estimate.cells import flow_scope
 from dr_ctl.rpo.history.files import usable_files, write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo import fifo, simulator

@@ -27,7 +27,7 @@ def looks(minute: int) -> list[Row]:
 
 @pytest.fixture(autouse=True)
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark, "session_for", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(spark, "session", lambda *_, **__: nullcontext())
 
 
 def asked(folder: Path, torn: Path) -> tuple[list[str], list[Finding]]:

@@ -8,7 +8,8 @@ import json
 import pytest
 
 from dr_ctl.lab.kinds import CONTINUITY
-from dr_ctl.stomp_io.client import Closed, Connected, greet
+from dr_ctl.stomp_io.client import greet
+from dr_ctl.stomp_io.connection import Closed, Connected
 from tests.twin.plugin_subject import ACTIVATE, DEACTIVATE, ID, PluginSubject, bare
 from tests.twin.subject import SITES, until
 

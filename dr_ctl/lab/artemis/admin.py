@@ -1,20 +1,19 @@
-"""The few management calls a lab needs to set itself up and to say how it is. dr-ctl itself has its own client."""
+"""The few management calls a lab needs to set itself up and to say how it is."""
 
 from __future__ import annotations
 
 import json
-import re
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-import requests
-
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.jolokia.client import Account, Wire
 
 if TYPE_CHECKING:
     from dr_ctl.lab.state import SiteState
 
 DOMAIN = "org.apache.activemq.artemis"
-ORIGIN = {"Origin": "http://127.0.0.1"}
+ORIGIN = "http://127.0.0.1"
 
 
 def jolokia(site: SiteState) -> str:
@@ -82,22 +81,9 @@ class Admin:
 
     def _call(self, request: dict[str, Any]) -> Any:
         who = self._site.admin
-        try:
-            reply = requests.post(
-                f"{jolokia(self._site)}/",
-                json=request,
-                auth=(who.user, who.password),
-                headers=ORIGIN,
-                timeout=self._timeout_s,
-            )
-            told = reply.json()
-        except (requests.RequestException, ValueError) as error:
-            raise BrokerError(f"{self._site.name}: {_short(error)}") from error
-        if told.get("status") != requests.codes.ok:
-            raise BrokerError(f"{self._site.name}: {told.get('error', reply.status_code)}")
-        return told.get("value")
-
-
-def _short(error: Exception) -> str:
-    """Name the cause without the library's object addresses."""
-    return re.sub(r"<[^>]*object at 0x[0-9a-f]+>:? ?", "", str(error))[:200]
+        # One for each call: a broker that is starting may refuse the login that it grants a moment later.
+        with closing(Wire(Account(jolokia(self._site), who.user, who.password, ORIGIN))) as wire:
+            try:
+                return wire.post([request], self._timeout_s)[0].value()
+            except BrokerError as error:
+                raise BrokerError(f"{self._site.name}: {error}") from error

@@ -15,9 +15,8 @@ from xml.sax.saxutils import quoteattr
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault
 from dr_ctl.lab.artemis.admin import Admin
-from dr_ctl.lab.artemis.create import LOGS, create, links_at_boot, only, plain, queues, settings, start
+from dr_ctl.lab.artemis.create import artemis, create, only, queues
 from dr_ctl.lab.distribution import Coordinates
-from dr_ctl.lab.make import Kind
 from dr_ctl.lab.state import ADMIN
 
 if TYPE_CHECKING:
@@ -181,17 +180,11 @@ class ContinuityAdmin(Admin):
         return told
 
 
-KIND: Final = Kind(
+KIND: Final = artemis(
     joined="the continuity plugin joins",
     distribution=ARTEMIS,
     ports=("http", "clients", "mirror"),
-    link_target="mirror",
     options=options,
     create=create_with_plugin,
-    start=start,
     admin=ContinuityAdmin,
-    settings=settings,
-    logs=LOGS,
-    links_at_boot=links_at_boot,
-    made_at_once=plain,
 )

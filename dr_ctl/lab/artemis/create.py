@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from functools import partial
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.lab import daemons
 from dr_ctl.lab.artemis.admin import jolokia
+from dr_ctl.lab.make import Kind
 from dr_ctl.lab.state import ADMIN, APP
 
 if TYPE_CHECKING:
@@ -124,3 +126,15 @@ def environment() -> dict[str, str]:
 def _write(path: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(0o600)  # passwords stand in it
+
+
+# A kind of Artemis, but for what is its own.
+artemis = partial(
+    Kind,
+    link_target="mirror",
+    start=start,
+    settings=settings,
+    logs=LOGS,
+    links_at_boot=links_at_boot,
+    made_at_once=plain,
+)

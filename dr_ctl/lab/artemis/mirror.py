@@ -11,9 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.lab.artemis.admin import Admin
-from dr_ctl.lab.artemis.create import LIGHT, LOGS, create, links_at_boot, only, plain, queues, settings, start
+from dr_ctl.lab.artemis.create import LIGHT, artemis, create, links_at_boot, only, queues
 from dr_ctl.lab.distribution import ARTEMIS
-from dr_ctl.lab.make import Kind
 from dr_ctl.lab.state import ADMIN
 
 if TYPE_CHECKING:
@@ -66,17 +65,11 @@ def configured(xml: str, make: Make) -> str:
     return re.sub(r"<max-disk-usage>\d+<", "<max-disk-usage>99<", xml)
 
 
-KIND: Final = Kind(
+KIND: Final = artemis(
     joined="mirror each other",
     distribution=ARTEMIS,
     ports=("http", "clients", "mirror", "door"),
-    link_target="mirror",
     options=options,
     create=partial(create, words=("--java-memory", "512M"), profile=profile, configured=configured),
-    start=start,
     admin=Admin,
-    settings=settings,
-    logs=LOGS,
-    links_at_boot=links_at_boot,
-    made_at_once=plain,
 )

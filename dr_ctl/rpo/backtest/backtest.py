@@ -12,9 +12,9 @@ from dr_ctl.rpo.backtest import calibration, every_second
 from dr_ctl.rpo.backtest.calibration import BoundRow, Calibration, Row
 from dr_ctl.rpo.estimate import distribution as d
 from dr_ctl.rpo.estimate import looks
+from dr_ctl.rpo.estimate.cells import TOTAL
 from dr_ctl.rpo.estimate.curves import BINS, Curves, curves
 from dr_ctl.rpo.estimate.figures import Table
-from dr_ctl.rpo.estimate.scope_names import TOTAL
 from dr_ctl.rpo.estimate.work import BLOCKS, Work
 from dr_ctl.rpo.history import reading
 from dr_ctl.rpo.history.row import moment

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.rpo.estimate.cells import TIME, Cell
+from dr_ctl.rpo.estimate.cells import METRICS, TIME, TOTAL, Cell
 from dr_ctl.rpo.estimate.figures import scaled
-from dr_ctl.rpo.estimate.scope_names import METRICS, TOTAL
 from dr_ctl.rpo.history.row import moment
 
 if TYPE_CHECKING:

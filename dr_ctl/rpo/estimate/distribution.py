@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from dr_ctl.rpo.estimate.cells import AGE_FLOOR, BOTH, COVERED, HELD, HERE, LAST, PUT, STEP, TIME, TOLD, Cell
-from dr_ctl.rpo.estimate.scope_names import METRICS
+from dr_ctl.rpo.estimate.cells import AGE_FLOOR, BOTH, COVERED, HELD, HERE, LAST, METRICS, PUT, STEP, TIME, TOLD, Cell
 from dr_ctl.rpo.estimate.scopes import last_states
 from dr_ctl.rpo.spark import sql
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.model import Finding
 from dr_ctl.rpo.estimate import horizon, looks, notes
-from dr_ctl.rpo.estimate.cells import COVERED, Cell
+from dr_ctl.rpo.estimate.cells import CLASS, COVERED, TOTAL, Cell, flow_scope
 from dr_ctl.rpo.estimate.curves import BINS, curves
 from dr_ctl.rpo.estimate.figures import Table
 from dr_ctl.rpo.estimate.result import (
@@ -27,7 +27,6 @@ from dr_ctl.rpo.estimate.result import (
     SeenWindow,
     Verdict,
 )
-from dr_ctl.rpo.estimate.scope_names import CLASS, TOTAL, flow_scope
 from dr_ctl.rpo.estimate.stored import store
 from dr_ctl.rpo.estimate.work import Work
 from dr_ctl.rpo.history import reading

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Severity
-from dr_ctl.rpo.estimate.cells import AGE_FLOOR
-from dr_ctl.rpo.estimate.scope_names import TOTAL
+from dr_ctl.rpo.estimate.cells import AGE_FLOOR, TOTAL
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.settings.durations import duration
 

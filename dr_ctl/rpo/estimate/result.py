@@ -105,12 +105,9 @@ class Figures:
     unexplained: float | None = None
 
     def as_json(self) -> dict[str, Json]:
-        return {**asdict(self), **self.at_the_last_look}
-
-    @property
-    def at_the_last_look(self) -> dict[str, Json]:
-        """The four figures that `status` shows of each link, under the same names."""
+        """The last four are those that `status` shows of each link, under the same names."""
         return {
+            **asdict(self),
             "loss_risk": self.loss.now,
             "duplicate_risk": self.duplicates.now,
             "recovery_point_s": self.age_s.now,

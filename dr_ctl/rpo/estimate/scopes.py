@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.rpo.estimate.scope_names import CLASS, METRICS, TOTAL
+from dr_ctl.rpo.estimate.cells import CLASS, METRICS, TOTAL
 from dr_ctl.rpo.estimate.spans import NOW, flow_key
 from dr_ctl.rpo.spark import sql
 

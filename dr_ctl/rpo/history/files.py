@@ -10,7 +10,7 @@ import os
 import uuid
 from collections import defaultdict
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +22,6 @@ from dr_ctl.core.model import Finding, Severity
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
-    from types import TracebackType
 
     from dr_ctl.core.clock import Clock
     from dr_ctl.rpo.history.row import Row
@@ -129,15 +128,6 @@ class Writer:
             self.files += 1
         self._written_at = self._clock.monotonic()
         return written
-
-    def close(self) -> None:
-        self.flush()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
 
 def usable_files(

@@ -37,8 +37,11 @@ def over(
     from dr_ctl.rpo.spark import session as starting  # noqa: PLC0415 - Spark is imported by those who need it only
 
     def done(files: Sequence[Path], findings: Sequence[Finding]) -> Answer:
-        with starting.session_for(
-            count_rows(files), master=asked.master, conf=asked.conf, may_take_time=asked.may_take_time
+        rows = count_rows(files)
+        conf = {**(starting.TINY_WORK_CONF if rows < starting.TINY_WORK_ROWS else {}), **asked.conf}
+        short = rows < starting.SHORT_WORK_ROWS
+        with starting.session(
+            master=asked.master, conf=conf, is_short=short, may_take_time=asked.may_take_time
         ) as session:
             return work(session, [str(file) for file in files], list(findings))
 

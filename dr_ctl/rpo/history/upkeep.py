@@ -80,8 +80,8 @@ def _day(folder: Path) -> date | None:
 
 
 def _joined(files: list[Path], root: Path) -> bool:
-    is_any = False
-    for batch in _batches(files):
+    batches = list(_batches(files))
+    for batch in batches:
         tables = [pq.ParquetFile(file).read() for file in batch]
         # A join that was cut off left rows that are there twice.
         whole = pa.concat_tables(tables).group_by(SCHEMA.names, use_threads=False).aggregate([]).select(SCHEMA.names)
@@ -93,8 +93,7 @@ def _joined(files: list[Path], root: Path) -> bool:
         write_table(whole.cast(SCHEMA), part, root)
         for file in batch:
             file.unlink()
-        is_any = True
-    return is_any
+    return bool(batches)
 
 
 def _batches(files: list[Path]) -> Iterator[list[Path]]:

@@ -117,19 +117,6 @@ def session(
             ) from error
 
 
-def session_for(
-    rows: int, *, master: str, conf: Mapping[str, str] | None, may_take_time: bool
-) -> AbstractContextManager[SparkSession]:
-    """A session that suits so many rows of history; what `conf` says goes before."""
-    tiny = TINY_WORK_CONF if rows < TINY_WORK_ROWS else {}
-    return session(
-        master=master,
-        conf={**tiny, **(conf or {})},
-        is_short=rows < SHORT_WORK_ROWS,
-        may_take_time=may_take_time,
-    )
-
-
 @contextmanager
 def _connected(address: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     try:

@@ -13,7 +13,9 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Broker as BrokerSettings
 from dr_ctl.settings.model import Installation, Secret, Site
-from dr_ctl.stomp_io.client import Address, Greeting, Login, RoundTrip, TlsFiles, greet, parse_address, round_trip
+from dr_ctl.stomp_io.address import Address, Login, TlsFiles, parse_address
+from dr_ctl.stomp_io.client import RoundTrip, greet, round_trip
+from dr_ctl.stomp_io.connection import Greeting
 from dr_ctl.topologies.common.seen import V_co
 from dr_ctl.topologies.common.view import Config
 

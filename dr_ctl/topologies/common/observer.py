@@ -16,7 +16,7 @@ from dr_ctl.core.errors import BrokerError, Unreachable
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Installation
-from dr_ctl.stomp_io.client import Closed
+from dr_ctl.stomp_io.connection import Closed
 from dr_ctl.topologies.common import queues
 from dr_ctl.topologies.common.access import READ_S, Access
 from dr_ctl.topologies.common.seen import Seen, Silent, V_co

@@ -45,12 +45,10 @@ def beans(broker: ContinuityBroker) -> Iterator[Bean]:
         bean = names.queue(broker.name, queue.address, queue.routing, queue.name)
         if place is not None:
             under, level = place
-            yield Bean(f"{under},{level}component=addresses,address={quoted(queue.address)}",
-                       partial(common.address, broker, queue.address), dict)  # fmt: skip
-            bean = (
-                f"{under},{level}component=addresses,address={quoted(queue.address)},sub{level}component=queues,"
-                f"routing-type={quoted(queue.routing)},queue={quoted(queue.name)}"
-            )
+            at = f"{under},{level}component=addresses,address={quoted(queue.address)}"
+            yield Bean(at, partial(common.address, broker, queue.address), dict)
+            kind = f"routing-type={quoted(queue.routing)}"
+            bean = f"{at},sub{level}component=queues,{kind},queue={quoted(queue.name)}"
         yield Bean(bean, partial(_queue, broker, queue), partial(_queue_operations, broker, queue))
     if broker.service.started:
         yield from _plugin(broker)

@@ -26,7 +26,6 @@ from dr_ctl.twin.continuity.flow import (
     Flow,
     acknowledged,
     acknowledgement,
-    flow_of,
 )
 from dr_ctl.twin.continuity.service import Service
 from dr_ctl.twin.messages import Message, Queue, Reason
@@ -129,7 +128,7 @@ class ContinuityBroker(ArtemisBroker):
     def create_queue(self, options: Mapping[str, Any], *, auto_created: bool = False, here_only: bool = False) -> Queue:
         queue = super().create_queue(options, auto_created=auto_created, here_only=here_only)
         if _carried(queue):
-            flow = flow_of(queue, self._own_queue, self.clock)
+            flow = Flow(queue, self._own_queue, self.clock)
             self.flows[queue.name] = flow
             if self.alive:
                 self._start(flow)

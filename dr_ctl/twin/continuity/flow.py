@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -21,22 +20,18 @@ ID: Final = "_AMQ_DUPL_ID"
 ORIGIN: Final = "_CTY_ORIGIN"
 
 
-@dataclass(eq=False)
 class Flow:
-    """One flow; `queue` is the clients'."""
+    """One flow; `queue` is the clients', `make` gives a queue of that name and routing."""
 
-    queue: Queue
-    out_mirror: Queue
-    out_acks: Queue
-    in_mirror: Queue
-    in_acks: Queue
-    clock: Clock
-
-    def __post_init__(self) -> None:
-        name = self.queue.name
-        self.mirror_bridge = Bridge(f"{self.out_mirror.name}.bridge", self.out_mirror, f"{name}{IN_MIRROR}", self.clock)
-        self.acks_bridge = Bridge(f"{self.out_acks.name}.bridge", self.out_acks, f"{name}{IN_ACKS}", self.clock)
-        self.target_bridge = Bridge(f"{self.in_mirror.name}.bridge", self.in_mirror, self.queue.address, self.clock)
+    def __init__(self, queue: Queue, make: Callable[[str, str], Queue], clock: Clock) -> None:
+        name, self.queue = queue.name, queue
+        self.out_mirror = make(f"{name}{OUT_MIRROR}", "multicast")
+        self.out_acks = make(f"{name}{OUT_ACKS}", "multicast")
+        self.in_mirror = make(f"{name}{IN_MIRROR}", "anycast")
+        self.in_acks = make(f"{name}{IN_ACKS}", "anycast")
+        self.mirror_bridge = Bridge(f"{self.out_mirror.name}.bridge", self.out_mirror, self.in_mirror.name, clock)
+        self.acks_bridge = Bridge(f"{self.out_acks.name}.bridge", self.out_acks, self.in_acks.name, clock)
+        self.target_bridge = Bridge(f"{self.in_mirror.name}.bridge", self.in_mirror, queue.address, clock)
         self.receiver = Receiver(self.in_acks)
         self.divert = f"{self.out_mirror.name}.divert"
 
@@ -51,19 +46,6 @@ class Flow:
     @property
     def bridges(self) -> tuple[Bridge, ...]:
         return *self.shipping, self.target_bridge
-
-
-def flow_of(queue: Queue, make: Callable[[str, str], Queue], clock: Clock) -> Flow:
-    """`make` gives a queue of that name and routing."""
-    name = queue.name
-    return Flow(
-        queue,
-        out_mirror=make(f"{name}{OUT_MIRROR}", "multicast"),
-        out_acks=make(f"{name}{OUT_ACKS}", "multicast"),
-        in_mirror=make(f"{name}{IN_MIRROR}", "anycast"),
-        in_acks=make(f"{name}{IN_ACKS}", "anycast"),
-        clock=clock,
-    )
 
 
 def acknowledgement(message: Message, queue: str, at_ms: int) -> bytes:
