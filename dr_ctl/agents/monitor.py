@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from dr_ctl.core.clock import Clock, SystemClock, stamp
 from dr_ctl.core.model import Json, Role
@@ -66,12 +65,8 @@ class Monitor:
         self.looks = 0
         self.rows = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Write what is not on disk yet."""
         self._writer.flush()
 
     @property
@@ -150,7 +145,7 @@ def recording(installation: Installation, *, every_s: float) -> Iterator[None]:
         clock, nowhere = SystemClock(), installation.file.parent  # history has no documents in it
         with (
             closing(registry.opened(installation, clock, Patience(), nowhere)) as topology,
-            Monitor(installation, topology, clock, every_s=every_s) as monitor,
+            closing(Monitor(installation, topology, clock, every_s=every_s)) as monitor,
         ):
             while not enough.is_set():
                 monitor.sample()

@@ -23,7 +23,7 @@ from dr_ctl.topologies.topology import Seen
 def abort(caller: Caller, how: How) -> Result:
     """Look, agree, lock, look again, undo."""
     runs = caller.runs()
-    with World.of(caller) as world, open_run.alone(runs, "abort", how):
+    with World.of(caller) as world, open_run.alone(runs, "abort", held=how.dry_run):
         files = open_run.begun(runs, how)
         if files is None:
             return no_open_run()

@@ -30,7 +30,7 @@ def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool) -> Resu
     payer = Payer(caller.called(REINSTATE)) if pay_debts else None
     with (
         World.of(caller) as world,
-        Monitor(installation, world.topology, clock) as watching,
+        closing(Monitor(installation, world.topology, clock)) as watching,
         closing(Refresher(replace(request(installation), may_take_time=True))) as refreshing,
     ):
         try:

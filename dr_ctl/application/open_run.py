@@ -16,9 +16,9 @@ from dr_ctl.engine.roles import error
 from dr_ctl.engine.runs import RunFiles, Runs
 
 
-def alone(runs: Runs, what: str, how: How) -> AbstractContextManager[None]:
-    """Hold this STATE; a dry run takes no lock."""
-    return nullcontext() if how.dry_run else runs.lock(what)
+def alone(runs: Runs, what: str, *, held: bool) -> AbstractContextManager[None]:
+    """Hold this STATE, unless who asks holds it already, or takes no lock as a dry run does."""
+    return nullcontext() if held else runs.lock(what)
 
 
 def begun(runs: Runs, how: How) -> RunFiles | None:

@@ -6,8 +6,6 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from dr_ctl.application import carrying_out, lock, open_run, plans
@@ -25,7 +23,7 @@ from dr_ctl.engine.journal import History, read
 from dr_ctl.engine.operations import AT_SOURCE, FAILBACK, FAILOVER, SWAPOVER
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.roles import error
-from dr_ctl.engine.runs import RunFiles, Runs
+from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import Seen
 
 NOBODY_ASKED = "nobody could be asked, and --yes was not given; nothing was changed"
@@ -64,7 +62,7 @@ def run(caller: Caller, asked: Ask, how: How) -> Result:
 def resume(caller: Caller, timeout_s: float | None, how: How) -> Result:
     """Plan again with the history of the open run, and carry that out."""
     runs = caller.runs()
-    with World.of(caller) as world, open_run.alone(runs, "resume", how):
+    with World.of(caller) as world, open_run.alone(runs, "resume", held=how.dry_run):
         files = open_run.begun(runs, how)
         if files is None:
             return no_open_run()
@@ -81,7 +79,7 @@ def escalate(caller: Caller, name: str | None, timeout_s: float | None, accept_l
     files = runs.unfinished() if name is None else runs.find(name)
     if files is None or not files.open() or not read(files.journal):
         return no_open_run()
-    with World.of(caller) as world, open_run.alone(runs, "escalate", how):
+    with World.of(caller) as world, open_run.alone(runs, "escalate", held=how.dry_run):
         past = open_run.past(files, world, how)
     if past.ask.operation not in (SWAPOVER, FAILBACK) or past.activation:
         text = f"{files.name} is no planned move before its point of no return; nothing was changed"
@@ -124,7 +122,10 @@ def _carried_out(caller: Caller, world: World, task: _Task, how: How) -> Result:
         return left_open(declined, task.files) if task.files is not None else declined
     name = task.files.name if task.files is not None else runs.name(asked.operation, world.named(asked))
     what = _what(world, asked, gone_on_with=task.past is not None)
-    with _alone(runs, what, task), lock.locked(world, runs, seen, name, what, how.theft) as lease:
+    with (
+        open_run.alone(runs, what, held=task.files is not None),
+        lock.locked(world, runs, seen, name, what, how.theft) as lease,
+    ):
         unfinished = runs.unfinished() if task.files is None else None
         if unfinished is not None and not _supersedes(asked):
             return still_open(unfinished, asked)
@@ -142,14 +143,6 @@ def _carried_out(caller: Caller, world: World, task: _Task, how: How) -> Result:
             brings = world.residue(asked, seen)
         work = carrying_out.Work(caller, world, files, lease, how)
         return work.execute(decided, price, brings=brings, superseded=unfinished)
-
-
-@contextmanager
-def _alone(runs: Runs, what: str, task: _Task) -> Iterator[None]:
-    """Hold this STATE; who goes on with a run holds it already."""
-    held: AbstractContextManager[None] = runs.lock(what) if task.files is None else nullcontext()
-    with held:
-        yield
 
 
 def _what(world: World, asked: Ask, *, gone_on_with: bool = False) -> str:

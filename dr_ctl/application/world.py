@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.price import FailoverPrice
@@ -38,10 +38,13 @@ class World:
     clock: Clock
 
     @classmethod
-    def of(cls, caller: Caller) -> World:
+    @contextmanager
+    def of(cls, caller: Caller) -> Iterator[World]:
+        """What was opened for this block is closed after it."""
         installation = caller.installation()
         topology = registry.opened(installation, caller.clock, caller.patience, caller.runs().documents)
-        return cls(installation, topology, caller.clock)
+        with closing(topology):
+            yield cls(installation, topology, caller.clock)
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -114,7 +117,7 @@ class World:
         steps = self.runbook(ask.operation).steps
         observe = next((step.limits for step in steps if step.verb == "observe"), {})
         self.topology.spend_at_most(observe.get("lost", LOST_S), lost)
-        return FailoverPrice(self.installation, lost, self.clock)
+        return FailoverPrice(self.installation, lost, self.clock, ask.silent_since)
 
     def residue(self, ask: Ask, seen: Seen) -> dict[str, Json]:
         """What a return brings, and what of it comes twice at most, as `data`: empty for all else, and where the
@@ -132,14 +135,6 @@ class World:
         except BrokerError as error:
             why = f"it does not answer any more: {error}"
         return f"{why}: look at {site} first" if why is not None else None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.topology.close()
 
 
 def folder(installation: Installation) -> Path:

@@ -82,14 +82,15 @@ def command(
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
     """Register a function as a command: gives it the session, adds the options that every command takes, and ends with
     its result's exit code. `full` is the command's whole name where `app` is a group. `asks` are options that become
-    the function's one argument `asked`, `how` those that become its argument of that name."""
+    the function's one argument `asked`, of the command or of the `operation` that it takes; `how` those that become its
+    argument of that name."""
 
     def register(function: Callable[..., Result]) -> Callable[..., Result]:
         own = inspect.signature(function, locals=_UNREAD, eval_str=True)
-        parameters = [each for each in own.parameters.values() if each.name not in ("session", "asked", "how")]
-        parameters += [
-            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for key, kind, default in (*asks, *how, *_EVERYWHERE)
+        parameters = [
+            *_declared(asks),
+            *(each for each in own.parameters.values() if each.name not in ("session", "asked", "how")),
+            *_declared((*how, *_EVERYWHERE)),
         ]
         context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
@@ -110,15 +111,18 @@ def command(
                 if how:
                     told["how"] = asking.how(**manner)
                 if asks:
-                    wanted = {key: told.pop(key) for key, _, _ in asks}
-                    told["asked"] = asking.asked(session, name, reason=manner.get("reason"), **wanted)
+                    wanted: dict[str, Any] = {"reason": manner.get("reason")} | {
+                        key: told.pop(key) for key, _, _ in asks
+                    }
+                    operation = asking.whole(told["operation"]) if "operation" in told else name
+                    told["asked"] = asking.asked(session, operation, **wanted)
             from dr_ctl.cli.render import end  # noqa: PLC0415
 
             raise typer.Exit(end(function(session, **told), session))
 
         run.__doc__ = function.__doc__
         run.__name__ = function.__name__
-        run.__signature__ = inspect.Signature([*_keyword_only(parameters), context])  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature([*parameters, context])  # type: ignore[attr-defined]
         run.__annotations__ = {}
         app.command(name)(run)
         return function
@@ -126,5 +130,8 @@ def command(
     return register
 
 
-def _keyword_only(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
-    return [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+def _declared(options: Sequence[Option]) -> list[inspect.Parameter]:
+    return [
+        inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for key, kind, default in options
+    ]

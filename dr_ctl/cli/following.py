@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from datetime import datetime
@@ -40,23 +39,14 @@ class Tail:
         except FileNotFoundError:
             return []
         entries = []
-        for row in added.splitlines(keepends=True):
-            entry = _entry(row) if row.endswith(b"\n") else None
-            if entry is None:
+        for row in added.split(b"\n")[:-1]:
+            try:
+                entries.append(Entry.of_line(row)[0])
+            except ValueError:
                 break  # torn, by a crash or because it is being written: it stays unread
-            self._read += len(row)
-            entries.append(entry)
+            self._read += len(row) + 1
         self.count += len(entries)
         return entries
-
-
-def _entry(row: bytes) -> Entry | None:
-    try:
-        whole: dict[str, Any] = json.loads(row)
-        whole.pop("hash")
-        return Entry(**whole)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
 
 
 def follow(session: Session, run: str | None) -> Result:

@@ -19,91 +19,72 @@ if TYPE_CHECKING:
 operations_app = typer.Typer(rich_markup_mode=None)
 
 _REQUIRED = ...
+
+
+def _option(name: str, metavar: str, text: str) -> Option:
+    """One that is a text, or is not given."""
+    kind = Annotated[str | None, typer.Option(f"--{name}", metavar=metavar, help=text)]
+    return name.replace("-", "_"), kind, None
+
+
+def _flag(name: str, text: str) -> Option:
+    return name.replace("-", "_"), Annotated[bool, typer.Option(f"--{name}", help=text)], False
+
+
+# What is asked: these become one value, `Ask`.
 _TO = Annotated[str, typer.Option("--to", metavar="SITE", help="The site that shall serve.")]
-_SITE = Annotated[str, typer.Argument(metavar="SITE")]
 _LOST = Annotated[str, typer.Argument(metavar="SITE", help="The lost site that is back.")]
-_YES = Annotated[bool, typer.Option("--yes", help="Ask nothing.")]
-_DRY_RUN = Annotated[
-    bool, typer.Option("--dry-run", help="Show the very plan that a run would execute; change nothing.")
-]
 _TIMEOUT = Annotated[str | None, typer.Option("--timeout", metavar="T", help="Of the drain, as in 30s or 5m.")]
-_EXPECT = Annotated[str | None, typer.Option("--expect-serving", metavar="SITE", help="Refuse unless SITE serves.")]
-_CUT = Annotated[bool, typer.Option("--cut-in-flight", help="Move although clients hold messages: they come again.")]
-_ACCEPT = Annotated[
-    list[str] | None, typer.Option("--accept-difference", metavar="QUEUE=N", help="Move with exactly this difference.")
-]
-_STEAL = Annotated[bool, typer.Option("--steal", help="Take over the live lock of another run; needs --reason.")]
-_WHY = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; the journal keeps it.")]
 _LOSS = Annotated[
     str | None, typer.Option("--accept-loss", metavar="N|unknown", help="Messages that a failover may lose.")
 ]
-_PRESUME = Annotated[
-    str | None, typer.Option("--presume-down", metavar="SITE", help="Take this site for down; needs --reason.")
+_ACCEPT = Annotated[
+    list[str] | None, typer.Option("--accept-difference", metavar="QUEUE=N", help="Move with exactly this difference.")
 ]
-_STEP = Annotated[bool, typer.Option("--step", help="Ask before each step; a no offers undo, or stopping here.")]
-_OUTAGE = Annotated[
-    str | None,
-    typer.Option("--max-outage", metavar="T", help="Undo when clients would be out longer; default: objectives."),
-]
+TO: Option = ("to", _TO, _REQUIRED)
+SITE: Option = ("site", Annotated[str, typer.Argument(metavar="SITE")], _REQUIRED)
+LOST_SITE: Option = ("site", _LOST, _REQUIRED)
+TIMEOUT: Option = ("timeout", _TIMEOUT, None)
+OUTAGE = _option("max-outage", "T", "Undo when clients would be out longer; default: objectives.")
+CUT = _flag("cut-in-flight", "Move although clients hold messages: they come again.")
+ACCEPT: Option = ("accept_difference", _ACCEPT, None)
+LOSS: Option = ("accept_loss", _LOSS, None)
+PRESUME = _option("presume-down", "SITE", "Take this site for down; needs --reason.")
+SILENT = _option(
+    "silent-since",
+    "T",
+    "When the lost site's service ended, a moment or a time ago: bounds the loss; needs --reason.",
+)
+MOVE = (TO, TIMEOUT, OUTAGE, CUT, ACCEPT)
+# How it is run: these become one value, `How`.
+EXPECT = _option("expect-serving", "SITE", "Refuse unless SITE serves.")
+REASON = _option("reason", "TEXT", "Why; the journal keeps it.")
+CHANGES = (
+    _flag("yes", "Ask nothing."),
+    _flag("dry-run", "Show the very plan that a run would execute; change nothing."),
+    _flag("steal", "Take over the live lock of another run; needs --reason."),
+    REASON,
+    EXPECT,
+)
+STEPWISE = (*CHANGES, _flag("step", "Ask before each step; a no offers undo, or stopping here."))
 _PLAN = Annotated[
     Path | None, typer.Option("--plan", metavar="FILE", help="Carry out this saved plan, or refuse: what changed?")
 ]
-_OPERATION = Annotated[str, typer.Argument(metavar="OPERATION", help="swapover, failover, failback, reinstate")]
-_OUT = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan as JSON.")]
-_RUN = Annotated[str | None, typer.Argument(metavar="[RUN]", help="The open run, or its beginning.")]
-
-# What is asked: these become one value, `Ask`.
-TO: Option = ("to", _TO, _REQUIRED)
-SITE: Option = ("site", _SITE, _REQUIRED)
-LOST_SITE: Option = ("site", _LOST, _REQUIRED)
-TIMEOUT: Option = ("timeout", _TIMEOUT, None)
-OUTAGE: Option = ("max_outage", _OUTAGE, None)
-CUT: Option = ("cut_in_flight", _CUT, False)
-ACCEPT: Option = ("accept_difference", _ACCEPT, None)
-LOSS: Option = ("accept_loss", _LOSS, None)
-PRESUME: Option = ("presume_down", _PRESUME, None)
-MOVE = (TO, TIMEOUT, OUTAGE, CUT, ACCEPT)
-# How it is run: these become one value, `How`.
-EXPECT: Option = ("expect_serving", _EXPECT, None)
-REASON: Option = ("reason", _WHY, None)
-CHANGES = (("yes", _YES, False), ("dry_run", _DRY_RUN, False), ("steal", _STEAL, False), REASON, EXPECT)
-STEPWISE = (*CHANGES, ("step", _STEP, False))
 WHOLE = (*STEPWISE, ("saved", _PLAN, None))
 
 
-@command(operations_app, "plan")
+@command(operations_app, "plan", asks=(*MOVE, EXPECT, LOSS, PRESUME, SILENT, REASON))
 def plan(
     session: Session,
+    asked: Ask,
     *,
-    operation: _OPERATION,
-    to: _TO,
-    timeout: _TIMEOUT = None,
-    max_outage: _OUTAGE = None,
-    cut_in_flight: _CUT = False,
-    accept_difference: _ACCEPT = None,
-    expect_serving: _EXPECT = None,
-    accept_loss: _LOSS = None,
-    presume_down: _PRESUME = None,
-    reason: _WHY = None,
-    out: _OUT = None,
+    operation: Annotated[str, typer.Argument(metavar="OPERATION", help="swapover, failover, failback, reinstate")],
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan as JSON.")] = None,
 ) -> Result:
     """Show the plan of an operation: steps, exact calls, what is undone if it fails."""
     from dr_ctl.application import estimates, plans, run  # noqa: PLC0415
-    from dr_ctl.cli import asking  # noqa: PLC0415
 
-    asked = asking.asked(
-        session,
-        asking.whole(operation),
-        to=to,
-        timeout=timeout,
-        max_outage=max_outage,
-        cut_in_flight=cut_in_flight,
-        accept_difference=accept_difference,
-        expect_serving=expect_serving,
-        accept_loss=accept_loss,
-        presume_down=presume_down,
-        reason=reason,
-    )
+    del operation  # it stands in what is asked
     planned = run.plan(session, asked)
     if out is not None and planned.plan is not None:
         plans.save(planned.plan, out)
@@ -126,7 +107,7 @@ _operation("swapover", "Move the service to the other site: nothing lost, nothin
 _operation(
     "failover",
     "The serving site is lost: serve at the other now, and say what is lost.",
-    (TO, TIMEOUT, LOSS, PRESUME),
+    (TO, TIMEOUT, LOSS, PRESUME, SILENT),
     WHOLE,
 )
 _operation("reinstate", "Take a lost site in again, without the move back.", (LOST_SITE, TIMEOUT), WHOLE)
@@ -183,7 +164,12 @@ def abort(session: Session, how: How) -> Result:
 
 @command(operations_app, "escalate", how=STEPWISE)
 def escalate(
-    session: Session, how: How, *, run: _RUN = None, timeout: _TIMEOUT = None, accept_loss: _LOSS = None
+    session: Session,
+    how: How,
+    *,
+    run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="The open run, or its beginning.")] = None,
+    timeout: _TIMEOUT = None,
+    accept_loss: _LOSS = None,
 ) -> Result:
     """Turn an interrupted swapover that cannot finish into a failover; its price is shown first."""
     from dr_ctl.application import run as running  # noqa: PLC0415

@@ -1,9 +1,8 @@
-"""Time as a port, so that tests never sleep, and deadlines that every wait carries."""
+"""Time as a port, so that tests never sleep."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -32,24 +31,6 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """A moment on a clock after which waiting is over."""
-
-    clock: Clock
-    at: float
-
-    @classmethod
-    def after(cls, clock: Clock, seconds: float) -> Deadline:
-        return cls(clock, clock.monotonic() + seconds)
-
-    def left_s(self) -> float:
-        return max(0.0, self.at - self.clock.monotonic())
-
-    def over(self) -> bool:
-        return self.left_s() <= 0.0
 
 
 def stamp(at: datetime) -> str:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import TYPE_CHECKING, Any
 
-Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
+if TYPE_CHECKING:
+    Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
+else:
+    Json = Any  # a recursive alias is nothing that values could be checked against
 
 
 class Role(Enum):

@@ -88,7 +88,3 @@ class Patience:
     """Between looks at commands that are under way."""
     watch_at_most_s: float = 35.0
     """Until commands that are still under way are left alone; a bridge whose connection was dropped times out first."""
-
-    # The engine.
-    estimate_s: float = 60.0
-    """For the pre-flight estimate, where its runbook does not say so."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Generic, TypeVar, assert_never
+from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import Stopped
@@ -21,7 +21,7 @@ from dr_ctl.engine.ending import Facts, price_text
 from dr_ctl.engine.hand import JournalHand, Outage, OutTooLong
 from dr_ctl.engine.journal import History, Journal, outage_s
 from dr_ctl.engine.operations import DRAIN, FAILOVER
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown, word
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Plan, PlannedStep
 from dr_ctl.engine.ports import Driver, Estimator, Hooks, Move, Observation, Price
 from dr_ctl.engine.roles import part_of
@@ -55,22 +55,6 @@ class Answer(Enum):
     STOP = "stop here"
 
 
-def _nobody(sentence: str) -> bool:
-    """Answer for a person who is not there."""
-    del sentence
-    return False
-
-
-def _on(step: PlannedStep, may_undo: bool) -> Answer:
-    """Answer where nobody wants to be asked before each step."""
-    del step, may_undo
-    return Answer.YES
-
-
-def _nothing() -> None:
-    """There is nothing to do once a run has begun."""
-
-
 class NoHooks:
     """Implements `Hooks` where the installation has none."""
 
@@ -81,12 +65,13 @@ class NoHooks:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """What the world adds to a run: who is asked, and which commands of the installation's own there are. `begun` is
-    called once the run is written down, before its first step."""
+    """What the world adds to a run: who is asked, and which commands of the installation's own there are. Where nobody
+    is there, nobody says yes, and nobody wants to be asked before each step. `begun` is called once the run is written
+    down, before its first step."""
 
-    asker: Callable[[str], bool] = _nobody
-    stepper: Callable[[PlannedStep, bool], Answer] = _on
-    begun: Callable[[], None] = _nothing
+    asker: Callable[[str], bool] = lambda _: False
+    stepper: Callable[[PlannedStep, bool], Answer] = lambda _, __: Answer.YES
+    begun: Callable[[], None] = lambda: None
     hooks: Hooks = field(default_factory=NoHooks)
 
 
@@ -129,19 +114,13 @@ def to_undo(past: History) -> list[PlannedStep]:
     return [step for step in past.started() if step.inverse and step.number > kept]
 
 
-def _event(outcome: Outcome) -> StepEvent:
-    """What becomes of a step that ends so."""
-    match outcome:
-        case Done():
-            return StepEvent.SUCCEEDED
-        case NotNeeded():
-            return StepEvent.UNNEEDED
-        case Refused():
-            return StepEvent.FAILED
-        case Unknown():
-            return StepEvent.LOST
-        case _:
-            assert_never(outcome)
+# What becomes of a step that ends so.
+_EVENTS: Final[Mapping[type[Outcome], StepEvent]] = {
+    Done: StepEvent.SUCCEEDED,
+    NotNeeded: StepEvent.UNNEEDED,
+    Refused: StepEvent.FAILED,
+    Unknown: StepEvent.LOST,
+}
 
 
 class _Run(Generic[O]):
@@ -273,8 +252,8 @@ class _Run(Generic[O]):
         took = self._clock.monotonic() - began
         findings: list[Json] = [finding.as_json() for finding in outcome.findings]
         evidence = {"text": outcome.text, "took_s": round(took, 4), "findings": findings, **outcome.evidence}
-        self._journal.step(step, _event(outcome), evidence)
-        self._listener(StepEnded(step.number, step.verb, word(outcome), outcome.text, took))
+        self._journal.step(step, _EVENTS[type(outcome)], evidence)
+        self._listener(StepEnded(step.number, step.verb, outcome.word, outcome.text, took))
         return outcome
 
     def _past_no_return(self) -> Outcome:
@@ -336,7 +315,7 @@ class _Run(Generic[O]):
             outcome = self._driver.undo(step, self._move, hand)
             undone = isinstance(outcome, Done | NotNeeded)
             self._journal.step(step, StepEvent.UNDONE if undone else StepEvent.UNDO_FAILED, {"text": outcome.text})
-            self._listener(StepEnded(step.number, f"undo {step.verb}", word(outcome), outcome.text, 0.0))
+            self._listener(StepEnded(step.number, f"undo {step.verb}", outcome.word, outcome.text, 0.0))
             self._findings += outcome.findings
             if not undone:
                 failed.append(f"{step.verb}: {outcome.text}")

@@ -10,7 +10,7 @@ from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Json
 from dr_ctl.engine.journal import Journal, fenced_at
-from dr_ctl.engine.outcome import Outcome, word
+from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.stopping import StopRequest
 from dr_ctl.engine.verbs import FENCING
@@ -84,7 +84,7 @@ class JournalHand:
             self._outage.begins()
         outcomes = list(send(calls))
         told = [
-            (seq, word(outcome), {"text": outcome.text, **outcome.evidence})
+            (seq, outcome.word, {"text": outcome.text, **outcome.evidence})
             for seq, outcome in zip(intents, outcomes, strict=True)
         ]
         self._journal.results(self._step, told)

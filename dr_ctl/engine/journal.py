@@ -24,10 +24,11 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import DrCtlError, EnvironmentFault
@@ -36,6 +37,9 @@ from dr_ctl.engine.disk import NO_ROOM, RESERVE, NoRoom, Reserve, sync_folder
 from dr_ctl.engine.plan import Ask, Call, Plan, PlannedStep
 from dr_ctl.engine.states import StepEvent, StepState, after
 from dr_ctl.engine.verbs import ACTIVATING, FENCING
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 GENESIS: Final = "0" * 64
 _ASKED_WITHIN_S: Final = 0.05
@@ -51,6 +55,8 @@ class JournalDamaged(DrCtlError):
 class Entry:
     """One line, as written and as read."""
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
     seq: int
     time: str
     kind: str
@@ -61,16 +67,7 @@ class Entry:
     previous: str
 
     def body(self) -> dict[str, Json]:
-        return {
-            "seq": self.seq,
-            "time": self.time,
-            "kind": self.kind,
-            "step": self.step,
-            "call": dict(self.call) if self.call is not None else None,
-            "outcome": self.outcome,
-            "evidence": dict(self.evidence),
-            "previous": self.previous,
-        }
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def hash(self) -> str:
         text = json.dumps(self.body(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
@@ -78,6 +75,28 @@ class Entry:
 
     def to_line(self) -> str:
         return json.dumps({**self.body(), "hash": self.hash()}, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+    @classmethod
+    def of_line(cls, line: bytes) -> tuple[Entry, str]:
+        """The entry of a line, and the hash that seals it; raises ValueError saying what does not fit."""
+        from pydantic import ValidationError  # noqa: PLC0415 - what reads no journal does without it
+
+        try:
+            row = json.loads(line)
+            sealed = str(row.pop("hash"))
+            return _shape().validate_python(row), sealed
+        except ValidationError as error:
+            wrong = (f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+            raise ValueError("; ".join(wrong)) from error
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+@cache
+def _shape() -> TypeAdapter[Entry]:
+    from pydantic import TypeAdapter  # noqa: PLC0415 - as above
+
+    return TypeAdapter(Entry)
 
 
 def is_held(path: Path) -> bool:
@@ -95,28 +114,42 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def read(path: Path) -> list[Entry]:
-    """Read all whole lines; a torn last one is left out. Raises `JournalDamaged` naming the line that does not fit."""
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The lines of a journal that fit together, from the first on. `wrong` is the number of the one that does not, and
+    why; `torn` says that one more begins, as a crash leaves it."""
+
+    entries: list[Entry]
+    wrong: tuple[int, str] | None = None
+    torn: bool = False
+
+
+def chain(raw: bytes) -> Chain:
+    """Read what a journal holds, as far as it can be vouched for."""
     entries: list[Entry] = []
     previous = GENESIS
-    raw = path.read_bytes()
-    lines = raw.split(b"\n")
-    whole = lines[:-1]  # what follows the last newline is torn, or empty
+    *whole, rest = raw.split(b"\n")
     for number, line in enumerate(whole, start=1):
         try:
-            told: dict[str, Any] = json.loads(line)
-            sealed = told.pop("hash")
-            entry = Entry(**told)
-            whole_hash = entry.hash()
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            entry, sealed = Entry.of_line(line)
+        except ValueError as error:
             if number == len(whole):
-                break  # a crash can leave a last line with its newline but not all of its middle
-            raise JournalDamaged(f"{path}: line {number} is not a journal line: {error}") from error
-        if whole_hash != sealed or entry.previous != previous or entry.seq != number:
-            raise JournalDamaged(f"{path}: line {number} does not fit the lines before it")
+                return Chain(entries, torn=True)  # with its newline, but not all of its middle
+            return Chain(entries, (number, f"is not a journal line: {error}"))
+        if entry.hash() != sealed or entry.previous != previous or entry.seq != number:
+            return Chain(entries, (number, "does not fit the lines before it"))
         previous = sealed
         entries.append(entry)
-    return entries
+    return Chain(entries, torn=bool(rest))
+
+
+def read(path: Path) -> list[Entry]:
+    """Read all whole lines; a torn last one is left out. Raises `JournalDamaged` naming the line that does not fit."""
+    found = chain(path.read_bytes())
+    if found.wrong is not None:
+        number, why = found.wrong
+        raise JournalDamaged(f"{path}: line {number} {why}")
+    return found.entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +193,15 @@ def _planned(entries: Iterable[Entry]) -> dict[str | None, PlannedStep]:
 
 
 def history(entries: Sequence[Entry]) -> History:
-    """Replay a journal through the table of states; raises `JournalDamaged` when it holds no run."""
+    """Replay a journal through the table of states; raises `JournalDamaged` when it holds no run, or one that does not
+    fit what dr-ctl writes."""
+    try:
+        return _replayed(entries)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise JournalDamaged(f"the journal holds no run that can be read: {type(error).__name__}: {error}") from error
+
+
+def _replayed(entries: Sequence[Entry]) -> History:
     steps = _planned(entries)
     states = dict.fromkeys(steps, StepState.PENDING)
     first: Mapping[str, Any] | None = None

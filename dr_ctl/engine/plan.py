@@ -128,7 +128,8 @@ class PlannedStep:
 class Ask:
     """What the operator asked for: the operation, its target, and the options that shape it.
 
-    `units` are those to move, by name; None for all. The others are left alone.
+    `units` are those to move, by name; None for all. The others are left alone. `silent_since` is the operator's word
+    on when a lost site's service ended.
     """
 
     operation: str
@@ -142,12 +143,15 @@ class Ask:
     reason: str | None = None
     max_outage_s: float | None = None
     units: tuple[str, ...] | None = None
+    silent_since: str | None = None
 
     def includes(self, unit: str) -> bool:
         return self.units is None or unit in self.units
 
     def as_json(self) -> dict[str, Json]:
         part: dict[str, Json] = {} if self.units is None else {"units": list(self.units)}
+        if self.silent_since is not None:
+            part["silent_since"] = self.silent_since
         return {
             "operation": self.operation,
             "target": self.target,

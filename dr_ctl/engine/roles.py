@@ -105,11 +105,12 @@ def unexpected(seen: Observation, ask: Ask) -> Finding | None:
     serving = [name for name, role in seen.roles.items() if role is Role.SERVING]
     if ask.expect_serving is None or serving == [ask.expect_serving]:
         return None
-    return error(
-        "DR-ROLE-002",
-        f"{ask.expect_serving} was expected to serve, but {_told(seen)}",
-        "Look at `dr-ctl status`; run again with the site that serves.",
-    )
+    return _surprise(seen, ask, "run again with the site that serves")
+
+
+def _surprise(seen: Observation, ask: Ask, then: str) -> Finding:
+    text = f"{ask.expect_serving} was expected to serve, but {_told(seen)}"
+    return error("DR-ROLE-002", text, f"Look at `dr-ctl status`; {then}.")
 
 
 def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
@@ -212,11 +213,7 @@ def _serving_beside(seen: Observation, ask: Ask, past: History | None) -> str | 
     beside, roles = other(seen, ask.target), seen.roles
     told = _told(seen)
     if past is None and ask.expect_serving is not None and roles[ask.expect_serving] is not Role.SERVING:
-        return error(
-            "DR-ROLE-002",
-            f"{ask.expect_serving} was expected to serve, but {told}",
-            "Look at `dr-ctl status`; run again with the site that serves.",
-        )
+        return _surprise(seen, ask, "run again with the site that serves")
     was_lost = any(debt.about == ask.target for debt in seen.debts)
     open_ = roles[ask.target] is Role.SERVING
     if roles[beside] is Role.SERVING and (roles[ask.target] is Role.STANDBY or (open_ and was_lost)):
@@ -238,11 +235,7 @@ def _lost(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
     lost, roles = other(seen, ask.target), seen.roles
     told = _told(seen)
     if ask.expect_serving is not None and roles[ask.expect_serving] is not Role.SERVING:
-        return error(
-            "DR-ROLE-002",
-            f"{ask.expect_serving} was expected to serve, but {told}",
-            "Look at `dr-ctl status`; a failover is for a site that does not serve any more.",
-        )
+        return _surprise(seen, ask, "a failover is for a site that does not serve any more")
     if roles[ask.target] not in (Role.SERVING, Role.STANDBY):
         return error(
             "DR-ROLE-004", f"{ask.target} cannot take over: {told}", f"A failover needs {ask.target}. Mend it first."

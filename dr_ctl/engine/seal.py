@@ -78,12 +78,10 @@ def _so_far(past: list[Entry]) -> str:
 def _entry(line: bytes) -> Entry | None:
     """The entry of a line, if it is to the byte what the journal writes for it."""
     try:
-        told: dict[str, Any] = json.loads(line)
-        told.pop("hash")
-        entry = Entry(**told)
-        return entry if entry.to_line().encode() == line + b"\n" else None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        entry, _ = Entry.of_line(line)
+    except ValueError:
         return None
+    return entry if entry.to_line().encode() == line + b"\n" else None
 
 
 def _against_result(path: Path, past: list[Entry]) -> Checked:

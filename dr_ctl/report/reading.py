@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dr_ctl.engine.journal import GENESIS, Entry
+from dr_ctl.engine.journal import GENESIS, Entry, chain
 from dr_ctl.engine.runs import RunFiles
-from dr_ctl.report.values import mapping, text
+from dr_ctl.report.values import mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,32 +64,9 @@ def _entries(path: Path) -> tuple[list[Entry], str | None]:
         raw = path.read_bytes()
     except OSError:
         return [], "there is no journal: the run never began, and nothing was changed by it"
-    *whole, rest = raw.split(b"\n")
-    entries: list[Entry] = []
-    previous = GENESIS
-    for number, line in enumerate(whole, start=1):
-        entry, sealed = _entry(line)
-        if entry is None and number == len(whole) and not rest:
-            rest = line  # its newline reached the disk, not all of its middle
-            break
-        if entry is None or entry.hash() != sealed or entry.previous != previous or entry.seq != number:
-            return (
-                entries,
-                f"line {number} of the journal does not fit the lines before it: it and all after it are left out",
-            )
-        previous = sealed
-        entries.append(entry)
-    if rest:
-        return entries, "the last line of the journal is torn, as a crash leaves it: it is left out"
-    return entries, None
-
-
-def _entry(line: bytes) -> tuple[Entry | None, str]:
-    try:
-        told = json.loads(line)
-        sealed = text(told.pop("hash"))
-        entry = Entry(**told)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None, ""
-    shaped = isinstance(entry.evidence, dict) and isinstance(entry.call, dict | None)
-    return (entry, sealed) if shaped else (None, "")
+    found = chain(raw)
+    if found.wrong is not None:
+        text = f"line {found.wrong[0]} of the journal does not fit the lines before it"
+        return found.entries, f"{text}: it and all after it are left out"
+    torn = "the last line of the journal is torn, as a crash leaves it: it is left out"
+    return found.entries, torn if found.torn else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def watched() -> Watched:
 @pytest.fixture
 def monitor(tmp_path: Path, capsys: Capture, watched: Watched, monkeypatch: pytest.MonkeyPatch) -> Iterator[Monitor]:
     path = Shell(tmp_path, capsys).settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
-    with Monitor(load(path), watched, SystemClock()) as monitor:
+    with closing(Monitor(load(path), watched, SystemClock())) as monitor:
         yield monitor
 
 
@@ -76,7 +77,7 @@ def test_how_old_the_oldest_is_stands_where_the_broker_tells(
     for oldest_ms in (None, 1500):
         watched.view = with_queue(LONDON, replace(outflow, depth=5, added=5, oldest_ms=oldest_ms))
         monitor.sample()
-    monitor.__exit__(None, None, None)
+    monitor.close()
 
     files = tmp_path.glob("history/date=*/site=london/*.parquet")
     rows = [row for path in files for row in pq.ParquetFile(path).read().to_pylist()]
@@ -136,7 +137,7 @@ def test_what_is_left_is_written_at_the_end(
 ) -> None:
     monitor.sample()
 
-    monitor.__exit__(None, None, None)
+    monitor.close()
 
     assert on_disk(tmp_path) == ["serving"]
 

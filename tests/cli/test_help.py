@@ -20,7 +20,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "status": ("--watch",),
     "plan": ("OPERATION", "--out", "--accept-loss", "--presume-down", "--reason", *OPERATION),
     "swapover": ("--max-outage", *RUN, *OPERATION),
-    "failover": ("--to", "--accept-loss", "--presume-down", *RUN),
+    "failover": ("--to", "--accept-loss", "--presume-down", "--silent-since", *RUN),
     "reinstate": ("SITE", *RUN),
     "failback": ("--max-outage", *RUN, *OPERATION),
     "quiesce": ("SITE", *ALONE),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from dr_ctl.core.clock import Deadline, SystemClock, stamp
+from dr_ctl.core.clock import SystemClock, stamp
 from dr_ctl.core.errors import BrokerError, DrCtlError, EnvironmentFault, Stopped, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
@@ -50,30 +50,6 @@ def test_there_are_no_other_exit_codes() -> None:
 )
 def test_a_moment_is_written_in_utc_with_milliseconds(at: datetime, written: str) -> None:
     assert stamp(at) == written
-
-
-class Hands:
-    """A clock whose hands are moved by the test."""
-
-    def __init__(self) -> None:
-        self.at = 100.0
-
-    def now(self) -> datetime:
-        return datetime(2026, 1, 1, tzinfo=UTC)
-
-    def monotonic(self) -> float:
-        return self.at
-
-
-def test_a_deadline_counts_down_and_stays_over() -> None:
-    clock = Hands()
-    deadline = Deadline.after(clock, 3.0)
-
-    left = []
-    for clock.at in (100.0, 102.0, 103.0, 110.0):
-        left.append((deadline.left_s(), deadline.over()))
-
-    assert left == [(3.0, False), (1.0, False), (0.0, True), (0.0, True)]
 
 
 def test_the_machines_clock_is_in_utc_and_only_grows() -> None:

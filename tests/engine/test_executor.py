@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode, Finding, Severity
 from dr_ctl.engine import journal as journal_module
+from dr_ctl.engine.executor import _EVENTS
 from dr_ctl.engine.outcome import NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.telemetry.events import Event, Notice, StepEnded, StepStarted, WaitProgress
 from tests.engine.desk import (
@@ -26,6 +28,10 @@ from tests.engine.desk import (
     at_the,
 )
 from tests.engine.machine import Fault, Machine, paris
+
+
+def test_every_outcome_is_an_end_of_a_step() -> None:
+    assert {*_EVENTS} == {*get_args(Outcome)}
 
 
 def test_an_undisturbed_run_moves_the_service_with_each_call_once(tmp_path: Path) -> None:

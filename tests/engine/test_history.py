@@ -124,6 +124,31 @@ def test_a_journal_without_a_run_says_that_nothing_was_changed(path: Path) -> No
     assert damaged.value.remedy == "The run never began: nothing was changed by it."
 
 
+@pytest.mark.parametrize(
+    ("kind", "step", "outcome", "evidence"),
+    [
+        ("run", None, None, {}),
+        ("run", None, None, {"plan": None}),
+        ("run", None, None, {"plan": {"steps": [{"number": 1}]}}),
+        ("run", None, None, {"plan": {"steps": [], "ask": {}, "source": "london", "baseline": {}}}),
+        ("step", "99-none", "started", {}),
+        ("step", "06-fence", "flew", {}),
+    ],
+)
+def test_a_sealed_line_that_does_not_fit_is_a_clear_error(
+    path: Path, kind: str, step: str | None, outcome: str | None, evidence: dict[str, Json]
+) -> None:
+    with closing(Journal(path, Clock())) as journal:
+        if kind == "step":
+            journal.run(PLAN, BY)
+        count, last = journal.count, journal.last_hash
+    entry = Entry(count + 1, "2026-11-21T02:00:00.000Z", kind, step, None, outcome, evidence, last)
+    path.write_bytes(path.read_bytes() + entry.to_line().encode())
+
+    with pytest.raises(JournalDamaged, match="holds no run that can be read"):
+        history(read(path))
+
+
 def test_a_run_that_has_ended_says_so(path: Path) -> None:
     with closing(Journal(path, Clock())) as journal:
         journal.run(PLAN, BY)

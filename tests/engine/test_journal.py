@@ -246,6 +246,25 @@ def test_lines_that_do_not_follow_each_other_are_named(
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("evidence", [], "evidence: Input should be a valid dictionary"),
+        ("kind", None, "kind: Input should be a valid string"),
+        ("seq", "two", "seq: Input should be a valid integer"),
+        ("more", 1, "more: Unexpected keyword argument"),
+    ],
+)
+def test_a_line_of_another_shape_says_which_part_does_not_fit(path: Path, key: str, value: Json, why: str) -> None:
+    short(path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[1] = json.dumps(json.loads(lines[1]) | {key: value}).encode() + b"\n"
+    path.write_bytes(b"".join(lines))
+
+    with pytest.raises(JournalDamaged, match=f"line 2 is not a journal line: {why}"):
+        read(path)
+
+
+@pytest.mark.parametrize(
     ("line", "key", "value", "named"), [(3, "outcome", "done", 4), (5, "time", "", 6), (6, "seq", 7, 6)]
 )
 def test_a_line_that_was_written_anew_with_a_hash_of_its_own_does_not_fit(

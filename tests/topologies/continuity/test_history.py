@@ -52,7 +52,7 @@ def test_the_estimate_bounds_what_was_under_way(plugin_lab: Lab, tmp_path: Path)
             until(lambda: even(operator), within_s=60, why="nothing is under way")
     with (
         closing(opened(load(settings), SystemClock(), Patience(), tmp_path)) as topology,
-        Monitor(load(settings), topology, SystemClock()) as monitor,
+        closing(Monitor(load(settings), topology, SystemClock())) as monitor,
     ):
         monitor.sample()  # that too: the last look is what the estimate calls now
     ended = operator.run("rpo", "estimate")
