@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -15,7 +15,6 @@ from dr_ctl.twin.doors import LOOPBACK, Doors
 from dr_ctl.twin.faults import Faults
 from dr_ctl.twin.jolokia import Management, Request
 from dr_ctl.twin.kind import Kind
-from dr_ctl.twin.parts import Acceptor
 from dr_ctl.twin.security import APPS
 from dr_ctl.twin.stomp import StompSession
 
@@ -59,10 +58,7 @@ class Host:
         self._timers: list[threading.Timer] = []
         self._ending: list[threading.Thread] = []
         acceptors = {
-            door.name: Acceptor(
-                door.name, self._doors.reserve(door.name, self._welcome), door.protocols, door.opens_at_boot
-            )
-            for door in kind.doors
+            door.name: replace(door, port=self._doors.reserve(door.name, self._welcome)) for door in kind.doors
         }
         self.broker: Broker = kind.broker(
             peer,

@@ -9,19 +9,11 @@ from typing import TYPE_CHECKING, Any
 from dr_ctl.twin.bean import Bean
 from dr_ctl.twin.broker import Broker
 from dr_ctl.twin.jolokia import Dialect
+from dr_ctl.twin.parts import Acceptor
 from dr_ctl.twin.way import Way
 
 if TYPE_CHECKING:
     from dr_ctl.twin.host import Host
-
-
-@dataclass(frozen=True, slots=True)
-class Door:
-    """A door that every broker of the kind has."""
-
-    name: str
-    protocols: str
-    opens_at_boot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +23,7 @@ class Kind:
 
     topology: str
     joined: str  # what two such brokers do, to be read after them
-    doors: tuple[Door, ...]
+    doors: tuple[Acceptor, ...]  # those that every broker has, without their ports
     broker: Callable[..., Broker]
     way: Callable[[Any, Any], Way[Any]]
     beans: Callable[[Any], Iterator[Bean]]

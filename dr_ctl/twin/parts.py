@@ -22,9 +22,9 @@ class Acceptor:
     """One door of a broker."""
 
     name: str
-    port: int
     protocols: str
-    opens_at_boot: bool
+    opens_at_boot: bool = False
+    port: int = 0
     started: bool = False
 
 

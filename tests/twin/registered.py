@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from dr_ctl.twin.host import Host
-from dr_ctl.twin.kind import Door
 from dr_ctl.twin.mirror.kind import KIND as MIRROR
+from dr_ctl.twin.parts import Acceptor
 
 
 def settings(host: Host) -> Mapping[str, Any]:
@@ -16,5 +16,5 @@ def settings(host: Host) -> Mapping[str, Any]:
 
 
 KIND = replace(
-    MIRROR, topology="folders", settings=settings, doors=(Door("side", "STOMP", opens_at_boot=True), *MIRROR.doors)
+    MIRROR, topology="folders", settings=settings, doors=(Acceptor("side", "STOMP", opens_at_boot=True), *MIRROR.doors)
 )

@@ -42,8 +42,8 @@ def pair() -> Iterator[tuple[dict[str, MirrorBroker], dict[str, MirrorWay]]]:
             lock=lock,
             changed=changed,
             acceptors={
-                "clients": Acceptor("clients", 1, "STOMP", opens_at_boot=False),
-                "mirror": Acceptor("mirror", 2, "AMQP", opens_at_boot=True),
+                "clients": Acceptor("clients", "STOMP", port=1),
+                "mirror": Acceptor("mirror", "AMQP", opens_at_boot=True, port=2),
             },
             link=Link(peer, 2),
             ports=NoPorts(),

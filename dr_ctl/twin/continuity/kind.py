@@ -8,7 +8,8 @@ from dr_ctl.twin.artemis.console import console, settings
 from dr_ctl.twin.continuity.beans import beans
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.continuity.way import ContinuityWay
-from dr_ctl.twin.kind import Door, Kind
+from dr_ctl.twin.kind import Kind
+from dr_ctl.twin.parts import Acceptor
 
 
 def _broker(peer: str, **told: Any) -> ContinuityBroker:
@@ -19,7 +20,7 @@ def _broker(peer: str, **told: Any) -> ContinuityBroker:
 KIND: Final = Kind(
     topology="artemis-continuity",
     joined="the continuity plugin joins",
-    doors=(Door("clients", "CORE,AMQP,STOMP"), Door("mirror", "CORE,AMQP", opens_at_boot=True)),
+    doors=(Acceptor("clients", "CORE,AMQP,STOMP"), Acceptor("mirror", "CORE,AMQP", opens_at_boot=True)),
     broker=_broker,
     way=ContinuityWay,
     beans=beans,

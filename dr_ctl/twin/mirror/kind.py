@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl.twin.artemis.console import console, settings
-from dr_ctl.twin.kind import Door, Kind
+from dr_ctl.twin.kind import Kind
 from dr_ctl.twin.mirror.beans import beans
 from dr_ctl.twin.mirror.broker import MirrorBroker
 from dr_ctl.twin.mirror.outflow import Link
 from dr_ctl.twin.mirror.way import MirrorWay
+from dr_ctl.twin.parts import Acceptor
 from dr_ctl.twin.security import APPS
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def _settings(host: Host) -> Mapping[str, Any]:
 KIND: Final = Kind(
     topology="artemis-mirror",
     joined="mirror each other",
-    doors=(Door("clients", "CORE,AMQP,STOMP"), Door("mirror", "AMQP", opens_at_boot=True)),
+    doors=(Acceptor("clients", "CORE,AMQP,STOMP"), Acceptor("mirror", "AMQP", opens_at_boot=True)),
     broker=_broker,
     way=MirrorWay,
     beans=beans,
