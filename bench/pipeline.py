@@ -196,8 +196,9 @@ def polars_estimate(folder: Path) -> None:
 
 def our_estimate(folder: Path) -> None:
     from dr_ctl.rpo.estimate.estimate import estimate  # noqa: PLC0415
+    from dr_ctl.rpo.estimate.request import Request  # noqa: PLC0415
 
-    answer = estimate(folder, master="local[2]", may_take_time=True)
+    answer = estimate(Request(history=folder, master="local[2]", may_take_time=True))
     assert answer.estimate is not None
     loss, twice = answer.estimate.total.loss, answer.estimate.total.duplicates
     print([(loss.p50, loss.p95, loss.p99, loss.max, twice.p99, twice.max)])

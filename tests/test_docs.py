@@ -53,3 +53,12 @@ def test_the_shipped_runbook_is_the_one_shown() -> None:
 def test_every_link_leads_somewhere(path: Path) -> None:
     for target in LINK.findall(path.read_text("utf-8")):
         assert (path.parent / target).exists(), target
+
+
+def test_the_page_on_the_architecture_names_every_package_and_no_module_that_is_not_there() -> None:
+    page = docs("architecture.md")
+    packages = {path.name for path in (ROOT / "dr_ctl").iterdir() if (path / "__init__.py").exists()}
+    named = set(re.findall(r"`(?:[\w<>]+/)*(\w+)\.py`", page)) - {"procedure"}
+
+    assert {name for name in packages if f"`{name}/`" not in page} == set()
+    assert named <= {path.stem for where in ("dr_ctl", "tests") for path in (ROOT / where).rglob("*.py")}

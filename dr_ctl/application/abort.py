@@ -12,9 +12,10 @@ from dr_ctl.application.result import Result
 from dr_ctl.application.run import NOBODY_ASKED, SAID_NO
 from dr_ctl.application.world import World
 from dr_ctl.core.model import ExitCode, Role
+from dr_ctl.core.printable import page
 from dr_ctl.engine import executor
 from dr_ctl.engine.journal import History
-from dr_ctl.engine.roles import error, other_sites, unexpected
+from dr_ctl.engine.roles import error, other_sites, part_of, unexpected
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import Seen
 
@@ -32,12 +33,12 @@ def abort(caller: Caller, how: How) -> Result:
             lock.refuse_if_held(seen, runs, how.theft)
         asked = replace(past.ask, expect_serving=how.expect_serving)
         world.must_know(asked)
-        if (others := other_sites(seen, past) or unexpected(seen, asked)) is not None:
+        if (others := other_sites(seen, past) or unexpected(part_of(seen, asked), asked)) is not None:
             return Result(ExitCode.PRECHECK_FAILED, others.text, (others,), run=files.name)
         if (refused := _past_no_return(past, seen, files)) is not None:
             return refused
         if how.dry_run:
-            text = "\n".join(
+            text = page(
                 f"undo {step.verb}: {call.about}, if {call.when}"
                 for step in executor.to_undo(past)
                 for call in step.inverse
@@ -56,8 +57,9 @@ def abort(caller: Caller, how: How) -> Result:
 def _past_no_return(past: History, seen: Seen, files: RunFiles) -> Result | None:
     """Say that a run cannot be undone: it may have opened its target, or somebody else did."""
     target = past.ask.target
-    if not past.activation and (seen.roles[target] is Role.STANDBY or target in past.serving):
+    role = part_of(seen, past.ask).roles[target]
+    if not past.activation and (role is Role.STANDBY or target in past.serving):
         return None
-    text = f"{target} is {seen.roles[target].value} and may have been opened by the run: it cannot be undone"
+    text = f"{target} is {role.value} and may have been opened by the run: it cannot be undone"
     finding = error("DR-RUN-005", text, "`dr-ctl resume` finishes the move; a swapover back undoes it safely.")
     return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)

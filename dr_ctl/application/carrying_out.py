@@ -93,7 +93,7 @@ class Work:
         }
         manner = Manner(
             asker=lambda sentence: self.how.yes or people.says_yes(sentence),
-            hooks=HookRunner(installation.settings.hooks, installation.file.parent, facts),
+            hooks=HookRunner(installation.settings, installation.file.parent, facts),
         )
         if self.how.step:
             manner = replace(manner, stepper=people.stepwise)
@@ -128,7 +128,7 @@ class Work:
         answered = [site for site, role in ended.seen.roles.items() if role in (Role.SERVING, Role.STANDBY)]
         debts = owed(self.caller.state(), ended.seen.debts, answered)
         data: dict[str, Json] = {
-            "pairs": [pair.as_json() for pair in ended.seen.pairs],
+            "pairs": [unit.as_json() for unit in ended.seen.units],
             "outage_s": round(ended.outage_s, 3) if ended.outage_s is not None else None,
             "report": str(self.files.report),
         }

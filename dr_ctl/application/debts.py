@@ -28,5 +28,5 @@ def owed_now(caller: Caller, seen: Seen) -> list[Debt]:
 
 def with_units(caller: Caller, result: Result, seen: Seen) -> Result:
     """A result with who serves what, and what is owed."""
-    data: dict[str, Json] = {**result.data, "pairs": [pair.as_json() for pair in seen.pairs]}
+    data: dict[str, Json] = {**result.data, "pairs": [unit.as_json() for unit in seen.units]}
     return replace(result, data=data, debts=owed_now(caller, seen))

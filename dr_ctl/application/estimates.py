@@ -27,10 +27,10 @@ def objectives(installation: Installation) -> Objectives | None:
 
 
 def request(installation: Installation) -> Request:
-    """The estimate that the settings ask for, as a document for the worker."""
+    """The estimate that the settings ask for."""
     settings = installation.settings
     return Request(
-        history=str(installation.path(settings.history.path)),
+        history=installation.path(settings.history.path),
         objectives=objectives(installation),
         include=settings.queues.include,
         exclude=settings.queues.exclude,

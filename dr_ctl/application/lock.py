@@ -66,9 +66,9 @@ def locked(world: World, runs: Runs, seen: Seen, run: str, what: str, theft: The
 
 def note_pauses(lease: Lease, baseline: Mapping[str, Any]) -> None:
     """Which queues were paused before the run: whoever lifts its pauses must leave these."""
-    for site, pairs in baseline.items():
-        for pair, told in pairs.items():
-            lease.before(site, pair, told.get("paused", ()))
+    for site, units in baseline.items():
+        for unit, told in units.items():
+            lease.before(site, unit, told.get("paused", ()))
 
 
 def note_left(lease: Lease, seen: Seen) -> None:

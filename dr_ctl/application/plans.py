@@ -85,7 +85,7 @@ def same(saved: Saved | None, decided: Decision) -> Decision:
 
 def _shape(step: PlannedStep) -> tuple[str, str, tuple[tuple[str, ...], ...]]:
     """A step without what is written down when it is done, as the moment."""
-    return step.verb, step.site, tuple((call.site, call.pair, call.goal.value, call.thing) for call in step.calls)
+    return step.verb, step.site, tuple((call.site, call.unit, call.goal.value, call.thing) for call in step.calls)
 
 
 def _changes(was: Json | Mapping[str, Any], now: Json | Mapping[str, Any], at: str = "") -> Iterator[str]:

@@ -4,18 +4,19 @@ samples of the history. Contacts no broker, needs neither Java nor Spark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from importlib import import_module
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dr_ctl.application.estimates import objectives
 from dr_ctl.core.clock import Clock
-from dr_ctl.core.model import Finding, Json, Role
+from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.roles import error
 from dr_ctl.rpo.estimate.result import matches
+from dr_ctl.rpo.history.row import moment
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import BrokerSeen, Seen
 
@@ -23,11 +24,16 @@ if TYPE_CHECKING:
     from dr_ctl.rpo.bounds.bounds import Bounds
 
 
+SKEW: Final = timedelta(seconds=2)
+
+
 class FailoverPrice:
     """Implements `Price` for one lost site. Read anew each time: what may be lost grows while the site may live."""
 
-    def __init__(self, installation: Installation, lost: str, clock: Clock) -> None:
+    def __init__(self, installation: Installation, lost: str, clock: Clock, silent_since: str | None = None) -> None:
         self.lost = lost
+        self._silent_since = datetime.fromisoformat(silent_since) if silent_since is not None else None
+        self._ahead = timedelta(0)  # of this machine's clock is a broker's, by so much at least
         self._installation, self._clock = installation, clock
         self._down_since: datetime | None = None
         self._read: tuple[Seen, datetime] | None = None
@@ -38,8 +44,12 @@ class FailoverPrice:
         """Note what a look told: a site that is down sends nothing any more, so its price grows no further; one that
         is closed and answers says itself what it still has to ship."""
         role = seen.roles[self.lost]
+        now = self._clock.now()
+        # Between the moment of a look and this one lies its answer's way: what is left over is a clock's fault.
+        clocks = [moment(look.now_ms * 1000) - now for look in seen.locks if look.site != self.lost]
+        self._ahead = max([self._ahead, *clocks])
         if role is Role.DOWN and self._down_since is None:
-            self._down_since = self._clock.now()
+            self._down_since = now
         whole = role is Role.STANDBY and all(each.silent is None for each in self._brokers(seen))
         self._read = (seen, self._clock.now()) if whole else None
 
@@ -47,16 +57,32 @@ class FailoverPrice:
         return self._now().as_json()
 
     def findings(self) -> Sequence[Finding]:
-        return self._now().findings
+        told = self._now()
+        because = [] if told.because is None else [Finding("DR-LOSS-002", Severity.INFO, told.because)]
+        return (*because, *told.findings, *self._clocks())
+
+    def _clocks(self) -> Iterator[Finding]:
+        if self._ahead > SKEW and self._read is None:
+            text = f"this machine's clock is {self._ahead.total_seconds():.1f} s behind the brokers'"
+            remedy = "The bounds count by the later clock; set this one (NTP) when there is time."
+            yield Finding("DR-LOSS-003", Severity.WARNING, text, remedy)
 
     def too_high(self, ask: Ask) -> Finding | None:
         reasons = self._now().exceeds(objectives(self._installation), ask.accept_loss)
         if not reasons:
             return None
-        at_most = self._now().lost.at_most
+        now = self._now()
+        at_most = now.lost.at_most
         accepting = "unknown" if at_most is None else str(at_most)
-        remedy = f"Wait for {self.lost}, or add --accept-loss {accepting}."
-        return error("DR-LOSS-001", "; ".join(reasons), remedy)
+        over = ""
+        if isinstance(ask.accept_loss, int) and at_most is not None:
+            over = f"{at_most - ask.accept_loss} above what was accepted. "
+        remedy = (
+            f"{over}Whoever owns that limit decides: wait for {self.lost}, or add --accept-loss {accepting}. Where "
+            f"somebody knows when the service of {self.lost} ended: --silent-since T --reason TEXT."
+        )
+        because = "" if now.because is None else f": {now.because}"
+        return error("DR-LOSS-001", f"{'; '.join(reasons)}{because}", remedy)
 
     def _now(self) -> Bounds:
         from dr_ctl.rpo.bounds.bounds import bounds  # noqa: PLC0415 - loaded by then, beside the first look
@@ -67,7 +93,9 @@ class FailoverPrice:
         return bounds(
             self._installation.path(settings.history.path),
             site=self.lost,
-            now=self._down_since or self._clock.now(),
+            now=self._clock.now() + self._ahead,
+            down_at=self._down_since + self._ahead if self._down_since is not None else None,
+            silent_since=self._silent_since,
             objectives=objectives(self._installation),
             include=settings.queues.include,
             exclude=settings.queues.exclude,

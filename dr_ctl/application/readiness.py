@@ -48,7 +48,7 @@ def validate(caller: Caller, operation: str | None) -> Result:
         findings = of[operation]
     data: dict[str, Json] = {
         "operations": {name: {"to": target, "verdict": verdict} for name, (verdict, _) in verdicts.items()},
-        "pairs": [pair.as_json() for pair in seen.pairs],
+        "pairs": [unit.as_json() for unit in seen.units],
         "fence": {site: seen.fence_strength(site) for site in seen.roles},
     }
     text = ", ".join(f"{name} to {target}: {verdict}" for name, (verdict, _) in verdicts.items())
@@ -83,7 +83,7 @@ def verify(caller: Caller, asked: Ask) -> Result:
         world.must_know(asked)
         seen = world.look(None)
         roles = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
-        data: dict[str, Json] = {"pairs": [pair.as_json() for pair in seen.pairs]}
+        data: dict[str, Json] = {"pairs": [unit.as_json() for unit in seen.units]}
         if any(role in _UNANSWERED for role in seen.roles.values()):
             return Result(ExitCode.UNKNOWN, f"the gate cannot be looked at: {roles}", silent(seen), data)
         if open_at := [site for site, role in seen.roles.items() if role is Role.SERVING]:

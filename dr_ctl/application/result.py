@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
-from dr_ctl.engine.debts import Debt
-from dr_ctl.engine.plan import Plan
+
+if TYPE_CHECKING:
+    from dr_ctl.engine.debts import Debt
+    from dr_ctl.engine.plan import Plan
 
 SCHEMA = "dr-ctl/1"
 
@@ -52,12 +54,10 @@ class Result:
             "data": dict(self.data),
         }
 
-    def document(self, command: str) -> str:
-        return json.dumps(self.envelope(command), ensure_ascii=False)
-
 
 def of_error(error: DrCtlError) -> Result:
     """An error that ended the command, as its result."""
     code = ExitCode(128 + error.signum) if isinstance(error, Stopped) else error.exit_code
-    finding = Finding(f"DR-{code.name.replace('_', '-')}", Severity.ERROR, str(error), error.remedy)
-    return Result(code, str(error).splitlines()[0], (finding,))
+    first, *more = str(error).splitlines() or [type(error).__name__]
+    finding = Finding(f"DR-{code.name.replace('_', '-')}", Severity.ERROR, first, error.remedy, more)
+    return Result(code, first, (finding,))

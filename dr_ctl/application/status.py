@@ -33,18 +33,25 @@ def status(caller: Caller) -> Status:
     """Look twice, so that rates are known."""
     with World.of(caller) as world:
         seen: Seen = world.topology.look(over_s=caller.patience.rates_s)
+        unverified = world.unverified()
     links = seen.links()
     unfinished = caller.runs().unfinished()
     is_alive = unfinished is not None and is_held(unfinished.journal)
     if unfinished is not None and not is_alive and not unfinished.open():
         unfinished = None  # it ended between the two looks at it
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-    findings = [*_open_again(seen), *seen.findings(), *silent(seen), *_open_run(unfinished, is_alive=is_alive)]
+    findings = [
+        *_open_again(seen),
+        *seen.findings(),
+        *silent(seen),
+        *unverified,
+        *_open_run(unfinished, is_alive=is_alive),
+    ]
     findings += [*lock.holders(seen), *_pauses(seen), *_not_one(seen, unfinished, is_alive=is_alive)]
     estimated, line, stale = with_age(world.installation, serving[0]) if len(serving) == 1 else (None, "", [])
     data: dict[str, Json] = {
         "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
-        "pairs": [pair.as_json() for pair in seen.pairs],
+        "pairs": [unit.as_json() for unit in seen.units],
         "links": [link.as_json() for link in links],
         "open_run": unfinished.name if unfinished is not None else None,
         "locks": lock.shown(seen),
@@ -89,7 +96,7 @@ def _not_one(seen: Seen, unfinished: RunFiles | None, *, is_alive: bool) -> Iter
     waiting = [site for site, role in seen.roles.items() if role is Role.STANDBY]
     roles = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
     lost = [debt.about for debt in seen.debts if debt.kind is DebtKind.FENCE]
-    if any(len(pair.open_at) > 1 for pair in seen.pairs) and not {*lost} & {*serving}:
+    if any(len(unit.open_at) > 1 for unit in seen.units) and not {*lost} & {*serving}:
         yield both_open(seen)
     elif is_split(seen):
         remedy = "`dr-ctl fence SITE` keeps clients out of one of them; then `dr-ctl swapover` brings all to the other."

@@ -13,7 +13,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError, UsageError
-from dr_ctl.core.model import Json
+from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine import runbook
 from dr_ctl.engine.journal import History
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, FAILOVER, FENCE, QUIESCE, REINSTATE, RETURNS, alone
@@ -75,6 +75,7 @@ class World:
     def decide(self, ask: Ask, seen: Seen, past: History | None = None, price: FailoverPrice | None = None) -> Decision:
         """Plan; what the plan rests on includes the settings."""
         decided = plan(self.runbook(ask.operation), self.topology.recipe, seen, ask, past, price)
+        decided = replace(decided, findings=(*decided.findings, *self.unverified()))
         if not isinstance(decided, Plan):
             return decided
         told = self.installation.settings.model_dump_json(exclude={"sites": {"__all__": {"brokers": _PASSWORDS}}})
@@ -95,6 +96,19 @@ class World:
                 raise UsageError(text, remedy=f"Name it under `hooks:` in {self.installation.file.name}.")
         return book
 
+    def unverified(self) -> list[Finding]:
+        """The sites whose certificates nobody checks: every command says so."""
+        return [
+            Finding(
+                "DR-TLS-001",
+                Severity.WARNING,
+                f"{name}: the certificates of its brokers are not verified (`tls.verify: false`)",
+                f"Name the file of their authority as `tls.ca` of {name} in {self.installation.file.name}.",
+            )
+            for name, site in self.installation.settings.sites.items()
+            if not site.tls.verify
+        ]
+
     def price(self, ask: Ask) -> FailoverPrice | None:
         """What a failover may cost; None for a planned move. From here on the lost site is waited for within bounds."""
         if ask.operation != FAILOVER:
@@ -103,7 +117,7 @@ class World:
         steps = self.runbook(ask.operation).steps
         observe = next((step.limits for step in steps if step.verb == "observe"), {})
         self.topology.spend_at_most(observe.get("lost", LOST_S), lost)
-        return FailoverPrice(self.installation, lost, self.clock)
+        return FailoverPrice(self.installation, lost, self.clock, ask.silent_since)
 
     def residue(self, ask: Ask, seen: Seen) -> dict[str, Json]:
         """What a return brings, and what of it comes twice at most, as `data`: empty for all else, and where the

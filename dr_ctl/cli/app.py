@@ -3,10 +3,11 @@ runs, so that help and completion stay instant."""
 
 from __future__ import annotations
 
+import io
 import itertools
+import os
 import signal
 import sys
-import traceback
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Literal
@@ -15,13 +16,14 @@ import typer
 
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.cli.command import command, common, group
+from dr_ctl.cli.helping import Whole
 from dr_ctl.cli.lab_app import lab_app
 from dr_ctl.cli.operations_app import operations_app
 from dr_ctl.cli.session import Session, Time
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Severity
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(cls=Whole, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.callback()(common)
 runs_app = group("Past runs: list, show, report, verify.")
 runbook_app = group("The runbooks in force: list, show, lint.")
@@ -31,6 +33,7 @@ app.add_typer(runs_app, name="runs")
 app.add_typer(runbook_app, name="runbook")
 app.add_typer(rpo_app, name="rpo")
 app.add_typer(lab_app, name="lab")
+_GROUPS = frozenset(each.name for each in app.registered_groups if each.name)
 
 OF_SITE = Annotated[str | None, typer.Option("--site", metavar="SITE", help="Default: the one serving at the end.")]
 SINCE = Annotated[str | None, typer.Option("--since", metavar="T", help="A moment, or a duration back: 2h.")]
@@ -219,13 +222,26 @@ def demo(
 
 def main() -> None:
     """Run the command line and end the process."""
+    _make_streams_safe()
     sys.exit(run(sys.argv[1:]))
 
 
+def _make_streams_safe() -> None:
+    """A stream that the caller has closed swallows what is written, and keeps its number: no file that is opened later
+    gets it. What a stream's encoding lacks is written as an escape instead of ending a run."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115, PTH123
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def run(arguments: list[str], time: Time | None = None) -> int:
-    """Run one command: every path ends with its document or its text, and with its exit code. No words ask for help.
-    `time` is what its waits are made of; default: the machine's own, and all of it."""
-    arguments = arguments or ["--help"]
+    """Run one command: every path ends with its document or its text, and with its exit code. No words ask for help,
+    as does a group alone. `time` is what its waits are made of; default: the machine's own, and all of it."""
+    if not arguments or (arguments[-1] in _GROUPS and not _wants_json(arguments)):
+        arguments = [*arguments, "--help"]
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
@@ -238,15 +254,20 @@ def run(arguments: list[str], time: Time | None = None) -> int:
         text = error.format_message()
         return _end(Result(ExitCode.USAGE, text, (Finding("DR-USAGE", Severity.ERROR, text, remedy),)), arguments)
     except DrCtlError as error:
-        if "--verbose" in arguments:
-            traceback.print_exc()
+        _trace(arguments)
         return _end(of_error(error), arguments)
     except Exception as error:  # noqa: BLE001 - the outermost edge: a defect still ends with a document
-        if "--verbose" in arguments:
-            traceback.print_exc()
+        _trace(arguments)
         text = f"a defect in dr-ctl: {type(error).__name__}: {error}"
         remedy = "Run again with --verbose and report it; `dr-ctl status` says where things stand."
         return _end(Result(ExitCode.INTERNAL, text, (Finding("DR-INTERNAL", Severity.ERROR, text, remedy),)), arguments)
+
+
+def _trace(arguments: list[str]) -> None:
+    if "--verbose" in arguments:
+        import traceback  # noqa: PLC0415 - its cost is nobody's who did not ask
+
+        traceback.print_exc()
 
 
 def _stop(signum: int, frame: FrameType | None) -> None:
@@ -274,6 +295,9 @@ def _names(group: typer.Typer | None) -> set[str | None]:
 def _end(result: Result, arguments: list[str]) -> int:
     from dr_ctl.cli.render import end  # noqa: PLC0415
 
+    return end(result, Session(command=" ".join(_command(arguments)), json=_wants_json(arguments)))
+
+
+def _wants_json(arguments: list[str]) -> bool:
     chosen = ("--output", "json") in itertools.pairwise(arguments)
-    as_json = "--json" in arguments or "--output=json" in arguments or chosen
-    return end(result, Session(command=" ".join(_command(arguments)), json=as_json))
+    return "--json" in arguments or "--output=json" in arguments or chosen

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from dr_ctl.application.how import AcceptedLoss, How, Theft
 from dr_ctl.cli.session import Session
+from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import UsageError
 from dr_ctl.engine.operations import AT_SOURCE, FAILBACK, FAILOVER, SWAPOVER, WHOLE
 from dr_ctl.engine.plan import Ask
@@ -27,6 +29,7 @@ def asked(
     expect_serving: str | None = None,
     accept_loss: str | None = None,
     presume_down: str | None = None,
+    silent_since: str | None = None,
     reason: str | None = None,
 ) -> Ask:
     """Make the question out of the options; raises `UsageError` where one is not well formed. A planned move has a
@@ -44,7 +47,16 @@ def asked(
         raise UsageError("--presume-down needs --reason", remedy="Say why that site is taken for down: --reason TEXT.")
     if operation != FAILOVER:
         return made
-    return replace(made, accept_loss=loss(accept_loss), presume_down=presume_down, reason=reason)
+    if silent_since is not None and not reason:
+        raise UsageError("--silent-since needs --reason", remedy="Say how that moment is known: --reason TEXT.")
+    ended = moment(session, "--silent-since", silent_since)
+    return replace(
+        made,
+        accept_loss=loss(accept_loss),
+        presume_down=presume_down,
+        silent_since=stamp(ended) if ended is not None else None,
+        reason=reason,
+    )
 
 
 def whole(operation: str) -> str:
@@ -108,6 +120,25 @@ def _outage_s(session: Session, max_outage: str | None) -> float | None:
     told = seconds_of("--max-outage", max_outage)
     objectives = session.installation().settings.objectives
     return told if told is not None or objectives is None else objectives.recovery
+
+
+def moment(session: Session, option: str, told: str | None) -> datetime | None:
+    """The value of an option that is a moment, or a duration back from now; raises `UsageError`."""
+    if told is None:
+        return None
+    try:
+        return session.clock.now() - timedelta(seconds=seconds(told))
+    except ValueError:
+        pass
+    try:
+        found = datetime.fromisoformat(told)
+    except ValueError as problem:
+        remedy = f"As in {option} 2026-11-21T09:15:00Z, or {option} 10m for ten minutes ago."
+        raise UsageError(f"{option} {told}: neither a moment nor a duration", remedy=remedy) from problem
+    found = found if found.tzinfo is not None else found.astimezone()
+    if found > session.clock.now():
+        raise UsageError(f"{option} {told}: lies in the future", remedy=f"It is {stamp(session.clock.now())} now.")
+    return found.astimezone(UTC)
 
 
 def seconds_of(option: str, told: str | None) -> float | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from dr_ctl.cli.helping import Group
 from dr_ctl.cli.session import Session, Time
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ WARN_EXIT = Annotated[bool, typer.Option("--warn-exit", help="End with 30 instea
 
 def group(text: str) -> typer.Typer:
     """Make an empty group of commands."""
-    return typer.Typer(rich_markup_mode=None, help=text)
+    return typer.Typer(cls=Group, rich_markup_mode=None, help=text)
 
 
 def common(
@@ -61,6 +62,8 @@ def common(
     )
 
 
+# What a command is handed is no option: its types need not be loaded for help.
+_UNREAD = dict.fromkeys(("Session", "Ask", "How", "Result"), object)
 _EVERYWHERE = (
     ("output", OUTPUT, None),
     ("json", JSON, False),
@@ -83,7 +86,7 @@ def command(
     argument of that name."""
 
     def register(function: Callable[..., Result]) -> Callable[..., Result]:
-        own = inspect.signature(function, eval_str=True)
+        own = inspect.signature(function, locals=_UNREAD, eval_str=True)
         parameters = [
             *_declared(asks),
             *(each for each in own.parameters.values() if each.name not in ("session", "asked", "how")),

@@ -21,11 +21,12 @@ from dr_ctl.cli.labs import verdict_text
 from dr_ctl.cli.session import Session
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.lab.kinds import KINDS as LABS
 from dr_ctl.lab.kinds import MIRROR
 from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.ledger import Verdict
+from dr_ctl.rpo.history.newest import recent
 from dr_ctl.settings.loader import load
 from dr_ctl.twin.kinds import KINDS as TWINS
 from dr_ctl.twin.site import MARK
@@ -122,7 +123,7 @@ def _lost_and_back(lab: Stage, tell: _Teller, codes: dict[str, int]) -> _Lost:
             traffic.wait_for(AFTER)
             tell.chapter("paris dies: its broker is killed with messages under way.")
             lab.kill("paris")
-            _until_recorded(tell)
+            _until_recorded(lab)
         tell.chapter("How much would be lost without it? Nobody accepted any loss, so nothing is done.")
         codes["failover, no loss accepted"] = tell.run("failover", "--to", "london", "--yes")
         bounds = tell.bounds("failover", "--to", "london", "--dry-run")
@@ -145,14 +146,15 @@ def _lost_and_back(lab: Stage, tell: _Teller, codes: dict[str, int]) -> _Lost:
     return _Lost(bounds, before, after)
 
 
-def _until_recorded(tell: _Teller) -> None:
-    """Wait until the monitor has seen the death: from then on the bounds do not grow, and two answers are the same."""
+def _until_recorded(lab: Stage) -> None:
+    """Wait until the history says that paris is down: from then on its bounds do not grow."""
+    installation = load(lab.settings_path)
+    history = installation.path(installation.settings.history.path)
     until = time.monotonic() + SEEN_WITHIN_S
-    before = None
-    while (now := tell.bounds("failover", "--to", "london", "--dry-run")["lost"]["at_most"]) is None or now != before:
-        before = now
+    while [role for _, role in recent(history, "paris").roles[-1:]] != [Role.DOWN.value]:
         if time.monotonic() > until:
-            raise EnvironmentFault(f"the monitor has not written what it saw within {SEEN_WITHIN_S:.0f} s")
+            raise EnvironmentFault(f"the monitor has not written within {SEEN_WITHIN_S:.0f} s that paris is down")
+        time.sleep(EVERY_S)
 
 
 def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, int], notes: Sequence[Finding]) -> Result:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from datetime import datetime
@@ -11,9 +10,11 @@ from typing import Any, Final
 
 from dr_ctl.application.result import Result
 from dr_ctl.cli.past import how_ended, line_of
+from dr_ctl.cli.render import as_line
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.core.printable import line
 from dr_ctl.engine.journal import Entry, is_held, read
 
 POLL_S: Final = 0.1
@@ -38,12 +39,12 @@ class Tail:
         except FileNotFoundError:
             return []
         entries = []
-        for line in added.split(b"\n")[:-1]:
+        for row in added.split(b"\n")[:-1]:
             try:
-                entries.append(Entry.of_line(line)[0])
+                entries.append(Entry.of_line(row)[0])
             except ValueError:
                 break  # torn, by a crash or because it is being written: it stays unread
-            self._read += len(line) + 1
+            self._read += len(row) + 1
         self.count += len(entries)
         return entries
 
@@ -85,10 +86,11 @@ class _Shown:
         self._sampled_at: datetime | None = None
 
     def show(self, entry: Entry) -> None:
-        line = json.dumps(entry.body(), ensure_ascii=False) if self._json else self._line(entry)
-        if line is not None:
-            sys.stdout.write(line + "\n")
-            sys.stdout.flush()
+        if self._json:
+            sys.stdout.write(as_line(entry.body()) + "\n")
+        elif (text := self._line(entry)) is not None:
+            sys.stdout.write(line(text) + "\n")
+        sys.stdout.flush()
 
     def _line(self, entry: Entry) -> str | None:
         if entry.kind != "sample":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dr_ctl.application.estimates import objectives
+from dr_ctl.application.estimates import request
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
@@ -19,7 +20,6 @@ from dr_ctl.rpo.backtest.backtest import backtest as make_backtest
 from dr_ctl.rpo.backtest.calibration import Calibration
 from dr_ctl.rpo.estimate.estimate import estimate as make_estimate
 from dr_ctl.rpo.estimate.result import EstimateAnswer, Verdict
-from dr_ctl.rpo.estimate.stored import store
 from dr_ctl.settings.durations import duration, seconds
 from dr_ctl.settings.model import Installation
 
@@ -35,27 +35,20 @@ def estimate(
     session: Session, site: str | None, since: str | None, until: str | None, horizon: str, report: Path | None
 ) -> Result:
     installation = _installation(session, site)
-    settings = installation.settings
-    answer = make_estimate(
-        installation.path(settings.history.path),
+    asked = replace(
+        request(installation),
         site=site,
         since=_moment("--since", since),
         until=_moment("--until", until),
         horizon_s=_duration("--horizon", horizon),
-        objectives=objectives(installation),
-        include=settings.queues.include,
-        exclude=settings.queues.exclude,
-        master=settings.spark.master,
-        conf=settings.spark.conf,
+        store=since is None and until is None,  # one of part of the history is not what a failover asks for
         may_take_time=True,
-        charted=report is not None,
     )
-    if since is None and until is None:  # an estimate of part of the history is not what a failover asks for
-        store(installation.path(settings.history.path), answer, datetime.now(UTC))
+    answer = make_estimate(asked, charted=report is not None)
     data: Any = answer.as_json()
     verdict = answer.verdict
     code = _CODES[verdict] if verdict is not None else ExitCode.OK
-    page = pages.of_estimate(settings.name, data, answer.curves, answer.findings)
+    page = pages.of_estimate(installation.settings.name, data, answer.curves, answer.findings)
     return Result(code, _summary(answer), answer.findings, data or {}, text=_with_page(_table(data), page, report))
 
 
@@ -68,21 +61,13 @@ def backtest(
     report: Path | None,
 ) -> Result:
     installation = _installation(session, site)
-    settings = installation.settings
+    asked = replace(request(installation), site=site, since=_moment("--since", since), until=_moment("--until", until))
     answer = make_backtest(
-        installation.path(settings.history.path),
-        site=site,
-        since=_moment("--since", since),
-        until=_moment("--until", until),
-        horizons_s=[_duration("--horizon", each) for each in horizons] if horizons else HORIZONS_S,
-        include=settings.queues.include,
-        exclude=settings.queues.exclude,
-        master=settings.spark.master,
-        conf=settings.spark.conf,
+        asked, horizons_s=[_duration("--horizon", each) for each in horizons] if horizons else HORIZONS_S
     )
     data: Any = answer.as_json()
     code, summary = _CALIBRATION[answer.verdict]
-    page = pages.of_backtest(settings.name, answer)
+    page = pages.of_backtest(installation.settings.name, answer)
     return Result(code, summary, answer.findings, data, text=_with_page(_calibration(data), page, report))
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dr_ctl.application.how import How
-from dr_ctl.application.result import Result
 from dr_ctl.cli.command import Option, command
-from dr_ctl.cli.session import Session
-from dr_ctl.engine.plan import Ask
+
+if TYPE_CHECKING:
+    from dr_ctl.application.how import How
+    from dr_ctl.application.result import Result
+    from dr_ctl.cli.session import Session
+    from dr_ctl.engine.plan import Ask
 
 operations_app = typer.Typer(rich_markup_mode=None)
 
@@ -48,6 +50,11 @@ CUT = _flag("cut-in-flight", "Move although clients hold messages: they come aga
 ACCEPT: Option = ("accept_difference", _ACCEPT, None)
 LOSS: Option = ("accept_loss", _LOSS, None)
 PRESUME = _option("presume-down", "SITE", "Take this site for down; needs --reason.")
+SILENT = _option(
+    "silent-since",
+    "T",
+    "When the lost site's service ended, as a moment or a time ago: bounds the loss; needs --reason.",
+)
 MOVE = (TO, TIMEOUT, OUTAGE, CUT, ACCEPT)
 # How it is run: these become one value, `How`.
 EXPECT = _option("expect-serving", "SITE", "Refuse unless SITE serves.")
@@ -66,7 +73,7 @@ _PLAN = Annotated[
 WHOLE = (*STEPWISE, ("saved", _PLAN, None))
 
 
-@command(operations_app, "plan", asks=(*MOVE, EXPECT, LOSS, PRESUME, REASON))
+@command(operations_app, "plan", asks=(*MOVE, EXPECT, LOSS, PRESUME, SILENT, REASON))
 def plan(
     session: Session,
     asked: Ask,
@@ -100,7 +107,7 @@ _operation("swapover", "Move the service to the other site: nothing lost, nothin
 _operation(
     "failover",
     "The serving site is lost: serve at the other now, and say what is lost.",
-    (TO, TIMEOUT, LOSS, PRESUME),
+    (TO, TIMEOUT, LOSS, PRESUME, SILENT),
     WHOLE,
 )
 _operation("reinstate", "Take a lost site in again, without the move back.", (LOST_SITE, TIMEOUT), WHOLE)

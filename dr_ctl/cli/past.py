@@ -8,6 +8,7 @@ from typing import Any
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.core.printable import page
 from dr_ctl.engine.journal import Entry, read
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.engine.seal import Verdict, check
@@ -34,7 +35,7 @@ def runs_list(session: Session) -> Result:
     runs = session.runs().all()
     all_ = [(files.name, *how_ended(files)) for files in runs]
     rows: list[Json] = [{"run": name, "outcome": outcome, "summary": summary} for name, outcome, summary in all_]
-    text = "\n".join(f"{name}  {outcome:<16} {summary}" for name, outcome, summary in all_)
+    text = page(f"{name}  {outcome:<16} {summary}" for name, outcome, summary in all_)
     return Result(ExitCode.OK, f"{len(runs)} run(s)", data={"runs": rows}, text=text)
 
 
@@ -62,7 +63,7 @@ def runs_show(session: Session, run: str | None) -> Result:
             steps.append({"time": entry.time, "step": entry.step, "event": entry.outcome, "text": text})
     outcome, summary = how_ended(files)
     data: dict[str, Json] = {"outcome": outcome, "steps": [dict(step) for step in steps], "entries": len(entries)}
-    return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name, text="\n".join(lines))
+    return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name, text=page(lines))
 
 
 def runs_verify(session: Session, run: str | None) -> Result:
@@ -79,7 +80,7 @@ def runs_verify(session: Session, run: str | None) -> Result:
         )
         for name, each in altered
     ]
-    text = "\n".join(f"{name}  {each.verdict.value:<12} {each.text}" for name, each in checked)
+    text = page(f"{name}  {each.verdict.value:<12} {each.text}" for name, each in checked)
     rows: list[Json] = [{"run": name, **each.as_json()} for name, each in checked]
     opens = sum(each.verdict is Verdict.OPEN for _, each in checked)
     summary = f"{len(checked)} run(s) looked at, {len(altered)} altered"

@@ -10,6 +10,7 @@ import typer
 
 from dr_ctl.cli.plans import plan_text, question
 from dr_ctl.cli.render import finding_text
+from dr_ctl.core.printable import line, page
 from dr_ctl.engine.executor import Answer
 from dr_ctl.engine.plan import Plan, PlannedStep
 
@@ -24,7 +25,7 @@ class Terminal:
 
     def says_yes(self, sentence: str) -> bool:
         """False also where nobody can be asked, or the person hung up."""
-        return self.present() and bool(_answer(lambda: typer.confirm(sentence, err=True)))
+        return self.present() and bool(_answer(lambda: typer.confirm(line(sentence), err=True)))
 
     def agrees(self, plan: Plan) -> bool:
         """A name to be typed is more than a key pressed in a hurry."""
@@ -39,7 +40,7 @@ class Terminal:
         """Who hangs up stops here: nothing is done that nobody said."""
         choices = {"y": Answer.YES, "s": Answer.STOP} | ({"u": Answer.UNDO} if may_undo else {})
         undo = ", [u]ndo all and end" if may_undo else ""
-        text = f"{step.number}. {step.verb}: {step.about}\n    [y]es{undo}, [s]top here"
+        text = page((f"{step.number}. {step.verb}: {step.about}", f"    [y]es{undo}, [s]top here"))
         while True:
             told = _answer(lambda: typer.prompt(text, err=True, default="", show_default=False))
             if told is None:

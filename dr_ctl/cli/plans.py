@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dr_ctl.application.plans import title
+from dr_ctl.core.printable import page
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
 from dr_ctl.engine.plan import Call, Plan
 from dr_ctl.engine.verbs import NO_RETURN
@@ -31,7 +32,7 @@ def plan_text(plan: Plan) -> str:
         lines += ["Not replicated:", *(f"  - {each}" for each in plan.not_replicated)]
     if plan.cannot_know:
         lines += ["What a plan cannot know:", *(f"  - {each}" for each in plan.cannot_know)]
-    return "\n".join(lines)
+    return page(lines)
 
 
 def _limit(name: str, value: float) -> str:

@@ -12,6 +12,7 @@ import time
 from rich.console import Console
 from rich.status import Status
 
+from dr_ctl.core.printable import line
 from dr_ctl.settings.durations import duration
 from dr_ctl.telemetry.events import Event, Notice, StepEnded, StepStarted, WaitProgress
 
@@ -40,16 +41,16 @@ class Screen:
         match event:
             case StepStarted():
                 safe = "Ctrl-C undoes" if event.safe_to_stop else "do not stop"
-                self._console.print(f"[{event.number}/{event.of}] {event.verb}: {event.about}  ({safe})", style="bold")
+                self._print(f"[{event.number}/{event.of}] {event.verb}: {event.about}  ({safe})", style="bold")
             case StepEnded():
                 self._clear()
                 took = f"  ({duration(event.took_s)})" if event.took_s >= 0.001 else ""  # noqa: PLR2004
                 undone = f"{event.verb}: " if event.verb.startswith("undo ") else ""
-                self._console.print(f"    {undone}{event.outcome}: {event.text}{took}", style=_STYLES[event.outcome])
+                self._print(f"    {undone}{event.outcome}: {event.text}{took}", style=_STYLES[event.outcome])
             case WaitProgress():
                 self._wait(event)
             case Notice():
-                self._console.print(f"    {event.text}", style="yellow")
+                self._print(f"    {event.text}", style="yellow")
 
     def _wait(self, event: WaitProgress) -> None:
         text = f"    {event.about}"
@@ -65,13 +66,16 @@ class Screen:
             text += f"; {event.why_not_moving}"
         if self._console.is_terminal:
             if self._status is None:
-                self._status = self._console.status(text)
+                self._status = self._console.status(line(text))
                 self._status.start()
             else:
-                self._status.update(text)
+                self._status.update(line(text))
         elif time.monotonic() - self._said_at >= _PLAIN_EVERY_S:
             self._said_at = time.monotonic()
-            self._console.print(text)
+            self._print(text)
+
+    def _print(self, text: str, style: str | None = None) -> None:
+        self._console.print(line(text), style=style)
 
     def _clear(self) -> None:
         if self._status is not None:

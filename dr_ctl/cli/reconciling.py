@@ -9,8 +9,10 @@ from typing import Any
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.model import ExitCode, Finding, Severity
-from dr_ctl.rpo.ledgers.reconcile import KINDS, Reconciled
+from dr_ctl.core.printable import page
+from dr_ctl.rpo.ledgers.reconcile import Reconciled
 from dr_ctl.rpo.ledgers.reconcile import reconcile as make
+from dr_ctl.rpo.ledgers.transforms import KINDS
 from dr_ctl.settings.loader import find
 from dr_ctl.settings.model import SparkSettings
 
@@ -56,4 +58,4 @@ def _table(found: Reconciled) -> str:
     for kind in KINDS:
         lines += [f"  {kind} of {queue}: {count}" for queue, count in found.parts[kind].queues.items()]
     events = ", ".join(f"{count} {event}" for event, count in sorted(found.events.items())) or "none"
-    return "\n".join([*lines, f"events: {events}; {found.differing} of {found.buckets} buckets differed"])
+    return page([*lines, f"events: {events}; {found.differing} of {found.buckets} buckets differed"])

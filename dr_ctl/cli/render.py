@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import typer
 
 from dr_ctl.application.result import Result
-from dr_ctl.core.model import ExitCode, Finding, Severity
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.core.printable import line, page
 
 if TYPE_CHECKING:
     from dr_ctl.cli.session import Session
@@ -22,7 +25,7 @@ def end(result: Result, session: Session) -> int:
         result = result.with_warn_exit()
     try:
         if session.json:
-            sys.stdout.write(result.document(session.command) + "\n")
+            sys.stdout.write(as_line(result.envelope(session.command)) + "\n")
         else:
             _text(result)
         sys.stdout.flush()
@@ -38,17 +41,23 @@ def _text(result: Result) -> None:
 
         typer.echo(plan_text(result.plan))
     if result.text:
-        typer.echo(result.text)
+        typer.echo(page(result.text.split("\n")))
     for finding in () if result.already_read else result.findings:
         if finding.text != result.summary or finding.remedy:
             typer.echo(finding_text(finding))
     for debt in result.debts:
-        typer.echo(f" $ owed since {debt.since}: {debt.text}\n      -> {debt.remedy}")
+        typer.echo(page((f" $ owed since {debt.since}: {debt.text}", f"      -> {debt.remedy}")))
     good = result.code in (ExitCode.OK, ExitCode.WARNINGS)
-    typer.echo(result.summary if good else f"{result.code.outcome} ({int(result.code)}): {result.summary}")
+    typer.echo(line(result.summary if good else f"{result.code.outcome} ({int(result.code)}): {result.summary}"))
+
+
+def as_line(document: Mapping[str, Json]) -> str:
+    """A JSON document for standard output, in ASCII where that does not speak Unicode."""
+    speaks = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    return json.dumps(document, ensure_ascii=not speaks)
 
 
 def finding_text(finding: Finding) -> str:
-    """A finding in one or two lines."""
-    remedy = f"\n      -> {finding.remedy}" if finding.remedy else ""
-    return f"{_MARKS[finding.severity]} {finding.id}  {finding.text}{remedy}"
+    """A finding in one or two lines, or more where it has more."""
+    remedy = (f"      -> {finding.remedy}",) if finding.remedy else ()
+    return page((f"{_MARKS[finding.severity]} {finding.id}  {finding.text}", *finding.more, *remedy))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ import typer
 
 from dr_ctl.core.clock import Clock, SystemClock
 from dr_ctl.core.patience import Patience
+from dr_ctl.core.printable import line
 
 if TYPE_CHECKING:
     from dr_ctl.application.caller import People
@@ -71,12 +71,14 @@ class Session:
     def say(self, text: str) -> None:
         """A message to the person at the terminal, beside the result."""
         if not self.quiet:
-            typer.echo(text, err=True)
+            typer.echo(line(text), err=True)
 
     def line(self, document: Mapping[str, Json], text: str) -> None:
         """One thing of a command that goes on: a JSON line on standard output, or a message."""
         if self.json:
-            print(json.dumps(document, ensure_ascii=False), flush=True)  # noqa: T201 - such a command's output
+            from dr_ctl.cli.render import as_line  # noqa: PLC0415
+
+            print(as_line(document), flush=True)  # noqa: T201 - such a command's output
         else:
             self.say(text)
 

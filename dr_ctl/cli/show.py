@@ -7,6 +7,7 @@ from dr_ctl.application.status import Status
 from dr_ctl.application.status import status as look
 from dr_ctl.cli.render import end
 from dr_ctl.cli.session import Session
+from dr_ctl.core.printable import page
 
 WATCH_EVERY_S = 2.0
 
@@ -39,4 +40,4 @@ def _text(found: Status) -> str:
             depth = sum(each.depths.values())
             lines.append(f"  {each.pair}: {doors}; {depth} message(s) in {len(each.depths)} queue(s)")
             lines += [f"    {line}" for line in links.get((site, each.pair), ())]
-    return "\n".join(lines)
+    return page(lines)

@@ -33,15 +33,18 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing worth a person's attention, with what to do about it."""
+    """One thing worth a person's attention, with what to do about it. `more` are the lines of a text that has several;
+    a line break in `text` is one that somebody put into a name."""
 
     id: str
     severity: Severity
     text: str
     remedy: str = ""
+    more: Sequence[str] = ()
 
     def as_json(self) -> dict[str, Json]:
-        return {"id": self.id, "severity": self.severity.value, "text": self.text, "remedy": self.remedy}
+        text = "\n".join((self.text, *self.more))
+        return {"id": self.id, "severity": self.severity.value, "text": text, "remedy": self.remedy}
 
 
 class ExitCode(IntEnum):

@@ -12,7 +12,7 @@ from typing import Any
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine.operations import AT_SOURCE, CLOSING, FAILOVER, FENCE, QUIESCE, REINSTATE, RELEASE, RETURNS
 from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.ports import PairSeen
+from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.engine.roles import CLOSED
 
 
@@ -26,7 +26,7 @@ class Facts:
     ask: Ask
     source: str
     roles: Mapping[str, Role]
-    pairs: tuple[PairSeen, ...]
+    units: tuple[UnitSeen, ...]
     before: tuple[str, ...]
     undone: bool | None
     changed: bool
@@ -60,8 +60,8 @@ class Facts:
 
     @property
     def missing(self) -> list[str]:
-        """The pairs that the wanted site does not serve alone."""
-        return [pair.name for pair in self.pairs if pair.serving != self.wanted]
+        """The units that the wanted site does not serve alone."""
+        return [unit.name for unit in self.units if unit.serving != self.wanted]
 
     @property
     def roles_told(self) -> str:

@@ -24,6 +24,7 @@ from dr_ctl.engine.operations import DRAIN, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Plan, PlannedStep
 from dr_ctl.engine.ports import Driver, Estimator, Hooks, Move, Observation, Price
+from dr_ctl.engine.roles import part_of
 from dr_ctl.engine.states import StepEvent
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest
 from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted
@@ -332,14 +333,15 @@ class _Run(Generic[O]):
     def _ended(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult[O]:
         """Look once more: what is said of the end is what was seen after it, not what was intended."""
         seen = self._driver.observe()
+        part = part_of(seen, self._ask)
         entries = list(self._journal.entries())
         outage = None if self._ask.operation == FAILOVER else outage_s(entries)
         bounds = self._bounds()
         facts = Facts(
             ask=self._ask,
             source=self._move.source,
-            roles=seen.roles,
-            pairs=tuple(seen.pairs),
+            roles=part.roles,
+            units=tuple(part.units),
             before=self._serving,
             undone=undone,
             changed=self._changed(),

@@ -21,13 +21,13 @@ _CALL: Final = ("site", "pair", "goal", "thing", "part", "about", "when", "at_mo
 class Call:
     """One request that changes something at one broker, and what it is for.
 
-    `thing` is what its goal is of, by name; `part` says to which part of its step it belongs. `request` is opaque to
-    all but the sender. `when` is None for a call that goes out for certain, else the condition under which it does;
-    `at_most` bounds how often it then may.
+    `unit` names what it belongs to of what moves; "" where that is nothing. `thing` is what its goal is of, by name;
+    `part` says to which part of its step it belongs. `request` is opaque to all but the sender. `when` is None for a
+    call that goes out for certain, else the condition under which it does; `at_most` bounds how often it then may.
     """
 
     site: str
-    pair: str
+    unit: str
     goal: Goal
     thing: str
     request: Mapping[str, Json] = field(hash=False)
@@ -39,7 +39,7 @@ class Call:
     def as_json(self) -> dict[str, Json]:
         return {
             "site": self.site,
-            "pair": self.pair,
+            "pair": self.unit,
             "goal": self.goal.value,
             "thing": self.thing,
             "part": self.part,
@@ -54,7 +54,7 @@ class Call:
         goal, thing, part = (Goal(row["goal"]), row["thing"], row["part"]) if "goal" in row else older.meant(row)
         return cls(
             site=row["site"],
-            pair=row["pair"],
+            unit=row["pair"],
             goal=goal,
             thing=thing,
             request={key: value for key, value in row.items() if key not in _CALL},
@@ -109,7 +109,11 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What the operator asked for: the operation, its target, and the options that shape it."""
+    """What the operator asked for: the operation, its target, and the options that shape it.
+
+    `units` are those to move, by name; None for all. The others are left alone. `silent_since` is the operator's word
+    on when a lost site's service ended.
+    """
 
     operation: str
     target: str
@@ -121,8 +125,16 @@ class Ask:
     presume_down: str | None = None
     reason: str | None = None
     max_outage_s: float | None = None
+    units: tuple[str, ...] | None = None
+    silent_since: str | None = None
+
+    def includes(self, unit: str) -> bool:
+        return self.units is None or unit in self.units
 
     def as_json(self) -> dict[str, Json]:
+        part: dict[str, Json] = {} if self.units is None else {"units": list(self.units)}
+        if self.silent_since is not None:
+            part["silent_since"] = self.silent_since
         return {
             "operation": self.operation,
             "target": self.target,
@@ -134,18 +146,19 @@ class Ask:
             "presume_down": self.presume_down,
             "reason": self.reason,
             "max_outage_s": self.max_outage_s,
+            **part,
         }
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Ask:
-        return cls(**row)
+        return cls(**{**row, "units": tuple(row["units"])} if "units" in row else row)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Every step in order. `baseline` is what dr-ctl may set, as it was before the run; undo restores exactly that.
 
-    `serving` are the sites that served before the run, `moved` the pairs that the target serves already. `basis` is
+    `serving` are the sites that served before the run, `moved` the units that the target serves already. `basis` is
     what the plan was decided from: no counters.
     """
 

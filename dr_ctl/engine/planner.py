@@ -16,7 +16,7 @@ from dr_ctl.engine.journal import History
 from dr_ctl.engine.operations import ACTIVATE, ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, MOVING, REINSTATE
 from dr_ctl.engine.plan import AlreadyThere, Ask, Call, Decision, Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import Move, Observation, Price, Recipe
-from dr_ctl.engine.roles import alive, error, other, other_sites, source_of, whole_at
+from dr_ctl.engine.roles import alive, error, not_there, other, other_sites, part_of, source_of, whole_at
 from dr_ctl.engine.runbook import CUT_OFF, Runbook, RunbookStep, cutting_off
 from dr_ctl.engine.verbs import (
     ESTIMATE,
@@ -39,11 +39,14 @@ def plan(
     runbook: Runbook, recipe: Recipe[O], seen: O, ask: Ask, past: History | None = None, price: Price | None = None
 ) -> Decision:
     """Decide every step, in order, with the reason for each. A failover has a price; what it may cost is judged too."""
-    if ask.operation == FAILOVER and (lives := alive(seen, ask)) is not None:
+    if (nothing := not_there(seen, ask)) is not None:
+        return Refusal((nothing,))
+    part = part_of(seen, ask)
+    if ask.operation == FAILOVER and (lives := alive(part, ask)) is not None:
         return Refusal((lives,), ExitCode.SERVING_SITE_ALIVE)
-    if past is not None and (elsewhere := other_sites(seen, past)) is not None:
+    if past is not None and (elsewhere := other_sites(part, past)) is not None:
         return Refusal((elsewhere,))
-    source = source_of(seen, ask, past, cut_off=bool(cutting_off(runbook.steps)))
+    source = source_of(part, ask, past, cut_off=bool(cutting_off(runbook.steps)))
     if isinstance(source, Finding):
         # The topology's own findings say why a role is not known; the operator hates finding them one by one.
         others = recipe.why_not(seen, Move(ask, other(seen, ask.target), recipe.baseline(seen)))
@@ -52,7 +55,7 @@ def plan(
         ask,
         source,
         past.baseline if past is not None else recipe.baseline(seen),
-        _moved_pairs(seen, ask.target, past),
+        _moved_units(part, ask.target, past),
         sent=past is not None and past.activation,
     )
     if past is None and (there := _already_there(recipe, seen, move)) is not None:
@@ -64,11 +67,11 @@ def plan(
         findings = [error("DR-BOOK-004", text, "Take them out, or use the runbook that came with dr-ctl."), *findings]
     if any(finding.severity is Severity.ERROR for finding in findings):
         return Refusal(tuple(findings))
-    dear = price.too_high(ask) if price is not None and not whole_at(seen, ask.target) else None
+    dear = price.too_high(ask) if price is not None and not whole_at(part, ask.target) else None
     if dear is not None:
         return Refusal((dear, *findings), ExitCode.LOSS_REFUSED)
-    finishing = past is not None and ask.operation in MOVING and _moved(seen, move)
-    steps = _steps(_lines(runbook, seen, move, past), recipe, seen, move, past, finishing=finishing)
+    finishing = past is not None and ask.operation in MOVING and _moved(part, move)
+    steps = _steps(_lines(runbook, part, move, past), recipe, seen, move, past, finishing=finishing)
     return Plan(
         ask=ask,
         source=source,
@@ -77,7 +80,7 @@ def plan(
         baseline=move.baseline,
         not_replicated=tuple(recipe.not_replicated(seen, move)),
         cannot_know=tuple(recipe.cannot_know(move)),
-        serving=past.serving if past is not None else serving(seen),
+        serving=past.serving if past is not None else serving(part),
         moved=move.moved,
         basis=_basis(runbook, recipe, seen),
     )
@@ -95,23 +98,23 @@ def _already_there(recipe: Recipe[O], seen: O, move: Move) -> AlreadyThere | Non
     if operation == REINSTATE or (operation in ALONE and operation not in (ACTIVATE, DRAIN)):
         text = recipe.holds_already(seen, move)
         return AlreadyThere(f"{text}; nothing was changed", ()) if text is not None else None
-    if operation == DRAIN or not _moved(seen, move):
+    if operation == DRAIN or not _moved(part_of(seen, move.ask), move):
         return None
     findings = [each for each in recipe.why_not(seen, move) if each.severity is not Severity.ERROR]
     return AlreadyThere(f"{target} serves already; nothing was changed", tuple(findings))
 
 
 def _moved(seen: Observation, move: Move) -> bool:
-    """A returning site may be open although it must not be: only where the other is closed, and every pair is served,
+    """A returning site may be open although it must not be: only where the other is closed, and every unit is served,
     did the service move."""
     return whole_at(seen, move.target) and seen.roles[move.source] is not Role.SERVING
 
 
-def _moved_pairs(seen: Observation, target: str, past: History | None) -> tuple[str, ...]:
-    """The pairs that need no drain any more. A run that has opened nothing yet leaves out what was open before it."""
+def _moved_units(seen: Observation, target: str, past: History | None) -> tuple[str, ...]:
+    """The units that need no drain any more. A run that has opened nothing yet leaves out what was open before it."""
     if past is not None and not past.activation and not whole_at(seen, target):
         return past.moved
-    return tuple(pair.name for pair in seen.pairs if pair.serving == target)
+    return tuple(unit.name for unit in seen.units if unit.serving == target)
 
 
 def _lines(runbook: Runbook, seen: Observation, move: Move, past: History | None) -> Sequence[RunbookStep]:

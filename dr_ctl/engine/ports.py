@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class PairSeen:
-    """Who serves one pair; None where no site does, or it cannot be told. `open_at`: the sites that let clients in."""
+class UnitSeen:
+    """Who serves one unit, which is what moves: a pair of brokers, or a queue where a topology can move part of a site.
+
+    `serving` is None where no site does, or it cannot be told. `open_at`: the sites that let clients in.
+    """
 
     name: str
     serving: str | None
@@ -39,8 +42,8 @@ class Observation(Protocol):
         """Each site's role, by site name."""
 
     @property
-    def pairs(self) -> Sequence[PairSeen]:
-        """Who serves each pair."""
+    def units(self) -> Sequence[UnitSeen]:
+        """Who serves each unit, by its name."""
 
     @property
     def debts(self) -> Sequence[Debt]:
@@ -51,8 +54,8 @@ class Observation(Protocol):
 class Move:
     """From where to where, and what was there before the run: what a recipe needs beside the observation.
 
-    `moved` are the pairs that the target serves already; `sent` says whether the run, also by an earlier process, has
-    sent a call that opens the target.
+    `moved` are the units that the target serves already; `sent` says whether the run, also by an earlier process, has
+    sent a call that opens the target. Which units are to move at all stands in `ask`.
     """
 
     ask: Ask
@@ -64,6 +67,10 @@ class Move:
     @property
     def target(self) -> str:
         return self.ask.target
+
+    def leaves(self, unit: str) -> bool:
+        """Say whether a unit stays as it is: it was not asked for, or the target serves it already."""
+        return unit in self.moved or not self.ask.includes(unit)
 
 
 O_contra = TypeVar("O_contra", bound=Observation, contravariant=True)
@@ -89,7 +96,12 @@ class Recipe(Protocol[O_contra]):
         """Name the verbs of a runbook that this topology can do."""
 
     def baseline(self, seen: O_contra) -> Mapping[str, Json]:
-        """Everything dr-ctl may set, as it is now: what undo puts back."""
+        """Everything dr-ctl may set, as it is now: what undo puts back.
+
+        The shape is site -> unit -> {"paused": [names of the queues whose dispatch is stopped], …}; the rest is the
+        topology's own. The lock at the broker of the unit's name (`Store.pair`) keeps what was paused, so that whoever
+        lifts a run's pauses leaves these: units that share a broker stand together, under the broker's name.
+        """
 
     def why_not(self, seen: O_contra, move: Move) -> Sequence[Finding]:
         """All findings on this move, errors first. Any error refuses the operation. Asked again before acting."""

@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.journal import History
 from dr_ctl.engine.operations import ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, QUIESCE, RELEASE, RETURNS
 from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.ports import Observation
+from dr_ctl.engine.ports import Observation, UnitSeen
 
 CLOSED = (Role.STANDBY, Role.DOWN)
 _ANSWERING = (Role.SERVING, Role.STANDBY)
@@ -20,14 +24,42 @@ def error(id_: str, text: str, remedy: str) -> Finding:
     return Finding(id_, Severity.ERROR, text, remedy)
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one look tells of some units only: a site that serves none of them is closed to these. An `Observation`."""
+
+    roles: Mapping[str, Role]
+    units: Sequence[UnitSeen]
+    debts: Sequence[Debt]
+
+
+def part_of(seen: Observation, ask: Ask) -> Observation:
+    """What was seen of the units that are asked for."""
+    if ask.units is None:
+        return seen
+    units = [unit for unit in seen.units if ask.includes(unit.name)]
+    open_at = {site for unit in units for site in unit.open_at}
+    closed = {site for site, role in seen.roles.items() if role is Role.SERVING and site not in open_at}
+    return Part({site: Role.STANDBY if site in closed else seen.roles[site] for site in seen.roles}, units, seen.debts)
+
+
+def not_there(seen: Observation, ask: Ask) -> Finding | None:
+    """Say which of the units that are asked for no site has; None where all are there."""
+    missing = sorted({*(ask.units or ())} - {unit.name for unit in seen.units})
+    if not missing and ask.units != ():
+        return None
+    remedy = "`dr-ctl status` names what there is."
+    return error("DR-UNIT-001", f"nothing of that name can be moved: {', '.join(missing) or 'none was named'}", remedy)
+
+
 def other(seen: Observation, site: str) -> str:
     """The other one of the two sites."""
     return next(name for name in seen.roles if name != site)
 
 
 def whole_at(seen: Observation, site: str) -> bool:
-    """Say whether a site serves every pair, and alone."""
-    return all(pair.serving == site for pair in seen.pairs)
+    """Say whether a site serves every unit, and alone."""
+    return all(unit.serving == site for unit in seen.units)
 
 
 def source_of(seen: Observation, ask: Ask, past: History | None, *, cut_off: bool = False) -> str | Finding:
@@ -57,14 +89,14 @@ def both_open(seen: Observation) -> Finding:
 
 
 def is_split(seen: Observation) -> bool:
-    """Both sites serve, and no pair at both."""
+    """Both sites serve, and no unit at both."""
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-    return len(serving) > 1 and not any(len(pair.open_at) > 1 for pair in seen.pairs)
+    return len(serving) > 1 and not any(len(unit.open_at) > 1 for unit in seen.units)
 
 
 def split(seen: Observation, remedy: str) -> Finding:
-    """Say which pair is served where."""
-    where = ", ".join(f"{pair.name} at {pair.serving or 'neither'}" for pair in seen.pairs)
+    """Say which unit is served where."""
+    where = ", ".join(f"{unit.name} at {unit.serving or 'neither'}" for unit in seen.units)
     return error("DR-ROLE-014", f"the pairs are served at different sites: {where}", remedy)
 
 

@@ -200,6 +200,8 @@ class Wire:
             raise Unreachable(f"{url}: {what}", refused=refused) from error
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
             raise Torn(f"{url}: the answer could not be read: {error}") from error
+        except OSError as error:  # the library's own errors are such too; what is left are the files of this machine
+            raise Unreachable(f"{url}: a file that TLS needs cannot be used: {error}", refused=False) from error
         if status in (401, 403):
             self._refused = LoginRefused(f"{url}: the login of {self._account.username} was refused (HTTP {status})")
             raise self._refused

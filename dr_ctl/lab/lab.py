@@ -238,7 +238,7 @@ class Lab:
         self._wait_links(self.state.sites, time.monotonic() + within_s)
 
     def target(self, pair: str | None = None) -> Target:
-        """Where the clients of a pair may be served: for a `Load` or a `HoldingConsumer`."""
+        """Where the clients of a pair may be served: for a `Load`."""
         name = pair or self.pairs[0]
         sites = tuple((broker.name, broker.stomp) for broker in self.state.sites if broker.pair == name)
         return Target(sites, self.state.sites[0].app, partial(self._left, name))

@@ -1,6 +1,7 @@
 """Commands of the installation's own: run without a shell, each with its time limit, told what the run is about.
 
-What a hook is told stands in its environment as DR_CTL_… variables, and as one JSON document on its standard input.
+What a hook is told stands in its environment as DR_CTL_… variables, and as one JSON document on its standard input. The
+variables that hold brokers' passwords are taken out of its environment, and known passwords out of what it said.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Final
 
 from dr_ctl.core.model import Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
-from dr_ctl.settings.model import Hook
+from dr_ctl.processes.secrets import masked, variables
+from dr_ctl.settings.model import Hook, Settings
 
 _KEPT: Final = 2000  # characters of what it said, the last ones
 _END_S: Final = 2.0
@@ -24,9 +26,10 @@ _END_S: Final = 2.0
 class HookRunner:
     """Implements `Hooks` with the settings' own; `facts` are told to each of them beside those of its step."""
 
-    def __init__(self, hooks: Mapping[str, Hook], folder: Path, facts: Mapping[str, Json]) -> None:
+    def __init__(self, settings: Settings, folder: Path, facts: Mapping[str, Json]) -> None:
         """Commands and their relative paths are looked for in `folder`."""
-        self._hooks, self._folder, self._facts = hooks, folder, dict(facts)
+        self._hooks, self._folder, self._facts = settings.hooks, folder, dict(facts)
+        self._kept_from_them = variables(settings)
 
     def run(self, name: str, facts: Mapping[str, Json]) -> Outcome:
         hook = self._hooks.get(name)
@@ -38,7 +41,7 @@ class HookRunner:
             process = subprocess.Popen(
                 list(hook.run),
                 cwd=self._folder,
-                env={**os.environ, **environment},
+                env=self._without_passwords() | environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -47,6 +50,9 @@ class HookRunner:
         except OSError as error:
             return Refused(f"hook {name} could not be started: {error.strerror}: {hook.run[0]}")
         return _ended(name, hook, process, json.dumps(told).encode())
+
+    def _without_passwords(self) -> dict[str, str]:
+        return {key: value for key, value in os.environ.items() if key not in self._kept_from_them}
 
 
 def _ended(name: str, hook: Hook, process: subprocess.Popen[bytes], told: bytes) -> Outcome:
@@ -61,7 +67,8 @@ def _ended(name: str, hook: Hook, process: subprocess.Popen[bytes], told: bytes)
             said, _ = process.communicate(timeout=_END_S)
         except subprocess.TimeoutExpired:
             said = b""  # something that left its group holds the pipe
-    evidence: dict[str, Json] = {"exit_code": process.returncode, "said": said.decode("utf-8", "replace")[-_KEPT:]}
+    text = masked(said.decode("utf-8", "replace"))[-_KEPT:]
+    evidence: dict[str, Json] = {"exit_code": process.returncode, "said": text}
     if late:
         return Refused(f"hook {name} took longer than {hook.timeout:g} s and was ended", evidence)
     if process.returncode != 0:

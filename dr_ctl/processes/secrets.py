@@ -1,4 +1,5 @@
-"""Passwords from where the settings say: environment, file, command. Resolved when first needed, never shown."""
+"""Passwords from where the settings say: environment, file, command. Resolved when first needed, never shown: what was
+resolved is known from then on, and blotted out of what other programs say."""
 
 from __future__ import annotations
 
@@ -8,9 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.settings.model import Secret
+from dr_ctl.settings.model import Secret, Settings
 
 COMMAND_S: Final = 10.0
+_resolved: Final[set[str]] = set()
 
 
 class SecretMissing(BrokerError):
@@ -21,6 +23,26 @@ class SecretMissing(BrokerError):
 
 def resolve(secret: Secret, folder: Path) -> str:
     """Give the secret's text without its last newline; paths and commands are relative to `folder`."""
+    told = _read(secret, folder)
+    _resolved.add(told)
+    return told
+
+
+def masked(text: str) -> str:
+    """The text without any secret that this process has resolved."""
+    for each in sorted(filter(None, _resolved), key=len, reverse=True):
+        text = text.replace(each, "***")
+    return text
+
+
+def variables(settings: Settings) -> frozenset[str]:
+    """The environment's variables that hold passwords: for dr-ctl alone, not for what it starts."""
+    brokers = [broker for site in settings.sites.values() for broker in site.brokers]
+    secrets = [value for broker in brokers for _, value in broker if isinstance(value, Secret)]
+    return frozenset(each.env for each in secrets if each.env is not None)
+
+
+def _read(secret: Secret, folder: Path) -> str:
     if secret.plain is not None:
         return secret.plain
     if secret.env is not None:

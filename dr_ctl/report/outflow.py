@@ -61,20 +61,25 @@ def _chart(act: Act, story: Story) -> Chart:
     title = f"{WAITS[act.verb]}{part}"
     unit = "messages" if act.verb == "quiesce" else "messages and acknowledgements"
     series = _series(act)
+    unread = [name for name, points in series.items() if all(value is None for _, value in points)]
     known = {name: points for name, points in series.items() if any(value for _, value in points)}
     silences = list(_silences(act))
     caption = " ".join([*_totals(act), *silences])
+    if act.samples and len(unread) == len(series):
+        return Chart(title, unit, caption, f"{many(len(act.samples), 'sample')}: no figure was read.")
     if act.samples and not known:
-        told = "where there was an answer, it was 0" if silences else "0 every time"
+        told = "where there was an answer, it was 0" if silences or unread else "0 every time"
         return Chart(title, unit, caption, f"{many(len(act.samples), 'sample')}: {told}. There is no curve to draw.")
     if len(act.samples) < _LEAST_SAMPLES:
-        return Chart(title, unit, caption, _few(act, known))
+        return Chart(title, unit, caption, _few(act, known | {name: series[name] for name in unread}))
     last = max([act.ended or act.samples[-1][0], act.samples[-1][0]])
     x, y = TimeAxis(act.began, last), CountAxis.up_to(max(value or 0 for told in known.values() for _, value in told))
     lines = tuple(_line(name, style, told, x, y) for style, (name, told) in enumerate(known.items()))
-    zero = [name for name in series if name not in known]
-    note = f"0 in every sample: {', '.join(zero)}." if zero else ""
-    return Chart(title, unit, caption, note, lines, x.ticks(), y.ticks(), clock(act.began))
+    zero = [name for name in series if name not in known and name not in unread]
+    notes = [
+        f"{told}: {', '.join(names)}." for told, names in (("0 in every sample", zero), ("Never read", unread)) if names
+    ]
+    return Chart(title, unit, caption, " ".join(notes), lines, x.ticks(), y.ticks(), clock(act.began))
 
 
 def _series(act: Act) -> dict[str, list[Told]]:
@@ -87,8 +92,9 @@ def _series(act: Act) -> dict[str, list[Told]]:
                 series.setdefault("in delivery", []).append((at, number(told)))
             elif isinstance(told, Mapping):
                 name = f"{key}/{pair}" if isinstance(pair, str) else key
-                series.setdefault(f"{name}: outflow", []).append((at, number(told.get("outflow"))))
-                series.setdefault(f"{name}: not settled", []).append((at, number(told.get("pending"))))
+                for figure, label in (("outflow", "outflow"), ("pending", "not settled")):
+                    if figure in told or "unknown" in told:
+                        series.setdefault(f"{name}: {label}", []).append((at, number(told.get(figure))))
     return series
 
 

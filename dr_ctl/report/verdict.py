@@ -40,8 +40,8 @@ _ABORTED: Final = "Aborted: all that the run changed was undone, and the undo wa
 
 
 @dataclass(frozen=True, slots=True)
-class PairEnd:
-    """Who serves one pair at the end; `serving` is a sentence where no site does."""
+class UnitEnd:
+    """Who serves one unit at the end; `serving` is a sentence where no site does."""
 
     name: str
     serving: str
@@ -54,7 +54,7 @@ class Verdict:
     outcome: str
     exit_code: str
     summary: str
-    pairs: tuple[PairEnd, ...]
+    units: tuple[UnitEnd, ...]
     advice: str
 
 
@@ -65,14 +65,14 @@ def verdict(material: Material, story: Story) -> Verdict:
         return Verdict(Tone.OPEN, words, "open", "none yet", "", (), advice)
     result = material.result
     data = mapping(result.get("data"))
-    pairs = tuple(
-        PairEnd(text(pair.get("name")), text(pair.get("serving")) or "no site was seen to serve it")
-        for pair in map(mapping, items(data.get("pairs")))
+    units = tuple(
+        UnitEnd(text(unit.get("name")), text(unit.get("serving")) or "no site was seen to serve it")
+        for unit in map(mapping, items(data.get("pairs")))
     )
     told = number(result.get("exit_code"))
     tone, words = _ended(int(told) if told is not None else None, text(result.get("command")), data.get("undone"))
     outcome, summary = text(result.get("outcome")), text(result.get("summary"))
-    return Verdict(tone, words, outcome, f"{told:g}" if told is not None else "not known", summary, pairs, "")
+    return Verdict(tone, words, outcome, f"{told:g}" if told is not None else "not known", summary, units, "")
 
 
 def _ended(code: int | None, command: str, undone: object) -> tuple[Tone, str]:

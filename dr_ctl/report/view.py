@@ -48,7 +48,7 @@ class CallRow:
     seq: int
     time: str
     site: str
-    pair: str
+    unit: str
     about: str
     request: str
     when: str
@@ -67,9 +67,9 @@ class CallGroup:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What the gate saw of one pair before the activation."""
+    """What the gate saw of one unit before the activation."""
 
-    pair: str
+    unit: str
     sentence: str
     depths: tuple[tuple[str, str], ...]
 
@@ -223,17 +223,17 @@ def _proofs(story: Story) -> tuple[Fact, ...]:
 def _gates(story: Story) -> tuple[Gate, ...]:
     acts: Sequence[Act] = story.of("verify")
     seen = acts[-1].evidence if acts else {}
-    return tuple(_gate(pair, told) for pair, told in seen.items() if isinstance(told, Mapping) and "depths" in told)
+    return tuple(_gate(unit, told) for unit, told in seen.items() if isinstance(told, Mapping) and "depths" in told)
 
 
-def _gate(pair: str, told: Mapping[str, Any]) -> Gate:
+def _gate(unit: str, told: Mapping[str, Any]) -> Gate:
     depths = mapping(told.get("depths"))
     sentence = (
         f"The gate held in {count(told.get('samples'))} samples in a row; both sites were compared queue by queue"
     )
     compared = f"{sentence}, and {count(told.get('ids_compared'))} messages by id"
     empty = "; all queues were empty" if not depths else ""
-    return Gate(pair, f"{compared}{empty}.", tuple((queue, count(depth)) for queue, depth in depths.items()))
+    return Gate(unit, f"{compared}{empty}.", tuple((queue, count(depth)) for queue, depth in depths.items()))
 
 
 def _calls(story: Story) -> tuple[CallGroup, ...]:
@@ -253,7 +253,7 @@ def _call(made: CallMade) -> CallRow:
         seq=made.seq,
         time=clock(made.began),
         site=text(call.get("site")),
-        pair=text(call.get("pair")),
+        unit=text(call.get("pair")),
         about=text(call.get("about")),
         request=f"{operation}({arguments}) on {text(call.get('bean'))}",
         when=text(call.get("when")),

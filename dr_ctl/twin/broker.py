@@ -99,16 +99,16 @@ class Broker(ABC):
         """What can be set of it at this broker, as it is."""
 
     @property
-    @abstractmethod
     def serves(self) -> bool:
         """Say whether clients get in and are served."""
+        return self.acceptors["clients"].started
 
-    @abstractmethod
     def let_clients_in(self) -> None:
         """What a person at its console would do for it."""
+        self.open_door(self.acceptors["clients"])
 
-    @abstractmethod
-    def keep_clients_out(self) -> None: ...
+    def keep_clients_out(self) -> None:
+        self.close_door(self.acceptors["clients"])
 
     @abstractmethod
     def installed(self, names: Sequence[str]) -> None:

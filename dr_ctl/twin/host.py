@@ -55,7 +55,7 @@ class Host:
         self.faults = Faults()
         self.sick = False
         self._doors = Doors(lock, name)
-        self._console: Console | None = None
+        self._console = Console(self)
         self._timers: list[threading.Timer] = []
         self._ending: list[threading.Thread] = []
         acceptors = {
@@ -80,7 +80,6 @@ class Host:
         )
         told = partial(kind.beans, self.broker)
         self.management = Management(told, kind.dialect, self.broker.version, self.broker.node)
-        self._console = Console(self)
         self._doors.start()
 
     @property
@@ -124,12 +123,6 @@ class Host:
             self.broker.frozen = self._doors.frozen = True
             self.broker.changed.notify_all()
 
-    def thaw(self) -> None:
-        with self.broker.lock:
-            self.broker.frozen = self._doors.frozen = False
-            self._doors.sound()
-            self.broker.changed.notify_all()
-
     def swallow(self) -> None:
         """Packets to it go nowhere: connections are neither accepted nor refused."""
         with self.broker.lock:
@@ -137,7 +130,8 @@ class Host:
             self._doors.swallow()
             self.broker.changed.notify_all()
 
-    def spit_out(self) -> None:
+    def thaw(self) -> None:
+        """The end of either."""
         with self.broker.lock:
             self.broker.frozen = False
             self._doors.spit_out()
@@ -160,7 +154,7 @@ class Host:
 
     def close(self, name: str) -> None:
         self._doors.close(name)
-        if name == "console" and self._console is not None:
+        if name == "console":
             self._ending = [each for each in self._ending if each.is_alive()] + self._console.cut()
 
     def note(self, request: Request, status: int) -> None:
@@ -169,7 +163,7 @@ class Host:
         self.changes.append(told)
 
     def _welcome(self, sock: socket.socket, door: str) -> StompSession | None:
-        if door == "console" and self._console is not None:
+        if door == "console":
             self._console.welcome(sock, door)
         elif "STOMP" in self.broker.acceptors[door].protocols:
             return StompSession(sock, door, self.broker, self._doors)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-_PLAIN: Final = frozenset({"component", "subcomponent"})
 _KEY: Final = re.compile(r'([^=,:]+)=("(?:[^"\\]|\\.)*"|[^,"]*)(,|$)', re.DOTALL)
 _ESCAPES: Final = {'"': '\\"', "*": "\\*", "?": "\\?", "\\": "\\\\", "\n": "\\n"}
 

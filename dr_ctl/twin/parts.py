@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from dr_ctl.twin.messages import Message, Queue
 
 
 class BrokerSaysNo(Exception):
@@ -25,15 +28,14 @@ class Acceptor:
     started: bool = False
 
 
-@dataclass
-class Holding:
-    """One subscription: on which queue, and how much of it is in the client's hands."""
+class Holding(Protocol):
+    """One subscription: on which queue, and what of it is in the client's hands."""
 
     number: int
-    queue: str
-    filter: str
+    queue: Queue
+    selector: str
     since_ms: int
-    in_hand: int
+    in_hand: dict[int, Message]
     delivered: int
     acknowledged: int
 
@@ -55,7 +57,7 @@ class Session(Protocol):
     def cut(self) -> None:
         """Close its socket, nothing more."""
 
-    def holds(self) -> list[Holding]:
+    def holds(self) -> Sequence[Holding]:
         """Its subscriptions."""
 
 

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
@@ -119,9 +118,7 @@ class Twin:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.down()
 
     def down(self) -> None:
@@ -202,7 +199,7 @@ class Twin:
             if on:
                 host.swallow()
             else:
-                host.spit_out()
+                host.thaw()
 
     def skew(self, site: str, ms: int, pair: str | None = None) -> None:
         """Set clocks off by so much."""

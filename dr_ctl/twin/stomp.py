@@ -13,7 +13,6 @@ from dr_ctl.twin.doors import Doors, shut
 from dr_ctl.twin.filters import BadFilter, compiled
 from dr_ctl.twin.frames import Frame, cut_frame, frame
 from dr_ctl.twin.messages import ORIGIN_NODE, ORIGIN_NUMBER, Message, Queue
-from dr_ctl.twin.parts import Holding
 
 WINDOW: Final = 10240
 LEAST_BEAT_S: Final = 0.5
@@ -105,19 +104,8 @@ class StompSession:
         self._heard = self._said = self.broker.clock.now_s()
         broker.sessions[self.ident] = self
 
-    def holds(self) -> list[Holding]:
-        return [
-            Holding(
-                each.number,
-                each.queue.name,
-                each.selector,
-                each.since_ms,
-                len(each.in_hand),
-                each.delivered,
-                each.acknowledged,
-            )
-            for each in self._subscriptions.values()
-        ]
+    def holds(self) -> list[Subscription]:
+        return list(self._subscriptions.values())
 
     # the socket
 

@@ -13,7 +13,7 @@ from dr_ctl.agents.refreshing import SHARE, Refresher
 from dr_ctl.rpo.estimate import request
 from dr_ctl.rpo.estimate.request import Request
 
-REQUEST = Request(history="h", store=True)
+REQUEST = Request(history=Path("h"), store=True)
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.lab.holding import HoldingConsumer
 from dr_ctl.lab.lab import Lab
 from tests.broker.driving import Operator, recorded, send, state_of, until
 from tests.broker.recorder import Recorder, Seen
+from tests.lab.holding import HoldingConsumer
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from dr_ctl.lab import distribution
-from dr_ctl.lab.holding import HoldingConsumer
 from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.address import Address
 from tests.broker.driving import (
@@ -29,6 +28,7 @@ from tests.broker.driving import (
     state_of,
     until,
 )
+from tests.lab.holding import HoldingConsumer
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from dr_ctl.core.clock import stamp
 from dr_ctl.engine.runbook import shipped
+from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.history.row import Row
 from tests.cli.conftest import Ended, Shell
 from tests.cli.installation import NOT_NOW
 from tests.cli.sites import Sites, sites
@@ -44,7 +48,12 @@ class TestLost:
 
         assert (ended.code, ended.document["outcome"]) == (0, "ok"), ended.document
         assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "paris"}]
-        assert ended.document["data"]["bounds"] == {"lost": UNKNOWN, "twice": UNKNOWN, "queues": []}
+        assert ended.document["data"]["bounds"] == {
+            "lost": UNKNOWN,
+            "twice": UNKNOWN,
+            "queues": [],
+            "because": None,
+        }
         assert ended.document["data"]["outage_s"] is None
         # They are out since the site was lost, not since the run began.
         assert "not applied yet: 0\n" in ended.err
@@ -354,3 +363,53 @@ class TestBack:
 
         assert (ended.code, sites.changes) == (10, [])
         assert "DR-DOOR-004" in ended.ids
+
+
+class TestWord:
+    """Nobody saw the site down, and somebody knows when its service ended."""
+
+    SURE = ("--presume-down", "london", "--reason", "power was cut")
+
+    @pytest.fixture
+    def since(self, dr_ctl: Shell, sites: Sites) -> datetime:
+        """Looks at ten messages a second, the last one ten minutes ago, with seven to ship; then silence."""
+        last = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=10)
+        rows = []
+        for second, depth, added in ((-10, 0, 0), (-5, 3, 50), (0, 7, 100)):
+            at = last + timedelta(seconds=second)
+            rows.append(Row(site="london", ts=at, pair="orders-1", kind="site", name="serving"))
+            counted = {"depth": depth, "delivering": 0, "added": added, "removed": added - depth}
+            rows.append(Row(site="london", ts=at, pair="orders-1", kind="mixed", name="*", start="1", **counted))
+        write(rows, dr_ctl.folder / "history")
+        sites.lose(shown=False)
+        return last
+
+    def test_it_makes_the_bound_finite_and_stands_in_the_journal(self, dr_ctl: Shell, since: datetime) -> None:
+        word = (since + timedelta(seconds=3)).isoformat()
+
+        refused = failover(dr_ctl, "--yes", "--accept-loss", "37", *self.SURE)
+        served = failover(dr_ctl, "--yes", "--accept-loss", "37", *self.SURE, "--silent-since", word)
+
+        assert refused.code == 11
+        [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-LOSS-001"]
+        assert "= 7 not shipped at the last look" in finding["text"]
+        assert "above what was accepted. Whoever owns that limit decides" in finding["remedy"]
+        assert "--silent-since T --reason TEXT" in finding["remedy"]
+        assert (served.code, served.document["data"]["bounds"]["lost"]["at_most"]) == (0, 37)
+        assert served.document["data"]["bounds"]["because"].startswith("37 = 7 not shipped")
+        plan = json.loads((dr_ctl.state / "runs" / served.document["run"] / "plan.json").read_text("utf-8"))
+        assert plan["ask"]["silent_since"] == stamp(since + timedelta(seconds=3))
+
+    @pytest.mark.parametrize(
+        ("words", "says"),
+        [
+            (["--silent-since", "10m"], "--silent-since needs --reason"),
+            (["--silent-since", "then", "--reason", "x"], "neither a moment nor a duration"),
+            (["--silent-since", "2999-01-01T00:00:00Z", "--reason", "x"], "lies in the future"),
+        ],
+    )
+    def test_a_word_that_cannot_be_is_refused(self, dr_ctl: Shell, sites: Sites, words: list[str], says: str) -> None:
+        ended = failover(dr_ctl, "--yes", *words)
+
+        assert ended.code == 2
+        assert says in ended.document["summary"]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from dr_ctl.cli.app import app
+from dr_ctl.cli.helping import CODES, SECTIONS
+from dr_ctl.core.model import ExitCode
 from tests.cli.conftest import Shell
 
 COMMON = ("--output", "--json", "--quiet", "--warn-exit", "--help")
@@ -16,7 +20,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "status": ("--watch",),
     "plan": ("OPERATION", "--out", "--accept-loss", "--presume-down", "--reason", *OPERATION),
     "swapover": ("--max-outage", *RUN, *OPERATION),
-    "failover": ("--to", "--accept-loss", "--presume-down", *RUN),
+    "failover": ("--to", "--accept-loss", "--presume-down", "--silent-since", *RUN),
     "reinstate": ("SITE", *RUN),
     "failback": ("--max-outage", *RUN, *OPERATION),
     "quiesce": ("SITE", *ALONE),
@@ -99,3 +103,22 @@ def test_help_asks_nothing_of_settings_or_brokers(dr_ctl: Shell) -> None:
 
     assert dr_ctl("swapover", "--help").code == 0
     assert not dr_ctl.state.exists()
+
+
+def test_commands_stand_by_what_they_are_for_in_whole_sentences_with_the_exit_codes(dr_ctl: Shell) -> None:
+    told = dr_ctl("--help").out
+
+    assert {name for names in SECTIONS.values() for name in names} == {each.split()[0] for each in commands()}
+    assert [title for title in SECTIONS if f"\n{title}:\n" not in told] == []
+    assert "..." not in told.partition("\n")[2]
+    assert set(CODES) == set(ExitCode)
+    assert all(re.search(rf"^  {int(code)} +{re.escape(text)}$", told, re.MULTILINE) for code, text in CODES.items())
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_alone_shows_its_help(dr_ctl: Shell, group: str) -> None:
+    alone = dr_ctl(group)
+
+    assert alone.code == 0
+    assert alone.out == dr_ctl(group, "--help").out
+    assert "..." not in alone.out.partition("\n")[2].replace("[FILE]...", "")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 
 from dr_ctl.cli.twins import PlayedTwin
 from tests.cli.conftest import Shell
@@ -219,3 +220,16 @@ def test_looking_changes_nothing_anywhere(dr_ctl: Shell, installation: Installat
 
     assert dr_ctl(*words).code == 0
     assert (installation.changes, installation.settable, dr_ctl.state.exists()) == ([], before, False)
+
+
+def test_every_command_says_where_certificates_are_not_verified(dr_ctl: Shell, installation: Installation) -> None:
+    path = dr_ctl.settings(installation.london.url, installation.paris.url)
+    told = yaml.safe_load(path.read_text(encoding="utf-8"))
+    told["sites"]["london"]["tls"] = {"verify": False}
+    path.write_text(yaml.safe_dump(told), encoding="utf-8")
+
+    for words in (["status"], ["validate"], ["plan", "swapover", "--to", "paris"]):
+        ended = dr_ctl(*words, "--json")
+        named = [each["text"] for each in ended.document["findings"] if each["id"] == "DR-TLS-001"]
+        assert len(named) == 1, words
+        assert named[0].startswith("london:"), words

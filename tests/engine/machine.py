@@ -17,7 +17,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import FAILBACK, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
-from dr_ctl.engine.ports import Draft, Hand, Move, PairSeen
+from dr_ctl.engine.ports import Draft, Hand, Move, UnitSeen
 from dr_ctl.engine.runbook import VERBS, RunbookStep
 from dr_ctl.engine.verbs import GENERAL
 
@@ -109,9 +109,9 @@ class Seen:
     debts: tuple[Debt, ...] = ()
 
     @property
-    def pairs(self) -> Sequence[PairSeen]:
+    def units(self) -> Sequence[UnitSeen]:
         serving = [site for site, role in self.roles.items() if role is Role.SERVING]
-        return [PairSeen("orders-1", serving[0] if len(serving) == 1 else None, tuple(serving))]
+        return [UnitSeen("orders-1", serving[0] if len(serving) == 1 else None, tuple(serving))]
 
 
 @dataclass

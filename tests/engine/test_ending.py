@@ -12,7 +12,7 @@ from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine import ending
 from dr_ctl.engine.ending import End, Facts, price_text
 from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.ports import PairSeen
+from dr_ctl.engine.ports import UnitSeen
 
 SERVING, STANDBY, DOWN, SICK, UNKNOWN = Role.SERVING, Role.STANDBY, Role.DOWN, Role.SICK, Role.UNKNOWN
 OK, REVERTED, STRANDED, INCOMPLETE = ExitCode.OK, ExitCode.REVERTED, ExitCode.STRANDED, ExitCode.INCOMPLETE
@@ -34,7 +34,7 @@ def ended(operation: str, source: Role, target: Role, code: ExitCode, **more: An
     usual: dict[str, Any] = {"undone": None, "changed": True, "outage_s": None, "bounds": None, "cut_off": False}
     usual["by_hand"] = BY_HAND
     serving = tuple(site for site, role in roles.items() if role is SERVING)
-    usual["pairs"] = (PairSeen("orders-1", serving[0] if len(serving) == 1 else None),)
+    usual["units"] = (UnitSeen("orders-1", serving[0] if len(serving) == 1 else None),)
     # A failover begins where nobody is served; unless the lost site is seen to serve again when it is undone.
     usual["before"] = () if operation == "failover" and source is not SERVING else (here,)
     facts = Facts(Ask(operation, there), here, roles, **{**usual, **more})
@@ -181,9 +181,9 @@ class TestStepsByThemselves:
     def ended(self, operation: str, before: tuple[str, ...], london: Role, paris: Role, **more: Any) -> End:
         roles = {"london": london, "paris": paris}
         serving = tuple(site for site, role in roles.items() if role is SERVING)
-        pairs = (PairSeen("orders-1", serving[0] if len(serving) == 1 else None),)
+        units = (UnitSeen("orders-1", serving[0] if len(serving) == 1 else None),)
         usual: dict[str, Any] = {"undone": None, "changed": True, "cut_off": False, "outage_s": None, "bounds": None}
-        usual |= {"pairs": pairs, "by_hand": BY_HAND, **more}
+        usual |= {"units": units, "by_hand": BY_HAND, **more}
         facts = Facts(ask=Ask(operation, "paris"), source="london", roles=roles, before=before, **usual)
         return ending.of(facts, OK, "it ended")
 
@@ -231,9 +231,9 @@ class TestStepsByThemselves:
         assert self.ended("release", before, *reversed(roles), undone=True).undone is not bool(before)
 
     def test_a_pair_that_does_not_serve_leaves_it_incomplete(self) -> None:
-        pairs = (PairSeen("orders-1", "paris"), PairSeen("orders-2", None))
+        units = (UnitSeen("orders-1", "paris"), UnitSeen("orders-2", None))
 
-        told = self.ended("swapover", ("london",), STANDBY, SERVING, pairs=pairs)
+        told = self.ended("swapover", ("london",), STANDBY, SERVING, units=units)
 
         assert (told.code, told.text) == (INCOMPLETE, "paris serves, but not orders-2")
 

@@ -108,7 +108,7 @@ def test_where_nobody_serves_at_the_end_the_operator_reads_what_to_do_by_hand(tm
 
     ended = at.go()
 
-    assert (ended.code, ended.undone, ended.seen.pairs[0].serving) == (ExitCode.STRANDED, False, None)
+    assert (ended.code, ended.undone, ended.seen.units[0].serving) == (ExitCode.STRANDED, False, None)
     assert ended.findings[-1].text == "no site could be shown to serve: london is standby, paris is standby"
     assert ended.findings[-1].remedy.startswith("Look at paris; if it lets no clients in")
 
@@ -148,7 +148,7 @@ def test_a_target_that_opens_only_some_of_its_doors_is_incomplete(tmp_path: Path
 
     ended = at.go()
 
-    assert (ended.code, ended.undone, ended.seen.pairs[0].serving) == (ExitCode.INCOMPLETE, None, "paris")
+    assert (ended.code, ended.undone, ended.seen.units[0].serving) == (ExitCode.INCOMPLETE, None, "paris")
     assert not at.machine.sites["london"].open
 
 

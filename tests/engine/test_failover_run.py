@@ -88,7 +88,7 @@ def test_a_failover_is_finished_whether_or_not_the_lost_site_came_back_meanwhile
 
     ended = at.go()
 
-    assert (ended.code, ended.seen.pairs[0].serving) == (ExitCode.OK, "paris")
+    assert (ended.code, ended.seen.units[0].serving) == (ExitCode.OK, "paris")
     assert ended.bounds is not None, "it was said by the process that died"
 
 
@@ -123,7 +123,7 @@ def test_a_failback_takes_the_site_in_and_moves_back(tmp_path: Path, opened: boo
     ended = at.go()
 
     assert ended.code is ExitCode.OK, ended
-    assert (ended.seen.pairs[0].serving, ended.seen.debts) == ("london", ())
+    assert (ended.seen.units[0].serving, ended.seen.debts) == ("london", ())
     assert at.machine.dump() == {
         "london": {"doors": {"clients": True, "legacy": True}, "paused": {"orders": False}},
         "paris": {

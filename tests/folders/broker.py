@@ -1,4 +1,4 @@
-"""A broker that is a folder: a door is a file, a queue is a file whose lines are messages, and so is the outflow.
+"""A broker that is a folder: a queue is a file whose lines are messages, its door is a file, and so is the outflow.
 
 It lives while its file `alive` is there. What lies in its outflow is shipped whenever somebody looks at it, unless its
 file `cut` is there: a link that is whoever looks.
@@ -53,7 +53,7 @@ class FolderBroker:
         return View(
             self.site,
             self.pair,
-            {"clients": self.file("doors/clients").exists()},
+            {name: self.file(f"doors/{name}").exists() for name in names},
             {name: self.file(f"paused/{name}").exists() for name in names},
             {name: self.lines(f"queues/{name}") for name in names},
             self.lines("outflow"),
@@ -70,7 +70,7 @@ class FolderBroker:
 
     def send(self, queue: str, message: str) -> None:
         """What a client does while the door is open: its message is kept here, and to be shipped."""
-        assert self.file("doors/clients").exists(), f"no client is let in at {self.site}"
+        assert self.file(f"doors/{queue}").exists(), f"no client of {queue} is let in at {self.site}"
         self.add(f"queues/{queue}", message)
         self.add("outflow", f"{queue} {message}")
 
@@ -98,6 +98,11 @@ def made(folder: Path, site: str, pair: str, queues: tuple[str, ...], *, serving
     broker = FolderBroker(site, pair, folder)
     for name in ("doors", "paused", "queues"):
         (folder / name).mkdir(parents=True)
-    for path in ("alive", "outflow", *(f"queues/{queue}" for queue in queues), *(["doors/clients"] * serving)):
+    for path in (
+        "alive",
+        "outflow",
+        *(f"queues/{queue}" for queue in queues),
+        *(f"doors/{queue}" for queue in queues if serving),
+    ):
         broker.file(path).touch()
     return broker

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode, Severity
+from dr_ctl.core.model import ExitCode, Role, Severity
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.roles import part_of
+from tests.folders.broker import View
 from tests.folders.recipe import FoldersRecipe
 from tests.folders.seen import FoldersSeen
 from tests.folders.site import FolderSites
@@ -49,14 +51,14 @@ class FoldersDriver:
     def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         try:
             opens = any(call.goal is Goal.OPEN and not self._sites.holds(call) for call in step.inverse)
-            if opens and self.observe().roles[move.target].value == "serving":
+            if opens and part_of(self.observe(), move.ask).roles[move.target] is Role.SERVING:
                 return Refused(f"{move.target} is open: {move.source} stays closed")
             return self._made(step.inverse, hand)
         except BrokerError as gone:
             return Unknown(str(gone))
 
     def by_hand(self, site: str) -> str:
-        return f"make the file doors/clients at {site}, once the other site has none"
+        return f"make the files doors/QUEUE at {site}, once the other site has none"
 
     def _observe(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         del step, move, hand
@@ -115,7 +117,7 @@ class FoldersDriver:
     def _same(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         del hand
         here, there = self._sites.view(move.source), self._sites.view(move.target)
-        if step.verb == "verify" and here.open:
+        if step.verb == "verify" and _open(here, move):
             return Refused(f"{move.source} lets clients in")
         if left := [*here.outflow, *there.outflow]:
             return Refused(f"{len(left)} message(s) to ship")
@@ -124,7 +126,7 @@ class FoldersDriver:
 
     def _activate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         source = self.observe().view(move.source)
-        if source is not None and source.open:
+        if source is not None and _open(source, move):
             return Refused(f"{move.source} is open: a second site is never opened")
         if source is None and move.ask.operation != FAILOVER:
             return Refused(f"{move.source} does not live: it cannot be looked at")
@@ -132,7 +134,8 @@ class FoldersDriver:
 
     def _probe(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         del step, hand
-        return Done("it is open") if self._sites.view(move.target).open else Refused(f"{move.target} is closed")
+        is_open = _open(self._sites.view(move.target), move)
+        return Done("it is open") if is_open else Refused(f"{move.target} is closed")
 
     def _reinstate(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         let_in, *struck = step.calls
@@ -142,3 +145,8 @@ class FoldersDriver:
         shipped = [self._shipped(site, step, hand) for site in (move.target, move.source)]
         refused = next((each for each in shipped if isinstance(each, Refused)), None)
         return refused or self._made(struck, hand)
+
+
+def _open(view: View, move: Move) -> list[str]:
+    """The queues of those that are to move whose clients a site lets in."""
+    return [queue for queue, is_open in view.doors.items() if is_open and move.ask.includes(queue)]

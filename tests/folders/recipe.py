@@ -91,12 +91,13 @@ class FoldersRecipe:
             yield error("DR-SITE-001", f"{move.source} does not live", "Make its file `alive`.")
 
     def _quiesce(self, seen: FoldersSeen, move: Move) -> Draft:
-        running = [name for name, is_paused in _at(seen, move.source).paused.items() if not is_paused]
+        flags = _at(seen, move.source).paused
+        running = [name for name, is_paused in flags.items() if not is_paused and not move.leaves(name)]
         return Draft(
             move.source,
             "dispatch stops",
-            tuple(self._pause(seen, move.source, name) for name in running),
-            tuple(self._resume(seen, move.source, name) for name in _running_before(seen, move)),
+            tuple(self._pause(move.source, name) for name in running),
+            tuple(self._resume(move.source, name) for name in _running_before(seen, move)),
         )
 
     def _fence(self, seen: FoldersSeen, move: Move) -> Draft:
@@ -104,28 +105,30 @@ class FoldersRecipe:
             return Draft(
                 move.source, "it does not live, and its fence is owed", *self._debt(seen, move, DebtKind.FENCE)
             )
-        opens = tuple(self._open(seen, move.source, door) for door in _before(seen, move, move.source)["open"])
-        return Draft(move.source, "clients out", (self._close(seen, move.source, "clients"),), opens)
+        before = [name for name in _before(seen, move, move.source)["open"] if not move.leaves(name)]
+        opens = tuple(self._open(move.source, name) for name in before)
+        return Draft(move.source, "clients out", self._closes(seen, move.source, move), opens)
 
     def _quarantine(self, seen: FoldersSeen, move: Move) -> Draft:
         """What the lost site still holds must not come in by itself when it returns."""
         written, struck = self._debt(seen, move, DebtKind.QUARANTINE)
-        shut = self._put(seen, move.target, Goal.LINK_DOWN, LINK, LINK, present=True)
-        let_in = self._put(seen, move.target, Goal.LINK_UP, LINK, LINK, present=False)
+        shut = self._put(move.target, "", Goal.LINK_DOWN, LINK, LINK, present=True)
+        let_in = self._put(move.target, "", Goal.LINK_UP, LINK, LINK, present=False)
         return Draft(move.target, f"what {move.source} holds is kept out", (*written, shut), (let_in, *struck))
 
     def _activate(self, seen: FoldersSeen, move: Move) -> Draft:
-        lifts = tuple(self._resume(seen, move.source, name) for name in _running_before(seen, move))
-        closes = (self._close(seen, move.target, "clients"),)
-        opens = (self._open(seen, move.target, "clients"),)
+        lifts = tuple(self._resume(move.source, name) for name in _running_before(seen, move))
+        closes = self._closes(seen, move.target, move)
+        opens = tuple(self._open(move.target, call.unit) for call in closes)
         return Draft(move.target, "clients in", opens + (lifts if seen.view(move.source) is not None else ()), closes)
 
     def _residue(self, seen: FoldersSeen, move: Move) -> Draft:
-        return Draft(move.target, "closed first, if it came back open", (self._close(seen, move.target, "clients"),))
+        closes = tuple(self._close(move.target, name) for name in _at(seen, move.target).doors)
+        return Draft(move.target, "closed first, if it came back open", closes)
 
     def _reinstate(self, seen: FoldersSeen, move: Move) -> Draft:
-        let_in = self._put(seen, move.source, Goal.LINK_UP, LINK, LINK, present=False)
-        shut = self._put(seen, move.source, Goal.LINK_DOWN, LINK, LINK, present=True)
+        let_in = self._put(move.source, "", Goal.LINK_UP, LINK, LINK, present=False)
+        shut = self._put(move.source, "", Goal.LINK_DOWN, LINK, LINK, present=True)
         struck = tuple(
             self._document(move.source, debt.kind, debt.about, present=False)
             for debt in seen.debts
@@ -135,28 +138,33 @@ class FoldersRecipe:
 
     def _release(self, seen: FoldersSeen, move: Move) -> Draft:
         paused = [name for name, is_paused in _at(seen, move.source).paused.items() if is_paused]
-        calls = [self._resume(seen, move.source, name) for name in paused]
+        calls = [self._resume(move.source, name) for name in paused]
+        closes = self._closes(seen, move.source, move)
         if seen.roles[move.target] is not Role.SERVING:
-            calls.append(self._open(seen, move.source, "clients"))
-        return Draft(move.source, "clients in again", tuple(calls), (self._close(seen, move.source, "clients"),))
+            calls += [self._open(move.source, call.unit) for call in closes]
+        return Draft(move.source, "clients in again", tuple(calls), closes)
 
     # The calls.
 
-    def _open(self, seen: FoldersSeen, site: str, door: str) -> Call:
-        return self._put(seen, site, Goal.OPEN, door, f"doors/{door}", present=True)
+    def _closes(self, seen: FoldersSeen, site: str, move: Move) -> tuple[Call, ...]:
+        """The doors of what is to move; the others are left alone."""
+        return tuple(self._close(site, name) for name in _at(seen, site).doors if not move.leaves(name))
 
-    def _close(self, seen: FoldersSeen, site: str, door: str) -> Call:
-        return self._put(seen, site, Goal.CLOSE, door, f"doors/{door}", present=False)
+    def _open(self, site: str, queue: str) -> Call:
+        return self._put(site, queue, Goal.OPEN, queue, f"doors/{queue}", present=True)
 
-    def _pause(self, seen: FoldersSeen, site: str, queue: str) -> Call:
-        return self._put(seen, site, Goal.PAUSE, queue, f"paused/{queue}", present=True)
+    def _close(self, site: str, queue: str) -> Call:
+        return self._put(site, queue, Goal.CLOSE, queue, f"doors/{queue}", present=False)
 
-    def _resume(self, seen: FoldersSeen, site: str, queue: str) -> Call:
-        return self._put(seen, site, Goal.RESUME, queue, f"paused/{queue}", present=False)
+    def _pause(self, site: str, queue: str) -> Call:
+        return self._put(site, queue, Goal.PAUSE, queue, f"paused/{queue}", present=True)
+
+    def _resume(self, site: str, queue: str) -> Call:
+        return self._put(site, queue, Goal.RESUME, queue, f"paused/{queue}", present=False)
 
     @staticmethod
-    def _put(seen: FoldersSeen, site: str, goal: Goal, thing: str, path: str, *, present: bool) -> Call:
-        return Call(site, seen.pair, goal, thing, {"file": path, "present": present}, f"{goal.value} {thing} at {site}")
+    def _put(site: str, unit: str, goal: Goal, thing: str, path: str, *, present: bool) -> Call:
+        return Call(site, unit, goal, thing, {"file": path, "present": present}, f"{goal.value} {thing} at {site}")
 
     def _debt(self, seen: FoldersSeen, move: Move, kind: DebtKind) -> tuple[tuple[Call, ...], tuple[Call, ...]]:
         written, struck = (self._document(move.target, kind, move.source, present=each) for each in (True, False))
@@ -187,7 +195,8 @@ def _before(seen: FoldersSeen, move: Move, site: str) -> Mapping[str, Any]:
 def _running_before(seen: FoldersSeen, move: Move) -> list[str]:
     view = seen.view(move.source)
     paused = _before(seen, move, move.source)["paused"]
-    return [name for name in view.queues if name not in paused] if view is not None else []
+    queues = view.queues if view is not None else ()
+    return [name for name in queues if name not in paused and move.ask.includes(name)]
 
 
 def _within(move: Move) -> dict[str, float]:

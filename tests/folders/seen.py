@@ -9,7 +9,7 @@ from datetime import datetime
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.lease import Look
-from dr_ctl.engine.ports import PairSeen
+from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.topology import BrokerSeen, FenceStrength, LinkSeen, Stake
 from tests.folders.broker import Gone, View
@@ -29,9 +29,16 @@ class FoldersSeen:
         return {site: view.role if isinstance(view, View) else Role.DOWN for site, view in self.sites.items()}
 
     @property
-    def pairs(self) -> Sequence[PairSeen]:
-        open_at = tuple(site for site, role in self.roles.items() if role is Role.SERVING)
-        return [PairSeen(self.pair, open_at[0] if len(open_at) == 1 else None, open_at)]
+    def units(self) -> Sequence[UnitSeen]:
+        """Each queue has a door of its own, so that it can move by itself."""
+        return [self._unit(name) for name in sorted({name for view in self._views() for name in view.queues})]
+
+    def _unit(self, queue: str) -> UnitSeen:
+        open_at = tuple(view.site for view in self._views() if view.doors.get(queue))
+        return UnitSeen(queue, open_at[0] if len(open_at) == 1 else None, open_at)
+
+    def _views(self) -> Sequence[View]:
+        return [view for view in self.sites.values() if isinstance(view, View)]
 
     @property
     def brokers(self) -> Sequence[BrokerSeen]:
@@ -67,8 +74,7 @@ class FoldersSeen:
                 rate=None,
                 lines=(f"{len(view.outflow)} to ship",),
             )
-            for view in self.sites.values()
-            if isinstance(view, View)
+            for view in self._views()
         ]
 
     def rows(self, at: datetime) -> Sequence[Row]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 
-from dr_ctl.engine.journal import Journal
+from dr_ctl.cli import asking
+from dr_ctl.engine.journal import Journal, read
+from dr_ctl.engine.plan import Ask
 from dr_ctl.settings.topologies import TOPOLOGIES as SETTINGS
 from dr_ctl.topologies.registry import TOPOLOGIES
 from tests.broker.driving import Ended
@@ -37,7 +40,7 @@ class Sites:
 
     @property
     def serving(self) -> list[str]:
-        return [each.site for each in (self.london, self.paris) if each.file("doors/clients").exists()]
+        return [each.site for each in (self.london, self.paris) if any((each.folder / "doors").iterdir())]
 
     def messages(self, broker: FolderBroker) -> list[str]:
         return sorted(line for queue in QUEUES for line in broker.lines(f"queues/{queue}"))
@@ -98,7 +101,8 @@ def test_a_lost_site_is_replaced_and_taken_in_again(sites: Sites, inside: Comman
     refused = inside("failover", "--to", "paris", "--yes")
     served = inside("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
     sites.paris.send("bills", "four")
-    sites.london.file("doors/clients").unlink()
+    for queue in QUEUES:
+        sites.london.file(f"doors/{queue}").unlink()
     sites.london.file("cut").unlink()
     sites.london.file("alive").touch()
     status = inside("status")
@@ -113,11 +117,59 @@ def test_a_lost_site_is_replaced_and_taken_in_again(sites: Sites, inside: Comman
     assert sites.messages(sites.london) == sites.messages(sites.paris) == ["four", "one", "three", "two"]
 
 
+@pytest.fixture
+def part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the orders are asked for, where a command's options become what it asks."""
+    monkeypatch.setattr(asking, "Ask", partial(Ask, units=("orders",)))
+
+
+def test_a_part_of_a_site_moves_there_and_back_and_the_rest_is_left_alone(
+    sites: Sites, inside: Command, part: None, tmp_path: Path
+) -> None:
+    london, paris = sites.settable(sites.london), sites.settable(sites.paris)
+
+    moved, again = inside("swapover", "--to", "paris", "--yes"), inside("swapover", "--to", "paris", "--yes")
+    between = inside("status")
+    back = inside("swapover", "--to", "london", "--yes")
+
+    assert (moved.code, again.code, back.code) == (0, 0, 0), (moved.told, again.told, back.told)
+    assert again.document["summary"] == "paris serves already; nothing was changed"
+    assert between.document["data"]["pairs"] == [
+        {"name": "bills", "serving": "london"},
+        {"name": "orders", "serving": "paris"},
+    ]
+    assert (sites.settable(sites.london), sites.settable(sites.paris)) == (london, paris)
+    entries = [entry for path in tmp_path.rglob("journal.jsonl") for entry in read(path)]
+    assert {entry.call["pair"] for entry in entries if entry.kind == "intent" and entry.call} == {"orders"}
+
+
+def test_a_part_that_cannot_be_drained_is_as_it_was(sites: Sites, inside: Command, part: None) -> None:
+    inside("status")
+    sites.london.file("cut").touch()
+    sites.london.send("orders", "three")
+    before = sites.settable(sites.london)
+
+    ended = inside("swapover", "--to", "paris", "--yes", "--timeout", "1s")
+
+    assert ended.code in (10, 24), ended.told
+    assert sites.settable(sites.london) == before
+
+
+def test_a_part_that_no_site_has_is_refused(sites: Sites, inside: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "Ask", partial(Ask, units=("payments",)))
+
+    refused = inside("swapover", "--to", "paris", "--yes")
+
+    assert (refused.code, [each["id"] for each in refused.document["findings"]]) == (10, ["DR-UNIT-001"])
+
+
+@pytest.mark.parametrize("units", [None, ("orders",)])
 @pytest.mark.parametrize("number", range(1, 6))
 def test_a_killed_run_is_gone_on_with(
-    sites: Sites, inside: Command, monkeypatch: pytest.MonkeyPatch, number: int
+    sites: Sites, inside: Command, monkeypatch: pytest.MonkeyPatch, number: int, units: tuple[str, ...] | None
 ) -> None:
     """Killed right after the so manyeth line of intents: what was to be sent then was not."""
+    monkeypatch.setattr(asking, "Ask", partial(Ask, units=units))
     intents, count = Journal.intents, [0]
 
     def killing(self: Journal, *given: object) -> object:
@@ -134,5 +186,6 @@ def test_a_killed_run_is_gone_on_with(
     resumed = inside("resume", "--yes")
 
     assert resumed.code == (0 if count[0] >= number else 10), resumed.told
-    assert sites.serving == ["paris"]
+    assert [path.name for path in sorted((sites.paris.folder / "doors").iterdir())] == sorted(units or QUEUES)
+    assert sites.serving == (["london", "paris"] if units else ["paris"])
     assert sites.messages(sites.paris) == ["one", "two"]

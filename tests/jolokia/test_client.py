@@ -8,6 +8,8 @@ import inspect
 import json
 import threading
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -368,3 +370,11 @@ def test_every_error_of_a_broker_says_what_to_do() -> None:
     kinds = [Unreachable, TimedOut, LoginRefused, Throttled, Sick, NotJolokia, Torn, *ElementError.__subclasses__()]
 
     assert [kind.__name__ for kind in kinds if kind.remedy == BrokerError.remedy] == []
+
+
+def test_a_file_of_tls_that_is_missing_makes_the_site_unreachable(tmp_path: Path) -> None:
+    account = Account("https://127.0.0.1:1/console/jolokia", "me", "p", "https://x", verify=str(tmp_path / "ca.pem"))
+    wire = Wire(account)
+
+    with pytest.raises(Unreachable, match="a file that TLS needs cannot be used"), closing(wire):
+        Reader(wire).look([Search("a:b=*")])

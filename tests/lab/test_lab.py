@@ -11,10 +11,10 @@ import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.lab import distribution
-from dr_ctl.lab.holding import HoldingConsumer
 from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.run import run_load
 from dr_ctl.stomp_io.client import Closed, Connected, Login, Passed, Refused, greet, round_trip
+from tests.lab.holding import HoldingConsumer
 from tests.lab.waiting import eventually
 
 if TYPE_CHECKING:

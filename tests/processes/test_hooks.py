@@ -6,14 +6,19 @@ import json
 import os
 import stat
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from dr_ctl.core.model import Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.processes.hooks import HookRunner
-from dr_ctl.settings.model import Hook
+from dr_ctl.processes.secrets import resolve
+from dr_ctl.settings.loader import load
+from dr_ctl.settings.model import Secret, Settings
 
 FACTS: dict[str, Json] = {"source": "london", "target": "paris", "undoable": True, "nothing": None}
 
@@ -26,8 +31,19 @@ def script(folder: Path, text: str) -> Path:
 
 
 def run(folder: Path, *words: str, timeout: str = "10s", name: str = "tell") -> Outcome:
-    hooks = {"tell": Hook.model_validate({"run": list(words or ("./hook.sh",)), "timeout": timeout})}
-    return HookRunner(hooks, folder, {"run": "20261121T020000Z"}).run(name, FACTS)
+    told = settings(folder, {"run": list(words or ("./hook.sh",)), "timeout": timeout})
+    return HookRunner(told, folder, {"run": "20261121T020000Z"}).run(name, FACTS)
+
+
+def settings(folder: Path, hook: Mapping[str, Any], password: Mapping[str, str] | None = None) -> Settings:
+    """An installation with one hook."""
+    broker = {"name": "orders-1", "jolokia": "http://127.0.0.1:1/console/jolokia", "username": "admin"}
+    broker |= {"password": dict(password or {"plain": "p"}), "clients": ["clients"]}
+    sites = {site: {"brokers": [broker]} for site in ("london", "paris")}
+    told = {"version": 1, "name": "orders", "topology": "artemis-mirror", "sites": sites}
+    path = folder / "dr-ctl.yaml"
+    path.write_text(yaml.safe_dump({**told, "hooks": {"tell": {"run": ["./hook.sh"], **hook}}}), encoding="utf-8")
+    return load(path).settings
 
 
 def test_it_is_told_by_its_environment_and_its_input(tmp_path: Path) -> None:
@@ -100,3 +116,17 @@ def test_one_that_cannot_be_started_is_refused(tmp_path: Path, words: tuple[str,
 
 def test_one_that_the_settings_do_not_have_is_refused(tmp_path: Path) -> None:
     assert run(tmp_path, name="other") == Refused("the settings have no hook other")
+
+
+def test_it_has_no_password_and_none_that_it_prints_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LONDON_PASSWORD", "b1rd-song")
+    monkeypatch.setenv("OTHER", "kept")
+    script(tmp_path, 'echo "${LONDON_PASSWORD-unset} $OTHER b1rd-song"; exit 3')
+    told = settings(tmp_path, {}, password={"env": "LONDON_PASSWORD"})
+    assert resolve(Secret(env="LONDON_PASSWORD"), tmp_path) == "b1rd-song"
+
+    outcome = HookRunner(told, tmp_path, {}).run("tell", FACTS)
+
+    assert isinstance(outcome, Refused)
+    assert outcome.evidence["said"] == "unset kept ***\n"
+    assert outcome.text == "hook tell ended with 3: unset kept ***"

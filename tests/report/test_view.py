@@ -55,7 +55,7 @@ def test_a_run_that_went_well(tmp_path: Path) -> None:
 
     assert page.title == "Swapover from london to paris"
     assert (page.verdict.tone, page.verdict.exit_code) == (Tone.GOOD, "0")
-    assert [(pair.name, pair.serving) for pair in page.verdict.pairs] == [("orders-1", "paris")]
+    assert [(unit.name, unit.serving) for unit in page.verdict.units] == [("orders-1", "paris")]
     assert plain(page.outage.figure) == "4.00 s"
     assert "when the fence of london began" in page.outage.sentence
     assert "Delivery had stopped 6.00 s before that moment" in plain(page.outage.sentence)
@@ -110,7 +110,7 @@ def test_an_undo_that_failed_is_not_called_undone(tmp_path: Path) -> None:
     page = page_of(run)
 
     assert page.verdict.tone is Tone.BAD
-    assert page.verdict.pairs[0].serving == "no site was seen to serve it"
+    assert page.verdict.units[0].serving == "no site was seen to serve it"
     assert page.chapters[0].rows[-1].mark is Mark.NOT_UNDONE
     assert page.outage.figure == "no end written"
 
@@ -283,6 +283,28 @@ def test_a_look_without_an_answer_is_a_gap_not_a_zero(tmp_path: Path) -> None:
     assert len(line.dots) == 4
     assert "london did not answer in 1 of 5 samples." in chart.caption
     assert "On average 125 a second." in chart.caption
+
+
+def test_a_figure_that_was_never_read_is_not_told_as_zero(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().start("drain")
+    unread = {"outflow": None, "pending": None, "attached": None}
+    for left in (300, 200, 100):
+        run.sample("drain", {**flows(left), "paris": unread}).let(0.5)
+
+    (chart,) = page_of(run.stop("drain").close()).charts
+
+    assert chart.note == ("0 in every sample: london: not settled. Never read: paris: outflow, paris: not settled.")
+    assert "not attached" not in chart.caption
+
+
+def test_a_wait_of_which_nothing_was_read_has_no_figure(tmp_path: Path) -> None:
+    run = Scribe(tmp_path).begin().start("drain")
+    for _ in range(3):
+        run.sample("drain", {"paris": {"outflow": None, "pending": None}}).let(0.5)
+
+    (chart,) = page_of(run.stop("drain").close()).charts
+
+    assert (chart.lines, chart.note) == ((), "3 samples: no figure was read.")
 
 
 def test_many_samples_keep_their_peak(tmp_path: Path) -> None:

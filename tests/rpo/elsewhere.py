@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from dr_ctl.rpo.estimate.estimate import estimate
+from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.ledgers.reconcile import reconcile
 
@@ -19,7 +20,7 @@ def main(master: str, history: Path, ledger: Path) -> None:
         # Where that Spark keeps its own files is not where the history lies.
         conf = {"spark.driver.host": "127.0.0.1", "spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:1"}
     objectives = Objectives(LossLimit(1000, 60.0), (LossClass(("orders.#",), LossLimit(500)),))
-    answer = estimate(history, objectives=objectives, master=master, conf=conf)
+    answer = estimate(Request(history=history, objectives=objectives, master=master, conf=conf))
     with tempfile.TemporaryDirectory() as out:
         found = reconcile([str(ledger)], Path(out), master=master, conf=conf)
         ids = {kind: part.file.read_text() for kind, part in found.parts.items()}

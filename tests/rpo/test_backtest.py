@@ -10,6 +10,7 @@ import pytest
 from dr_ctl.rpo.backtest.backtest import Backtest, BacktestAnswer, backtest_in
 from dr_ctl.rpo.backtest.calibration import BoundRow, Calibration, Fold, Row, ahead, unconditional
 from dr_ctl.rpo.estimate.cells import HELD, STEP, Cell
+from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.history.files import usable_files, write
 from tests.rpo.simulator import LOADS, history
 
@@ -97,14 +98,9 @@ def simulated(spark: SparkSession, folder: Path) -> Backtest:
     answer = backtest_in(
         spark,
         [str(file) for file in files],
-        str(folder),
-        site=None,
-        since=None,
-        until=None,
+        findings,
+        asked=Request(history=folder),
         horizons_s=(60.0, 300.0),
-        include=("#",),
-        exclude=(),
-        findings=findings,
     )
     assert answer.backtest is not None
     return answer.backtest

@@ -68,6 +68,8 @@ def test_what_lay_in_the_outflow_and_what_may_have_come_since_is_the_bound(tmp_p
         "lost": {"at_most": 47, "read_at": "2026-03-01T12:00:10.000Z"},
         "twice": {"at_most": 47, "read_at": "2026-03-01T12:00:10.000Z"},
         "queues": [],
+        "because": "47 = 7 not shipped at the last look, 2026-03-01T12:00:10.000Z, + at most 40 that may have come in "
+        "the 4.0 s until 2026-03-01T12:00:14.000Z, when it was not yet seen down; it grows by up to 10 a second until then",
     }
     [finding] = found.findings
     assert (finding.id, finding.severity.value) == ("DR-RPO-010", "info")
@@ -108,10 +110,54 @@ def test_without_a_rate_what_came_since_is_not_known(tmp_path: Path, rows: list[
 def test_a_site_that_was_seen_down_sent_nothing_after_that(tmp_path: Path) -> None:
     write([*STEADY, role("unknown", 11), role("down", 12), role("down", 17)], tmp_path)
 
-    found = asked(tmp_path, 3600)
+    found = asked(tmp_path, 40)
 
     assert found.lost.at_most == 7 + 20
     assert "2026-03-01T12:00:12.000Z, when it was seen down" in found.findings[0].text
+    assert found.because == (
+        "27 = 7 not shipped at the last look, 2026-03-01T12:00:10.000Z, + at most 20 that may have come in the 2.0 s "
+        "until 2026-03-01T12:00:12.000Z, when it was seen down; it does not shrink or grow by waiting"
+    )
+
+
+def test_only_an_unbroken_run_of_looks_that_saw_it_down_ends_the_time(tmp_path: Path) -> None:
+    """Down at one look, a restart, then a network that is away: it served on, and nobody saw it."""
+    write([*STEADY, role("down", 12), role("unknown", 17), role("unknown", 22)], tmp_path)
+
+    assert asked(tmp_path, 40).lost.at_most == 7 + 300
+
+
+def test_a_run_of_looks_that_ended_long_ago_does_not_end_it_either(tmp_path: Path) -> None:
+    write([*STEADY, role("down", 12), role("down", 17)], tmp_path)
+
+    assert asked(tmp_path, 3600).lost.at_most == 7 + 35900
+
+
+def test_who_looks_and_sees_it_down_ends_the_time_there(tmp_path: Path) -> None:
+    write(STEADY, tmp_path)
+
+    found = asked(tmp_path, 60, down_at=at(20))
+
+    assert found.lost.at_most == 7 + 100
+    assert found.because is not None
+    assert found.because.endswith("when it was seen down; it does not shrink or grow by waiting")
+
+
+def test_the_operators_word_on_when_service_ended_bounds_the_time_that_nobody_saw(tmp_path: Path) -> None:
+    write([*STEADY, role("unknown", 15)], tmp_path)
+
+    found = asked(tmp_path, 3600, silent_since=at(13))
+
+    assert found.lost.at_most == 7 + 30
+    assert found.because is not None
+    assert "when its service had ended, by the operator's word" in found.because
+
+
+def test_a_word_that_is_older_than_what_was_read_takes_nothing_away(tmp_path: Path) -> None:
+    write(STEADY, tmp_path)
+
+    assert asked(tmp_path, 3600, silent_since=at(3)).lost.at_most == 7
+    assert asked(tmp_path, 12, silent_since=at(50)).lost.at_most == 7 + 20
 
 
 @pytest.mark.parametrize("alive", ["sick", "standby", "serving"])
@@ -157,6 +203,7 @@ def test_without_history_of_the_site_nothing_is_known(tmp_path: Path, rows: list
         "lost": {"at_most": None, "read_at": None},
         "twice": {"at_most": None, "read_at": None},
         "queues": [],
+        "because": None,
     }
     assert ids(found) == ["DR-RPO-001", "DR-RPO-005"]
     assert found.exceeds(None, 1000) == (

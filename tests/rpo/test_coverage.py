@@ -16,10 +16,11 @@ import pytest
 
 from dr_ctl.rpo.estimate import distribution, looks, scopes, spans
 from dr_ctl.rpo.estimate.cells import Cell
-from dr_ctl.rpo.estimate.estimate import BLOCKS, Work
 from dr_ctl.rpo.estimate.facts import facts
 from dr_ctl.rpo.estimate.figures import Histogram, Table
+from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.scope_names import flow_scope
+from dr_ctl.rpo.estimate.work import BLOCKS, Work
 from dr_ctl.rpo.history.files import usable_files, write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.simulator import EPOCH, EVERY_S, LOADS, STEP_S, STRETCHED, Load, Truth, history
@@ -56,7 +57,7 @@ def estimated(spark: SparkSession, rows: list[Row], folder: Path) -> Estimated:
 
 def estimated_of(spark: SparkSession, paths: list[str], folder: Path, *, bounded: bool = True) -> Estimated:
     """The same, from files that are there; on demand without the bound of every interval."""
-    read = looks.read(spark, paths, str(folder))
+    read = looks.read(spark, paths, Request(history=folder))
     outflows = looks.outflow_looks(read).localCheckpoint()
     flows = facts(looks.facts(read, outflows).collect()).flows
     work = Work(read, outflows, "london", flows, spans.masks(("#",), (), ()), 0)

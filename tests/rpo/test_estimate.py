@@ -70,19 +70,8 @@ def history(site: str = "01", looks: int = 13, pair: str = "orders-1", offset: f
 
 def estimated(spark: SparkSession, root: Path, *, now_s: float = 120, **more: object) -> EstimateAnswer:
     files, findings = usable_files(root)
-    told = {
-        "site": None,
-        "since": None,
-        "until": None,
-        "horizon_s": 300,
-        "objectives": None,
-        "include": ("#",),
-        "exclude": (),
-        "findings": findings,
-        "clock": FixedClock(at(now_s)),
-        **more,
-    }
-    return estimate_in(spark, [str(file) for file in files], str(root), **told)  # type: ignore[arg-type]
+    asked = Request(history=root, **more)  # type: ignore[arg-type]
+    return estimate_in(spark, [str(file) for file in files], findings, asked=asked, clock=FixedClock(at(now_s)))
 
 
 @pytest.mark.spark
@@ -148,9 +137,7 @@ def test_a_file_that_is_torn_inside_is_named_and_left_out(tmp_path: Path) -> Non
     write(history(looks=7), tmp_path / "history")
     (later, *_) = write(history(looks=13), tmp_path / "history")
     tear(later)
-    (tmp_path / "request.json").write_text(
-        Request(history=str(tmp_path / "history"), until=at(60).isoformat()).to_json()
-    )
+    (tmp_path / "request.json").write_text(Request(history=tmp_path / "history", until=at(60)).to_json())
 
     done = subprocess.run(
         command(tmp_path / "request.json"), capture_output=True, text=True, check=False, timeout=WITHIN_S
@@ -191,15 +178,15 @@ def test_without_java_the_remedy_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.delenv("JAVA_HOME", raising=False)
 
     with pytest.raises(EnvironmentFault, match="needs Java") as fault:
-        estimate(tmp_path)
+        estimate(Request(history=tmp_path))
 
     assert "JAVA_HOME" in fault.value.remedy
 
 
 def test_a_request_is_the_same_after_a_journey_through_json() -> None:
     request = Request(
-        history="h",
-        since="2026-03-01T00:00:00+00:00",
+        history=Path("h"),
+        since=at(0),
         objectives=Objectives(LossLimit(0, 30.0), (LossClass(("a.#", "b"), LossLimit(5)),)),
         exclude=("x",),
         conf={"spark.sql.shuffle.partitions": "2"},
@@ -216,7 +203,7 @@ def test_what_is_no_request_is_refused(text: str) -> None:
 
 def started(tmp_path: Path) -> subprocess.Popen[str]:
     request = tmp_path / "request.json"
-    request.write_text(Request(history=str(tmp_path / "history")).to_json())
+    request.write_text(Request(history=tmp_path / "history").to_json())
     (tmp_path / "scratch").mkdir()
     environment = {**os.environ, "TMPDIR": str(tmp_path / "scratch")}
     return subprocess.Popen(
@@ -265,7 +252,7 @@ def test_a_spark_whose_own_files_lie_elsewhere_reads_the_history_at_its_odd_plac
     place = tmp_path / "a[1] {b}* ü%20? b\\c"
     write(history(), place)
     conf = {"spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:1"}
-    (tmp_path / "request.json").write_text(Request(history=str(place), conf=conf).to_json())
+    (tmp_path / "request.json").write_text(Request(history=place, conf=conf).to_json())
 
     done = subprocess.run(
         command(tmp_path / "request.json"), capture_output=True, text=True, check=False, timeout=WITHIN_S
@@ -302,7 +289,7 @@ def test_a_worker_that_is_killed_leaves_no_java_behind(tmp_path: Path, how: sign
 @pytest.mark.deep
 def test_a_master_that_does_not_exist_is_a_fault_with_a_remedy(tmp_path: Path) -> None:
     write(history(), tmp_path / "history")
-    request = Request(history=str(tmp_path / "history"), master="nonsense").to_json()
+    request = Request(history=tmp_path / "history", master="nonsense").to_json()
     (tmp_path / "request.json").write_text(request)
 
     done = subprocess.run(

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dr_ctl.rpo.estimate import distribution, looks, spans
-from dr_ctl.rpo.estimate.estimate import Work
 from dr_ctl.rpo.estimate.facts import facts
+from dr_ctl.rpo.estimate.request import Request
+from dr_ctl.rpo.estimate.work import Work
 from dr_ctl.rpo.history.files import write
 from tests.rpo.plans import scans, shape, windows
 from tests.rpo.simulator import LOADS, history
@@ -27,7 +28,7 @@ OF_A_QUEUE = {"ts", "pair", "kind", "name", "depth", "added", "removed", "acked"
 @pytest.fixture
 def rows(spark: SparkSession, tmp_path: Path) -> DataFrame:
     written, _ = history(LOADS[0], 1, hours=0.1, pair="p")
-    return looks.read(spark, [str(path) for path in write(written, tmp_path)], str(tmp_path))
+    return looks.read(spark, [str(path) for path in write(written, tmp_path)], Request(history=tmp_path))
 
 
 @pytest.fixture

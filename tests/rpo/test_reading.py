@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dr_ctl.core.model import Finding, Severity
+from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.history import reading
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
@@ -16,10 +16,9 @@ from tests.rpo.fifo import at
 from tests.rpo.torn import tear
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-BEFORE = Finding("DR-RPO-002", Severity.WARNING, "one had no footer", "")
+    from dr_ctl.core.model import Finding
 
 
 def looks(minute: int) -> list[Row]:
@@ -31,24 +30,25 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark, "session_for", lambda *_, **__: nullcontext())
 
 
-def asked(folder: Path, files: Sequence[Path], torn: Path) -> tuple[list[str], list[Finding]]:
+def asked(folder: Path, torn: Path) -> tuple[list[str], list[Finding]]:
     def work(_: Any, paths: list[str], findings: list[Finding]) -> tuple[list[str], list[Finding]]:
         if str(torn) in paths:
             raise spark.Unfinished("no such page", remedy="")
         return paths, findings
 
-    return reading.over(folder, files, [BEFORE], work, master="local[1]", conf=None, may_take_time=False)
+    return reading.over(Request(history=folder), work, lambda _, findings: ([], list(findings)))
 
 
 def test_a_file_that_is_torn_inside_is_left_out_and_named(tmp_path: Path) -> None:
     (one, *_), (other, *_) = write(looks(1), tmp_path), write(looks(2), tmp_path)
     tear(other)
+    one.with_name("no-footer.parquet").write_bytes(b"PAR1")
 
-    paths, findings = asked(tmp_path, [one, other], other)
+    paths, findings = asked(tmp_path, other)
 
     assert paths == [str(one)]
-    assert findings[0] == BEFORE
     assert [finding.id for finding in findings] == ["DR-RPO-002", "DR-RPO-002"]
+    assert "no-footer" in findings[0].text
     assert other.name in findings[1].text
 
 
@@ -56,7 +56,7 @@ def test_work_that_fails_over_whole_files_has_failed(tmp_path: Path) -> None:
     (one, *_) = write(looks(1), tmp_path)
 
     with pytest.raises(spark.Unfinished):
-        asked(tmp_path, [one], one)
+        asked(tmp_path, one)
 
 
 def test_nothing_is_asked_of_a_history_of_which_nothing_is_whole(tmp_path: Path) -> None:
@@ -64,4 +64,4 @@ def test_nothing_is_asked_of_a_history_of_which_nothing_is_whole(tmp_path: Path)
     tear(one)
 
     with pytest.raises(spark.Unfinished):
-        asked(tmp_path, [one], one)
+        asked(tmp_path, one)

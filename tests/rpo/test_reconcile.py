@@ -20,7 +20,8 @@ import pytest
 from dr_ctl.core.errors import UsageError
 from dr_ctl.rpo.ledgers.exports import SCHEMA
 from dr_ctl.rpo.ledgers.files import ledgers
-from dr_ctl.rpo.ledgers.reconcile import KINDS, Reconciled, reconcile_in
+from dr_ctl.rpo.ledgers.reconcile import Reconciled, reconcile_in
+from dr_ctl.rpo.ledgers.transforms import KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

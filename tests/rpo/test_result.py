@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dr_ctl.rpo.estimate.estimate import estimate
+from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import (
     ClassEstimate,
     Estimate,
@@ -92,7 +94,7 @@ def test_one_missed_class_is_enough() -> None:
 
 def test_the_document_has_the_shape_that_scripts_rely_on() -> None:
     some = Figures(
-        Quantity(now=1, p50=2, p95=3, p99=4, max=5, ci95={"p99": (3, 6)}),
+        Quantity(now=1, p50=2, p95=3, p99=4, max=5, ci95={"p50": None, "p95": None, "p99": (3, 6)}),
         Quantity(),
         Quantity(),
         Quantity(),
@@ -128,7 +130,7 @@ def test_the_document_has_the_shape_that_scripts_rely_on() -> None:
         "recovery_point_s": None,
         "recovery_time_s": None,
     }
-    assert EstimateAnswer(given).as_json() == {
+    assert json.loads(json.dumps(EstimateAnswer(given).as_json())) == {
         "site": "london",
         "read_at": "2026-03-01T12:00:00.000Z",
         "stale_s": 1.5,
@@ -150,7 +152,7 @@ def test_without_history_the_verdict_is_unknown_and_spark_is_not_started(
 ) -> None:
     monkeypatch.setenv("PATH", "")
 
-    answer = estimate(tmp_path / "history")
+    answer = estimate(Request(history=tmp_path / "history"))
 
     assert answer.estimate is None
     assert answer.verdict is Verdict.UNKNOWN

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import stat
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.rpo.estimate import request
 from dr_ctl.rpo.estimate.result import Estimate, EstimateAnswer, Figures, Horizon, Quantity, SeenWindow, Verdict
 from dr_ctl.rpo.estimate.stored import place, store, stored
 from dr_ctl.rpo.history.files import newest_first, usable_files
@@ -79,3 +81,12 @@ def test_one_of_another_site_under_this_name_is_none(tmp_path: Path) -> None:
 def test_where_it_cannot_be_written_the_disk_is_named(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match="cannot be stored"):
         store(tmp_path / "none", answer(), NOW)
+
+
+def test_what_the_worker_is_asked_is_for_its_owner_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request, "command", lambda path: [sys.executable, "-c", "pass"])
+    told = request.Request(history=str(tmp_path), conf={"spark.hadoop.fs.s3a.secret.key": "s"})
+    estimating = request.Estimating(told, tmp_path / "estimate-request.json")
+    estimating.end()
+
+    assert (tmp_path / "estimate-request.json").stat().st_mode & 0o777 == 0o600

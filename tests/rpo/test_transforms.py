@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dr_ctl.rpo.estimate import distribution, looks, scopes, spans
-from dr_ctl.rpo.estimate.estimate import Work
 from dr_ctl.rpo.estimate.facts import GAP_POLLS, Flow, facts
+from dr_ctl.rpo.estimate.request import Request
+from dr_ctl.rpo.estimate.work import Work
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import FifoSite, Style, Truth, at
@@ -51,7 +52,7 @@ def bounds(
     exclude: tuple[str, ...] = (),
 ) -> Bounds:
     paths = [str(path) for path in write(rows, root)]
-    history = looks.read(spark, paths, str(root))
+    history = looks.read(spark, paths, Request(history=root))
     outflows = looks.outflow_looks(history).localCheckpoint()
     flows = [
         # So that the gap of every pair is the one that the test says.

@@ -330,3 +330,18 @@ class TestWhichFile:
 
     def test_then_the_users_own(self, tmp_path: Path) -> None:
         assert find(None) == tmp_path / "config" / "dr-ctl" / "dr-ctl.yaml"
+
+
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("stomp://me:secret@london-1:61613", "must not hold a login; set username and password beside it"),
+        ("stomp://london-1:61613/orders", NO_STOMP),
+        ("stomp://london-1:61613?x=1", NO_STOMP),
+    ],
+)
+def test_an_address_of_stomp_that_could_not_be_used_is_told_at_once(tmp_path: Path, address: str, says: str) -> None:
+    told = problems(written(tmp_path, swap("stomp: stomp://london-1:61613", f"stomp: {address}")))
+
+    assert told.endswith(says), told
+    assert "secret" not in told

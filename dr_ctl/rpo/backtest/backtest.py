@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.clock import stamp
-from dr_ctl.rpo.backtest import calibration
+from dr_ctl.core.model import Finding
+from dr_ctl.rpo.backtest import calibration, every_second
 from dr_ctl.rpo.backtest.calibration import BoundRow, Calibration, Row
-from dr_ctl.rpo.estimate import notes
+from dr_ctl.rpo.estimate import distribution as d
+from dr_ctl.rpo.estimate import looks
 from dr_ctl.rpo.estimate.curves import BINS, Curves, curves
-from dr_ctl.rpo.estimate.estimate import BLOCKS, Work
-from dr_ctl.rpo.estimate.facts import facts
 from dr_ctl.rpo.estimate.figures import Table
 from dr_ctl.rpo.estimate.scope_names import TOTAL
+from dr_ctl.rpo.estimate.work import BLOCKS, Work
 from dr_ctl.rpo.history import reading
-from dr_ctl.rpo.history.files import usable_files
+from dr_ctl.rpo.history.row import moment
+from dr_ctl.rpo.spark import sql
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from dr_ctl.core.model import Finding, Json
+    from dr_ctl.core.model import Json
+    from dr_ctl.rpo.estimate.request import Request
 
 HORIZONS_S: Final = (60.0, 300.0, 900.0)
 
@@ -74,84 +77,42 @@ class BacktestAnswer:
         return {"site": None, "window": None, "verdict": self.verdict.value, "bound": None, "quantiles": []}
 
 
-def backtest(
-    history: Path,
-    *,
-    site: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    horizons_s: Sequence[float] = HORIZONS_S,
-    include: Sequence[str] = ("#",),
-    exclude: Sequence[str] = (),
-    master: str = "local[*]",
-    conf: Mapping[str, str] | None = None,
-) -> BacktestAnswer:
-    """Test the estimate of `site` (default: the one serving at the end) on its own past. Contacts no broker."""
-    files, findings = usable_files(history, since=since, until=until)
-    if not files:
-        return BacktestAnswer(None, (*findings, notes.no_history(history)))
-
-    def work(spark: SparkSession, paths: Sequence[str], found: Sequence[Finding]) -> BacktestAnswer:
-        return backtest_in(
-            spark,
-            paths,
-            str(history),
-            site=site,
-            since=since,
-            until=until,
-            horizons_s=horizons_s,
-            include=include,
-            exclude=exclude,
-            findings=found,
-        )
-
-    return reading.over(history, files, findings, work, master=master, conf=conf, may_take_time=True)
+def backtest(asked: Request, *, horizons_s: Sequence[float] = HORIZONS_S) -> BacktestAnswer:
+    """Test the estimate that is asked for on its own past, whatever its objectives. Contacts no broker."""
+    asked = replace(asked, objectives=None, may_take_time=True)
+    return reading.over(asked, partial(backtest_in, asked=asked, horizons_s=horizons_s), BacktestAnswer)
 
 
 def backtest_in(
     spark: SparkSession,
     files: Sequence[str],
-    root: str,
-    *,
-    site: str | None,
-    since: datetime | None,
-    until: datetime | None,
-    horizons_s: Sequence[float],
-    include: Sequence[str],
-    exclude: Sequence[str],
     findings: Sequence[Finding],
+    *,
+    asked: Request,
+    horizons_s: Sequence[float],
 ) -> BacktestAnswer:
     """Do the same in a session that is already there."""
-    from dr_ctl.rpo.backtest import every_second  # noqa: PLC0415
-    from dr_ctl.rpo.estimate import distribution as d  # noqa: PLC0415
-    from dr_ctl.rpo.estimate import looks, spans  # noqa: PLC0415
-
-    rows = looks.read(spark, files, root, since=since, until=until)
-    outflows = looks.outflow_looks(rows).localCheckpoint()
-    known = facts(looks.facts(rows, outflows).collect())
-    site = site or known.serving
-    flows = [flow for flow in known.flows if flow.site == site]
-    if site is None or not flows:
-        return BacktestAnswer(None, (*findings, notes.nothing_of(site, {flow.site for flow in known.flows})))
-
-    masks = spans.masks(include, exclude, [])
-    work = Work(rows, outflows, site, flows, masks, 0)
+    work = Work.of(looks.read(spark, files, asked), asked)
+    if isinstance(work, Finding):
+        return BacktestAnswer(None, (*findings, work))
     states = work.states(work.by_flow()).localCheckpoint()
     first, last = work.span_us
     folds = d.Blocks(first, last, BLOCKS)
     parts = [d.histograms(states, folds), d.timeline(states, d.Blocks(first, last, BINS))]
-    cells = d.collected(d.union(parts))
+    cells = d.collected(sql.union(parts))
     found = calibration.unconditional(cells, TOTAL)
     fold_s = max(1, last - first) / BLOCKS / 1e6
     for horizon_s in horizons_s:
         moved = d.collected(d.moves(states, folds, horizon_us=int(horizon_s * 1e6), since_us=first))
         found += calibration.ahead(moved, TOTAL, horizon_s=horizon_s, fold_s=fold_s)
-
-    half = looks.thinned(rows, outflows)
-    half_outflows = looks.outflow_looks(half).localCheckpoint()
-    half_flows = [flow for flow in facts(looks.facts(half, half_outflows).collect()).flows if flow.site == site]
-    [told] = every_second.against_left_out(work, Work(half, half_outflows, site, half_flows, masks, 0)).collect()
-    bound = BoundRow(told.moments or 0, told.covered or 0, told.mean, told.excess)
-    window = (notes.moment(first), notes.moment(last))
+    window = (moment(first), moment(last))
     drawn = curves(cells, Table.of(cells), (first, last), BINS)
-    return BacktestAnswer(Backtest(site, window, bound, tuple(found), drawn), tuple(findings))
+    return BacktestAnswer(Backtest(work.site, window, _bound(work, asked), tuple(found), drawn), tuple(findings))
+
+
+def _bound(work: Work, asked: Request) -> BoundRow:
+    half = Work.of(looks.thinned(work.rows, work.outflows), replace(asked, site=work.site))
+    if isinstance(half, Finding):
+        return BoundRow(0, 0, None, None)
+    [told] = every_second.against_left_out(work, half).collect()
+    return BoundRow(told.moments or 0, told.covered or 0, told.mean, told.excess)

@@ -20,7 +20,7 @@ from dr_ctl.rpo.estimate.horizon import Changes
 from dr_ctl.rpo.estimate.result import PROBABILITIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dr_ctl.core.model import Json
 
@@ -113,8 +113,13 @@ def unconditional(cells: Iterable[Cell], scope: str) -> list[Row]:
     for cell in cells:
         if cell.kind == HELD and cell.scope == scope and cell.metric in UNITS:
             folds[cell.metric][cell.block].add(cell)
+    return _rows(None, lambda metric, probability: _past_folds(folds[metric], probability, UNITS[metric]))
+
+
+def _rows(horizon_s: float | None, asked: Callable[[str, float], Iterable[Fold]]) -> list[Row]:
+    """A row for each quantile of each metric."""
     return [
-        Row(NAMES[metric], None, name, tuple(_past_folds(folds[metric], probability, UNITS[metric])))
+        Row(NAMES[metric], horizon_s, name, tuple(asked(metric, probability)))
         for metric in UNITS
         for name, probability in PROBABILITIES.items()
     ]
@@ -147,16 +152,9 @@ def ahead(cells: Iterable[Cell], scope: str, *, horizon_s: float, fold_s: float)
     for cell in cells:
         if cell.kind == STEP and cell.scope == scope and cell.metric in UNITS:
             found[cell.metric][cell.block].append(cell)
-    return [
-        Row(
-            NAMES[metric],
-            horizon_s,
-            name,
-            tuple(_ahead_folds(found[metric], probability, UNITS[metric], day, open_)),
-        )
-        for metric in UNITS
-        for name, probability in PROBABILITIES.items()
-    ]
+    return _rows(
+        horizon_s, lambda metric, probability: _ahead_folds(found[metric], probability, UNITS[metric], day, open_)
+    )
 
 
 def _ahead_folds(

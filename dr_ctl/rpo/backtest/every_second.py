@@ -10,7 +10,7 @@ from dr_ctl.rpo.spark import sql
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from dr_ctl.rpo.estimate.estimate import Work
+    from dr_ctl.rpo.estimate.work import Work
 
 
 def points(work: Work) -> DataFrame:

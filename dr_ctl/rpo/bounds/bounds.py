@@ -1,8 +1,9 @@
 """What a failover now may lose at most, and what may come twice at most: from the last looks, at once, without Spark.
 
 The last look that read the outflow of the lost site was at t0. What lay in the outflow then may be lost with the site;
-so may what was put in later, until it died. That was at the latest when the site was first seen down after it was last
-seen alive; while nobody has seen it down, now. Nobody saw what was put in between: it is taken to be no more than the
+so may what was put in later, until it died. That was at the latest when the site was first seen down in an unbroken run
+of such looks up to the last one, which is not long ago; else now. The operator may know better since when it served
+nobody: then that holds. Nobody saw what was put in between: it is taken to be no more than the
 highest rate of the last minutes before t0, times the time that passed.
 
     lost    what lay in the outflow at t0 and was not consumed (`waiting`; its depth where that is not known)
@@ -22,25 +23,26 @@ All of it rests on one assumption, told as finding DR-RPO-010: that clients were
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import asdict, dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Json, Role, Severity
-from dr_ctl.rpo.bounds.waiting import is_explained, unconsumed, unshipped_acks
+from dr_ctl.rpo.bounds.waiting import is_explained, newest_cut, unconsumed, unshipped_acks
 from dr_ctl.rpo.estimate.result import LossLimit, Objectives, matches
 from dr_ctl.rpo.history.newest import US, WINDOW_US, Count, Recent, recent
+from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.settings.durations import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
     from pathlib import Path
 
 STALE_US: Final = 30 * US
 _SENDS: Final = ("mirror", "mixed")
 _ACKS: Final = ("acks", "mixed")
-_ALIVE: Final = (Role.SERVING.value, Role.STANDBY.value, Role.SICK.value)
 _LEAST_INTERVALS: Final = 2
 _EVERY_FLOW: Final = "*"
 
@@ -63,9 +65,6 @@ class QueueBound:
     name: str
     lost: int | None
     twice: int | None
-
-    def as_json(self) -> dict[str, Json]:
-        return {"name": self.name, "lost": self.lost, "twice": self.twice}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +94,13 @@ class Bounds:
     classes: tuple[ClassBound, ...] = ()
     findings: tuple[Finding, ...] = ()
     age_s: float | None = None  # since the oldest that may be lost was sent, at most; None: not known
+    because: str | None = None  # the arithmetic of what is lost, in a sentence; None where it is not known
 
     def as_json(self) -> dict[str, Json]:
         """Make `data.bounds` of the envelope; the findings belong to the envelope's own."""
-        queues: list[Json] = [queue.as_json() for queue in self.queues]
-        return {"lost": self.lost.as_json(), "twice": self.twice.as_json(), "queues": queues}
+        queues: list[Json] = [asdict(queue) for queue in self.queues]
+        told: dict[str, Json] = {"lost": self.lost.as_json(), "twice": self.twice.as_json(), "queues": queues}
+        return {**told, "because": self.because}
 
     def exceeds(self, objectives: Objectives | None, accept: int | Literal["unknown"] | None = None) -> tuple[str, ...]:
         """Say why this may not go on; nothing where it may.
@@ -145,14 +146,20 @@ def bounds(
     include: Sequence[str] = ("#",),
     exclude: Sequence[str] = (),
     pairs: Sequence[str] = (),
+    down_at: datetime | None = None,
+    silent_since: datetime | None = None,
 ) -> Bounds:
     """Say what is lost at most, and comes twice at most, if the service goes on without `site` now.
 
-    `pairs`: all that the settings name; one that the history does not know makes the total unknown. The patterns narrow
-    the queues and classes that are told, never the totals: an outflow cannot say what of it belongs to which queue.
+    `down_at`: when the caller itself saw the site down. `silent_since`: when its service ended, by the word of somebody
+    who knows. `pairs`: all that the settings name; one that the history does not know makes the total unknown. The
+    patterns narrow the queues and classes that are told, never the totals: an outflow cannot say what of it belongs to
+    which queue.
     """
     seen = recent(history, site, pairs)
-    death = _death(seen, now)
+    death = _death(seen, micros(down_at or now), is_down=down_at is not None)
+    if silent_since is not None:
+        death = death.or_earlier(micros(silent_since), seen)
     told = [_Pair(name, seen, death.us) for name in sorted(seen.pairs)]
     names = sorted({name for pair in told for name in pair.queues if matches(include, name)})
     names = [name for name in names if not matches(exclude, name)]
@@ -165,7 +172,16 @@ def bounds(
         classes=tuple(_class(each.queues, each.loss, names, told) for each in classes),
         findings=(*seen.findings, *_findings(site, told, death)),
         age_s=_oldest(pair.age_us for pair in told),
+        because=_because(told, death),
     )
+
+
+class _How(Enum):
+    """How the moment is known at which nothing more can have been put in."""
+
+    DOWN = "it was seen down"
+    WORD = "its service had ended, by the operator's word"
+    OPEN = "it was not yet seen down"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,21 +189,31 @@ class _Death:
     """The latest moment at which the site can have died."""
 
     us: int
-    seen_down: bool
+    how: _How
 
     @property
-    def told(self) -> str:
-        return f"{stamp(_moment(self.us))}, when it was {'seen down' if self.seen_down else 'not yet seen down'}"
+    def text(self) -> str:
+        return f"{stamp(moment(self.us))}, when {self.how.value}"
+
+    def or_earlier(self, word_us: int, seen: Recent) -> _Death:
+        """That word instead, where it is earlier: it shortens only the time that nobody saw; what was read is read."""
+        return _Death(max(word_us, _last_read_us(seen)), _How.WORD) if word_us < self.us else self
 
 
-def _death(seen: Recent, now: datetime) -> _Death:
-    """Down counts only after the last sign of life: a site that was restarted has died later."""
-    looks = [look.us for key, each in seen.counts.items() if key[1] != "queue" for look in each[-1:]]
-    alive_us = max([*looks, *(us for us, role in seen.roles if role in _ALIVE)], default=0)
-    down = [us for us, role in seen.roles if role == Role.DOWN.value and us > alive_us]
-    if down:
-        return _Death(min(down), seen_down=True)
-    return _Death((now - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1), seen_down=False)
+def _death(seen: Recent, now_us: int, *, is_down: bool) -> _Death:
+    """A look that was not down, or too long without any, and the time begins anew: the site may have been back."""
+    read_us = _last_read_us(seen)
+    downs = itertools.takewhile(lambda each: each[1] == Role.DOWN.value, reversed(seen.roles))
+    run = [*reversed([us for us, _ in downs if us > read_us]), now_us]
+    is_unbroken = len(run) > 1 and all(later - earlier <= STALE_US for earlier, later in itertools.pairwise(run))
+    if is_unbroken:
+        return _Death(run[0], _How.DOWN)
+    return _Death(now_us, _How.DOWN if is_down else _How.OPEN)
+
+
+def _last_read_us(seen: Recent) -> int:
+    """When an outflow of the site was last read."""
+    return max((looks[-1].us for key, looks in seen.counts.items() if key[1] != "queue" and looks), default=0)
 
 
 class _Pair:
@@ -200,10 +226,11 @@ class _Pair:
         # A queue that the last minutes do not know is gone; one that only the last look lacks may not have been read.
         self.queues = {key: looks for key, looks in seen.queues(name).items() if looks[-1].us > last_us - WINDOW_US}
         self._death_us = death_us
-        self.lost = self._under_way(_SENDS, "added")
+        self.parts = self._under_way(_SENDS, "added")
+        self.lost = _sum(self.parts)
         self.lost_read_us = self._read_us(_SENDS)
         delivering = _sum(_most_delivering(looks) for looks in self.queues.values())
-        self.twice = _sum((self._under_way(_ACKS, "acked"), delivering))
+        self.twice = _sum((*self._under_way(_ACKS, "acked"), delivering))
         self.twice_read_us = self._read_us(_ACKS)
 
     @property
@@ -213,14 +240,10 @@ class _Pair:
         by then. None where no look of the last minutes goes back so far."""
         ages = []
         for looks in self._of(_SENDS):
-            last = looks[-1]
-            if last.depth is None or last.added is None:
+            cut = newest_cut(looks)
+            if cut is None:
                 return None
-            shipped = last.added - last.depth
-            earlier = [each.us for each in looks if each.start == last.start and _at_most(each.added, shipped)]
-            if not earlier:
-                return None
-            ages.append(self._death_us - max(earlier))
+            ages.append(self._death_us - cut.us)
         return max(ages, default=None)
 
     @property
@@ -258,11 +281,13 @@ class _Pair:
         names = None if queue is None else (_EVERY_FLOW, queue)
         return [each for (kind, name), each in self._flows.items() if kind in kinds and (not names or name in names)]
 
-    def _under_way(self, kinds: Sequence[str], counter: Literal["added", "acked"]) -> int | None:
-        """At most so many messages that were `added`, or acknowledgements of those that were `acked`, go with it."""
+    def _under_way(self, kinds: Sequence[str], counter: Literal["added", "acked"]) -> tuple[int | None, int | None]:
+        """At most so many messages that were `added`, or acknowledgements of those that were `acked`, go with it: of
+        what lay there at the last look, and of what may have come since."""
         flows = [(kind, name, looks) for (kind, name), looks in self._flows.items() if kind in kinds]
         own = {name for _, name, _ in flows}
-        parts: list[int | None] = []
+        there_all: list[int | None] = []
+        since_all: list[int | None] = []
         for kind, name, looks in flows:
             served = [each for queue, each in self.queues.items() if (queue if queue in own else _EVERY_FLOW) == name]
             mixed = kind == "mixed"
@@ -276,8 +301,9 @@ class _Pair:
             grown = self._grown(looks, "added")
             # Without the outflow's own figures nothing is known, whatever the queues say.
             is_read = looks[-1].depth is not None and grown is not None
-            parts.append(_sum((there, _least(grown, since))) if is_read else None)
-        return _sum(parts) if parts else None
+            there_all.append(there if is_read else None)
+            since_all.append(_least(grown, since) if is_read else None)
+        return (_sum(there_all), _sum(since_all)) if flows else (None, None)
 
     def _read_us(self, kinds: Sequence[str]) -> int | None:
         return min((looks[-1].us for looks in self._of(kinds)), default=None)
@@ -318,10 +344,6 @@ def _most_delivering(looks: Sequence[Count]) -> int | None:
     return max(each.delivering or 0 for each in looks if each.us > looks[-1].us - WINDOW_US)
 
 
-def _at_most(count: int | None, limit: int) -> bool:
-    return count is not None and count <= limit
-
-
 def _oldest(ages: Iterable[int | None]) -> float | None:
     """The greatest of all pairs, in seconds; one that is not known makes it unknown."""
     found = list(ages)
@@ -347,11 +369,7 @@ def _least(*bounds_: int | None) -> int | None:
 def _bound(counts: Iterable[int | None], read: Iterable[int | None]) -> Bound:
     found = list(counts)
     moments = [us for us in read if us is not None]
-    return Bound(_sum(found) if found else None, _moment(min(moments)) if moments else None)
-
-
-def _moment(us: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)
+    return Bound(_sum(found) if found else None, moment(min(moments)) if moments else None)
 
 
 def _queue(name: str, pairs: Sequence[_Pair]) -> QueueBound:
@@ -366,6 +384,21 @@ def _class(patterns: tuple[str, ...], limit: LossLimit, names: Sequence[str], pa
     return ClassBound(patterns, _sum(lost) if lost else None, limit.messages, limit.age_s)
 
 
+def _because(pairs: Sequence[_Pair], death: _Death) -> str | None:
+    """The sum of what may be lost, as an operator can check it."""
+    there, since = _sum(pair.parts[0] for pair in pairs), _sum(pair.parts[1] for pair in pairs)
+    read = [pair.lost_read_us for pair in pairs if pair.lost_read_us is not None]
+    if there is None or since is None or not read:
+        return None
+    text = (
+        f"{there + since} = {there} not shipped at the last look, {stamp(moment(min(read)))}, + at most {since} that "
+        f"may have come in the {max(0, death.us - min(read)) / US:.1f} s until {death.text}"
+    )
+    if death.how is _How.OPEN:
+        return f"{text}; it grows by up to {sum(pair.rate for pair in pairs):.0f} a second until then"
+    return f"{text}; it does not shrink or grow by waiting"
+
+
 def _findings(site: str, pairs: Sequence[_Pair], death: _Death) -> Iterable[Finding]:
     for pair in pairs:
         where = f"the outflow of {site}, pair {pair.name}"
@@ -378,13 +411,13 @@ def _findings(site: str, pairs: Sequence[_Pair], death: _Death) -> Iterable[Find
             continue
         elapsed_us = death.us - pair.lost_read_us
         if elapsed_us > STALE_US:
-            text = f"the last look at {where} was {elapsed_us / US:.0f} s before {death.told}"
+            text = f"the last look at {where} was {elapsed_us / US:.0f} s before {death.text}"
             yield Finding("DR-RPO-003", Severity.WARNING, text, "The bounds grow with this time.")
         yield _rests_on(pair, where, elapsed_us, death)
 
 
 def _rests_on(pair: _Pair, where: str, elapsed_us: int, death: _Death) -> Finding:
-    read_at = stamp(_moment(pair.lost_read_us or 0))
+    read_at = stamp(moment(pair.lost_read_us or 0))
     if pair.lost is None or pair.twice is None:
         why = "there are too few looks before it for a rate, or not every figure was read"
         why = "it lies in the future of this machine's clock" if elapsed_us < 0 else why
@@ -394,6 +427,6 @@ def _rests_on(pair: _Pair, where: str, elapsed_us: int, death: _Death) -> Findin
         )
     text = (
         f"{where}: the bounds rest on the look at {read_at} and on at most {pair.rate:.1f} a second since, the highest "
-        f"rate of the minutes before it, for {elapsed_us / US:.1f} s until {death.told}"
+        f"rate of the minutes before it, for {elapsed_us / US:.1f} s until {death.text}"
     )
     return Finding("DR-RPO-010", Severity.INFO, text, "A shorter `history.every` makes them narrower.")

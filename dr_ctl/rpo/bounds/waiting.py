@@ -75,7 +75,7 @@ class _Since(NamedTuple):
 
 
 def _since_cut(flow: Sequence[Count], queues: Iterable[Sequence[Count]]) -> _Since | None:
-    last, cut = flow[-1], _cut(flow)
+    last, cut = flow[-1], newest_cut(flow)
     if cut is None or last.added is None or cut.added is None:
         return None
     told = []
@@ -86,7 +86,8 @@ def _since_cut(flow: Sequence[Count], queues: Iterable[Sequence[Count]]) -> _Sin
     return _Since(last.added - cut.added, told)
 
 
-def _cut(flow: Sequence[Count]) -> Count | None:
+def newest_cut(flow: Sequence[Count]) -> Count | None:
+    """The newest look at which no more had been put in than is shipped by now; None where that is not known."""
     last = flow[-1]
     if last.added is None or last.depth is None:
         return None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.rpo.estimate.cells import TIME, Cell
+from dr_ctl.rpo.estimate.figures import scaled
 from dr_ctl.rpo.estimate.scope_names import METRICS, TOTAL
+from dr_ctl.rpo.history.row import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,12 +41,12 @@ def curves(cells: Iterable[Cell], table: Table, span_us: tuple[int, int], bins: 
 
     def line(metric: str) -> tuple[tuple[datetime, float | None], ...]:
         return tuple(
-            (_moment(int(first + (number + 0.5) * step)), _scaled(most.get((metric, number)), metric))
+            (moment(int(first + (number + 0.5) * step)), scaled(most.get((metric, number)), UNITS[metric]))
             for number in range(bins)
         )
 
     shares = {metric: _shares(table.histograms.get((TOTAL, metric)), metric) for metric in METRICS}
-    return Curves(_moment(first), _moment(last), {metric: line(metric) for metric in METRICS}, shares)
+    return Curves(moment(first), moment(last), {metric: line(metric) for metric in METRICS}, shares)
 
 
 def _shares(found: Histogram | None, metric: str) -> Points:
@@ -56,11 +58,3 @@ def _shares(found: Histogram | None, metric: str) -> Points:
         (share / found.whole_us, found.largest[bucket] / UNITS[metric])
         for bucket, share in zip(ordered, below, strict=True)
     )
-
-
-def _scaled(value: int | None, metric: str) -> float | None:
-    return None if value is None else value / UNITS[metric]
-
-
-def _moment(us: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)

@@ -15,8 +15,6 @@ from dr_ctl.rpo.estimate.scopes import last_states
 from dr_ctl.rpo.spark import sql
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pyspark.sql import DataFrame
 
 EXACT_BELOW: Final = 64
@@ -189,13 +187,6 @@ def accounted(by_flow: DataFrame) -> DataFrame:
         put=PUT,
         told=TOLD,
     )
-
-
-def union(frames: Iterable[DataFrame]) -> DataFrame:
-    whole, *others = frames
-    for each in others:
-        whole = whole.unionByName(each)
-    return whole
 
 
 def collected(frame: DataFrame) -> list[Cell]:

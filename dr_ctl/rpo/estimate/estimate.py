@@ -6,14 +6,14 @@ Spark is started only once there is something to read, and imported only then.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING
 
 from dr_ctl.core.clock import SystemClock
-from dr_ctl.rpo.estimate import horizon, notes
+from dr_ctl.core.model import Finding
+from dr_ctl.rpo.estimate import horizon, looks, notes
 from dr_ctl.rpo.estimate.cells import COVERED, Cell
 from dr_ctl.rpo.estimate.curves import BINS, curves
-from dr_ctl.rpo.estimate.facts import Flow, facts
 from dr_ctl.rpo.estimate.figures import Table
 from dr_ctl.rpo.estimate.result import (
     ClassEstimate,
@@ -28,175 +28,64 @@ from dr_ctl.rpo.estimate.result import (
     Verdict,
 )
 from dr_ctl.rpo.estimate.scope_names import CLASS, TOTAL, flow_scope
+from dr_ctl.rpo.estimate.stored import store
+from dr_ctl.rpo.estimate.work import Work
 from dr_ctl.rpo.history import reading
-from dr_ctl.rpo.history.files import usable_files
+from dr_ctl.rpo.history.row import moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
-    from pathlib import Path
+    from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from dr_ctl.core.clock import Clock
-    from dr_ctl.core.model import Finding
-    from dr_ctl.rpo.estimate.distribution import Blocks
-
-BLOCKS: Final = 24
-BLOCKS_OF_A_WEEK: Final = 28
-DAY_US: Final = 86_400 * 1_000_000
+    from dr_ctl.rpo.estimate.facts import Flow
+    from dr_ctl.rpo.estimate.request import Request
 
 
-def estimate(
-    history: Path,
-    *,
-    site: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    horizon_s: float = 300,
-    objectives: Objectives | None = None,
-    include: Sequence[str] = ("#",),
-    exclude: Sequence[str] = (),
-    master: str = "local[*]",
-    conf: Mapping[str, str] | None = None,
-    clock: Clock | None = None,
-    may_take_time: bool = False,
-    charted: bool = False,
-) -> EstimateAnswer:
-    """Say what would be lost if `site` died: at the last look, and at a random moment of the history.
+def estimate(asked: Request, *, charted: bool = False) -> EstimateAnswer:
+    """Say what would be lost if the site died: at the last look, and at a random moment of the history.
 
     `charted` adds the curves of a page.
 
-    `site` defaults to the one serving at the end. Raises EnvironmentFault where Spark cannot start or finish.
+    Raises EnvironmentFault where Spark cannot start or finish, or the estimate cannot be stored.
     """
-    files, findings = usable_files(history, since=since, until=until)
-    if not files:
-        return EstimateAnswer(None, (*findings, notes.no_history(history)))
-
-    def work(spark: SparkSession, paths: Sequence[str], found: Sequence[Finding]) -> EstimateAnswer:
-        return estimate_in(
-            spark,
-            paths,
-            str(history),
-            site=site,
-            since=since,
-            until=until,
-            horizon_s=horizon_s,
-            objectives=objectives,
-            include=include,
-            exclude=exclude,
-            findings=found,
-            clock=clock or SystemClock(),
-            charted=charted,
-        )
-
-    return reading.over(history, files, findings, work, master=master, conf=conf, may_take_time=may_take_time)
+    clock = SystemClock()
+    answer = reading.over(asked, partial(estimate_in, asked=asked, clock=clock, charted=charted), EstimateAnswer)
+    if asked.store:
+        store(asked.history, answer, clock.now())
+    return answer
 
 
 def estimate_in(
     spark: SparkSession,
     files: Sequence[str],
-    root: str,
+    findings: Sequence[Finding],
     *,
-    site: str | None,
-    since: datetime | None,
-    until: datetime | None,
-    horizon_s: float,
-    objectives: Objectives | None,
-    include: Sequence[str],
-    exclude: Sequence[str],
-    findings: Iterable[Finding],
+    asked: Request,
     clock: Clock,
     charted: bool = False,
 ) -> EstimateAnswer:
     """Do the same in a session that is already there."""
-    from dr_ctl.rpo.estimate import looks  # noqa: PLC0415
-
-    found = list(findings)
-    rows = looks.read(spark, files, root, since=since, until=until)
-    # Kept as they are from here on: what follows reads them several times, and planning it all anew takes longer.
-    outflows = looks.outflow_looks(rows).localCheckpoint()
-    known = facts(looks.facts(rows, outflows).collect())
-    site = site or known.serving
-    flows = [flow for flow in known.flows if flow.site == site]
-    if site is None or not flows:
-        return EstimateAnswer(None, (*found, notes.nothing_of(site, {flow.site for flow in known.flows})))
-
-    classes = [each.queues for each in objectives.classes] if objectives else []
-    work = Work(rows, outflows, site, flows, masks=_masks(include, exclude, classes), classes=len(classes))
-    cells = work.cells(horizon_us=int(horizon_s * 1e6), bins=BINS if charted else 0)
+    work = Work.of(looks.read(spark, files, asked), asked)
+    if isinstance(work, Finding):
+        return EstimateAnswer(None, (*findings, work))
+    cells = work.cells(horizon_us=int(asked.horizon_s * 1e6), bins=BINS if charted else 0)
     table = Table.of(cells)
-    window = _window(flows, table)
-    stale_s = round(max(0.0, (clock.now() - window.last).total_seconds()), 3)
-    found += [*notes.stale(flows, window, stale_s), *notes.ahead(window, clock.now()), *notes.uncertain(table)]
-    estimated = _Assembly(site, flows, table, cells, horizon_s).estimate(window, stale_s, objectives)
+    window = _window(work.flows, table)
+    now = clock.now()
+    stale_s = round(max(0.0, (now - window.last).total_seconds()), 3)
+    found = [*notes.stale(work.flows, window, stale_s), *notes.ahead(window, now), *notes.uncertain(table)]
+    estimated = _Assembly(work, table, cells, asked.horizon_s).estimate(window, stale_s, asked.objectives)
     drawn = curves(cells, table, work.span_us, BINS) if charted else None
-    return EstimateAnswer(estimated, tuple(found), drawn)
-
-
-def _masks(include: Sequence[str], exclude: Sequence[str], classes: Sequence[Sequence[str]]) -> str:
-    from dr_ctl.rpo.estimate.spans import masks  # noqa: PLC0415
-
-    return masks(include, exclude, classes)
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """The frames of one estimate: the history of all sites, and what is asked of one."""
-
-    rows: DataFrame
-    outflows: DataFrame
-    site: str
-    flows: Sequence[Flow]
-    masks: str
-    classes: int
-
-    def by_flow(self) -> DataFrame:
-        """Bounds per flow, interval and scope."""
-        from dr_ctl.rpo.estimate import scopes, spans  # noqa: PLC0415
-
-        split = any(flow.is_split for flow in self.flows)
-        queues = spans.queue_looks(self.rows, self.outflows, self.site, self.flows, masks=self.masks)
-        parts = spans.queue_parts(spans.cut_looks(queues, split=split), self.flows, split=split)
-        return scopes.by_flow(
-            parts, spans.flow_parts(self.outflows, self.flows, self.site), self.flows, classes=self.classes
-        )
-
-    def states(self, by_flow: DataFrame) -> DataFrame:
-        from dr_ctl.rpo.estimate import scopes  # noqa: PLC0415
-
-        return scopes.states(by_flow, self.outflows, self.flows, self.site)
-
-    @property
-    def span_us(self) -> tuple[int, int]:
-        return min(flow.first_us for flow in self.flows), max(flow.last_us for flow in self.flows)
-
-    def blocks(self) -> Blocks:
-        from dr_ctl.rpo.estimate.distribution import Blocks  # noqa: PLC0415
-
-        first, last = self.span_us
-        return Blocks(first, last, BLOCKS_OF_A_WEEK if last - first >= 7 * DAY_US else BLOCKS)
-
-    def cells(self, *, horizon_us: int, bins: int = 0) -> list[Cell]:
-        """All that the figures are made of; with `bins`, a time line for a chart too."""
-        from dr_ctl.rpo.estimate import distribution as d  # noqa: PLC0415
-
-        by_flow = self.by_flow().localCheckpoint()
-        states = self.states(by_flow)
-        blocks = self.blocks()
-        # A day of the past says what may come; older days were other days.
-        past = d.moves(states, blocks, horizon_us=horizon_us, since_us=self.span_us[1] - DAY_US - horizon_us)
-        parts = [d.histograms(states, blocks), d.here(by_flow), d.accounted(by_flow), d.last(states), past]
-        if bins:
-            parts.append(d.timeline(states, d.Blocks(*self.span_us, bins)))
-        return d.collected(d.union(parts))
+    return EstimateAnswer(estimated, (*findings, *found), drawn)
 
 
 class _Assembly:
     """Puts the figures of every scope together."""
 
-    def __init__(self, site: str, flows: Sequence[Flow], table: Table, cells: Sequence[Cell], horizon_s: float) -> None:
-        self._site, self._flows, self._table, self._horizon_s = site, flows, table, horizon_s
+    def __init__(self, work: Work, table: Table, cells: Sequence[Cell], horizon_s: float) -> None:
+        self._site, self._flows, self._table, self._horizon_s = work.site, work.flows, table, horizon_s
         self._changes = horizon.changes(cells)
 
     def estimate(self, window: SeenWindow, stale_s: float, objectives: Objectives | None) -> Estimate:
@@ -263,8 +152,8 @@ def _window(flows: Sequence[Flow], table: Table) -> SeenWindow:
     for flow in flows:
         looks[flow.pair] = max(looks[flow.pair], flow.looks)
     return SeenWindow(
-        first=notes.moment(min(flow.first_us for flow in flows)),
-        last=notes.moment(max(flow.last_us for flow in flows)),
+        first=moment(min(flow.first_us for flow in flows)),
+        last=moment(max(flow.last_us for flow in flows)),
         samples=sum(looks.values()),
         covered_s=round(table.seconds(TOTAL, COVERED), 3),
     )

@@ -14,9 +14,10 @@ from dr_ctl.rpo.spark import sql
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from dr_ctl.rpo.estimate.request import Request
 
 HISTORY: Final = (
     "ts TIMESTAMP, pair STRING, kind STRING, name STRING, depth BIGINT, delivering BIGINT, added BIGINT, "
@@ -27,20 +28,13 @@ SHARED: Final = "*"
 """The name of an outflow that serves all queues of its pair."""
 
 
-def read(
-    spark: SparkSession,
-    paths: Sequence[str],
-    root: str,
-    *,
-    since: datetime | None = None,
-    until: datetime | None = None,
-) -> DataFrame:
-    """Read history files below `root`. Directories give `date` and `site`, always as words; other columns are left."""
-    frame = spark.read.schema(HISTORY).option("basePath", sql.url(root)).parquet(*sql.files(paths))
-    if since is not None:
-        frame = frame.where(f"ts >= TIMESTAMP '{since.isoformat()}'")
-    if until is not None:
-        frame = frame.where(f"ts <= TIMESTAMP '{until.isoformat()}'")
+def read(spark: SparkSession, paths: Sequence[str], asked: Request) -> DataFrame:
+    """Read files of a history. Directories give `date` and `site`, always as words; other columns are left."""
+    frame = spark.read.schema(HISTORY).option("basePath", sql.url(str(asked.history))).parquet(*sql.files(paths))
+    if asked.since is not None:
+        frame = frame.where(f"ts >= TIMESTAMP '{asked.since.isoformat()}'")
+    if asked.until is not None:
+        frame = frame.where(f"ts <= TIMESTAMP '{asked.until.isoformat()}'")
     return frame
 
 

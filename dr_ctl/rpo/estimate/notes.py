@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.rpo.estimate.cells import AGE_FLOOR
 from dr_ctl.rpo.estimate.scope_names import TOTAL
+from dr_ctl.rpo.history.row import moment
 from dr_ctl.settings.durations import duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
+    from datetime import datetime
 
     from dr_ctl.rpo.estimate.facts import Flow
     from dr_ctl.rpo.estimate.figures import Table
@@ -22,19 +22,6 @@ if TYPE_CHECKING:
 STALE_POLLS: Final = 5
 STALE_AT_LEAST_S: Final = 30.0
 UNEXPLAINED: Final = 0.01
-
-
-def moment(us: int) -> datetime:
-    return datetime.fromtimestamp(us // 1_000_000, UTC).replace(microsecond=us % 1_000_000)
-
-
-def no_history(history: Path) -> Finding:
-    return Finding(
-        "DR-RPO-001",
-        Severity.WARNING,
-        f"there is no history to estimate from in {history}",
-        "Run `dr-ctl monitor` for a while, then ask again; until then the loss is not known.",
-    )
 
 
 def nothing_of(site: str | None, known: set[str]) -> Finding:

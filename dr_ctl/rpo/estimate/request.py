@@ -9,24 +9,30 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
+from dr_ctl.rpo.estimate.result import Objectives
 
 _END_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The arguments of `estimate`, as a document; with `store` the answer is kept beside the history too."""
+    """What is asked of a history, by an estimate or a backtest. `site` defaults to the one serving at the end; with
+    `store` the answer is kept beside the history too."""
 
-    history: str
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    history: Path
     site: str | None = None
-    since: str | None = None
-    until: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
     horizon_s: float = 300
     objectives: Objectives | None = None
     include: tuple[str, ...] = ("#",)
@@ -37,24 +43,15 @@ class Request:
     may_take_time: bool = False
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return TypeAdapter(Request).dump_json(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Request:
         """Raises UsageError where the document is not one."""
         try:
-            told = json.loads(text)
-            if told.get("objectives") is not None:
-                told["objectives"] = _objectives(told["objectives"])
-            fields: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in told.items()}
-            return cls(**fields)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return TypeAdapter(Request).validate_json(text)
+        except ValidationError as error:
             raise UsageError(f"this is no request for an estimate: {error}") from error
-
-
-def _objectives(told: Mapping[str, Any]) -> Objectives:
-    classes = [LossClass(tuple(each["queues"]), LossLimit(**each["loss"])) for each in told.get("classes", ())]
-    return Objectives(LossLimit(**told.get("loss", {})), tuple(classes))
 
 
 def command(request: Path) -> list[str]:
@@ -67,7 +64,9 @@ class Estimating:
 
     def __init__(self, request: Request, path: Path) -> None:
         """`path` is where the request is written for it to read."""
-        path.write_text(request.to_json(), encoding="utf-8")
+        # What stands in `conf` may be a secret of the store of the history.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            file.write(request.to_json())
         self._out = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process that writes to it
         self._process = subprocess.Popen(
             command(path),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -81,14 +81,7 @@ class Quantity:
     p95: Number | None = None
     p99: Number | None = None
     max: Number | None = None
-    ci95: Mapping[str, tuple[Number, Number] | None] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Json]:
-        bounds: dict[str, Json] = {}
-        for name in PROBABILITIES:
-            interval = self.ci95.get(name)
-            bounds[name] = None if interval is None else list(interval)
-        return {"now": self.now, "p50": self.p50, "p95": self.p95, "p99": self.p99, "max": self.max, "ci95": bounds}
+    ci95: Mapping[str, tuple[Number, Number] | None] = field(default_factory=lambda: dict.fromkeys(PROBABILITIES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +91,6 @@ class Horizon:
     seconds: float
     loss: Quantity = field(default_factory=Quantity)
     age_s: Quantity = field(default_factory=Quantity)
-
-    def as_json(self) -> dict[str, Json]:
-        return {"seconds": self.seconds, "loss": self.loss.as_json(), "age_s": self.age_s.as_json()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +105,7 @@ class Figures:
     unexplained: float | None = None
 
     def as_json(self) -> dict[str, Json]:
-        return {
-            "loss": self.loss.as_json(),
-            "age_s": self.age_s.as_json(),
-            "duplicates": self.duplicates.as_json(),
-            "drain_s": self.drain_s.as_json(),
-            "horizon": self.horizon.as_json(),
-            "unexplained": self.unexplained,
-            **self.at_the_last_look,
-        }
+        return {**asdict(self), **self.at_the_last_look}
 
     @property
     def at_the_last_look(self) -> dict[str, Json]:
@@ -229,13 +211,5 @@ class EstimateAnswer:
         """Make the `data` of the envelope: the same keys with and without an estimate."""
         if self.estimate is not None:
             return self.estimate.as_json()
-        return {
-            "site": None,
-            "read_at": None,
-            "stale_s": None,
-            "window": None,
-            "verdict": Verdict.UNKNOWN.value,
-            "total": None,
-            "flows": [],
-            "classes": [],
-        }
+        nothing = dict.fromkeys(each.name for each in fields(Estimate))
+        return {**nothing, "verdict": Verdict.UNKNOWN.value, "flows": [], "classes": []}

@@ -32,10 +32,6 @@ NOW: Final = 0
 """The number that stands for the last look itself; intervals between looks count from 1."""
 BROADCAST_LOOKS: Final = 2_000_000
 """An outflow's looks up to so many go to the queues; more are moved as the queues are."""
-PARTS: Final = (
-    "flow_key, n, is_queue, mask, loss, age_us, duplicates, is_floor, told, "
-    "sends_depth, acks_depth, covered, stalled, put"
-)
 
 
 def queue_looks(history: DataFrame, outflows: DataFrame, site: str, flows: Sequence[Flow], *, masks: str) -> DataFrame:

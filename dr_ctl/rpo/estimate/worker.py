@@ -13,7 +13,6 @@ import json
 import os
 import signal
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,7 +20,6 @@ from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode
 from dr_ctl.rpo.estimate.estimate import estimate
 from dr_ctl.rpo.estimate.request import Request
-from dr_ctl.rpo.estimate.stored import store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,30 +27,12 @@ if TYPE_CHECKING:
 
 
 def answer(request: Request) -> dict[str, Any]:
-    given = estimate(
-        Path(request.history),
-        site=request.site,
-        since=_moment(request.since),
-        until=_moment(request.until),
-        horizon_s=request.horizon_s,
-        objectives=request.objectives,
-        include=request.include,
-        exclude=request.exclude,
-        master=request.master,
-        conf=request.conf,
-        may_take_time=request.may_take_time,
-    )
-    if request.store:
-        store(Path(request.history), given, datetime.now(UTC))
+    given = estimate(request)
     return {
         "data": given.as_json(),
         "verdict": None if given.verdict is None else given.verdict.value,
         "findings": [finding.as_json() for finding in given.findings],
     }
-
-
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.rpo.history.files import left_out, newest_first
+from dr_ctl.rpo.history.row import micros
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,10 +105,9 @@ def _is_enough(found: Recent, begin_us: int, newest_us: int) -> bool:
 def _begin_us(path: Path) -> int | None:
     """When the first look of a file was, by its name; None where the name is not one of the monitor's."""
     try:
-        begin = datetime.strptime(path.name.partition("-")[0], _NAME_TIME).replace(tzinfo=UTC)
+        return micros(datetime.strptime(path.name.partition("-")[0], _NAME_TIME).replace(tzinfo=UTC))
     except ValueError:
         return None
-    return int(begin.timestamp()) * US
 
 
 def _only_one_role(path: Path, found: Recent) -> bool:
@@ -122,13 +122,8 @@ def _only_one_role(path: Path, found: Recent) -> bool:
         return False
     if (kind.min, kind.max) != ("site", "site") or role.min != role.max:
         return False
-    found.roles += [(_us(ts.min), role.min), (_us(ts.max), role.max)]
+    found.roles += [(micros(ts.min), role.min), (micros(ts.max), role.max)]
     return True
-
-
-def _us(moment: datetime) -> int:
-    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
 def _take(path: Path, history: Path, found: Recent, *, is_fixed: bool) -> Finding | None:

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+
+_BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def moment(us: int) -> datetime:
+    """The moment so many microseconds after 1970."""
+    return _BEGIN + timedelta(microseconds=us)
+
+
+def micros(at: datetime) -> int:
+    """The other way round, to the microsecond; a moment without a time zone is one of UTC."""
+    return ((at if at.tzinfo is not None else at.replace(tzinfo=UTC)) - _BEGIN) // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

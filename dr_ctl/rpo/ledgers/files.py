@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +16,6 @@ from dr_ctl.rpo.ledgers.exports import to_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
 
 COLUMNS: Final = ("id", "queue", "event", "site", "ts")
 EVENTS: Final = ("sent", "stored", "consumed", "send-in-doubt", "received", "ack-in-doubt")
@@ -155,14 +155,8 @@ def _why_bad(line: str) -> str | None:
             return f"lacks {column}"
     if told["event"] not in EVENTS:
         return f"unknown event {told['event']!r}: it is one of {', '.join(EVENTS)}"
-    return None if _is_moment(told["ts"]) else f"ts {told['ts']!r} is no time: write it as 2026-11-21T09:15:12.345Z"
-
-
-def _is_moment(told: object) -> bool:
-    from datetime import datetime  # noqa: PLC0415
-
     try:
-        datetime.fromisoformat(str(told))
+        datetime.fromisoformat(str(told["ts"]))
     except ValueError:
-        return False
-    return True
+        return f"ts {told['ts']!r} is no time: write it as 2026-11-21T09:15:12.345Z"
+    return None

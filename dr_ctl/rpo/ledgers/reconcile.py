@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.rpo.ledgers import transforms as r
 from dr_ctl.rpo.ledgers.files import Ledger, first_bad, ledgers
+from dr_ctl.rpo.ledgers.transforms import BAD, KINDS, Snapshot
+from dr_ctl.rpo.spark import sql
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from dr_ctl.rpo.ledgers.transforms import Snapshot
-
-KINDS: Final = ("lost", "doubled", "recovered", "unexpected", "unknown")
 BUCKETS: Final = 1024
 """Of each queue: a difference costs a thousandth of the queue's messages, and digests stay fewer than messages."""
 SHORT_WORK_BYTES: Final = 64 * 1024 * 1024
@@ -115,9 +115,7 @@ def reconcile(
 
 def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Reconciled:
     """Do the same in a session that is already there."""
-    from dr_ctl.rpo.ledgers import transforms as r  # noqa: PLC0415
-
-    events = r.union([r.read(spark, number, ledger) for number, ledger in enumerate(given)])
+    events = sql.union([r.read(spark, number, ledger) for number, ledger in enumerate(given)])
 
     def one_pass(moments: Collection[int]) -> tuple[DataFrame, _Seen]:
         # Kept: it is asked several times, and the ledgers are long.
@@ -143,8 +141,6 @@ def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Rec
 
 
 def _seen(rows: Iterable[Any], given: Sequence[Ledger]) -> _Seen:
-    from dr_ctl.rpo.ledgers.transforms import BAD, Snapshot  # noqa: PLC0415
-
     moments = {(given[number].site or "", number): at_us for number, at_us in _looked(given)}
     seen = _Seen([])
     for row in rows:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from dr_ctl.rpo.ledgers.files import COLUMNS, EVENTS
 from dr_ctl.rpo.spark import sql
 
 if TYPE_CHECKING:
@@ -30,10 +31,8 @@ if TYPE_CHECKING:
 
     from dr_ctl.rpo.ledgers.files import Ledger
 
-EVENTS: Final = ("sent", "stored", "consumed", "send-in-doubt", "received", "ack-in-doubt")
 KINDS: Final = ("lost", "doubled", "recovered", "unexpected", "unknown")
 BAD: Final = "bad"
-COLUMNS: Final = ("id", "queue", "event", "site", "ts")
 
 
 class Snapshot(NamedTuple):
@@ -69,13 +68,6 @@ def read(spark: SparkSession, number: int, ledger: Ledger) -> DataFrame:
         number=number,
         known=known,
     )
-
-
-def union(ledgers: Sequence[DataFrame]) -> DataFrame:
-    whole, *others = ledgers
-    for each in others:
-        whole = whole.unionByName(each)
-    return whole
 
 
 def digests(events: DataFrame, moments: Collection[int], *, buckets: int) -> DataFrame:

@@ -23,6 +23,13 @@ def over(text: str, **given: Any) -> DataFrame:
     return spark.sql(text.format(**words, **{name: f"{{{name}}}" for name in views}), **views)
 
 
+def union(frames: Iterable[DataFrame]) -> DataFrame:
+    whole, *others = frames
+    for each in others:
+        whole = whole.unionByName(each)
+    return whole
+
+
 def text(value: str | None) -> str:
     """A word as a literal; None is null."""
     if value is None:

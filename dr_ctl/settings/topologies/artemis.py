@@ -64,8 +64,11 @@ class ArtemisBroker(Broker):
             try:
                 parts = urlsplit(told)
                 good = parts.scheme in ("stomp", "stomp+ssl") and parts.hostname and parts.port
+                good = good and not (parts.path.strip("/") or parts.query or parts.fragment)
             except ValueError:
                 good = False
             if not good:
                 raise ValueError("is not a STOMP address, as in stomp://host:61613 or stomp+ssl://host:61612")
+            if parts.username is not None or parts.password is not None:
+                raise ValueError("must not hold a login; set username and password beside it")
         return told

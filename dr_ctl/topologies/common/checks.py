@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from dr_ctl.core.model import Finding, Role, Severity
-from dr_ctl.core.model import some as some  # noqa: PLC0414 - the family takes it from here
+from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.baseline import paused_by_runs

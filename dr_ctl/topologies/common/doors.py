@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import Finding
+from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Hand
@@ -90,7 +90,7 @@ class Doors:
                 text = f"{name}: role {roles} is not kept out: a restart would end the fence"
                 yield checks.warning("DR-FENCE-007", text, "May the user of dr-ctl call addSecuritySettings?")
             elif left := self._observer.brokers[view.site][view.pair].uncovered():
-                text = f"{name}: role {roles} may still send or consume, once a door opens: {checks.some(left)}"
+                text = f"{name}: role {roles} may still send or consume, once a door opens: {some(left)}"
                 yield checks.warning("DR-FENCE-008", text, "Name their match under `lasting_fence:` too.")
 
     def why_not_serving(self, accesses: Sequence[Access[Broker]]) -> dict[str, WhyNot | None]:
@@ -141,7 +141,7 @@ class Doors:
     def why_not_open_again(self, site: str, opens: Sequence[Call]) -> str | None:
         """Say why the doors that these calls open are not shown to be open."""
         if left := left_of(opens, self._observer.look_at(site)):
-            return f"has not come true: {checks.some(left)}"
+            return f"has not come true: {some(left)}"
         for key, greeting in self.greetings(self._observer.at(site)).items():
             # Nobody at the port contradicts the flag, whoever asks; any other no counts only where a yes was heard.
             if isinstance(greeting, Closed) or (key in self.greeted and isinstance(greeting, Silent | LoginDenied)):

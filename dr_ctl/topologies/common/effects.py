@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from dr_ctl.core.model import some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.plan import Call
-from dr_ctl.topologies.common.checks import some
 from dr_ctl.topologies.common.view import Broker
 
 
@@ -24,7 +24,7 @@ def left_of(calls: Sequence[Call], views: Sequence[Broker]) -> list[str]:
 
 def holds(call: Call, views: Iterable[Broker]) -> bool:
     """Say whether a call's effect was seen at its broker; raises KeyError for a call whose effect has no look."""
-    return next(each for each in views if (each.site, each.pair) == (call.site, call.pair)).holds(call)
+    return next(each for each in views if (each.site, each.pair) == (call.site, call.unit)).holds(call)
 
 
 def still(calls: Sequence[Call], views: Sequence[Broker]) -> Refused | None:

@@ -19,7 +19,7 @@ class Shipping(Protocol):
     def unapplied(self) -> int | None: ...
 
     @property
-    def attached(self) -> bool: ...
+    def attached(self) -> bool | None: ...
 
 
 def evidence(looks: Iterable[tuple[str, Shipping | BrokerError]]) -> dict[str, Json]:
@@ -38,7 +38,7 @@ def _of(mine: list[Shipping | BrokerError]) -> dict[str, Json]:
     return {
         "outflow": total(each.to_ship for each in read),
         "pending": total(each.unapplied for each in read),
-        "attached": all(each.attached for each in read),
+        "attached": every(each.attached for each in read),
     }
 
 
@@ -46,3 +46,9 @@ def total(figures: Iterable[int | None]) -> int | None:
     """The sum; None where one of them was not read."""
     listed = list(figures)
     return None if None in listed else sum(each or 0 for each in listed)
+
+
+def every(flags: Iterable[bool | None]) -> bool | None:
+    """Whether all hold; None where none of them is known not to, and one was not read."""
+    listed = list(flags)
+    return None if None in listed and False not in listed else all(listed)

@@ -73,7 +73,7 @@ class Observer(ABC, Generic[V_co]):
     def ways(self, move: Move) -> Sequence[tuple[Access[V_co], Access[V_co]]]:
         """Both brokers of each pair that is still to move, the source's first."""
         there = self.brokers[move.target]
-        return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if pair not in move.moved]
+        return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if not move.leaves(pair)]
 
     def close(self) -> None:
         self.pool.shutdown(wait=True)

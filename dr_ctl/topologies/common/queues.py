@@ -11,11 +11,11 @@ from dr_ctl.topologies.common.view import Broker, Queue
 
 def selected(view: Broker, queues: Queues) -> dict[str, Queue]:
     """The business queues that the settings speak of, by name."""
-    return {
-        name: queue
-        for name, queue in view.business.items()
-        if matches(queues.include, name) and not matches(queues.exclude, name)
-    }
+    return {name: queue for name, queue in view.business.items() if selects(queues, name)}
+
+
+def selects(queues: Queues, name: str) -> bool:
+    return matches(queues.include, name) and not matches(queues.exclude, name)
 
 
 def moved(before: Sequence[Broker], after: Sequence[Broker]) -> dict[str, int]:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from dr_ctl.core.model import Finding, Json
+from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.operations import ALONE, FAILOVER, MOVING, REINSTATE, RETURNS
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import failover, single
 from dr_ctl.topologies.common.baseline import baseline, basis
-from dr_ctl.topologies.common.checks import errors_first, some
+from dr_ctl.topologies.common.checks import error, errors_first
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker
@@ -59,6 +59,9 @@ class Recipe(Generic[V]):
 
     def why_not(self, seen: Seen[V], move: Move) -> Sequence[Finding]:
         checks = self._checks
+        if move.ask.units is not None:
+            text = "a part of a site cannot be moved here: all pairs move together"
+            return [error("DR-UNIT-002", text, "Ask for all of it.")]
         if move.ask.operation == FAILOVER:
             return errors_first(failover.findings(seen, move, checks.of_broker))
         if move.ask.operation in RETURNS:

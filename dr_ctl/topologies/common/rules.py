@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.ports import Move
-from dr_ctl.rpo.estimate.result import matches
 from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.common.queues import selects
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +16,10 @@ class Rules:
 
     queues: Queues
     drain: Drain
-    patience: Patience = field(default_factory=Patience)
+    patience: Patience
 
     def selects(self, name: str) -> bool:
-        return matches(self.queues.include, name) and not matches(self.queues.exclude, name)
+        return selects(self.queues, name)
 
     def within(self, move: Move) -> float:
         """How long a drain may take."""

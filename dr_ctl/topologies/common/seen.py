@@ -11,7 +11,7 @@ from dr_ctl.core.errors import BrokerError, Sick, TimedOut, Unreachable
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.lease import LOCK, LockDocument, Look
-from dr_ctl.engine.ports import PairSeen
+from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.common.names import QUARANTINE_PREFIX, numbered
@@ -58,13 +58,13 @@ class Seen(Generic[V_co]):
         return [debt for site in self.sites for view in self.views(site) for debt in debts_of(view.documents)]
 
     @property
-    def pairs(self) -> Sequence[PairSeen]:
+    def units(self) -> Sequence[UnitSeen]:
         names = next(iter(self.sites.values())).keys()
-        return [self._pair(name) for name in names]
+        return [self._unit(name) for name in names]
 
-    def _pair(self, pair: str) -> PairSeen:
+    def _unit(self, pair: str) -> UnitSeen:
         open_at = tuple(site for site, brokers in self.sites.items() if brokers[pair].role is Role.SERVING)
-        return PairSeen(pair, open_at[0] if len(open_at) == 1 else None, open_at)
+        return UnitSeen(pair, open_at[0] if len(open_at) == 1 else None, open_at)
 
     def view(self, site: str, pair: str) -> V_co | None:
         """The broker's view, or None where it did not answer."""
@@ -106,10 +106,10 @@ class Seen(Generic[V_co]):
         return [view.stake(self._peer(view)) for view in self.views(site)]
 
     def residue(self, site: str) -> Mapping[str, Json]:
-        total: dict[str, Json] = {}
-        for view in self.views(site):
-            total |= {name: count + int(str(total.get(name, 0))) for name, count in view.residue().items()}
-        return total
+        told = [view.residue() for view in self.views(site)]
+        if len(told) < len(self.sites[site]) or not all(told):
+            return {}  # a sum without one of them would say that it holds nothing
+        return {name: sum(each[name] for each in told) for name in told[0]}
 
     def findings(self) -> Sequence[Finding]:
         return [*self._let_in(), *self._quarantined()]

@@ -42,7 +42,7 @@ class Sender:
         each, in the order of the calls."""
         groups: dict[tuple[str, str], list[int]] = {}
         for number, call in enumerate(calls):
-            groups.setdefault((call.site, call.pair), []).append(number)
+            groups.setdefault((call.site, call.unit), []).append(number)
         numbers = list(groups.values())
         if len(numbers) == 1:
             told = [self._post(calls)]
@@ -65,7 +65,7 @@ class Sender:
         """Say why the lock lets no call go out now. What is to be paused is written into it before."""
         if self._lease is None:
             return None
-        site, pair = calls[0].site, calls[0].pair
+        site, pair = calls[0].site, calls[0].unit
         if (why := self._lease.why_not(site, pair, CHANGE_S)) is not None:
             return why
         pausing = [call.thing for call in calls if call.goal is Goal.PAUSE]
@@ -75,7 +75,7 @@ class Sender:
         if (why := self._why_locked(calls)) is not None:
             return [Refused(why) for _ in calls]
         try:
-            return self._channel(calls[0].site, calls[0].pair).send(calls)
+            return self._channel(calls[0].site, calls[0].unit).send(calls)
         except (LoginRefused, Throttled, SecretMissing) as error:
             return [Refused(str(error)) for _ in calls]
         except Unreachable as error:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.core.model import ExitCode, Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
@@ -51,7 +51,7 @@ class Verifier(ABC):
             for each, (source, target) in zip(going_on, told, strict=True):
                 each.look(source, target, hand)
             reasons = [reason for each in going_on if each.outcome is None for reason in each.reasons]
-            why = checks.some(reasons) if reasons else None
+            why = some(reasons) if reasons else None
             hand.waiting("reasons that keep the gate shut", len(reasons), why)
             for each in going_on:
                 if each.outcome is not None and not isinstance(each.outcome, Done):
@@ -115,11 +115,11 @@ class _AtTheGate:
                 self._differing = (wrong, hand.monotonic())
             self.reasons = ["; ".join(wrong)]
             if hand.monotonic() - self._differing[1] > self.verifier.patience.differs_s:
-                text = f"nothing is under way, and the sites differ: {checks.some(self.reasons)}"
+                text = f"nothing is under way, and the sites differ: {some(self.reasons)}"
                 remedy = "Find out why; --accept-difference QUEUE=N moves with exactly that difference."
                 return Refused(text, findings=(checks.error("DR-PARITY-003", text, remedy),))
         if hand.monotonic() > self._until:
-            why = checks.some(self.reasons) if self.reasons else "it was not stable for long enough"
+            why = some(self.reasons) if self.reasons else "it was not stable for long enough"
             return Refused(f"the gate did not open in time: {why}", code=ExitCode.DRAIN_TIMEOUT)
         return None
 

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Self
+from typing import Protocol, Self
 
 from dr_ctl.core.model import Json, Role
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.settings.topologies.artemis import ID_CACHE_SIZE, LastingFence
 from dr_ctl.topologies.common.calls import Requests
 from dr_ctl.topologies.common.names import OTHERS
 from dr_ctl.topologies.topology import LinkSeen, Stake
@@ -110,16 +109,26 @@ class Consumer:
         return f"client {self.client or '(no client id)'} (user {self.user or 'none'}, from {self.remote})"
 
 
+class LastingFence(Protocol):
+    """Whom a fence keeps out beyond a restart, and of which addresses."""
+
+    @property
+    def roles(self) -> Sequence[str]: ...
+
+    @property
+    def matches(self) -> Sequence[str]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """What the settings say of one broker: which acceptors are whose, the names not left to be found out, and how many
-    message ids it remembers for an address, which it does not tell."""
+    message ids it remembers for an address, where that is set because it does not tell."""
 
     clients: tuple[str, ...]
     mirror: tuple[str, ...] | None
     link: str | None
     lasting: LastingFence | None = None
-    id_cache: int = ID_CACHE_SIZE
+    id_cache: int | None = None
 
 
 class Peer(Enum):
@@ -160,8 +169,8 @@ class Broker(ABC):
 
     @property
     @abstractmethod
-    def attached(self) -> bool:
-        """Say whether it ships to its peer now."""
+    def attached(self) -> bool | None:
+        """Say whether it ships to its peer now; None where that cannot be seen."""
 
     @property
     @abstractmethod

@@ -56,7 +56,7 @@ class Observer(observer.Observer[SiteView]):
 
     def ways(self, move: Move) -> Sequence[Way]:
         there = self.brokers[move.target]
-        return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if pair not in move.moved]
+        return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if not move.leaves(pair)]
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
         return total(each.unapplied for each in self.together(lambda it: it.look(timeout_s=timeout_s), self.at(site)))

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dr_ctl.core.model import Finding
+from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import checks as common
-from dr_ctl.topologies.common.checks import (
-    error,
-    of_doors,
-    of_pair,
-    of_queues,
-    some,
-    warning,
-)
+from dr_ctl.topologies.common.checks import error, of_doors, of_pair, of_queues, warning
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
 
@@ -65,7 +58,8 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
             "The plugin ships every message of the address once for each queue: give each queue an address of its own.",
         )
     remembered = view.config.id_cache
-    if deep := [f"{flow.queue}: {view.lies(flow.queue)}" for flow in view.flows if view.lies(flow.queue) > remembered]:
+    depths = {flow.queue: view.lies(flow.queue) for flow in view.flows}
+    if remembered is not None and (deep := [f"{queue}: {n}" for queue, n in depths.items() if n > remembered]):
         yield warning(
             "DR-CONT-003",
             f"{name}: deeper than the {remembered} ids that the settings say the broker remembers: {some(deep)}",

@@ -51,10 +51,10 @@ PROCEDURE: Final[Procedure[Rules, ContinuitySeen, ContinuityTools]] = Procedure(
 )
 
 
-def recipe(queues: Queues, drain: Drain, patience: Patience | None = None) -> Recipe[SiteView]:
+def recipe(queues: Queues, drain: Drain, patience: Patience) -> Recipe[SiteView]:
     """The half that decides."""
     told = Checks(checks.of_move, checks.of_broker, taken_in.findings, taken_in.nothing_owed)
-    return Recipe(Rules(queues, drain, patience or Patience()), PROCEDURE, told, LOST_ON_THE_WAY)
+    return Recipe(Rules(queues, drain, patience), PROCEDURE, told, LOST_ON_THE_WAY)
 
 
 def driver(observer: Observer, recipe: Recipe[SiteView], sender: Sender) -> Driver[SiteView]:

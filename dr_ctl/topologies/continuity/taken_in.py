@@ -40,9 +40,9 @@ def findings(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
 
 def _price(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
     """What the return brings, and what of it comes twice at most: said before anything is changed."""
-    views = seen.views(move.target)
-    told = sum((view.held for view in views), Held())
-    if not views or not (told.messages or told.acks):
+    held = [view.held for view in seen.views(move.target)]
+    told = sum((each for each in held if each is not None), Held())
+    if None in held or not (told.messages or told.acks):
         return
     text = (
         f"{move.target} came back with {told.messages} message(s) and {told.acks} acknowledgement(s) for "

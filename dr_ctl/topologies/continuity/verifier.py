@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dr_ctl.core.model import Finding, Json
+from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import checks
@@ -45,7 +45,7 @@ class ContinuityVerifier(Verifier):
             if each.known and (each.surplus or each.done or _lacks(len(each.missing), each.queue, move))
         ]
         if wrong:
-            text = f"the sites do not hold the same messages: {checks.some(wrong)}"
+            text = f"the sites do not hold the same messages: {some(wrong)}"
             return Refused(text, findings=(checks.error("DR-PARITY-004", text, "Run the command again."),))
         depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
         ids = sum(len(each.here) for each in compared if each.here is not None)
@@ -57,7 +57,7 @@ def _by_count(compared: Sequence[Compared]) -> Iterator[Finding]:
     if names := [each.queue for each in compared if not each.known]:
         text = (
             f"compared by count only, being deeper than {copies.IDS_UP_TO} or with messages that could not be "
-            f"named: {checks.some(names)}"
+            f"named: {some(names)}"
         )
         yield checks.warning("DR-CONT-014", text, "What the plugin did not remove there may come twice.")
 

@@ -161,10 +161,11 @@ class SiteView(ArtemisBroker):
         return tuple(each for each in self.acceptors if each.name not in mine and each.port is not None)
 
     @property
-    def attached(self) -> bool:
+    def attached(self) -> bool | None:
         """A bridge that is connected is a consumer of the queue that it ships."""
-        queues = [queue for flow in self.flows for queue in flow.outflow]
-        return self.commands is not None and all(queue.consumers for queue in (*queues, self.commands.out))
+        if self.commands is None:
+            return None
+        return all(queue.consumers for flow in self.flows for queue in flow.outflow) and self.commands.out.consumers > 0
 
     @property
     def to_ship(self) -> int | None:
@@ -276,7 +277,7 @@ class SiteView(ArtemisBroker):
             even_s = drain_s(messages + acks + (unapplied or 0), rate)
             ages = [flow.out_mirror.oldest_ms for flow in self.flows if flow.out_mirror.oldest_ms is not None]
             oldest_s = 0.0 if messages == 0 else round(max(ages) / 1000, 3) if ages else None
-        started = bool(self.ships) and all(self.ships.values())
+        started = all(self.ships.values()) if self.service is not None else None
         line = "the continuity plugin has not started: what its bridges hold was not read"
         if self.service is not None:
             state = "connected" if self.attached else "started, not connected" if started else "stopped"
@@ -339,9 +340,14 @@ class SiteView(ArtemisBroker):
         return Stake(lost, None if None in twice else sum(each or 0 for each in twice), queues)
 
     @property
-    def held(self) -> Held:
-        """What it still holds for its peer. A message that comes in late comes twice only if it is to be shipped and
-        still lies in its queue, unacknowledged: never more than either."""
+    def held(self) -> Held | None:
+        """What it still holds for its peer; None where that was not read.
+
+        A message that comes in late comes twice only if it is to be shipped and still lies in its queue,
+        unacknowledged: never more than either.
+        """
+        if self.service is None:
+            return None
         total = Held()
         for flow in self.flows:
             there = self.business.get(flow.queue)
@@ -350,7 +356,8 @@ class SiteView(ArtemisBroker):
         return total
 
     def residue(self) -> Mapping[str, int]:
-        return self.held.figures() if self.service is not None else {}
+        held = self.held
+        return held.figures() if held is not None else {}
 
     def _call(self, goal: Goal, operation: Operation, about: str, when: str | None) -> Call:
         """The plugin opens and closes all client doors of its broker at once."""

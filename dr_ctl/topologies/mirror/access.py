@@ -61,7 +61,7 @@ class Observer(observer.Observer[BrokerView]):
 
     def ways(self, move: Move) -> Sequence[Way]:
         there = self.brokers[move.target]
-        return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if pair not in move.moved]
+        return [(here, there[pair]) for pair, here in self.brokers[move.source].items() if not move.leaves(pair)]
 
     def flows_at(self, site: str, *, timeout_s: float) -> dict[Access, Flow]:
         """The gate's numbers of every broker of one site; raises `BrokerError` where one does not answer."""

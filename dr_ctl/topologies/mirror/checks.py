@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dr_ctl.core.model import Finding, Role
+from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common import checks as common
-from dr_ctl.topologies.common.checks import (
-    error,
-    info,
-    of_doors,
-    of_pair,
-    of_queues,
-    some,
-    warning,
-)
+from dr_ctl.topologies.common.checks import error, info, of_doors, of_pair, of_queues, warning
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen

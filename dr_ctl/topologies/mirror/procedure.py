@@ -42,10 +42,10 @@ PROCEDURE: Final[Procedure[Rules, MirrorSeen, MirrorTools]] = Procedure(
 )
 
 
-def recipe(queues: Queues, drain: Drain, patience: Patience | None = None) -> Recipe[BrokerView]:
+def recipe(queues: Queues, drain: Drain, patience: Patience) -> Recipe[BrokerView]:
     """The half that decides."""
     told = Checks(checks.of_move, checks.of_broker, taken_in.findings, taken_in.nothing_owed)
-    return Recipe(Rules(queues, drain, patience or Patience()), PROCEDURE, told)
+    return Recipe(Rules(queues, drain, patience), PROCEDURE, told)
 
 
 def driver(observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> Driver[BrokerView]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dr_ctl.core.model import Json
-from dr_ctl.topologies.common import checks
+from dr_ctl.core.model import Json, some
 from dr_ctl.topologies.mirror.origins import Origin, told
 
 
@@ -48,7 +47,7 @@ class TakenIn:
             return "how many messages were recovered is not known: they were let in by an earlier process"
         seen = sum(len(ids) for ids in self.recovered.values())
         if self.not_read:
-            return f"at least {seen} message(s) recovered; too deep to look at each: {checks.some(self.not_read)}"
+            return f"at least {seen} message(s) recovered; too deep to look at each: {some(self.not_read)}"
         return f"{seen} message(s) recovered"
 
     def as_json(self) -> dict[str, Json]:

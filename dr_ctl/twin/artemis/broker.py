@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dr_ctl.twin.broker import Broker, No
+from dr_ctl.twin.broker import ANYCAST, DEAD_LETTERS, EXPIRED, Broker, No
 from dr_ctl.twin.messages import Message, Queue
 from dr_ctl.twin.parts import BrokerSaysNo
 
@@ -19,6 +19,11 @@ class ArtemisBroker(Broker):
     @property
     def lets_peer_in(self) -> bool:
         return self.alive and self.acceptors["mirror"].started
+
+    def installed(self, names: Sequence[str]) -> None:
+        self.add_address("activemq.notifications", "multicast", here_only=True)
+        for name in (*names, DEAD_LETTERS, EXPIRED):
+            self.create_queue({"name": name, "routing-type": ANYCAST, "durable": True}, here_only=True)
 
     def no(self, why: No, name: str) -> BrokerSaysNo:
         match why:

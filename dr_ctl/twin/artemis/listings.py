@@ -66,17 +66,17 @@ def clients_consumers(broker: Broker) -> list[Listed]:
     return [
         consumer(
             broker,
-            each.queue,
+            each.queue.name,
             id=str(each.number + 1),
             session=session.ident,
             clientID=session.client,
             user=session.user,
             protocol="STOMP",
-            filter=each.filter,
+            filter=each.selector,
             localAddress=f"127.0.0.1:{session.local_port}",
             remoteAddress=session.remote,
             creationTime=date(each.since_ms),
-            messagesInTransit=str(each.in_hand),
+            messagesInTransit=str(len(each.in_hand)),
             messagesDelivered=str(each.delivered),
             messagesAcknowledged=str(each.acknowledged),
         )
@@ -94,14 +94,14 @@ def consumers_of(broker: Broker, queue: str) -> str:
             "sessionID": session.ident,
             "browseOnly": False,
             "creationTime": each.since_ms,
-            "messagesInTransit": each.in_hand,
+            "messagesInTransit": len(each.in_hand),
             "messagesDelivered": each.delivered,
             "messagesAcknowledged": each.acknowledged,
             "status": "OK",
         }
         for session in broker.sessions.values()
         for each in session.holds()
-        if each.queue == queue
+        if each.queue.name == queue
     ]
     return json.dumps(rows)
 

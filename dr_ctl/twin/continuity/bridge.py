@@ -6,12 +6,12 @@ from collections import deque
 from typing import Final
 
 from dr_ctl.twin.clock import Clock
-from dr_ctl.twin.messages import Message, Queue, Reason
+from dr_ctl.twin.messages import Message, Queue, Reason, Taker
 
 CREDITS: Final = 5000
 
 
-class Bridge:
+class Bridge(Taker):
     """Takes from a queue while it is connected; a message stays there until the confirmation is back. One that is not
     connected is no consumer of its queue. `stopped` by a person or the plugin, it does not connect."""
 
@@ -27,10 +27,6 @@ class Bridge:
     @property
     def ready(self) -> bool:
         return self.connected and len(self.held) + len(self.back) < CREDITS
-
-    def wants(self, message: Message) -> bool:
-        del message
-        return True
 
     def take(self, queue: Queue, message: Message) -> None:
         del queue
@@ -92,20 +88,12 @@ class Bridge:
         self.refused.clear()
 
 
-class Receiver:
+class Receiver(Taker):
     """The plugin's own consumer of a queue: all that comes, in order."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.inbox: list[Message] = []
-
-    @property
-    def ready(self) -> bool:
-        return True
-
-    def wants(self, message: Message) -> bool:
-        del message
-        return True
 
     def take(self, queue: Queue, message: Message) -> None:
         del queue

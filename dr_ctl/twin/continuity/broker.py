@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Final
 from uuid import uuid4
 
 from dr_ctl.twin.artemis.broker import ArtemisBroker
-from dr_ctl.twin.broker import ANYCAST, DEAD_LETTERS, EXPIRED
 from dr_ctl.twin.continuity.bridge import Bridge
 from dr_ctl.twin.continuity.flow import (
     COMMANDS,
@@ -95,18 +94,13 @@ class ContinuityBroker(ArtemisBroker):
 
     @property
     def serves(self) -> bool:
-        return self.service.delivering and self.acceptors["clients"].started
+        return self.service.delivering and super().serves
 
     def let_clients_in(self) -> None:
         self.service.activate()
 
     def keep_clients_out(self) -> None:
         self.service.deactivate()
-
-    def installed(self, names: Sequence[str]) -> None:
-        self.add_address("activemq.notifications", "multicast", here_only=True)
-        for name in (*names, DEAD_LETTERS, EXPIRED):
-            self.create_queue({"name": name, "routing-type": ANYCAST, "durable": True}, here_only=True)
 
     def waiting(self, queue: str) -> int:
         flow = self.flows.get(queue)
@@ -221,18 +215,14 @@ class ContinuityBroker(ArtemisBroker):
             self._tell_acknowledged(flow, held[0])
 
     def _tell_acknowledged(self, flow: Flow, message: Message) -> None:
-        self._put(
-            flow.out_acks,
-            Message(
-                number=self.next_number(),
-                address=flow.out_acks.address,
-                body=acknowledgement(message, flow.queue.name, self.now_ms()),
-                text=False,
-                headers={"CONTINUITY_ORIGIN": self.site},
-                timestamp_ms=self.now_ms(),
-                anycast=False,
-            ),
-        )
+        told = acknowledgement(message, flow.queue.name, self.now_ms())
+        self.write(flow.out_acks, told, {"CONTINUITY_ORIGIN": self.site})
+
+    def write(self, queue: Queue, body: bytes, headers: Mapping[str, str]) -> None:
+        """Put a message of the plugin's own into one of its queues."""
+        message = Message(self.next_number(), queue.address, body, text=False, headers=headers, anycast=False)
+        message.timestamp_ms = self.now_ms()
+        self._put(queue, message)
 
     def _put(self, queue: Queue, message: Message) -> None:
         queue.add(message)

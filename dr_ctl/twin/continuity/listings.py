@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dr_ctl.twin.artemis.listings import ROUTED_ANYCAST, Listed, clients, clients_consumers, date
+from dr_ctl.twin.artemis.listings import ROUTED_ANYCAST, Listed, clients, clients_consumers, consumer, date
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.messages import Message
 
@@ -35,37 +35,37 @@ def connections(broker: ContinuityBroker) -> list[Listed]:
         }
         for number, (remote, local) in enumerate([*inside, *outside])
     ]
-    return rows + [
-        {**row, "remoteAddress": f"/{row['remoteAddress']}", "localAddress": f"tcp:///{row['localAddress']}"}
-        for row in clients(broker)
-    ]
+    return rows + _spelled(clients(broker))
 
 
 def consumers(broker: ContinuityBroker) -> list[Listed]:
     """The plugin's receivers and the clients; bridges are none that is listed."""
     received = [broker.service.into, *(flow.in_acks for flow in broker.flows.values())]
-    rows: list[Listed] = [
-        {
-            "id": str(queue.number),
-            "session": broker.node,
-            "clientID": "",
-            "user": "admin",
-            "protocol": "CORE",
-            "queue": queue.name,
-            "queueType": queue.routing,
-            "filter": "",
-            "address": queue.address,
-            "localAddress": _INSIDE,
-            "remoteAddress": _INSIDE,
-            "creationTime": date(broker.start_ms),
-        }
+    rows = [
+        consumer(
+            broker,
+            queue.name,
+            id=str(queue.number),
+            session=broker.node,
+            clientID="",
+            user="admin",
+            protocol="CORE",
+            filter="",
+            localAddress=_INSIDE,
+            remoteAddress=_INSIDE,
+            creationTime=date(broker.start_ms),
+        )
         for queue in received
     ]
-    theirs = [
+    return [{key: row[key] for key in _LESS} for row in rows + _spelled(clients_consumers(broker))]
+
+
+def _spelled(rows: list[Listed]) -> list[Listed]:
+    """The clients' addresses as this version writes them."""
+    return [
         {**row, "remoteAddress": f"/{row['remoteAddress']}", "localAddress": f"tcp:///{row['localAddress']}"}
-        for row in clients_consumers(broker)
+        for row in rows
     ]
-    return rows + [{key: row[key] for key in _LESS} for row in theirs]
 
 
 def row(message: Message) -> Listed:

@@ -9,7 +9,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.twin.continuity.bridge import Bridge, Receiver
-from dr_ctl.twin.messages import Message, Queue
+from dr_ctl.twin.messages import Queue
 
 if TYPE_CHECKING:
     from dr_ctl.twin.continuity.broker import ContinuityBroker
@@ -63,19 +63,7 @@ class Service:
         """Put a command for the peer into the queue."""
         told = {"action": action, "addr": address, "queue": queue, "origin": self.broker.site, "status": status}
         body = json.dumps({key: text for key, text in told.items() if text})
-        self.out.add(
-            Message(
-                number=self.broker.next_number(),
-                address=self.out.address,
-                body=body.encode(),
-                text=False,
-                headers={},
-                timestamp_ms=self.broker.now_ms(),
-                anycast=False,
-            )
-        )
-        self.out.dispatch()
-        self.broker.changed.notify_all()
+        self.broker.write(self.out, body.encode(), {})
 
     def work(self, now_s: float) -> list[float]:
         """Obey what has come, and see to those who wait; the moments when more is due."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 from dr_ctl.twin.artemis.broker import ArtemisBroker
-from dr_ctl.twin.broker import ANYCAST, DEAD_LETTERS, EXPIRED
+from dr_ctl.twin.broker import ANYCAST
 from dr_ctl.twin.messages import Message, Origin, Queue, Reason
 from dr_ctl.twin.mirror.outflow import Event, Link, Outflow, Pending
 
@@ -46,22 +46,6 @@ class MirrorBroker(ArtemisBroker):
     def settable(self) -> Mapping[str, Any]:
         out = self.outflow
         return {"link": self.link.started, "outflow": {"paused": out.paused, "lasting": out.lasting}}
-
-    @property
-    def serves(self) -> bool:
-        return self.acceptors["clients"].started
-
-    def let_clients_in(self) -> None:
-        self.open_door(self.acceptors["clients"])
-
-    def keep_clients_out(self) -> None:
-        self.close_door(self.acceptors["clients"])
-
-    def installed(self, names: Sequence[str]) -> None:
-        self.add_address("activemq.notifications", "multicast", here_only=True)
-        for name in (*names, DEAD_LETTERS, EXPIRED):
-            told = {"name": name, "address": name, "routing-type": ANYCAST, "durable": True}
-            self.create_queue(told, here_only=True)
 
     # its life
 
@@ -180,19 +164,7 @@ class MirrorBroker(ArtemisBroker):
         self._shipped_here[origin] = None
         if len(self._shipped_here) > MOST_REMEMBERED:
             self._shipped_here.popitem(last=False)
-        message = Message(
-            number=self.next_number(),
-            address=shipped.address,
-            body=shipped.body,
-            text=shipped.text,
-            headers=shipped.headers,
-            durable=shipped.durable,
-            priority=shipped.priority,
-            timestamp_ms=shipped.timestamp_ms,
-            origin=origin,
-            longs=shipped.longs,
-            anycast=shipped.anycast,
-        )
+        message = replace(shipped, number=self.next_number(), origin=origin, not_before_ms=None, failed=0)
         self.route(message, only=event.queues)
 
     def _acknowledge(self, event: Event) -> bool:

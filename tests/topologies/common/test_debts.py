@@ -67,7 +67,7 @@ def test_what_is_named_otherwise_is_no_debt_and_keeps_nobody_from_looking(name: 
 def test_a_debt_is_one_call_that_writes_it_down_by_the_brokers_clock() -> None:
     [call] = owe(PARIS, DebtKind.QUARANTINE, "london", lasting=True)
 
-    assert (call.site, call.pair, change(call).bean) == ("paris", PAIR, beans.server("broker-paris"))
+    assert (call.site, call.unit, change(call).bean) == ("paris", PAIR, beans.server("broker-paris"))
     assert (change(call).operation, change(call).arguments[1], call.when, call.at_most) == (CREATE_QUEUE, True, None, 1)
     told = json.loads(str(change(call).arguments[0]))
     # Internal: it never reaches the peer. Durable, and never removed by itself: it outlives a restart.

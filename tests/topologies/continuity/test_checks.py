@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.model import Role, Severity
+from dr_ctl.core.patience import Patience
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Drain, Queues
@@ -21,7 +22,9 @@ LONDON, PARIS = broker("london"), broker("paris")
 
 
 def findings(london: SiteView = LONDON, paris: SiteView = PARIS) -> dict[str, Severity]:
-    found = of_move(Rules(Queues(), Drain()), seen(london, paris), Move(Ask("swapover", "paris"), "london", {}))
+    found = of_move(
+        Rules(Queues(), Drain(), Patience()), seen(london, paris), Move(Ask("swapover", "paris"), "london", {})
+    )
     assert all(each.remedy for each in found if each.severity is not Severity.INFO)
     return {each.id: each.severity for each in found}
 

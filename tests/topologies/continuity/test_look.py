@@ -135,7 +135,7 @@ def test_a_broker_whose_plugin_has_not_started_is_a_view_and_not_an_error() -> N
 
     view = seen(console)
 
-    assert (view.service, view.flows, view.commands, view.attached) == (None, (), None, False)
+    assert (view.service, view.flows, view.commands, view.attached) == (None, (), None, None)
     assert serving(console, "london", timeout_s=1.0) == (False, ("clients",))
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dr_ctl.core.model import Severity
+from dr_ctl.core.patience import Patience
 from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.runbook import RunbookStep
@@ -18,7 +19,7 @@ from dr_ctl.topologies.continuity.drafts.reinstate import REMOVE_ALL
 from dr_ctl.topologies.continuity.view import ACTIVATE_SITE, DEACTIVATE_SITE, WAITS_MS, Held
 from tests.topologies.continuity.views import broker, door, flow, queue, seen, service
 
-RECIPE = procedure.recipe(Queues(), Drain())
+RECIPE = procedure.recipe(Queues(), Drain(), Patience())
 BOTH = seen(broker("london"), broker("paris"))
 
 

@@ -90,7 +90,7 @@ def broker(site: str, *flows: Flow, depths: Mapping[str, int] | None = None, **m
     told = SiteView(
         pair=PAIR,
         site=site,
-        config=Config(("clients",), ("mirror",), None),
+        config=Config(("clients",), ("mirror",), None, id_cache=20_000),
         broker=site,
         version="2.11.0",
         node=f"node-{site}",

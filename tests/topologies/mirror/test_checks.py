@@ -10,6 +10,7 @@ import pytest
 
 from dr_ctl.core.errors import LoginRefused, TimedOut, Unreachable
 from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.patience import Patience
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.plan import Ask
@@ -44,7 +45,7 @@ ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 
 def findings(look: MirrorSeen, **more: Any) -> list[Finding]:
-    rules = Rules(more.get("queues", Queues()), Drain())
+    rules = Rules(more.get("queues", Queues()), Drain(), Patience())
     asked = Ask("swapover", more.get("target", "paris"), accept_difference=more.get("accepted", {}))
     return of_move(rules, look, Move(asked, more.get("source", "london"), {}))
 

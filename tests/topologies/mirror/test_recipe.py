@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dr_ctl.core.patience import Patience
 from dr_ctl.engine import runbook
 from dr_ctl.engine.plan import Ask, Call, Plan
 from dr_ctl.engine.planner import plan as decide
@@ -88,7 +89,7 @@ CHANGING = ("catch-up", "quiesce", "fence", "drain", "activate")
 
 
 def recipe(queues: Queues | None = None) -> Recipe[BrokerView]:
-    return procedure.recipe(queues or Queues(), Drain())
+    return procedure.recipe(queues or Queues(), Drain(), Patience())
 
 
 def planned(look: MirrorSeen, **asked: Any) -> Plan:
@@ -115,7 +116,7 @@ def test_a_swapover_is_exactly_these_calls() -> None:
     told = planned(seen(LONDON, PARIS))
 
     assert {step.verb: exact(step.calls) for step in told.steps} == CALLS
-    assert {call.pair for step in told.steps for call in step.calls} == {"orders-1"}
+    assert {call.unit for step in told.steps for call in step.calls} == {"orders-1"}
     assert [step.verb for step in told.steps] == list(CALLS)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.core.model import Finding, Severity
+from dr_ctl.core.patience import Patience
 from dr_ctl.engine import runbook
 from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Draft, Move
@@ -42,7 +43,7 @@ SERVING = replace(
     documents=dict.fromkeys(OWED, ""),
 )
 MENDED = replace(SERVING, acceptors=doors("paris", serving=True), links=PARIS.links, documents={})
-RECIPE = procedure.recipe(Queues(), Drain())
+RECIPE = procedure.recipe(Queues(), Drain(), Patience())
 
 
 def move(before: MirrorSeen, operation: str = "failback") -> Move:
@@ -139,7 +140,7 @@ def test_pauses_that_an_interrupted_run_left_are_lifted() -> None:
 
 
 def test_every_queue_is_paused_whatever_the_settings_narrow() -> None:
-    recipe = procedure.recipe(Queues(include=("orders.in",)), Drain())
+    recipe = procedure.recipe(Queues(include=("orders.in",)), Drain(), Patience())
 
     told = draft("reinstate", seen(LONDON, SERVING), recipe=recipe)
 

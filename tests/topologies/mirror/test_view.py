@@ -8,7 +8,7 @@ import pytest
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, Sick, TimedOut, Unreachable
 from dr_ctl.core.model import Role
-from dr_ctl.engine.ports import PairSeen
+from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.common.view import Acceptor, Config
 from dr_ctl.topologies.mirror.view import BrokerView, Link, MirrorSeen
@@ -89,7 +89,7 @@ def test_a_pair_is_served_by_one_site_or_by_none(london: bool, paris: bool, serv
     look = seen(broker("london", serving=london), broker("paris", serving=paris))
 
     open_at = tuple(site for site, is_open in (("london", london), ("paris", paris)) if is_open)
-    assert list(look.pairs) == [PairSeen(PAIR, serving, open_at)]
+    assert list(look.units) == [UnitSeen(PAIR, serving, open_at)]
 
 
 def test_a_silent_broker_has_no_view() -> None:

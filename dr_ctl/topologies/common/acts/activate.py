@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dr_ctl.core.model import ExitCode
+from dr_ctl.core.model import ExitCode, some
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
@@ -65,7 +65,7 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Out
     if opened := [door.name for view in views for door in view.doors if door.started]:
         return Refused(f"{move.target}: acceptor {', '.join(opened)} is open")
     left = left_of(calls, views)
-    return Refused(f"has not come true: {checks.some(left)}") if left else Done(f"{move.target} closed")
+    return Refused(f"has not come true: {some(left)}") if left else Done(f"{move.target} closed")
 
 
 def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | None]:
@@ -86,7 +86,7 @@ def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | Non
     by_pair = {view.pair: view for view in here}
     shut = [view for view in there if not view.open and view.pair in by_pair]
     moved = [why for view in shut for why in _moved(tools, by_pair[view.pair], view, move)]
-    return there, checks.some(moved) if moved else None
+    return there, some(moved) if moved else None
 
 
 def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
@@ -95,7 +95,7 @@ def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
         return None
     views = tools.observer.look_once().views(move.source)
     left = [f"{view.to_ship} to ship at {view.site}" for view in views if view.to_ship]
-    return f"it was not this run that opened it: {checks.some(left)}" if left else None
+    return f"it was not this run that opened it: {some(left)}" if left else None
 
 
 def _moved(tools: Tools[Broker], here: Broker, there: Broker, move: Move) -> list[str]:
@@ -142,18 +142,18 @@ def _try_again(tools: Tools[Broker], pairs: set[str], outcomes: dict[Call, Outco
         for pair, view in views.items()
         if (view is None and move.ask.operation == FAILOVER) or (view is not None and not view.open)
     }
-    calls = [call for call in outcomes if call.pair in may]
+    calls = [call for call in outcomes if call.unit in may]
     outcomes.update(zip(calls, tools.change(calls, hand), strict=True))
 
 
 def _left_over(left: Mapping[str, str], of: int, outcomes: Mapping[Call, Outcome], move: Move) -> Outcome:
     why = {
-        pair: next((each.text for call, each in outcomes.items() if call.pair == pair and _no(each)), reason)
+        pair: next((each.text for call, each in outcomes.items() if call.unit == pair and _no(each)), reason)
         for pair, reason in left.items()
     }
     if len(left) == of:
         return Unknown(f"{move.target}: {next(iter(why.values()))}; look at {move.target} first")
-    named = checks.some([f"{pair}: {reason}" for pair, reason in why.items()])
+    named = some([f"{pair}: {reason}" for pair, reason in why.items()])
     return Refused(f"{move.target} serves, but not with every pair: {named}", code=ExitCode.INCOMPLETE)
 
 
@@ -170,11 +170,11 @@ def _no(outcome: Outcome) -> bool:
 
 
 def _refused(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
-    mine = [each for call, each in outcomes.items() if call.pair == pair]
+    mine = [each for call, each in outcomes.items() if call.unit == pair]
     return bool(mine) and all(_no(each) for each in mine)
 
 
 def _partly(pair: str, outcomes: Mapping[Call, Outcome]) -> bool:
     """Say whether some of a pair's doors were opened and some refused: it serves, through what it has."""
-    mine = [_no(each) for call, each in outcomes.items() if call.pair == pair]
+    mine = [_no(each) for call, each in outcomes.items() if call.unit == pair]
     return any(mine) and not all(mine)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dr_ctl.core.model import some
 from dr_ctl.engine.goals import ALL
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Hand
-from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import left_of
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
@@ -22,10 +22,10 @@ def admit(tools: Tools[Broker], site: str, calls: Sequence[Call], hand: Hand) ->
     tools.change(missing, hand)
     if not (missing := _left(tools, gives, site)):
         return None
-    pairs = {call.pair for call in missing}
-    tools.change([call for call in calls if call.thing == ALL and call.pair in pairs], hand)
+    pairs = {call.unit for call in missing}
+    tools.change([call for call in calls if call.thing == ALL and call.unit in pairs], hand)
     missing = _left(tools, gives, site)
-    return f"{site}: has not come true: {checks.some([call.about for call in missing])}" if missing else None
+    return f"{site}: has not come true: {some([call.about for call in missing])}" if missing else None
 
 
 def _left(tools: Tools[Broker], calls: Sequence[Call], site: str) -> list[Call]:

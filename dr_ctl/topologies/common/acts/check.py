@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dr_ctl.core.model import ExitCode, Json, Severity
+from dr_ctl.core.model import ExitCode, Json, Severity, some
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, SWAPOVER
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
@@ -27,9 +27,9 @@ def check(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Ou
     if errors:
         return Refused(errors[0].text, findings=errors, code=ExitCode.PRECHECK_FAILED)
     if move.ask.operation in (SWAPOVER, DRAIN, ACTIVATE):
-        opened = [view for view in seen.views(move.target) if view.open and view.pair not in move.moved]
+        opened = [view for view in seen.views(move.target) if view.open and not move.leaves(view.pair)]
         if opened:
-            text = f"{move.target} was opened to clients meanwhile: {checks.some([each.pair for each in opened])}"
+            text = f"{move.target} was opened to clients meanwhile: {some([each.pair for each in opened])}"
             finding = checks.error("DR-ROLE-001", text, "`dr-ctl status` says who serves.")
             return Refused(text, findings=(finding,), code=ExitCode.PRECHECK_FAILED)
     findings = tools.doors.greet(move.source) if fences(seen, move) else []

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode
+from dr_ctl.core.model import ExitCode, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.acts.admit import admit
 from dr_ctl.topologies.common.acts.quarantine import made
 from dr_ctl.topologies.common.effects import holds, left_of
@@ -41,7 +40,7 @@ def by_itself(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -
         return proof
     tools.change(strikes, hand)
     left = left_of(strikes, tools.observer.look_at(move.target))
-    return Refused(f"has not come true: {checks.some(left)}") if left else proof
+    return Refused(f"has not come true: {some(left)}") if left else proof
 
 
 def _answers(tools: Tools[Broker], site: str) -> bool:

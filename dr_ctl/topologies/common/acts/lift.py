@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.checks import some
 from dr_ctl.topologies.common.drafts.quiesce import lifts
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker

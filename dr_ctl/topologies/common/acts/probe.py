@@ -20,8 +20,8 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     if not pairs:
         text = f"{move.target}: the settings name no `stomp:` address, so no message was sent through it"
         return NotNeeded(text, findings=(checks.warning("DR-PROBE-001", text, "Set `stomp:`."),))
-    create = [call for call in step.calls if call.pair in pairs and call.goal is Goal.WRITE]
-    remove = [call for call in step.calls if call.pair in pairs and call.goal is Goal.STRIKE]
+    create = [call for call in step.calls if call.unit in pairs and call.goal is Goal.WRITE]
+    remove = [call for call in step.calls if call.unit in pairs and call.goal is Goal.STRIKE]
     tools.change(create, hand)
     told = [access.round_trip(name, timeout_s=tools.patience.probe_s) for access in pairs.values()]
     removed = tools.change(remove, hand)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dr_ctl.core.model import some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import holds, left_of
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
@@ -25,7 +25,7 @@ def made(tools: Tools[Broker], calls: Sequence[Call], move: Move, hand: Hand) ->
     tools.change([call for call in calls if not holds(call, views)], hand)
     views = tools.observer.look_at(move.target)
     left = left_of(calls, views)
-    return Refused(f"has not come true: {checks.some(left)}") if left else None
+    return Refused(f"has not come true: {some(left)}") if left else None
 
 
 def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from dr_ctl.core.model import Finding, Severity
+from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.calls import pause
 from dr_ctl.topologies.common.drafts.quiesce import lifts, to_pause
 from dr_ctl.topologies.common.queues import selected
@@ -23,7 +22,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     views = tools.observer.look_at(move.source)
     if not any(view.open for view in views):
         return NotNeeded(f"{move.source} is closed to clients already")
-    planned = {(call.pair, call.thing): call for call in step.calls if call.when is None}
+    planned = {(call.unit, call.thing): call for call in step.calls if call.when is None}
     calls = []
     for view in views:
         for queue in to_pause(tools.recipe.rules, view):
@@ -45,7 +44,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
             return _not_quiet(tools, busy, move, step)
         hand.wait(tools.patience.poll_s)
     if unpaused:
-        return Refused(f"could not pause {checks.some(unpaused)}")
+        return Refused(f"could not pause {some(unpaused)}")
     return Done("clients hold nothing", {"paused": len(calls)})
 
 
@@ -71,10 +70,10 @@ def _not_quiet(tools: Tools[Broker], busy: Mapping[str, int], move: Move, step: 
         told.append(f"{queue}: {count} held by {', '.join(who) or 'a client that is gone'}")
     total = sum(busy.values())
     if move.ask.cut_in_flight:
-        text = f"{total} message(s) in delivery are cut and will come again: {checks.some(told)}"
+        text = f"{total} message(s) in delivery are cut and will come again: {some(told)}"
         finding = Finding("DR-QUIESCE-002", Severity.WARNING, text, "The clients must recognise what they have done.")
         return Done(text, {"come_again": total, "queues": dict(busy)}, (finding,))
-    text = f"clients did not finish what they hold within {step.limits['within']:g} s: {checks.some(told)}"
+    text = f"clients did not finish what they hold within {step.limits['within']:g} s: {some(told)}"
     finding = Finding(
         "DR-QUIESCE-001",
         Severity.ERROR,
@@ -91,4 +90,4 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Out
         return NotNeeded("nothing is paused that was not before")
     tools.change(calls, hand)
     left = [call for view in tools.observer.look_at(move.source) for call in lifts(tools.recipe.rules, view, move)]
-    return Refused(f"still paused: {checks.some([call.about for call in left])}") if left else Done("pauses lifted")
+    return Refused(f"still paused: {some([call.about for call in left])}") if left else Done("pauses lifted")

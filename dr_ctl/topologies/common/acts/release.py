@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dr_ctl.core.model import some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.acts.admit import admit
 from dr_ctl.topologies.common.effects import left_of, to_undo
 from dr_ctl.topologies.common.tools import Tools
@@ -27,7 +27,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     views = [*tools.observer.look_at(move.source), *tools.observer.look_at(move.target)]
     left = left_of(rest, views)
     if left:
-        return Refused(f"has not come true: {checks.some(left)}")
+        return Refused(f"has not come true: {some(left)}")
     return Done(f"{move.source} lets clients in, and delivers" if opens or admits else "pauses lifted")
 
 
@@ -38,4 +38,4 @@ def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Out
         return NotNeeded("as it was")
     tools.change(calls, hand)
     left = left_of(calls, tools.observer.look_at(move.source))
-    return Refused(f"has not come true: {checks.some(left)}") if left else Done("as it was")
+    return Refused(f"has not come true: {some(left)}") if left else Done("as it was")

@@ -31,6 +31,8 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
             return Done("all that arrived is applied")
         if hand.monotonic() > until:
             text = f"{pending} acknowledgement(s) from {move.source} could not be applied: so many may come twice"
+            if pending is None:
+                text = f"which acknowledgements from {move.source} are not applied at {move.target} was not read"
             remedy = "Nothing to do now; `dr-ctl reinstate` compares both sites when the lost one is back."
             return Done(text, {"pending": pending}, (checks.warning("DR-SETTLE-001", text, remedy),))
         hand.wait(tools.patience.settle_poll_s)

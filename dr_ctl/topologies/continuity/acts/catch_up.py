@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from dr_ctl.core.model import some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.checks import some
 from dr_ctl.topologies.common.evidence import evidence, total
 from dr_ctl.topologies.continuity.tools import Both, ContinuityTools
 from dr_ctl.topologies.continuity.view import SiteView
@@ -20,27 +20,27 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
     """While the source serves: all bridges connected, little under way, and all that was staged there delivered."""
     ways = tools.observer.ways(move)
     until = hand.monotonic() + step.limits["within"]
-    least: int | None = None
-    first: int | None = None
+    known: list[int] = []
     idle = _Idle(tools.patience.stuck_s)
     while ways:
         pairs = tools.look(ways)
         left = under_way(pairs)
-        total = left if left is not None else 0
-        first = total if first is None else first
-        least = total if least is None else min(least, total)
         why = idle.why([source for source, _ in pairs], hand.monotonic())
         why += [f"a bridge of {view.site} is not connected" for both in pairs for view in both if not view.attached]
+        if left is None:
+            why.append("what is under way was not read: the continuity plugin has not started")
+        else:
+            known.append(left)
         hand.sample(evidence((view.site, view) for both in pairs for view in both))
-        hand.waiting("under way between the sites", total, some(why) if why else None)
-        if total <= SMALL and not why:
-            return Done(f"{total} under way", {"under_way": total})
+        hand.waiting("under way between the sites", left, some(why) if why else None)
+        if left is not None and left <= SMALL and not why:
+            return Done(f"{left} under way", {"under_way": left})
         if hand.monotonic() > until:
             if why:
                 return Refused(f"not caught up: {some(why)}")
-            if least >= first:
-                return Refused(f"the outflow grows while clients work: {first}, then {total}")
-            return Done(f"{total} under way, less and less", {"under_way": total})
+            if min(known) >= known[0]:
+                return Refused(f"the outflow grows while clients work: {known[0]}, then {left}")
+            return Done(f"{left} under way, less and less", {"under_way": left})
         hand.wait(tools.patience.plugin_poll_s)
     return Done("nothing is under way", {"under_way": 0})
 

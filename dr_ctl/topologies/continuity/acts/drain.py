@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.core.model import ExitCode, Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.acts.lift import lifting
-from dr_ctl.topologies.common.checks import error, some
+from dr_ctl.topologies.common.checks import error
 from dr_ctl.topologies.common.evidence import evidence, total
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Way

@@ -54,7 +54,7 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) ->
                 return _not_left_alone(move, "it is deactivated again and again")
             again += 1
             hand.notice(f"{move.target}: {min(shut)} was deactivated by a command: activating it again")
-            calls = [call for call in step.part("again") if call.pair in shut]
+            calls = [call for call in step.part("again") if call.unit in shut]
             tools.change(calls, hand)
         # Of a site that is away nothing comes, and what waits for it is kept.
         told = [_commands(view) for view in (*views, *others)] if others else [None]

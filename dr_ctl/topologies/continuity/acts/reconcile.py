@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dr_ctl.core.model import ExitCode, Finding, Json
+from dr_ctl.core.model import ExitCode, Finding, Json, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
@@ -10,7 +10,7 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.common.calls import call, document
-from dr_ctl.topologies.common.checks import some, warning
+from dr_ctl.topologies.common.checks import warning
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.applied import Applied

@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.core.model import ExitCode, Json, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.common.checks import some
 from dr_ctl.topologies.common.effects import left_of
 from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.continuity import copies
@@ -38,7 +37,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
     behind = _to_ship(tools.observer.look_at(move.target))
     held = [
         *step.part("hold"),
-        *(each for each in step.part("hold acks") if (each.pair, each.thing) in behind),
+        *(each for each in step.part("hold acks") if (each.unit, each.thing) in behind),
     ]
     forget = step.part("forget")
     tools.make(held, move, hand)
@@ -157,7 +156,7 @@ def undo(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> O
     """Shut the way first, then compare: what came in and was done there must not be delivered now either. One that
     is away again can neither be compared with nor be put back: what came in stays held."""
     there = {(view.site, view.pair) for view in _answering(tools, move)}
-    inverse = [each for each in step.inverse if each.goal is not Goal.REMOVE and (each.site, each.pair) in there]
+    inverse = [each for each in step.inverse if each.goal is not Goal.REMOVE and (each.site, each.unit) in there]
     if not left_of(inverse, _answering(tools, move)):
         return NotNeeded("as it was")
     shut = [each for each in inverse if each.goal is Goal.CLOSE]
@@ -189,7 +188,7 @@ def _to_ship(views: Sequence[SiteView]) -> set[tuple[str, str]]:
 
 def _not_forgotten(calls: Sequence[Call], views: Sequence[SiteView]) -> list[str]:
     left = {(view.site, view.pair) for view in views if view.commands is not None and view.commands.out.depth}
-    return [each.about for each in calls if (each.site, each.pair) in left]
+    return [each.about for each in calls if (each.site, each.unit) in left]
 
 
 def _messages_in(both: Both) -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dr_ctl.core.model import Finding
+from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.checks import some, warning
+from dr_ctl.topologies.common.checks import warning
 from dr_ctl.topologies.common.effects import left_of
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Access
@@ -22,17 +22,22 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
             return Refused(f"{move.target} could not be fenced: {some(left)}")
         text = f"{move.target} came back open, and was closed: its clients may have worked beside the others'"
         findings.append(warning("DR-RETURN-002", text, "Compare what both sites' clients did meanwhile."))
-    told = sum((_held(access) for access in tools.observer.at(move.target)), Held())
+    held = [_held(access) for access in tools.observer.at(move.target)]
+    if None in held:
+        return Refused(f"what {move.target} still holds was not read: the continuity plugin has not started")
+    told = sum((each for each in held if each is not None), Held())
     text = f"{told.messages} message(s) and {told.acks} acknowledgement(s)"
     hand.notice(f"{move.target} still holds {text} for the other site; at most {told.twice} come twice")
     return Done(f"{text}; at most {told.twice} come twice", told.as_json(), tuple(findings))
 
 
-def _held(access: Access) -> Held:
-    """What a closed broker still holds for its peer; by their ids, which of the messages to ship lie in their queue
-    without an acknowledgement. Where the ids cannot be had the counts bound it."""
+def _held(access: Access) -> Held | None:
+    """What a closed broker still holds for its peer, None where that was not read; by their ids, which of the messages
+    to ship lie in their queue without an acknowledgement. Where the ids cannot be had the counts bound it."""
     view = access.look()
     counted = view.held
+    if counted is None:
+        return None
     flows = [flow for flow in view.flows if flow.out_mirror.depth and flow.queue in view.business]
     queues = [queue for flow in flows for queue in (flow.out_mirror, view.business[flow.queue])]
     if any(queue.depth > copies.IDS_UP_TO for queue in queues):

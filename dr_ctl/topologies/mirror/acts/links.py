@@ -21,11 +21,11 @@ def start(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
         checks.warning("DR-LINK-007", f"{access.site}: whether its link is started could not be seen", "Look at it.")
         for access in away
     )
-    calls = [call for call in step.inverse if (call.site, call.pair) in stopped]
+    calls = [call for call in step.inverse if (call.site, call.unit) in stopped]
     if not calls:
         return NotNeeded("no link was seen stopped", findings=findings)
     tools.change(calls, hand)
-    if left := _stopped_links(tools)[0] & {(call.site, call.pair) for call in calls}:
+    if left := _stopped_links(tools)[0] & {(call.site, call.unit) for call in calls}:
         return Refused(f"the link of {', '.join(site for site, _ in sorted(left))} is not started")
     return Done("links started", findings=findings)
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dr_ctl.core.model import Finding, Json
+from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
@@ -54,7 +54,7 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
     told_wrong = [each.told(move.source, move.target) for each in wrong.values()]
     findings: list[Finding] = []
     if told_wrong:
-        text = f"left over at one side: {checks.some(told_wrong)}"
+        text = f"left over at one side: {some(told_wrong)}"
         findings.append(checks.warning("DR-RECONCILE-001", text, "Compare these queues before moving back."))
     moved = _taken_out(tools, left, hand)
     if isinstance(moved, Refused):

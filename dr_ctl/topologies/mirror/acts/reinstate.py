@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode
+from dr_ctl.core.model import ExitCode, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import holds, left_of, still
 from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.mirror import parity
@@ -49,7 +48,7 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
     tools.change([call for call in pauses if not holds(call, views)], hand)
     views = tools.observer.look_at(move.source)
     if left := [queue.name for view in views for queue in view.business.values() if not queue.paused]:
-        return Refused(f"could not pause {checks.some(left)}")
+        return Refused(f"could not pause {some(left)}")
     taken = {view.pair: _before(tools, view) for view in views}
     tools.change(opens, hand)
     sites = tools.observer.brokers
@@ -115,7 +114,7 @@ def undo(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     tools.change(calls, hand)
     views = tools.observer.look_at(move.source)
     left = left_of(calls, views)
-    return Refused(f"has not come true: {checks.some(left)}") if left else Done("as it was")
+    return Refused(f"has not come true: {some(left)}") if left else Done("as it was")
 
 
 class _Residue(PairWait):

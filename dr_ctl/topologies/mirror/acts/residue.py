@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dr_ctl.core.model import Finding, Json
+from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
@@ -19,14 +19,14 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
         tools.change(shut, hand)
         views = tools.observer.look_at(move.target)
         if left := left_of(shut, views):
-            return Refused(f"{move.target} could not be fenced: {checks.some(left)}")
+            return Refused(f"{move.target} could not be fenced: {some(left)}")
         done = [
             f"{queue.name}: {queue.added} added, {queue.acked} acknowledged"
             for view in views
             for queue in view.business.values()
             if queue.added or queue.acked
         ]
-        told = checks.some(done) or "nothing came or went"
+        told = some(done) or "nothing came or went"
         text = f"{move.target} came back open; since its start, by its clients and by the mirror: {told}"
         remedy = "Its clients may have worked beside those of the other site: compare what they did."
         findings.append(checks.warning("DR-RETURN-002", text, remedy))

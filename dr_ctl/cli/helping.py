@@ -1,0 +1,65 @@
+"""`--help` as it is read at night: commands by what they are for, whole sentences, the exit codes at its end."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from typer.core import TyperGroup
+
+from dr_ctl.core.model import ExitCode
+
+SECTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "Look (nothing is changed)": ("status", "validate", "verify", "plan", "rpo", "monitor", "runs"),
+    "Move the service": ("swapover", "failback"),
+    "A site is lost": ("failover", "reinstate", "escalate"),
+    "One step at a time": ("quiesce", "fence", "drain", "activate", "release"),
+    "Go on, or back": ("resume", "abort"),
+    "Prepare and practise": ("runbook", "lab", "demo"),
+}
+CODES: Final[dict[ExitCode, str]] = {
+    ExitCode.OK: "what was wanted holds, and was verified",
+    ExitCode.INTERNAL: "a defect in dr-ctl, or this machine lacks something",
+    ExitCode.USAGE: "arguments or settings are wrong",
+    ExitCode.PRECHECK_FAILED: "refused, nothing was changed",
+    ExitCode.LOSS_REFUSED: "refused: more may be lost than is accepted",
+    ExitCode.SERVING_SITE_ALIVE: "a failover was refused: the site to leave lives",
+    ExitCode.LOCKED: "another run holds the lock",
+    ExitCode.DECLINED: "a person said no, or nobody could be asked",
+    ExitCode.REVERTED: "failed, and everything was put back",
+    ExitCode.INCOMPLETE: "the target serves, but something is left to do",
+    ExitCode.UNKNOWN: "the end could not be verified: look first",
+    ExitCode.STRANDED: "nobody is served, and it could not be put back",
+    ExitCode.DRAIN_TIMEOUT: "not drained in time, everything was put back",
+    ExitCode.WARNINGS: "as 0, with warnings (only with --warn-exit)",
+    ExitCode.INTERRUPTED: "stopped by Ctrl-C",
+    ExitCode.TERMINATED: "stopped by SIGTERM",
+}
+_WHOLE: Final = 10_000  # characters: no first sentence is longer
+
+
+class Group(TyperGroup):
+    """A group whose commands are told in whole sentences."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        rows = self._rows(ctx)
+        with formatter.section("Commands"):
+            formatter.write_dl(list(rows.items()))
+
+    def _rows(self, ctx: Any) -> dict[str, str]:
+        found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        return {name: each.get_short_help_str(_WHOLE) for name, each in found.items() if each is not None}
+
+
+class Whole(Group):
+    """The command line as a whole: its commands by what they are for."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        rows = self._rows(ctx)
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, rows[name]) for name in names if name in rows])
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        del ctx
+        with formatter.section("Exit codes (`dr-ctl explain CODE` says what to do)"):
+            formatter.write_dl([(str(int(code)), text) for code, text in CODES.items()])

@@ -1,0 +1,25 @@
+"""What may reach a terminal: lines with nothing in them that it would obey, whoever named a queue or a client."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+
+# Controls, formats (the direction of writing among them), surrogates, and what ends a line or a paragraph.
+_OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+def line(text: str) -> str:
+    """The text as one line: what a terminal would obey stands there as its escape, as in Python and in JSON."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escape(each) if unicodedata.category(each) in _OBEYED else each for each in text)
+
+
+def page(lines: Iterable[str]) -> str:
+    """Lines one below the other; a line break inside one of them is no new line."""
+    return "\n".join(line(each) for each in lines)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")

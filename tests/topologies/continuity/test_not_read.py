@@ -1,0 +1,123 @@
+"""A plugin that has not started: what was not read is told as such, in waits and in the journal, and is never zero."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from dr_ctl.core.errors import TimedOut
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.outcome import Outcome, Refused
+from dr_ctl.topologies.common.acts import settle
+from dr_ctl.topologies.common.evidence import evidence
+from dr_ctl.topologies.continuity.acts import catch_up, residue
+from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
+from tests.topologies.continuity.views import PAIR, broker, flow, seen
+
+LONDON = broker("london", flow("orders", to_ship=3, acks=2, unapplied=1))
+UNREAD = replace(broker("paris"), service=None, flows=(), commands=None)
+MOVE: Any = SimpleNamespace(source="london", target="paris")
+STEP: Any = SimpleNamespace(limits={"within": 1.0}, calls=())
+
+
+class World:
+    """Stands for tools, observer and hand; the same two brokers at every look, on a clock that only waiting moves."""
+
+    patience = Patience()
+
+    def __init__(self, *views: SiteView) -> None:
+        self.views = views
+        self.observer = self
+        self.now_s = 0.0
+        self.depths: list[int | None] = []
+        self.sampled: list[Any] = []
+
+    def ways(self, move: Any) -> list[Any]:
+        return [self.views]
+
+    def look(self, ways: Any) -> list[Any]:
+        return [self.views]
+
+    def at(self, site: str) -> list[Any]:
+        return [SimpleNamespace(look=lambda view=view: view) for view in self.views if view.site == site]
+
+    def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
+        return next(view.unapplied for view in self.views if view.site == site)
+
+    def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
+        self.depths.append(depth)
+
+    def sample(self, told: Any) -> None:
+        self.sampled.append(told)
+
+    def wait(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+def done(act: Any, world: Any) -> Outcome:
+    outcome: Outcome = act(world, STEP, MOVE, world)
+    return outcome
+
+
+def test_a_sample_has_no_figure_of_it() -> None:
+    told = evidence([("london", LONDON), ("paris", UNREAD)])
+
+    assert told == {
+        "london": {"outflow": 5, "pending": 1, "attached": True},
+        "paris": {"outflow": None, "pending": None, "attached": None},
+    }
+
+
+def test_one_of_several_brokers_that_was_not_read_makes_the_figures_of_its_site_unknown() -> None:
+    silent = TimedOut("http://paris: no answer")
+
+    assert evidence([("paris", LONDON), ("paris", UNREAD)])["paris"] == {
+        "outflow": None,
+        "pending": None,
+        "attached": None,
+    }
+    assert evidence([("paris", LONDON), ("paris", silent)])["paris"] == {"unknown": "http://paris: no answer"}
+
+
+def test_a_catch_up_waits_for_an_unknown_depth_and_never_ends_well() -> None:
+    world = World(LONDON, UNREAD)
+
+    ended = done(catch_up.act, world)
+
+    assert isinstance(ended, Refused)
+    assert "was not read: the continuity plugin has not started" in ended.text
+    assert set(world.depths) == {None}
+    assert world.sampled[0]["paris"]["outflow"] is None
+
+
+def test_settle_does_not_count_what_was_not_read() -> None:
+    world = World(LONDON, UNREAD)
+
+    ended = done(settle.act, world)
+
+    assert ended.text == "which acknowledgements from london are not applied at paris was not read"
+    assert {each["paris"]["pending"] for each in world.sampled} == {None}
+
+
+def test_a_residue_that_was_not_read_is_no_empty_one() -> None:
+    ended = done(residue.act, World(LONDON, UNREAD))
+
+    assert isinstance(ended, Refused)
+    assert ended.text == "what paris still holds was not read: the continuity plugin has not started"
+
+
+def test_the_residue_of_a_site_is_not_told_where_one_broker_was_not_read() -> None:
+    paris = {PAIR: broker("paris", flow("orders", to_ship=4)), "orders-2": replace(UNREAD, pair="orders-2")}
+
+    assert ContinuitySeen({"london": {}, "paris": paris}).residue("paris") == {}
+    assert seen(LONDON, broker("paris", flow("orders", to_ship=4))).residue("paris")["messages"] == 4
+
+
+def test_its_link_is_neither_attached_nor_not() -> None:
+    link = UNREAD.linked(None, 1.0)
+
+    assert (link.started, link.attached, link.outflow) == (None, None, None)
