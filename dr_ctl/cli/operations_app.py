@@ -53,7 +53,7 @@ PRESUME = _option("presume-down", "SITE", "Take this site for down; needs --reas
 SILENT = _option(
     "silent-since",
     "T",
-    "When the lost site's service ended, as a moment or a time ago: bounds the loss; needs --reason.",
+    "When the lost site's service ended, a moment or a time ago: bounds the loss; needs --reason.",
 )
 MOVE = (TO, TIMEOUT, OUTAGE, CUT, ACCEPT)
 # How it is run: these become one value, `How`.

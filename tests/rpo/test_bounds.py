@@ -69,7 +69,8 @@ def test_what_lay_in_the_outflow_and_what_may_have_come_since_is_the_bound(tmp_p
         "twice": {"at_most": 47, "read_at": "2026-03-01T12:00:10.000Z"},
         "queues": [],
         "because": "47 = 7 not shipped at the last look, 2026-03-01T12:00:10.000Z, + at most 40 that may have come in "
-        "the 4.0 s until 2026-03-01T12:00:14.000Z, when it was not yet seen down; it grows by up to 10 a second until then",
+        "the 4.0 s until 2026-03-01T12:00:14.000Z, when it was not yet seen down; it grows by up to 10 a second until "
+        "then",
     }
     [finding] = found.findings
     assert (finding.id, finding.severity.value) == ("DR-RPO-010", "info")
