@@ -157,8 +157,8 @@ def _stopped_at_once(stopped: StopAtOnce, files: RunFiles) -> Result:
     return Result(ExitCode(128 + stopped.signum), text, (finding,), {"undone": False}, files.name)
 
 
-def _seal(journal: Journal, files: RunFiles, told: Mapping[str, Json]) -> None:
+def _seal(journal: Journal, files: RunFiles, result: Mapping[str, Json]) -> None:
     """Write down how a run ended: in its journal, and in its result with what seals the journal."""
-    journal.end(told)
+    journal.end(result)
     sealed: dict[str, Json] = {"last_hash": journal.last_hash, "count": journal.count}
-    write(files.result, {**told, "journal": sealed})
+    write(files.result, {**result, "journal": sealed})

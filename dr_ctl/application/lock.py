@@ -80,7 +80,7 @@ def note_left(lease: Lease, seen: Seen) -> None:
 
 def facts(lease: Lease, theft: Theft) -> dict[str, Json]:
     """The lock as the journal keeps it."""
-    stolen: list[Json] = [document.told for document in lease.stolen]
+    stolen: list[Json] = [document.described for document in lease.stolen]
     at: list[Json] = list(lease.held_at())
     return {"epoch": lease.epoch, "at": at, "stolen_from": stolen, "reason": theft.reason if stolen else None}
 
@@ -131,10 +131,10 @@ def holders(seen: Seen) -> list[Finding]:
         if each.released:
             continue
         if each.live(look.now_ms):
-            text, remedy = f"a run holds the lock: {each.told}", "Other runs wait until it has ended."
+            text, remedy = f"a run holds the lock: {each.described}", "Other runs wait until it has ended."
             severity = Severity.INFO
         else:
-            text = f"a run held the lock until it ran out, and never ended: {each.told}"
+            text = f"a run held the lock until it ran out, and never ended: {each.described}"
             remedy = f"Where its STATE is, on {each.host}: `dr-ctl resume` or `dr-ctl abort`."
             severity = Severity.WARNING
         found[each.run] = Finding("DR-LOCK-003", severity, text, remedy)

@@ -53,9 +53,9 @@ def read(path: Path, asked: Ask) -> Saved:
     """Read a saved plan for the command that names it; raises `UsageError` where it is none, or for another one."""
     again = f"`dr-ctl plan {asked.operation} --to {asked.target} --out {path}` writes it anew."
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        steps = tuple(PlannedStep.from_json(step) for step in told["steps"])
-        saved = Saved(path, Ask.from_json(told["ask"]), steps, dict(told["basis"]))
+        document = json.loads(path.read_text(encoding="utf-8"))
+        steps = tuple(PlannedStep.from_json(step) for step in document["steps"])
+        saved = Saved(path, Ask.from_json(document["ask"]), steps, dict(document["basis"]))
     except OSError as problem:
         raise UsageError(f"--plan {path}: {problem.strerror}", remedy=again) from problem
     except (ValueError, KeyError, TypeError) as problem:
@@ -97,8 +97,8 @@ def _changes(was: Json | Mapping[str, Any], now: Json | Mapping[str, Any], at: s
         gone = [str(each) for each in was if each not in now]
         new = [str(each) for each in now if each not in was]
         if gone or new:
-            told = [f"without {', '.join(gone)}"] * bool(gone) + [f"with {', '.join(new)}"] * bool(new)
-            yield f"{at} now {' and '.join(told)}"
+            parts = [f"without {', '.join(gone)}"] * bool(gone) + [f"with {', '.join(new)}"] * bool(new)
+            yield f"{at} now {' and '.join(parts)}"
         elif was != now:
             yield f"{at} in another order"
     elif was != now:

@@ -50,21 +50,23 @@ class Preflight:
             self._estimating.end()
 
 
-def _outcome(told: dict[str, Any]) -> Outcome:
-    if "error" in told:
-        finding = Finding("DR-RPO-009", Severity.WARNING, f"no estimate: {told['error']}", str(told.get("remedy", "")))
+def _outcome(answer: dict[str, Any]) -> Outcome:
+    if "error" in answer:
+        finding = Finding(
+            "DR-RPO-009", Severity.WARNING, f"no estimate: {answer['error']}", str(answer.get("remedy", ""))
+        )
         return NotNeeded(finding.text, findings=(finding,))
     findings = tuple(
-        Finding(each["id"], Severity(each["severity"]), each["text"], each["remedy"]) for each in told["findings"]
+        Finding(each["id"], Severity(each["severity"]), each["text"], each["remedy"]) for each in answer["findings"]
     )
-    return Done(_summary(told), {"estimate": told["data"]}, findings)
+    return Done(_summary(answer), {"estimate": answer["data"]}, findings)
 
 
-def _summary(told: dict[str, Any]) -> str:
-    total: dict[str, Any] | None = (told["data"] or {}).get("total")
+def _summary(answer: dict[str, Any]) -> str:
+    total: dict[str, Any] | None = (answer["data"] or {}).get("total")
     if total is None:
         return "no estimate from this history"
     now, p99 = total["loss"]["now"], total["loss"]["p99"]
     known: dict[str, Json] = {"now": now, "p99": p99}
     figures = ", ".join(f"{name} {'not known' if value is None else value}" for name, value in known.items())
-    return f"loss if the site died: {figures} (messages); objectives: {told['verdict'] or 'none set'}"
+    return f"loss if the site died: {figures} (messages); objectives: {answer['verdict'] or 'none set'}"

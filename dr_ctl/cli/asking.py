@@ -37,7 +37,7 @@ def asked(
     made = Ask(
         operation,
         _target(session, operation, to or site or ""),
-        timeout_s(timeout),
+        seconds_of("--timeout", timeout),
         cut_in_flight,
         _accepted(accept_difference or ()),
         expect_serving,
@@ -113,11 +113,6 @@ def how(
     if steal and not reason:
         raise UsageError("--steal needs --reason", remedy="Say why the other run is certain to be gone: --reason TEXT.")
     return How(yes, dry_run, step, Theft(steal, reason), saved, expect_serving)
-
-
-def timeout_s(timeout: str | None) -> float | None:
-    """The value of --timeout in seconds; raises `UsageError`."""
-    return seconds_of("--timeout", timeout)
 
 
 def _outage_s(session: Session, max_outage: str | None) -> float | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.application.result import Result
-from dr_ctl.cli.past import how_ended, told
+from dr_ctl.cli.past import how_ended, line_of
 from dr_ctl.cli.render import as_line
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import Stopped
@@ -95,7 +95,7 @@ class _Shown:
     def _line(self, entry: Entry) -> str | None:
         if entry.kind != "sample":
             self._sampled_at = None
-            return told(entry)
+            return line_of(entry)
         at = datetime.fromisoformat(entry.time)
         if self._sampled_at is not None and (at - self._sampled_at).total_seconds() < SAMPLE_EVERY_S:
             return None

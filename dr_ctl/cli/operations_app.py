@@ -151,7 +151,7 @@ def resume(session: Session, how: How, *, timeout: _TIMEOUT = None) -> Result:
     from dr_ctl.application import run  # noqa: PLC0415
     from dr_ctl.cli import asking  # noqa: PLC0415
 
-    return run.resume(session, asking.timeout_s(timeout), how)
+    return run.resume(session, asking.seconds_of("--timeout", timeout), how)
 
 
 @command(operations_app, "abort", how=CHANGES)
@@ -175,4 +175,4 @@ def escalate(
     from dr_ctl.application import run as running  # noqa: PLC0415
     from dr_ctl.cli import asking  # noqa: PLC0415
 
-    return running.escalate(session, run, asking.timeout_s(timeout), asking.loss(accept_loss), how)
+    return running.escalate(session, run, asking.seconds_of("--timeout", timeout), asking.loss(accept_loss), how)

@@ -39,7 +39,7 @@ def runs_list(session: Session) -> Result:
     return Result(ExitCode.OK, f"{len(runs)} run(s)", data={"runs": rows}, text=text)
 
 
-def told(entry: Entry) -> str | None:
+def line_of(entry: Entry) -> str | None:
     """One line of a journal as a person reads it; None for those that say nothing by themselves."""
     text = str(entry.evidence.get("text", ""))
     if entry.kind == "step":
@@ -56,7 +56,7 @@ def runs_show(session: Session, run: str | None) -> Result:
     entries = read(files.journal) if files.journal.exists() else []
     lines, steps = [], []
     for entry in entries:
-        if (line := told(entry)) is not None:
+        if (line := line_of(entry)) is not None:
             lines.append(line)
         if entry.kind == "step":
             text = str(entry.evidence.get("text", ""))

@@ -61,8 +61,8 @@ class Debt:
         }
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Debt:
-        return cls(DebtKind(told["kind"]), told["site"], told["kept_at"], told["since"], bool(told["lasting"]))
+    def from_json(cls, row: Mapping[str, Any]) -> Debt:
+        return cls(DebtKind(row["kind"]), row["site"], row["kept_at"], row["since"], bool(row["lasting"]))
 
 
 def known(path: Path) -> list[Debt]:
@@ -80,10 +80,10 @@ def known(path: Path) -> list[Debt]:
 
 def remember(path: Path, debts: Iterable[Debt]) -> None:
     """Write down in STATE what is owed; the file is there only while something is."""
-    told: list[Json] = [debt.as_json() for debt in debts]
-    if told:
+    rows: list[Json] = [debt.as_json() for debt in debts]
+    if rows:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_text(path, json.dumps(told, ensure_ascii=False, indent=1) + "\n")
+        write_text(path, json.dumps(rows, ensure_ascii=False, indent=1) + "\n")
     else:
         path.unlink(missing_ok=True)
 

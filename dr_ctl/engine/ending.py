@@ -64,7 +64,7 @@ class Facts:
         return [unit.name for unit in self.units if unit.serving != self.wanted]
 
     @property
-    def told(self) -> str:
+    def roles_told(self) -> str:
         return ", ".join(f"{site} is {role.value}" for site, role in self.roles.items())
 
 
@@ -88,14 +88,14 @@ def of(facts: Facts, code: ExitCode, text: str) -> End:
             again = f"{facts.serving[0]} serves again" if len(facts.serving) == 1 else "no site serves, as before"
             text = f"{text}: {'as before' if len(facts.serving) > 1 else again}"
         else:
-            code, undone, text = ExitCode.STRANDED, False, f"{text}, but {facts.told}"
+            code, undone, text = ExitCode.STRANDED, False, f"{text}, but {facts.roles_told}"
     elif code is ExitCode.OK and not facts.as_before:
-        code, text = ExitCode.UNKNOWN, f"{text}, but {facts.told}: look at {facts.source} first"
+        code, text = ExitCode.UNKNOWN, f"{text}, but {facts.roles_told}: look at {facts.source} first"
     elif code is ExitCode.INCOMPLETE and facts.serving != [facts.wanted]:
         code = ExitCode.UNKNOWN if facts.serving else ExitCode.STRANDED
-        text = f"{text}; {facts.told}: look at {facts.wanted} first"
+        text = f"{text}; {facts.roles_told}: look at {facts.wanted} first"
     if code is ExitCode.STRANDED and len(facts.serving) > 1:
-        told = "" if facts.told in text else f"; {facts.told}"
+        told = "" if facts.roles_told in text else f"; {facts.roles_told}"
         code, text = ExitCode.UNKNOWN, f"{text}{told}: look at {facts.ask.target} first"
     if code is not ExitCode.STRANDED:
         return End(code, text, undone)
@@ -115,7 +115,7 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
     apart = operation == FAILOVER or operation in AT_SOURCE
     if facts.serving != [facts.wanted] or not (apart or facts.roles[facts.other] in CLOSED):
         first = facts.other if facts.serving == [facts.wanted] else facts.wanted
-        return ExitCode.UNKNOWN, f"every step succeeded, but {facts.told}: look at {first} first"
+        return ExitCode.UNKNOWN, f"every step succeeded, but {facts.roles_told}: look at {first} first"
     if facts.missing:
         return ExitCode.INCOMPLETE, f"{facts.wanted} serves, but not {', '.join(facts.missing)}"
     out = f"; clients were out for {facts.outage_s:.2f} s" if facts.outage_s is not None else ""
@@ -137,7 +137,7 @@ def _closed(facts: Facts) -> tuple[ExitCode, str]:
             return ExitCode.OK, f"clients are kept out of {site}"
     elif out and not facts.serving:
         return ExitCode.OK, f"nothing is under way to {facts.ask.target}; `dr-ctl activate {facts.ask.target}` is next"
-    return ExitCode.UNKNOWN, f"every step succeeded, but {facts.told}: look at {site} first"
+    return ExitCode.UNKNOWN, f"every step succeeded, but {facts.roles_told}: look at {site} first"
 
 
 def price_text(bounds: Mapping[str, Any]) -> str:
@@ -153,7 +153,7 @@ def price_text(bounds: Mapping[str, Any]) -> str:
 def _by_hand(facts: Facts) -> Finding:
     source, target, serving = facts.source, facts.ask.target, facts.serving
     if facts.ask.operation == FAILOVER:
-        text = f"what the failover had changed at {target} is not as it was: {facts.told}"
+        text = f"what the failover had changed at {target} is not as it was: {facts.roles_told}"
         remedy = f"Look at {target}; the same failover again does what is left of it."
     elif serving == [source]:
         text, remedy = f"{source} serves, but not everything is as it was", "See the step that could not be undone."
@@ -161,7 +161,7 @@ def _by_hand(facts: Facts) -> Finding:
         text = f"{target} was found open, so {source} was not opened again"
         remedy = "Decide which site serves; only then lift by hand what stands open under `dr-ctl status`."
     else:
-        text = f"no site could be shown to serve: {facts.told}"
+        text = f"no site could be shown to serve: {facts.roles_told}"
         remedy = (
             f"Look at {target}; if it lets no clients in, `dr-ctl release {source}` opens {source} and lifts its "
             f"pauses. Where that does not: by hand, {facts.by_hand}."

@@ -350,18 +350,10 @@ class _Run(Generic[O]):
             bounds=bounds,
             by_hand=self._driver.by_hand(self._move.source),
         )
-        told = ending.of(facts, code, text or "")
-        return RunResult(
-            told.code,
-            told.text,
-            (*self._findings, *told.findings),
-            seen,
-            told.undone,
-            outage,
-            bounds,
-        )
+        end = ending.of(facts, code, text or "")
+        return RunResult(end.code, end.text, (*self._findings, *end.findings), seen, end.undone, outage, bounds)
 
     def _bounds(self) -> Mapping[str, Json] | None:
         """What was said of the loss, also by the process that a resumed run goes on from."""
-        told: list[Any] = [entry.evidence["bounds"] for entry in self._journal.entries() if "bounds" in entry.evidence]
-        return told[-1] if told else None
+        said: list[Any] = [entry.evidence["bounds"] for entry in self._journal.entries() if "bounds" in entry.evidence]
+        return said[-1] if said else None

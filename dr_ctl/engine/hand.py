@@ -83,11 +83,11 @@ class JournalHand:
         if self._step.verb == FENCING:
             self._outage.begins()
         outcomes = list(send(calls))
-        told = [
+        results = [
             (seq, outcome.word, {"text": outcome.text, **outcome.evidence})
             for seq, outcome in zip(intents, outcomes, strict=True)
         ]
-        self._journal.results(self._step, told)
+        self._journal.results(self._step, results)
         return outcomes
 
     def sample(self, evidence: Mapping[str, Json]) -> None:

@@ -205,7 +205,7 @@ class Lease:
                 self._glance(other)
         if self._lost is not None:
             name, holder = self._lost
-            return f"the lock at {name} is not this run's any more: {holder.told}"
+            return f"the lock at {name} is not this run's any more: {holder.described}"
         if slot.forbidden is None and self._left_s(slot) < timeout_s:
             return f"the lock at {slot.name} runs out in {max(self._left_s(slot), 0):.0f} s, before an answer may come"
         return None
@@ -263,7 +263,7 @@ class Lease:
         if self._lost is None:
             return None
         if self._robbed is not None:
-            return f"the lock at {self._lost[0]} was taken over by {self._robbed.told}"
+            return f"the lock at {self._lost[0]} was taken over by {self._robbed.described}"
         try:
             self.take()
         except Locked as locked:
@@ -345,9 +345,9 @@ class Lease:
     def _write(self, slot: Slot, me: LockDocument) -> None:
         last_hash, count = self.facts()
         paused = {run: queues for run, queues in me.paused.items() if run != me.run} | self._own(slot)
-        told = replace(me, paused_before=slot.before, paused=paused, last_hash=last_hash, count=count)
-        slot.store.update(LOCK, me.epoch, told.to_text())
-        slot.held = told if not told.released else None
+        written = replace(me, paused_before=slot.before, paused=paused, last_hash=last_hash, count=count)
+        slot.store.update(LOCK, me.epoch, written.to_text())
+        slot.held = written if not written.released else None
 
     def _old(self, slot: Slot) -> bool:
         return self._clock.monotonic() - slot.looked_at > FRESH_S

@@ -46,7 +46,7 @@ class LockDocument:
     count: int = 0
 
     @property
-    def told(self) -> str:
+    def described(self) -> str:
         """Name the run so that a person finds it."""
         if not self.holder:
             return f"{self.run} (epoch {self.epoch})"
@@ -58,16 +58,11 @@ class LockDocument:
 
     def same(self, other: LockDocument) -> bool:
         """Say whether both are of the same holding, whatever was written into it since."""
-        return (self.epoch, self.run, self.host, self.pid, self.state) == (
-            other.epoch,
-            other.run,
-            other.host,
-            other.pid,
-            other.state,
-        )
+        mine, theirs = ((each.epoch, each.run, each.host, each.pid, each.state) for each in (self, other))
+        return mine == theirs
 
     def to_text(self) -> str:
-        told: dict[str, Json] = {
+        document: dict[str, Json] = {
             "run": self.run,
             "what": self.what,
             "holder": self.holder,
@@ -83,28 +78,28 @@ class LockDocument:
             "last_hash": self.last_hash,
             "count": self.count,
         }
-        return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def of_text(cls, epoch: int, text: str) -> LockDocument:
         """Read a document; one that cannot be read is held by somebody unknown, and never runs out."""
         try:
-            told: dict[str, Any] = json.loads(text)
+            document: dict[str, Any] = json.loads(text)
             return cls(
                 epoch=epoch,
-                run=str(told["run"]),
-                what=str(told["what"]),
-                holder=str(told["holder"]),
-                host=str(told["host"]),
-                pid=int(told["pid"]),
-                state=str(told["state"]),
-                start_ms=int(told["start"]),
-                expires_ms=int(told["expires"]),
-                released=told["released"] is True,
-                paused_before=tuple(told["paused_before"]),
-                paused={str(run): tuple(names) for run, names in told["paused"].items()},
-                last_hash=str(told["last_hash"]),
-                count=int(told["count"]),
+                run=str(document["run"]),
+                what=str(document["what"]),
+                holder=str(document["holder"]),
+                host=str(document["host"]),
+                pid=int(document["pid"]),
+                state=str(document["state"]),
+                start_ms=int(document["start"]),
+                expires_ms=int(document["expires"]),
+                released=document["released"] is True,
+                paused_before=tuple(document["paused_before"]),
+                paused={str(run): tuple(names) for run, names in document["paused"].items()},
+                last_hash=str(document["last_hash"]),
+                count=int(document["count"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             return cls(epoch=epoch, run="a run whose lock cannot be read", expires_ms=_NEVER)
@@ -209,7 +204,7 @@ def look_at(store: Store) -> Look:
 def held_by(name: str, document: LockDocument) -> Locked:
     """The error that names who holds the lock."""
     return Locked(
-        f"another run holds the lock at {name}: {document.told}",
+        f"another run holds the lock at {name}: {document.described}",
         remedy="Wait for it to end. Only if its process is certain to be gone: --steal --reason TEXT; a lock that "
         "nobody renews runs out within a minute.",
     )

@@ -6,7 +6,7 @@ What a dry run prints and what a run executes are the same object, so they canno
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal
 
 from dr_ctl.core.model import ExitCode, Finding, Json
@@ -97,31 +97,14 @@ class PlannedStep:
         return tuple(call for call in self.calls if call.part == name)
 
     def as_json(self) -> dict[str, Json]:
-        return {
-            "number": self.number,
-            "verb": self.verb,
-            "site": self.site,
-            "about": self.about,
-            "calls": [call.as_json() for call in self.calls],
-            "inverse": [call.as_json() for call in self.inverse],
-            "limits": dict(self.limits),
-            "undoable": self.undoable,
-            "cut_off": self.cut_off,
-        }
+        row = {each.name: getattr(self, each.name) for each in fields(self)}
+        calls, inverse = ([call.as_json() for call in calls] for calls in (self.calls, self.inverse))
+        return row | {"calls": calls, "inverse": inverse, "limits": dict(self.limits)}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> PlannedStep:
-        return cls(
-            number=row["number"],
-            verb=row["verb"],
-            site=row["site"],
-            about=row["about"],
-            calls=tuple(Call.from_json(call) for call in row["calls"]),
-            inverse=tuple(Call.from_json(call) for call in row["inverse"]),
-            limits=dict(row["limits"]),
-            undoable=row["undoable"],
-            cut_off=row["cut_off"],
-        )
+        calls, inverse = (tuple(Call.from_json(call) for call in row[key]) for key in ("calls", "inverse"))
+        return cls(**{**row, "calls": calls, "inverse": inverse})
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,9 +63,9 @@ class RunFiles:
             write(self.plan, plan)
 
 
-def write(path: Path, told: Mapping[str, Json]) -> None:
+def write(path: Path, document: Mapping[str, Json]) -> None:
     """Write a document so that it is there whole or not at all, readable by its owner only."""
-    write_text(path, json.dumps(told, ensure_ascii=False, indent=1) + "\n")
+    write_text(path, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -148,10 +148,10 @@ class Runs:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise Locked(f"another run is under way: {_holder(file)}") from error
-            told = {"what": what, "pid": os.getpid(), "host": socket.gethostname(), "since": stamp(self._clock.now())}
+            holder = {"what": what, "pid": os.getpid(), "host": socket.gethostname(), "since": stamp(self._clock.now())}
             os.ftruncate(file, 0)
             with refusing_where_full(self._state):
-                os.pwrite(file, json.dumps(told).encode(), 0)
+                os.pwrite(file, json.dumps(holder).encode(), 0)
             yield
         finally:
             os.close(file)
@@ -159,7 +159,7 @@ class Runs:
 
 def _holder(file: int) -> str:
     try:
-        told: dict[str, Any] = json.loads(os.pread(file, 4096, 0))
-        return f"{told['what']} (process {told['pid']} on {told['host']}, since {told['since']})"
+        holder: dict[str, Any] = json.loads(os.pread(file, 4096, 0))
+        return f"{holder['what']} (process {holder['pid']} on {holder['host']}, since {holder['since']})"
     except (ValueError, KeyError, TypeError):
         return "its name could not be read"
