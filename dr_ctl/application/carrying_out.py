@@ -19,6 +19,7 @@ from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine import executor
+from dr_ctl.engine.disk import NoRoom
 from dr_ctl.engine.executor import Manner, RunResult
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import History, Journal, JournalDamaged
@@ -121,6 +122,8 @@ class Work:
                 _seal(journal, self.files, result.envelope(self.caller.command))
             except StopAtOnce as stopped:
                 return _stopped_at_once(stopped, self.files)
+            except NoRoom:
+                raise  # before the first call
             except Exception as error:
                 raise Broken(error, self.files) from error
             finally:
