@@ -60,5 +60,5 @@ def of_error(error: DrCtlError) -> Result:
     """An error that ended the command, as its result."""
     code = ExitCode(128 + error.signum) if isinstance(error, Stopped) else error.exit_code
     first, *more = str(error).splitlines() or [type(error).__name__]
-    finding = Finding(f"DR-{code.name.replace('_', '-')}", Severity.ERROR, first, error.remedy, more)
-    return Result(code, first, (finding,))
+    named = error.finding or f"DR-{code.name.replace('_', '-')}"
+    return Result(code, first, (Finding(named, Severity.ERROR, first, error.remedy, more),), run=error.run)

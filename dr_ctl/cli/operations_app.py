@@ -162,11 +162,19 @@ def resume(session: Session, how: How, *, timeout: _TIMEOUT = None) -> Result:
 
 
 @command(operations_app, "abort", how=CHANGES)
-def abort(session: Session, how: How) -> Result:
+def abort(
+    session: Session,
+    how: How,
+    *,
+    forget: Annotated[
+        str | None,
+        typer.Option("--forget", metavar="RUN", help="Give RUN up as it is, unread and not undone; needs --reason."),
+    ] = None,
+) -> Result:
     """Undo the run that was interrupted, where it has not passed the point of no return."""
     from dr_ctl.application import abort as undoing  # noqa: PLC0415
 
-    return undoing.abort(session, how)
+    return undoing.forget(session, forget, how) if forget is not None else undoing.abort(session, how)
 
 
 @command(operations_app, "escalate", how=STEPWISE)

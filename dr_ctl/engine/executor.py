@@ -7,6 +7,7 @@ whether what was changed was undone and the undo verified.
 from __future__ import annotations
 
 import signal
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.clock import Clock
-from dr_ctl.core.errors import Stopped
+from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine import ending, verbs
 from dr_ctl.engine.ending import Facts, price_text
@@ -121,6 +122,11 @@ _EVENTS: Final[Mapping[type[Outcome], StepEvent]] = {
     Refused: StepEvent.FAILED,
     Unknown: StepEvent.LOST,
 }
+
+
+def _defect(error: Exception) -> Outcome:
+    text = f"a defect in dr-ctl: {type(error).__name__}: {error}"
+    return Unknown(text, {"traceback": "".join(traceback.format_exception(error))})
 
 
 class _Run(Generic[O]):
@@ -247,6 +253,10 @@ class _Run(Generic[O]):
         except OutTooLong:
             self._journal.step(step, StepEvent.FAILED, {"text": "clients were out for too long"})
             raise
+        except DrCtlError:
+            raise  # the journal itself: nothing more can be done that is written down
+        except Exception as error:  # noqa: BLE001 - clients may be out: what breaks here is undone as what fails is
+            outcome = _defect(error)
         if step.verb == verbs.ACTIVATING and isinstance(outcome, Done | NotNeeded):
             self._outage.ends()
         took = self._clock.monotonic() - began
@@ -312,7 +322,7 @@ class _Run(Generic[O]):
         for step in to_undo(self._journal.history()):
             self._journal.step(step, StepEvent.UNDO_STARTED, {})
             hand = JournalHand(self._journal, step, None, self._clock, self._listener, self._outage)
-            outcome = self._driver.undo(step, self._move, hand)
+            outcome = self._undone(step, hand)
             undone = isinstance(outcome, Done | NotNeeded)
             self._journal.step(step, StepEvent.UNDONE if undone else StepEvent.UNDO_FAILED, {"text": outcome.text})
             self._listener(StepEnded(step.number, f"undo {step.verb}", outcome.word, outcome.text, 0.0))
@@ -326,6 +336,14 @@ class _Run(Generic[O]):
             f"{cause.text}; not everything could be undone: {'; '.join(failed)}" if failed else f"{cause.text}; undone"
         )
         return self._ended(code, text, undone=not failed)
+
+    def _undone(self, step: PlannedStep, hand: JournalHand) -> Outcome:
+        try:
+            return self._driver.undo(step, self._move, hand)
+        except DrCtlError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one that breaks does not stop the others from being undone
+            return _defect(error)
 
     def _changed(self) -> bool:
         return any(entry.kind == "intent" for entry in self._journal.entries())
