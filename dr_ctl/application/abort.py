@@ -81,12 +81,17 @@ def forget(caller: Caller, name: str, how: How) -> Result:
     return Result(ExitCode.OK, f"{files.name} is given up", (finding,), run=files.name)
 
 
-def _past_no_return(past: History, seen: Seen, files: RunFiles) -> Result | None:
-    """Say that a run cannot be undone: it may have opened its target, or somebody else did."""
+def why_not_undone(past: History, seen: Seen) -> str | None:
+    """Say that a run may have opened its target, or somebody else did; None where it can be undone."""
     target = past.ask.target
     role = part_of(seen, past.ask).roles[target]
     if not past.activation and (role is Role.STANDBY or target in past.serving):
         return None
-    text = f"{target} is {role.value} and may have been opened by the run: it cannot be undone"
+    return f"{target} is {role.value} and may have been opened by the run: it cannot be undone"
+
+
+def _past_no_return(past: History, seen: Seen, files: RunFiles) -> Result | None:
+    if (text := why_not_undone(past, seen)) is None:
+        return None
     finding = error("DR-RUN-005", text, "`dr-ctl resume` finishes the move; a swapover back undoes it safely.")
     return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)

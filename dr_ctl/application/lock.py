@@ -39,6 +39,12 @@ def refuse_if_held(seen: Seen, runs: Runs, theft: Theft) -> None:
             raise held_by(f"{look.site}/{look.pair}", other)
 
 
+def in_the_way(seen: Seen, runs: Runs) -> str | None:
+    """The live lock of another STATE that would keep a run out; None where none does. Only looks."""
+    me = LockDocument(0, "", state=runs.known_identity())
+    return next((other.described for look in seen.locks if (other := against(look, me)) is not None), None)
+
+
 @contextmanager
 def locked(world: World, runs: Runs, seen: Seen, run: str, what: str, theft: Theft) -> Iterator[Lease]:
     """Hold the lock on every broker that was seen to answer; raises `Locked`.
@@ -152,14 +158,14 @@ def pausers(seen: Seen, broker: BrokerSeen) -> dict[str, str]:
     }
 
 
-def forbidden(world: World, seen: Seen) -> list[Finding]:
-    """Say where this user may not create a lock. Asked, not tried: a check changes nothing."""
-    found = []
+def forbidden(world: World, seen: Seen) -> dict[tuple[str, str], Finding]:
+    """Say at which brokers this user may not create a lock. Asked, not tried: a check changes nothing."""
+    found = {}
     for store in world.topology.stores():
         with closing(store), suppress(BrokerError):
             why = store.why_forbidden() if (store.site, store.pair) in _answered(seen) else None
             if why is not None:
-                found.append(per_machine(f"{store.site}/{store.pair}", why))
+                found[store.site, store.pair] = per_machine(f"{store.site}/{store.pair}", why)
     return found
 
 

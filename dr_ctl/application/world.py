@@ -120,16 +120,14 @@ class World:
 
     def unverified(self) -> list[Finding]:
         """The sites whose certificates nobody checks: every command says so."""
-        return [
-            Finding(
-                "DR-TLS-001",
-                Severity.WARNING,
-                f"{name}: the certificates of its brokers are not verified (`tls.verify: false`)",
-                f"Name the file of their authority as `tls.ca` of {name} in {self.installation.file.name}.",
-            )
-            for name, site in self.installation.settings.sites.items()
-            if not site.tls.verify
-        ]
+        return [found for name in self.sites if (found := self.unverified_at(name)) is not None]
+
+    def unverified_at(self, name: str) -> Finding | None:
+        if self.installation.settings.sites[name].tls.verify:
+            return None
+        text = f"{name}: the certificates of its brokers are not verified (`tls.verify: false`)"
+        remedy = f"Name the file of their authority as `tls.ca` of {name} in {self.installation.file.name}."
+        return Finding("DR-TLS-001", Severity.WARNING, text, remedy)
 
     def price(self, ask: Ask) -> FailoverPrice | None:
         """What a failover may cost; None for a planned move. From here on the lost site is waited for within bounds."""

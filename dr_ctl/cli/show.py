@@ -40,4 +40,6 @@ def _text(found: Status) -> str:
             depth = sum(each.depths.values())
             lines.append(f"  {each.pair}: {doors}; {depth} message(s) in {len(each.depths)} queue(s)")
             lines += [f"    {line}" for line in links.get((site, each.pair), ())]
+            if (down := found.down.get((site, each.pair))) is not None:
+                lines.append(f"    the link is down: {down.text}")
     return page(lines)

@@ -194,6 +194,10 @@ class Runs:
             fresh.unlink()
         return f"{path.read_text(encoding='utf-8')}-{path.stat().st_ino:x}"
 
+    def known_identity(self) -> str:
+        """The same for who only looks; "" where this STATE has never begun a run."""
+        return self.identity() if (self._state / "id").exists() else ""
+
     def create(self, operation: str, target: str, name: str | None = None) -> RunFiles:
         name = name or self.name(operation, target)
         folder = self._state / "runs" / name

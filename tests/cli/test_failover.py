@@ -139,8 +139,14 @@ class TestLost:
 
         ended = dr_ctl("validate", "--for", "failover", "--json")
 
-        for told in (before, ended):
-            assert (told.code, told.document["summary"]) == (0, "failover to paris: ready")
+        assert (before.code, before.document["summary"]) == (
+            10,
+            "failover to paris: refused while london serves; without it, ready",
+        )
+        assert (ended.code, ended.document["summary"]) == (
+            0,
+            "failover to paris: ready, with --accept-loss unknown",
+        )
 
 
 class TestAlive:
