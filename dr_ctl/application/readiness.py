@@ -91,12 +91,8 @@ def verify(caller: Caller, asked: Ask) -> Result:
         data: dict[str, Json] = {"pairs": [unit.as_json() for unit in seen.units]}
         if any(role in _UNANSWERED for role in seen.roles.values()):
             return Result(ExitCode.UNKNOWN, f"the gate cannot be looked at: {roles}", silent(seen), data)
-        if open_at := [site for site, role in seen.roles.items() if role is Role.SERVING]:
-            text = f"the gate is shut: {roles}"
-            finding = error(
-                "DR-VERIFY-001", text, f"`dr-ctl fence {open_at[0]}`, then `dr-ctl drain --to {asked.target}`."
-            )
-            return Result(ExitCode.PRECHECK_FAILED, text, (finding,), data)
+        if any(role is Role.SERVING for role in seen.roles.values()):
+            return _nothing_to_verify(world, seen, asked, data)
         limits = {"within": asked.timeout_s or VERIFY_S, "stable": float(world.installation.settings.drain.stable)}
         step = PlannedStep(1, VERIFY, asked.target, "the whole gate", limits=limits)
         hand = Onlooker(caller.clock, caller.listener())
@@ -106,3 +102,18 @@ def verify(caller: Caller, asked: Ask) -> Result:
         return Result(ExitCode.UNKNOWN, outcome.text, outcome.findings, data)
     code = ExitCode.OK if isinstance(outcome, Done) else ExitCode.PRECHECK_FAILED
     return Result(code, outcome.text, outcome.findings, data)
+
+
+def _nothing_to_verify(world: World, seen: Seen, asked: Ask, data: dict[str, Json]) -> Result:
+    """While a site serves the gate has not to hold: a swapover closes it. A fence is advised to nobody who moves
+    nothing."""
+    if seen.roles[asked.target] is Role.SERVING and list(seen.roles.values()).count(Role.SERVING) == 1:
+        return Result(ExitCode.OK, f"{asked.target} serves; there is nothing to verify", (), data)
+    text = f"the gate is shut: {', '.join(f'{site} is {role.value}' for site, role in seen.roles.items())}"
+    if all(role is Role.SERVING for role in seen.roles.values()):
+        remedy = "`dr-ctl status` says what to do where both sites serve."
+    else:
+        remedy = f"A swapover does this by itself; `dr-ctl validate --to {asked.target}` says whether one is ready."
+        if away := [link for link in seen.links() if link.attached is False]:
+            remedy = f"The link of {away[0].site} first: {world.mending(away[0].site)} {remedy}"
+    return Result(ExitCode.PRECHECK_FAILED, text, (error("DR-VERIFY-001", text, remedy),), data)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from dr_ctl.application.ways_out import Interrupted
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.model import Role
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import LinkSeen
 
@@ -25,10 +26,12 @@ def unserved(installation: Installation, interrupted: Interrupted | None) -> Sin
     if interrupted is not None and interrupted.out_since is not None:
         begun = interrupted.out_since
         return Since(begun, f"nobody is served since {begun}: {interrupted.run.files.name} keeps clients out")
-    from dr_ctl.rpo.history.since import last_serving  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
+    from dr_ctl.rpo.history.since import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
     history = installation.path(installation.settings.history.path)
-    seen = [(at, site) for site in installation.settings.sites if (at := last_serving(history, site)) is not None]
+    seen = [
+        (at, site) for site in installation.settings.sites if (at := last_seen(history, site, Role.SERVING)) is not None
+    ]
     if not seen:
         return Since(None, "nobody is served; since when is not known")
     latest, site = max(seen)

@@ -115,7 +115,7 @@ def not_one(judge: Judge) -> Iterator[Finding]:
     if any(len(unit.open_at) > 1 for unit in seen.units) and not {*lost} & {*serving}:
         yield both_open(seen)
     elif is_split(seen):
-        remedy = "`dr-ctl fence SITE` keeps clients out of one of them; then `dr-ctl swapover` brings all to the other."
+        remedy = "`dr-ctl fence SITE` keeps clients out of one of them; then a swapover brings all to the other."
         yield split(seen, remedy)
     elif not serving and len(waiting) == len(seen.roles):
         remedy = "`dr-ctl activate SITE` opens one; without a receipt only where nothing is under way between them."

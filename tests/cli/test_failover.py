@@ -20,6 +20,7 @@ from tests.cli.sites import Sites, sites
 from tests.cli.test_gone_on_with import begun
 from tests.cli.test_swapover import Terminal, person
 from tests.report.scribe import NAME
+from tests.twin.subject import until
 
 __all__ = ["person", "sites"]  # fixtures
 
@@ -419,3 +420,23 @@ class TestWord:
 
         assert ended.code == 2
         assert says in ended.document["summary"]
+
+
+class TestWhatIsAdvised:
+    def test_no_move_over_a_link_that_is_cut(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.twin.cut("london")
+        until(lambda: not sites.london.broker.attached)
+
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+
+        remedy = ended.document["findings"][0]["remedy"]
+        assert (ended.code, ended.ids[0]) == (12, "DR-ALIVE-001")
+        assert "swapover" not in remedy
+        assert "`dr-ctl link restart london`" in remedy
+
+    def test_a_word_on_a_site_that_gives_signs_of_life_is_not_believed_and_that_is_said(
+        self, dr_ctl: Shell, sites: Sites
+    ) -> None:
+        ended = failover(dr_ctl, "--yes", "--presume-down", "london", "--reason", "so")
+
+        assert ended.ids[:2] == ["DR-ALIVE-001", "DR-ALIVE-003"]

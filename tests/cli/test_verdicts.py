@@ -1,4 +1,4 @@
-"""`validate`: a verdict is what the command would answer now, and what it would need; what was not read is not ready."""
+"""`validate`: a verdict is what the command would answer now; what was not read is never ready."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dr_ctl.core.model import Role
 from dr_ctl.rpo.history.files import newest_first
 
 if TYPE_CHECKING:
@@ -18,13 +19,12 @@ if TYPE_CHECKING:
 
 _FILES: Final = 60
 """How many files are read back: an hour of a monitor that writes one a minute."""
-_SERVING: Final = "serving"
 
 
-def last_serving(history: Path, site: str) -> datetime | None:
-    """The last look that saw the site serve; None where the newest files hold none."""
+def last_seen(history: Path, site: str, role: Role) -> datetime | None:
+    """The last look that saw the site so; None where the newest files hold none."""
     for rows in _newest(history, site, ("ts", "kind", "name")):
-        found = rows.filter((pc.field("kind") == "site") & (pc.field("name") == _SERVING))
+        found = rows.filter((pc.field("kind") == "site") & (pc.field("name") == role.value))
         if found.num_rows:
             return _latest(found)
     return None

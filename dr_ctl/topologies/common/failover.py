@@ -24,7 +24,8 @@ def findings(seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Findin
     """What speaks against opening the target without the lost site; only what is grave refuses it."""
     role = seen.roles[move.source]
     if role in (Role.SERVING, Role.SICK):
-        yield error("DR-ALIVE-001", f"{move.source} is {role.value}: it may serve clients", "Fence it first.")
+        remedy = f"`dr-ctl validate --to {move.target}` says whether a move without loss is ready."
+        yield error("DR-ALIVE-001", f"{move.source} is {role.value}: it may serve clients", remedy)
     for view in seen.views(move.target):
         for each in of_broker(view):
             if each.id in _EXPECTED:
