@@ -130,18 +130,19 @@ def shown(seen: Seen) -> list[Json]:
     ]
 
 
-def holders(seen: Seen) -> list[Finding]:
-    """Name each run that holds a lock, or held one and never released it; once, wherever it holds it."""
+def holders(seen: Seen, but: str | None = None) -> list[Finding]:
+    """Name each run that holds a lock, or held one and never released it; once, wherever it holds it. `but`: not this
+    one, of which more is said."""
     found: dict[str, Finding] = {}
     for look, each in standing(seen):
-        if each.released:
+        if each.released or each.run == but:
             continue
         if each.live(look.now_ms):
             text, remedy = f"a run holds the lock: {each.described}", "Other runs wait until it has ended."
             severity = Severity.INFO
         else:
-            text = f"a run held the lock until it ran out, and never ended: {each.described}"
-            remedy = f"Where its STATE is, on {each.host}: `dr-ctl resume` or `dr-ctl abort`."
+            text = f"a run of another host or STATE was begun and never ended; its lock ran out: {each.described}"
+            remedy = f"On {each.host}, as {each.holder}: `dr-ctl status` names the ways out of it."
             severity = Severity.WARNING
         found[each.run] = Finding("DR-LOCK-003", severity, text, remedy)
     return list(found.values())

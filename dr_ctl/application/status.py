@@ -49,7 +49,11 @@ def status(caller: Caller) -> Status:
         *unverified,
         *open_run_findings(run, seen, links),
     ]
-    findings += [*lock.holders(seen), *_pauses(seen), *nobody]
+    findings += [
+        *lock.holders(seen, run.files.name if run is not None and not run.lives else None),
+        *_pauses(seen),
+        *nobody,
+    ]
     estimated, line, stale = with_age(world.installation, serving[0]) if len(serving) == 1 else (None, "", [])
     interrupted = Interrupted.of(run) if run is not None and not run.lives else None
     out = None if serving else since.unserved(world.installation, interrupted)

@@ -92,22 +92,24 @@ class Judge:
             if operation != FAILOVER:
                 return _refused(ask, f"while the run {files.name} is open", still_open(files, ask).findings)
             ask, needs = replace(ask, reason="it takes the place of the open run"), (_REASON,)
-        ask, needs, decided = self._needed(ask, needs)
+        ask, needs, decided = self._needed(ask, needs, self._price(ask))
         return self._of(ask, needs, decided)
 
-    def _needed(self, ask: Ask, needs: tuple[str, ...]) -> tuple[Ask, tuple[str, ...], Decision]:
+    def _needed(
+        self, ask: Ask, needs: tuple[str, ...], price: FailoverPrice | None
+    ) -> tuple[Ask, tuple[str, ...], Decision]:
         """Add what the command would ask for, as far as a person may grant it, until it would go on or never would."""
-        price = self._price(ask)
         decided = self.world.decide(ask, self.seen, price=price)
         if not isinstance(decided, Refusal) or price is None:
             return ask, needs, decided
         if decided.code is ExitCode.LOSS_REFUSED and ask.accept_loss is None:
             lost = _at_most(price.bounds())
-            ask = replace(ask, accept_loss="unknown" if lost is None else lost)
-            return self._needed(ask, (*needs, f"--accept-loss {ask.accept_loss}"))
+            more = f"--accept-loss {'unknown' if lost is None else lost}"
+            # Judged on with whatever it is: of a site that is only silent the figure grows while this is worked out.
+            return self._needed(replace(ask, accept_loss="unknown"), (*needs, more), price)
         if decided.findings[0].id == "DR-ALIVE-002" and ask.presume_down is None:
             ask = replace(ask, presume_down=price.lost, reason=ask.reason or "it is lost")
-            return self._needed(ask, (f"--presume-down {price.lost}", *dict.fromkeys((*needs, _REASON))))
+            return self._needed(ask, (f"--presume-down {price.lost}", *dict.fromkeys((*needs, _REASON))), price)
         return ask, needs, decided
 
     def _price(self, ask: Ask) -> FailoverPrice | None:

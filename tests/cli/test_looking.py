@@ -201,7 +201,7 @@ def test_a_plan_shows_each_step_its_calls_and_what_undoes_them(dr_ctl: Shell, in
     assert [line for line in lines if line in order] == order
     hangs = "the link is not attached, or ships nothing, although the peer answers"
     assert f"(stop link paris at london, only if {hangs}; at most 3)" in lines
-    [border] = [place for place, line in enumerate(lines) if line.startswith("--- point of no return")]
+    [border] = [place for place, line in enumerate(lines) if "--- point of no return" in line]
     assert lines.index(order[1]) < border < lines.index(order[2])
     assert "If it fails before the point of no return, this is undone: drain, fence, quiesce, catch-up." in lines
     assert any(line.endswith("[within 60 s, stall 20 s]") for line in lines)
