@@ -16,7 +16,7 @@ from dr_ctl.engine.journal import History
 from dr_ctl.engine.operations import ACTIVATE, ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, MOVING, REINSTATE
 from dr_ctl.engine.plan import AlreadyThere, Ask, Call, Decision, Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import Move, Observation, Price, Recipe
-from dr_ctl.engine.roles import alive, error, not_there, other, other_sites, part_of, source_of, whole_at
+from dr_ctl.engine.roles import alive, error, not_there, other, other_brokers, other_sites, part_of, source_of, whole_at
 from dr_ctl.engine.runbook import CUT_OFF, Runbook, RunbookStep, cutting_off
 from dr_ctl.engine.verbs import (
     ESTIMATE,
@@ -44,8 +44,10 @@ def plan(
     part = part_of(seen, ask)
     if ask.operation == FAILOVER and (lives := alive(part, ask)) is not None:
         return Refusal((lives,), ExitCode.SERVING_SITE_ALIVE)
-    if past is not None and (elsewhere := other_sites(part, past)) is not None:
-        return Refusal((elsewhere,))
+    if past is not None:
+        elsewhere = other_sites(part, past) or other_brokers(recipe.basis(seen), past)
+        if elsewhere is not None:
+            return Refusal((elsewhere,))
     source = source_of(part, ask, past, cut_off=bool(cutting_off(runbook.steps)))
     if isinstance(source, Finding):
         # The topology's own findings say why a role is not known; the operator hates finding them one by one.
