@@ -136,6 +136,8 @@ class Work:
             data["bounds"] = dict(ended.bounds)
         if ended.undone is not None:
             data["undone"] = ended.undone
+        if ended.left:
+            data["left"] = dict(ended.left)
         return Result(ended.code, ended.text, ended.findings, {**data, **brings}, self.files.name, debts=debts)
 
 

@@ -145,13 +145,15 @@ class Residue:
     """What a returned broker still holds for its peer.
 
     `twice`: of its messages at most so many were done by a client there whose acknowledgement does not exist. `acked`
-    names the messages, by queue, that were acknowledged there and do not lie in the outflow too. None: cannot be told.
+    names the messages, by queue, that were acknowledged there and do not lie in the outflow too, `done` all that were
+    acknowledged there. None: cannot be told.
     """
 
     messages: int
     acks: int
     twice: int | None = None
     acked: Mapping[str, frozenset[tuple[str, int]]] | None = None
+    done: Mapping[str, frozenset[tuple[str, int]]] | None = None
 
     @classmethod
     def together(cls, several: Collection[Residue]) -> Residue:
@@ -220,10 +222,6 @@ class Broker(ABC):
     @abstractmethod
     def role(self) -> Role:
         """What it is for clients."""
-
-    @abstractmethod
-    def peer_moved(self, before: Broker) -> bool:
-        """Say whether the peer did anything since an earlier look. True also where nothing is left to compare with."""
 
     @abstractmethod
     def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
