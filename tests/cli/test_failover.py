@@ -122,6 +122,19 @@ class TestLost:
         assert "serves already" in again.document["summary"]
         assert owed(again) == OWED
 
+    def test_at_a_site_that_somebody_opened_by_hand_all_of_it_is_owed_still(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.lose()
+        sites.paris.let_in()
+
+        refused = failover(dr_ctl, "--yes")
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+
+        assert (refused.code, refused.document["data"]["bounds"]["lost"]["at_most"]) == (11, None)
+        assert ended.code == 0, ended.document
+        assert owed(ended) == OWED
+        assert not sites.paris.broker.acceptors["mirror"].started
+        assert sites.paris.changes == FAILED_OVER[:3], "it is open already"
+
     @pytest.mark.parametrize("words", [["--dry-run"], []], ids=["dry_run", "declined"])
     def test_unless_it_is_wanted_nothing_is_changed(self, dr_ctl: Shell, sites: Sites, words: list[str]) -> None:
         sites.lose()
@@ -299,6 +312,18 @@ class TestInPlaceOfAnother:
         assert dr_ctl("runs", "verify", "--json").code == 0
         assert dr_ctl("status", "--json").document["data"]["open_run"] is None
         assert dr_ctl("resume", "--yes", "--json").ids == ["DR-RUN-004"]
+
+    def test_where_it_had_opened_its_target_that_run_is_closed_and_the_lost_site_kept_out(
+        self, dr_ctl: Shell, sites: Sites
+    ) -> None:
+        sites.paris.let_in()
+
+        refused = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--reason", "its process died")
+
+        assert (refused.code, refused.ids) == (10, ["DR-RUN-003"])
+        assert (ended.code, owed(ended)) == (0, OWED), ended.document
+        assert dr_ctl("status", "--json").document["data"]["open_run"] is None
 
     def test_a_refusal_leaves_it_open(self, dr_ctl: Shell, sites: Sites) -> None:
         ended = failover(dr_ctl, "--yes", "--reason", "london burns")
