@@ -143,6 +143,8 @@ class Work:
             data["bounds"] = dict(ended.bounds)
         if ended.undone is not None:
             data["undone"] = ended.undone
+        if ended.left:
+            data["left"] = dict(ended.left)
         return Result(ended.code, ended.text, findings, {**data, **brings}, self.files.name, debts=debts.debts)
 
 

@@ -72,9 +72,17 @@ class World:
             price.saw(seen)
         return seen
 
-    def decide(self, ask: Ask, seen: Seen, past: History | None = None, price: FailoverPrice | None = None) -> Decision:
+    def decide(
+        self,
+        ask: Ask,
+        seen: Seen,
+        past: History | None = None,
+        price: FailoverPrice | None = None,
+        *,
+        anew: bool = False,
+    ) -> Decision:
         """Plan; what the plan rests on includes the settings."""
-        decided = plan(self.runbook(ask.operation), self.topology.recipe, seen, ask, past, price)
+        decided = plan(self.runbook(ask.operation), self.topology.recipe, seen, ask, past, price, anew=anew)
         decided = replace(decided, findings=(*decided.findings, *self.unverified()))
         if not isinstance(decided, Plan):
             return decided

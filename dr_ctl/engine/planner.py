@@ -36,9 +36,17 @@ O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topol
 
 
 def plan(
-    runbook: Runbook, recipe: Recipe[O], seen: O, ask: Ask, past: History | None = None, price: Price | None = None
+    runbook: Runbook,
+    recipe: Recipe[O],
+    seen: O,
+    ask: Ask,
+    past: History | None = None,
+    price: Price | None = None,
+    *,
+    anew: bool = False,
 ) -> Decision:
-    """Decide every step, in order, with the reason for each. A failover has a price; what it may cost is judged too."""
+    """Decide every step, in order, with the reason for each. A failover has a price; what it may cost is judged too.
+    `anew`: a run is made although all of it holds, to take the place of another one."""
     if (nothing := not_there(seen, ask)) is not None:
         return Refusal((nothing,))
     part = part_of(seen, ask)
@@ -60,7 +68,7 @@ def plan(
         _moved_units(part, ask.target, past),
         sent=past is not None and past.activation,
     )
-    if past is None and (there := _already_there(recipe, seen, move)) is not None:
+    if past is None and not anew and (there := _already_there(recipe, seen, move)) is not None:
         return there
     findings = recipe.why_not(seen, move)
     missing = sorted({step.verb for step in runbook.steps} - recipe.verbs() - GENERAL)
@@ -69,7 +77,7 @@ def plan(
         findings = [error("DR-BOOK-004", text, "Take them out, or use the runbook that came with dr-ctl."), *findings]
     if any(finding.severity is Severity.ERROR for finding in findings):
         return Refusal(tuple(findings))
-    dear = price.too_high(ask) if price is not None and not whole_at(part, ask.target) else None
+    dear = price.too_high(ask) if price is not None and (past is None or not whole_at(part, ask.target)) else None
     if dear is not None:
         return Refusal((dear, *findings), ExitCode.LOSS_REFUSED)
     finishing = past is not None and ask.operation in MOVING and _moved(part, move)
@@ -102,6 +110,8 @@ def _already_there(recipe: Recipe[O], seen: O, move: Move) -> AlreadyThere | Non
         return AlreadyThere(f"{text}; nothing was changed", ()) if text is not None else None
     if operation == DRAIN or not _moved(part_of(seen, move.ask), move):
         return None
+    if operation == FAILOVER and recipe.holds_already(seen, move) is None:
+        return None  # somebody else opened it: what the lost site holds is still to be kept out, and has its price
     findings = [each for each in recipe.why_not(seen, move) if each.severity is not Severity.ERROR]
     return AlreadyThere(f"{target} serves already; nothing was changed", tuple(findings))
 
