@@ -30,19 +30,26 @@ _ID: Final = "_AMQ_DUPL_ID"
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One flow at both sites, by ids: of the site that is left, and of the one that is to serve (in its queue, staged).
+    """One flow at both sites, by ids: of the site that is left (in its queue, staged), and of the one that is to serve.
 
     None for a place that could not be read as a whole.
     """
 
     queue: str
     here: frozenset[str] | None
+    behind: frozenset[str] | None
     there: frozenset[str] | None
     staged: frozenset[str] | None
 
     @property
     def known(self) -> bool:
-        return None not in (self.here, self.there, self.staged)
+        return None not in (self.here, self.behind, self.there, self.staged)
+
+    @property
+    def undelivered(self) -> frozenset[str]:
+        """What is staged at the site that is left, not in its queue, and at the other site as well: nobody had it there
+        yet, or it was refused and consumed since. Its copies are not to be told apart, and none is removed."""
+        return (_set(self.behind) - _set(self.here)) & (_set(self.there) | _set(self.staged))
 
     @property
     def missing(self) -> frozenset[str]:
@@ -52,12 +59,12 @@ class Compared:
     @property
     def done(self) -> frozenset[str]:
         """What lies in the other site's queue and was consumed here: delivered once already."""
-        return _set(self.there) - _set(self.here)
+        return _set(self.there) - _set(self.here) - self.undelivered
 
     @property
     def surplus(self) -> frozenset[str]:
         """What is staged and must not be delivered: consumed here already, or in the queue as well."""
-        return (_set(self.staged) - _set(self.here)) | (_set(self.staged) & _set(self.there))
+        return (_set(self.staged) - _set(self.here) - self.undelivered) | (_set(self.staged) & _set(self.there))
 
 
 def _set(told: frozenset[str] | None) -> frozenset[str]:
@@ -110,15 +117,34 @@ def present(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str]]:
     return found
 
 
+def one_sided(source: SiteView, target: SiteView) -> list[str]:
+    """What lies in a flow that one site lacks: a queue that is deleted with its last consumer takes its flow along."""
+    names = {flow.queue for view in (source, target) for flow in view.flows if view.lies(flow.queue)}
+    return sorted(
+        name for name in names for view in (source, target) if name not in view.business or not view.flow(name)
+    )
+
+
 def compare(here: Reader, there: Reader, source: SiteView, target: SiteView) -> list[Compared]:
     """Compare every flow that holds something anywhere. Raises `BrokerError`."""
     flows = [flow for flow in target.flows if source.lies(flow.queue) or target.lies(flow.queue)]
     shallow = [flow for flow in flows if max(source.lies(flow.queue), target.lies(flow.queue)) <= IDS_UP_TO]
-    mine = ids(here, [source.business[flow.queue] for flow in shallow])
-    theirs = ids(there, [target.business[flow.queue] for flow in shallow])
-    staged = ids(there, [flow.in_mirror for flow in shallow])
-    compared = [Compared(flow.queue, *told) for flow, *told in zip(shallow, mine, theirs, staged, strict=True)]
-    return compared + [Compared(flow.queue, None, None, None) for flow in flows if flow not in shallow]
+    mine = _both(ids(here, [queue for flow in shallow for queue in source.places(flow.queue)]))
+    theirs = _both(ids(there, [queue for flow in shallow for queue in target.places(flow.queue)]))
+    compared = [Compared(flow.queue, *ours, *others) for flow, ours, others in zip(shallow, mine, theirs, strict=True)]
+    return compared + [Compared(flow.queue, None, None, None, None) for flow in flows if flow not in shallow]
+
+
+def still_to_deliver(here: Reader, there: Reader, source: SiteView, target: SiteView, queue: str) -> frozenset[str]:
+    """What is staged at a serving site, is not in its queue, and lies at the other: see `Compared.undelivered`. First
+    what is staged: what moves on meanwhile is found in the queue."""
+    lying, staged = source.places(queue)
+    behind, mine = present(here, [staged, lying])
+    return (behind - mine) & frozenset().union(*present(there, target.places(queue)))
+
+
+def _both(told: Sequence[frozenset[str] | None]) -> list[tuple[frozenset[str] | None, frozenset[str] | None]]:
+    return list(zip(told[::2], told[1::2], strict=True))
 
 
 def removals(target: SiteView, compared: Iterable[Compared]) -> Iterator[Call]:

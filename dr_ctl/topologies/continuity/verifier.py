@@ -37,7 +37,13 @@ class ContinuityVerifier(Verifier):
     def same(self, now: Sample, move: Move) -> Outcome:
         source, target = _views(now)
         here, there = (self._brokers[site][source.pair].reader() for site in (move.source, move.target))
+        if lacking := copies.one_sided(source, target):
+            text = f"messages in flows that only one of {source.site} and {target.site} has: {some(lacking)}"
+            return Refused(text, findings=(checks.error("DR-CONT-005", text, "Create the queue at both sites."),))
         compared = copies.compare(here, there, source, target)
+        if waiting := [each.queue for each in compared if each.undelivered]:
+            text = f"staged at {move.source} and never delivered there: {some(waiting)}"
+            return Refused(text, findings=(checks.error("DR-CONT-017", text, f"`dr-ctl activate {move.source}`."),))
         wrong = [
             f"{each.queue}: {len(each.missing)} only at {move.source}, {len(each.surplus | each.done)} too many at "
             + move.target

@@ -81,7 +81,8 @@ class Flow:
 
     @property
     def stuck(self) -> bool:
-        """Say whether all that is staged has been handed to the queue and was not taken: it lies there already."""
+        """Say whether all that is staged has been handed to the queue and was not taken: it lies there already, or the
+        queue takes nothing. Only the ids tell these apart."""
         staged = self.in_mirror
         return staged.depth > 0 and staged.scheduled == 0 and staged.delivering == staged.depth
 
@@ -185,6 +186,13 @@ class SiteView(ArtemisBroker):
 
     def flow(self, queue: str) -> Flow | None:
         return next((flow for flow in self.flows if flow.queue == queue), None)
+
+    def places(self, queue: str) -> tuple[Queue, Queue]:
+        """Where the messages of a flow lie: in the clients' queue, and staged. LookupError where there is no flow."""
+        flow = self.flow(queue)
+        if flow is None:
+            raise LookupError(f"{self.site} has no flow of {queue}")
+        return self.business[queue], flow.in_mirror
 
     def lies(self, queue: str) -> int:
         """How many messages of a queue lie here, delivered or staged."""
