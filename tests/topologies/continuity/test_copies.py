@@ -10,7 +10,7 @@ import pytest
 from dr_ctl.jolokia.client import Answer, Ask, Listing
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.topologies.artemis.operations import change
-from dr_ctl.topologies.continuity.copies import BATCH, Compared, chosen, compare, ids, removals
+from dr_ctl.topologies.continuity.copies import BATCH, CALLS, Compared, batches, chosen, compare, ids, removals
 from tests.topologies.continuity.views import broker, flow, queue
 
 
@@ -126,3 +126,13 @@ def test_many_are_removed_in_batches_and_quotes_stay_inside() -> None:
 
     assert len(list(removals(paris, [many]))) == 2
     assert chosen(["it's"]) == "_AMQ_DUPL_ID IN ('it''s')"
+
+
+@pytest.mark.parametrize("number", [1, BATCH * CALLS, BATCH * CALLS + 1, 500_000])
+def test_however_many_are_removed_the_calls_are_few_and_each_is_removed_once(number: int) -> None:
+    names = {f"{n}" for n in range(number)}
+
+    made = batches(names)
+
+    assert len(made) <= CALLS
+    assert sorted(name for some in made for name in some) == sorted(names)

@@ -65,8 +65,8 @@ def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Ou
             return _one_sided(lacking, source.site, target.site)
         compared = copies.compare(here.reader(), there.reader(), source, target)
         unread = [each.queue for each in compared if not each.known]
-        if unread and _differs(source, target, unread):
-            drain.unread = f"{some(unread)} could not be compared by id, and the counts differ"
+        if unread and _differs(source, target, unread, drain.move):
+            drain.unread = f"{some(unread)} could not be compared by id, and a count does not show what would be lost"
             return None
         if (undelivered := _undelivered(compared, drain.move)) is not None:
             return undelivered
@@ -135,8 +135,10 @@ class _Drain:
         return Done(f"nothing is under way, and both sites hold the same{told}", {"removed": removed})
 
 
-def _differs(source: SiteView, target: SiteView, queues: Sequence[str]) -> bool:
-    return any(source.business[name].depth != target.lies(name) for name in queues)
+def _differs(source: SiteView, target: SiteView, queues: Sequence[str], move: Move) -> bool:
+    """Say whether one of the queues, which only have a count, differs from what was accepted: none was is no zero."""
+    accepted = move.ask.accept_difference
+    return any(source.business[name].depth - target.lies(name) != accepted.get(name) for name in queues)
 
 
 def _one_sided(queues: Sequence[str], source: str, target: str) -> Refused:
