@@ -1,5 +1,5 @@
-"""The filters that are asked of the brokers: comparisons with a text, with a list of them, with what a text begins with;
-IS NULL, IS NOT NULL; joined by AND."""
+"""The filters that are asked of the brokers: comparisons with a text, a list of them, or the beginning of one; IS NULL,
+IS NOT NULL; joined by AND."""
 
 from __future__ import annotations
 
