@@ -97,7 +97,8 @@ class World:
             if operation == FENCE:
                 book = replace(book, steps=with_hooks(book.steps, [name for name in hooks if name.startswith(FENCING)]))
             return book
-        book = runbook.load(FAILBACK if operation == REINSTATE else operation, folder(self.installation))
+        of = FAILBACK if operation == REINSTATE else operation
+        book = runbook.load(of, folder(self.installation), self.installation.settings.order)
         for step in book.steps:
             if step.verb == HOOK and (name := str(step.words["name"])) not in hooks:
                 text = f"{book.path.name}:{step.line}: the settings have no hook {name}"
