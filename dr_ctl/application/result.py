@@ -19,7 +19,7 @@ SCHEMA = "dr-ctl/1"
 @dataclass(frozen=True, slots=True)
 class Result:
     """The end of a command. `text` is the body for people, or `plan` is; the summary stands under it. `already_read`:
-    the person has just read the findings."""
+    the person has just read the findings. `told`: the summary is what `text` begins with."""
 
     code: ExitCode
     summary: str
@@ -30,6 +30,7 @@ class Result:
     debts: Sequence[Debt] = ()
     plan: Plan | None = None
     already_read: bool = False
+    told: bool = False
 
     def with_text(self, text: str) -> Result:
         """The same, with a body for people."""

@@ -52,6 +52,7 @@ def run(caller: Caller, asked: Ask, how: How) -> Result:
     runs = caller.runs()
     with World.of(caller) as world:
         world.must_know(asked)
+        world.must_be_able(asked)
         if not how.dry_run:
             with runs.lock(_what(world, asked)):
                 pass  # a run of this STATE that lives is named before any broker is asked

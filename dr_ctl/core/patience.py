@@ -77,6 +77,9 @@ class Patience:
     link_between_s: float = 4.0
     """Until the next restart, twice as long each time: quick ones can all fall into one bad moment of the peer."""
 
+    link_attach_s: float = 15.0
+    """Until a link that a person had restarted is attached."""
+
     # The plugin.
     plugin_poll_s: float = 0.05
     """Between looks at its flows."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.journal import History
-from dr_ctl.engine.operations import ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, QUIESCE, RELEASE, RETURNS
+from dr_ctl.engine.operations import ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, QUIESCE, RELEASE, RESTART, RETURNS
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Observation, UnitSeen
 
@@ -125,6 +125,9 @@ def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
         return surprise
     if ask.operation == QUIESCE and not answers:
         return error("DR-ROLE-009", f"{source} cannot be quiesced: {told}", f"Bring {source}'s management back.")
+    if ask.operation == RESTART and not answers:
+        text = f"the link of {source} cannot be restarted: {told}"
+        return error("DR-ROLE-009", text, f"Bring {source}'s management back.")
     if ask.operation == FENCE and not answers and not cut_off:
         return error(
             "DR-FENCE-003",
@@ -132,7 +135,7 @@ def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
             "Cut its host off, by hand or by a hook named fence-… in the settings; "
             f"`dr-ctl fence {source}` again once it answers.",
         )
-    if ask.operation in (QUIESCE, FENCE):
+    if ask.operation in (QUIESCE, FENCE, RESTART):
         return source
     return _of_both(seen, ask) or source
 

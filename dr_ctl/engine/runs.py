@@ -183,7 +183,7 @@ class Runs:
 
     def name(self, operation: str, target: str) -> str:
         """Make a name for a run to come."""
-        return f"{self._clock.now():%Y%m%dT%H%M%SZ}-{operation}-{target}-{secrets.token_hex(2)}"
+        return f"{self._clock.now():%Y%m%dT%H%M%SZ}-{operation.replace(' ', '-')}-{target}-{secrets.token_hex(2)}"
 
     def identity(self) -> str:
         """Say which STATE this is, to tell its runs from others on a broker. A copy of it is another one."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RELEASE
+from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RELEASE, RESTART
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import paused_by_runs
@@ -23,6 +23,10 @@ from dr_ctl.topologies.common.view import Broker, Queue
 # Of one site alone: what would make closing or opening its doors useless.
 _GRAVE: Final = frozenset({"DR-SITE-002", "DR-DOOR-001", "DR-DOOR-003", "DR-DOOR-005", "DR-DOOR-008", "DR-CONT-001"})
 
+# The same of a link that is to be restarted, and what the restart itself mends.
+_NO_LINK: Final = frozenset({"DR-SITE-002", "DR-LINK-001", "DR-LINK-002", "DR-LINK-005"})
+_MENDED: Final = frozenset({"DR-LINK-003", "DR-LINK-004"})
+
 
 def findings(
     seen: Seen[Broker], move: Move, of_move: Callable[[], Iterable[Finding]], of_source: Callable[[], Iterable[Finding]]
@@ -32,8 +36,11 @@ def findings(
     if move.ask.operation in (DRAIN, ACTIVATE):
         yield from of_move()
     else:
+        restarts = move.ask.operation == RESTART
         for each in of_source():
-            grave = each.id in _GRAVE or each.severity is not Severity.ERROR
+            if restarts and each.id in _MENDED:
+                continue
+            grave = each.id in (_NO_LINK if restarts else _GRAVE) or each.severity is not Severity.ERROR
             yield each if grave else replace(each, severity=Severity.WARNING)
     if move.ask.operation == ACTIVATE:
         yield from _unproven(seen, move)
