@@ -16,7 +16,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.core.printable import page
 from dr_ctl.engine import executor
 from dr_ctl.engine.journal import History
-from dr_ctl.engine.roles import error, other_sites, part_of, unexpected
+from dr_ctl.engine.roles import error, other_brokers, other_sites, part_of, unexpected
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import Seen
 
@@ -34,7 +34,8 @@ def abort(caller: Caller, how: How) -> Result:
             lock.refuse_if_held(seen, runs, how.theft)
         asked = replace(past.ask, expect_serving=how.expect_serving)
         world.must_know(asked)
-        if (others := other_sites(seen, past) or unexpected(part_of(seen, asked), asked)) is not None:
+        others = other_sites(seen, past) or other_brokers(world.topology.recipe.basis(seen), past)
+        if (others := others or unexpected(part_of(seen, asked), asked)) is not None:
             return Result(ExitCode.PRECHECK_FAILED, others.text, (others,), run=files.name)
         if (refused := _past_no_return(past, seen, files)) is not None:
             return refused

@@ -149,6 +149,8 @@ class Work:
             data["bounds"] = dict(ended.bounds)
         if ended.undone is not None:
             data["undone"] = ended.undone
+        if ended.left:
+            data["left"] = dict(ended.left)
         after = after if ended.code is ExitCode.OK else ()
         if after:
             data["after"] = [*after]

@@ -12,8 +12,8 @@ from dr_ctl.application.status import silent
 from dr_ctl.application.verdicts import Judge, Verdict, targets
 from dr_ctl.application.ways_out import open_run_findings
 from dr_ctl.application.world import World
-from dr_ctl.core.errors import UsageError
-from dr_ctl.core.model import ExitCode, Finding, Json, Role
+from dr_ctl.core.errors import BrokerError, UsageError
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine.onlooker import Onlooker
 from dr_ctl.engine.operations import SWAPOVER, VERIFY, WHOLE
 from dr_ctl.engine.outcome import Done, Unknown
@@ -65,8 +65,25 @@ def _findings(
     target = targets(seen, SWAPOVER) or next(iter(seen.roles))
     ask = Ask(SWAPOVER, target)
     move = Move(ask, world.other(target), {})
-    found += [*world.decide(ask, seen).findings, *world.topology.recipe.why_not(seen, move), *forbidden.values()]
+    found += [*world.decide(ask, seen).findings, *world.topology.recipe.why_not(seen, move)]
+    found += [*_unheard(world, seen), *forbidden.values()]
     return list(dict.fromkeys(found))
+
+
+def _unheard(world: World, seen: Seen) -> list[Finding]:
+    """The sites that serve by their flags, and where no client is greeted: what shows later that one is down was never
+    seen to be up."""
+    found = []
+    for site in [site for site, role in seen.roles.items() if role is Role.SERVING]:
+        try:
+            why = world.topology.why_not_so(site, serving=True)
+        except BrokerError as told:
+            why = str(told)
+        if why is not None:
+            text = f"{site} serves by the flags of its doors, but {why}"
+            remedy = "Is `stomp:` an address of its clients' door, and may that user connect?"
+            found.append(Finding("DR-DOOR-010", Severity.WARNING, text, remedy))
+    return found
 
 
 def _checks(world: World, seen: Seen, judge: Judge, forbidden: Mapping[tuple[str, str], Finding]) -> list[Check]:

@@ -32,16 +32,17 @@ SAID_NO = "a person said no; nothing was changed"
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What is to be carried out: an operation, from a saved plan or not; of a run that is gone on with also its
-    folder and its history."""
+    """What is to be carried out: an operation, from a saved plan or not, perhaps in the place of an open run; of a run
+    that is gone on with also its folder and its history."""
 
     ask: Ask
     saved: Saved | None = None
     files: RunFiles | None = None
     past: History | None = None
+    anew: bool = False
 
     def decide(self, world: World, seen: Seen, price: FailoverPrice | None) -> Decision:
-        return plans.same(self.saved, world.decide(self.ask, seen, self.past, price))
+        return plans.same(self.saved, world.decide(self.ask, seen, self.past, price, anew=self.anew))
 
 
 def run(caller: Caller, asked: Ask, how: How) -> Result:
@@ -59,7 +60,7 @@ def run(caller: Caller, asked: Ask, how: How) -> Result:
                 pass  # a run of this STATE that lives is named before any broker is asked
         if (unfinished := runs.unfinished()) is not None and not _supersedes(asked):
             return still_open(unfinished, asked)
-        return _carried_out(caller, world, _Task(asked, saved), how)
+        return _carried_out(caller, world, _Task(asked, saved, anew=unfinished is not None and _supersedes(asked)), how)
 
 
 def resume(caller: Caller, timeout_s: float | None, how: How) -> Result:

@@ -96,9 +96,17 @@ class World:
             price.saw(seen)
         return seen
 
-    def decide(self, ask: Ask, seen: Seen, past: History | None = None, price: FailoverPrice | None = None) -> Decision:
+    def decide(
+        self,
+        ask: Ask,
+        seen: Seen,
+        past: History | None = None,
+        price: FailoverPrice | None = None,
+        *,
+        anew: bool = False,
+    ) -> Decision:
         """Plan; what the plan rests on includes the settings."""
-        decided = plan(self.runbook(ask.operation), self.topology.recipe, seen, ask, past, price)
+        decided = plan(self.runbook(ask.operation), self.topology.recipe, seen, ask, past, price, anew=anew)
         decided = replace(decided, findings=(*self._remedies(decided, ask, seen), *self.unverified()))
         if not isinstance(decided, Plan):
             return decided
@@ -144,7 +152,8 @@ class World:
             if operation == FENCE:
                 book = replace(book, steps=with_hooks(book.steps, [name for name in hooks if name.startswith(FENCING)]))
             return book
-        book = runbook.load(FAILBACK if operation == REINSTATE else operation, folder(self.installation))
+        of = FAILBACK if operation == REINSTATE else operation
+        book = runbook.load(of, folder(self.installation), self.installation.settings.order)
         for step in book.steps:
             if step.verb == HOOK and (name := str(step.words["name"])) not in hooks:
                 text = f"{book.path.name}:{step.line}: the settings have no hook {name}"

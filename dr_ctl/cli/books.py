@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from dr_ctl.application.result import Result
@@ -13,18 +14,24 @@ from dr_ctl.engine import runbook
 from dr_ctl.settings.loader import find
 
 
-def _folder(session: Session) -> Path:
-    """The installation's runbooks; without a settings file those that came with dr-ctl."""
+def _in_force(session: Session) -> tuple[Path, Sequence[runbook.Rule]]:
+    """Where the installation's runbooks are, and what it asks of them beside what all do; without a settings file
+    those that came with dr-ctl."""
     if session.config is None and not find(None).exists():
-        return runbook.shipped()
-    return folder(session.installation())
+        return runbook.shipped(), ()
+    installation = session.installation()
+    return folder(installation), installation.settings.order
+
+
+def _folder(session: Session) -> Path:
+    return _in_force(session)[0]
 
 
 def runbook_list(session: Session) -> Result:
-    place = _folder(session)
+    place, order = _in_force(session)
     rows: list[tuple[str, str]] = []
     for path in runbook.files(place):
-        book, findings = runbook.lint(path)
+        book, findings = runbook.lint(path, order)
         rows.append(
             (path.stem, book.about if book is not None else f"has {len(findings)} finding(s): see runbook lint")
         )
@@ -48,10 +55,11 @@ def runbook_show(session: Session, name: str) -> Result:
 
 
 def runbook_lint(session: Session, files: list[Path] | None) -> Result:
-    paths = files or runbook.files(_folder(session))
+    place, order = _in_force(session)
+    paths = files or runbook.files(place)
     findings: list[Finding] = []
     for path in paths:
-        findings += runbook.lint(path)[1]
+        findings += runbook.lint(path, order)[1]
     errors = sum(each.severity is Severity.ERROR for each in findings)
     code = ExitCode.PRECHECK_FAILED if errors else ExitCode.OK
     return Result(

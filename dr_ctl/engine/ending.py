@@ -56,7 +56,9 @@ class Facts:
             return self.serving == [self.source]
         if self.before:
             return sorted(self.serving) == sorted(self.before)
-        return not self.serving and self.roles[self.ask.target] is Role.STANDBY
+        # A site that was taken for lost and serves after all is what a failover wishes for.
+        only = [[], [self.source]] if self.ask.operation == FAILOVER else [[]]
+        return self.serving in only and self.roles[self.ask.target] is Role.STANDBY
 
     @property
     def missing(self) -> list[str]:

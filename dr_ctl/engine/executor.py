@@ -37,7 +37,8 @@ ESTIMATE_WITHIN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class RunResult(Generic[O]):
-    """How a run ended, and what was seen then. `text` is the summary line for people and the envelope."""
+    """How a run ended, and what was seen then. `text` is the summary line for people and the envelope; `left` is what
+    an undo could not put back as it was."""
 
     code: ExitCode
     text: str
@@ -46,6 +47,7 @@ class RunResult(Generic[O]):
     undone: bool | None = None
     outage_s: float | None = None
     bounds: Mapping[str, Json] | None = None
+    left: Mapping[str, Json] = field(default_factory=dict)
 
 
 class Answer(Enum):
@@ -149,6 +151,7 @@ class _Run(Generic[O]):
         self._clock, self._listener = clock, listener
         self._outage = Outage(clock, journal, move.ask.max_outage_s, known=move.ask.operation != FAILOVER)
         self._findings: list[Finding] = []
+        self._left: dict[str, Json] = {}
         self._revertible = True
 
     def forward(self, plan: Plan, estimator: Estimator) -> RunResult[O]:
@@ -325,7 +328,9 @@ class _Run(Generic[O]):
             hand = JournalHand(self._journal, step, None, self._clock, self._listener, self._outage)
             outcome = self._undone(step, hand)
             undone = isinstance(outcome, Done | NotNeeded)
-            self._journal.step(step, StepEvent.UNDONE if undone else StepEvent.UNDO_FAILED, {"text": outcome.text})
+            evidence: dict[str, Json] = {"text": outcome.text, **outcome.evidence}
+            self._left |= outcome.evidence
+            self._journal.step(step, StepEvent.UNDONE if undone else StepEvent.UNDO_FAILED, evidence)
             self._listener(StepEnded(step.number, f"undo {step.verb}", outcome.word, outcome.text, 0.0))
             self._findings += outcome.findings
             if not undone:
@@ -370,7 +375,8 @@ class _Run(Generic[O]):
             by_hand=self._driver.by_hand(self._move.source),
         )
         end = ending.of(facts, code, text or "")
-        return RunResult(end.code, end.text, (*self._findings, *end.findings), seen, end.undone, outage, bounds)
+        findings = (*self._findings, *end.findings)
+        return RunResult(end.code, end.text, findings, seen, end.undone, outage, bounds, self._left)
 
     def _bounds(self) -> Mapping[str, Json] | None:
         """What was said of the loss, also by the process that a resumed run goes on from."""

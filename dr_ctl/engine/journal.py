@@ -24,7 +24,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -182,6 +182,7 @@ class History:
     ended: bool
     serving: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
+    basis: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def last_number(self) -> int:
@@ -236,6 +237,7 @@ def _replayed(entries: Sequence[Entry]) -> History:
         ended=ended,
         serving=tuple(first["serving"]),
         moved=tuple(first["moved"]),
+        basis=dict(first.get("basis", {})),
     )
 
 

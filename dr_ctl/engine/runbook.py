@@ -65,7 +65,8 @@ _MOVE: Final = (
     ("point-of-no-return", "activate", "the operator must know when stopping is no longer safe"),
     ("activate", "probe", "a door that says it is open has not shown that it is"),
 )
-ORDER: Final = {
+Rule = tuple[str, str, str]
+ORDER: Final[Mapping[str, Sequence[Rule]]] = {
     "swapover": _MOVE,
     "failback": _MOVE,  # once the lost site is taken in again, it goes back by the same steps
     "failover": (
@@ -137,7 +138,7 @@ def with_hooks(steps: Sequence[RunbookStep], names: Sequence[str]) -> tuple[Runb
     return tuple(found)
 
 
-def load(operation: str, folder: Path) -> Runbook:
+def load(operation: str, folder: Path, more: Sequence[Rule] = ()) -> Runbook:
     """Read the runbook of one operation; raises `UsageError` with every finding if the lint has any."""
     path = folder / f"{operation}.yaml"
     if not path.is_file():
@@ -145,7 +146,7 @@ def load(operation: str, folder: Path) -> Runbook:
             f"no runbook for {operation} in {folder}",
             remedy="Set `runbooks:` in the settings file to a folder that has it, or leave it out.",
         )
-    runbook, findings = lint(path)
+    runbook, findings = lint(path, more)
     if runbook is None:
         raise UsageError(
             "\n".join(finding.text for finding in findings), remedy=f"Mend {path}; `dr-ctl runbook lint` checks it."
@@ -157,8 +158,9 @@ def load(operation: str, folder: Path) -> Runbook:
     return runbook
 
 
-def lint(path: Path) -> tuple[Runbook | None, list[Finding]]:
-    """Check one file; the runbook is None when any finding is an error."""
+def lint(path: Path, more: Sequence[Rule] = ()) -> tuple[Runbook | None, list[Finding]]:
+    """Check one file; the runbook is None when any finding is an error. `more` is what must stand before what in a
+    move of this installation, beside what `ORDER` says of all."""
     found = _Found(path)
     try:
         root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
@@ -172,7 +174,7 @@ def lint(path: Path) -> tuple[Runbook | None, list[Finding]]:
     except (yaml.YAMLError, RecursionError) as error:
         found.add(0, f"is not YAML: {error}")
         return None, found.all()
-    runbook = _runbook(root, found)
+    runbook = _runbook(root, found, more)
     return (None if found.errors() else runbook), found.all()
 
 
@@ -203,7 +205,7 @@ def _plain(node: yaml.Node) -> Any:
     return yaml.SafeLoader("").construct_object(node, deep=True)
 
 
-def _runbook(root: yaml.Node | None, found: _Found) -> Runbook | None:
+def _runbook(root: yaml.Node | None, found: _Found, more: Sequence[Rule]) -> Runbook | None:
     if not isinstance(root, yaml.MappingNode):
         found.add(1, "a runbook is a mapping with the keys runbook, about and steps")
         return None
@@ -229,7 +231,8 @@ def _runbook(root: yaml.Node | None, found: _Found) -> Runbook | None:
         found.add(_line(listed) if listed else 1, "steps: is a list with at least one step")
         return None
     steps = [step for step in (_step(node, found) for node in listed.value) if step is not None]
-    _order(operation, steps, found, _line(listed))
+    rules = (*ORDER.get(operation, ()), *(more if ORDER.get(operation) is _MOVE else ()))
+    _order(operation, rules, steps, found, _line(listed))
     return Runbook(operation, _word(about) if about is not None else "", tuple(steps), found._path)  # noqa: SLF001
 
 
@@ -288,7 +291,7 @@ def _filled(verb: str, told: Mapping[Any, Any], line: int, found: _Found) -> Run
     return RunbookStep(verb, site, line, limits, words)
 
 
-def _order(operation: str, steps: Sequence[RunbookStep], found: _Found, line: int) -> None:
+def _order(operation: str, rules: Sequence[Rule], steps: Sequence[RunbookStep], found: _Found, line: int) -> None:
     at: dict[str, RunbookStep] = {}
     place: dict[str, int] = {}
     for number, step in enumerate(steps):
@@ -296,7 +299,7 @@ def _order(operation: str, steps: Sequence[RunbookStep], found: _Found, line: in
             found.add(step.line, f"{step.verb} stands a second time", id_="DR-BOOK-002")
         at.setdefault(step.verb, step)
         place.setdefault(step.verb, number)
-    for first, then, because in ORDER.get(operation, ()):
+    for first, then, because in rules:
         if then not in at and first not in at:
             continue
         if then not in at:

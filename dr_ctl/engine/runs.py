@@ -42,7 +42,7 @@ class Foreign(UsageError):
 @dataclass(frozen=True, slots=True)
 class Owner:
     """Whose runs they are: the installation's name, and what identifies its brokers, by site. Two are the same where
-    they have a broker in common: an address that was mended is no other installation."""
+    they have a broker in common, or the name: an address that was mended is no other installation."""
 
     name: str
     brokers: Mapping[str, Sequence[str]]
@@ -59,13 +59,16 @@ class Owner:
         return {(site, each) for site, all_ in self.brokers.items() for each in all_}
 
     def is_same(self, other: Owner) -> bool:
+        return self.has_a_broker_of(other) or self.name == other.name
+
+    def has_a_broker_of(self, other: Owner) -> bool:
         return bool(self._all & other._all)
 
     def place(self, root: Path) -> Path:
         """Its own place below a folder of several installations' ones; one that is there already is found again."""
         for path in sorted(root.glob(f"*/{_OWNER}")):
             with suppress(Foreign):
-                if (found := Owner.read(path)) is not None and found.is_same(self):
+                if (found := Owner.read(path)) is not None and found.has_a_broker_of(self):
                     return path.parent
         return root / self.folder
 
@@ -220,7 +223,7 @@ class Runs:
             self._must_fit(owner)
         elif not found.is_same(owner):
             text = f"the runs in {self._state} are of {found.name}, whose brokers are not those of {owner.name}"
-            moved = f"Where all its addresses have changed since: remove {self._state / _OWNER}."
+            moved = f"Where its name and all its addresses have changed since: remove {self._state / _OWNER}."
             raise Foreign(text, remedy=f"{Foreign.remedy} {moved}")
 
     def _must_fit(self, owner: Owner) -> None:

@@ -176,10 +176,12 @@ def _two_sites(schema: dict[str, Any]) -> None:
 
 class Settings(Part):
     """One installation: two sites and the topology that joins them. Each topology has a class of its own of this.
-    `apart`: keys of its brokers that may not list the same door, those for clients first."""
+    `apart`: keys of its brokers that may not list the same door, those for clients first. `order`: what must stand
+    before what in a runbook that moves it, beside what holds for all, and why."""
 
     model_config = ConfigDict(json_schema_extra=_two_sites)
     apart: ClassVar[tuple[tuple[str, str], ...]] = ()
+    order: ClassVar[tuple[tuple[str, str, str], ...]] = ()
 
     version: Literal[1] = Field(description="the version of this file's format: 1")
     name: str = Field(min_length=1, description="what the installation is called")

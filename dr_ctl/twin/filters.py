@@ -1,5 +1,5 @@
-"""The filters that are asked of the brokers: comparisons with a text or a list of them, IS NULL, IS NOT NULL, joined by
-AND."""
+"""The filters that are asked of the brokers: comparisons with a text, a list of them, or the beginning of one; IS NULL,
+IS NOT NULL; joined by AND."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final
 _TERM: Final = re.compile(
     r"""\s*(?:"(?P<quoted>[^"]+)"|(?P<plain>[A-Za-z_$][\w.$-]*))\s*
         (?:(?P<is>IS\s+(?P<not>NOT\s+)?NULL)|(?P<op>=|<>)\s*'(?P<text>(?:[^']|'')*)'
+        |(?P<unlike>NOT\s+)?LIKE\s*'(?P<begins>[^'%_]*)%'
         |IN\s*\((?P<some>\s*'(?:[^']|'')*'\s*(?:,\s*'(?:[^']|'')*'\s*)*)\))\s*""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -41,5 +42,7 @@ def _holds(term: re.Match[str], named: Named) -> bool:
         return False
     if term["some"] is not None:
         return value in [each.replace("''", "'") for each in _QUOTED.findall(term["some"])]
+    if term["begins"] is not None:
+        return value.startswith(term["begins"]) is (term["unlike"] is None)
     same = value == term["text"].replace("''", "'")
     return same if term["op"] == "=" else not same

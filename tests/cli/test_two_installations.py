@@ -67,6 +67,21 @@ def test_a_run_that_was_interrupted_is_gone_on_with_by_its_own_installation_only
     assert dr_ctl("resume", "--yes").code == 0
 
 
+def test_a_run_is_known_by_its_brokers_also_where_both_have_the_same_name(dr_ctl: Shell, both: Both) -> None:
+    both.use(both.orders)
+    begun(dr_ctl, both.orders, "quiesce", "fence")
+    before = both.billing.settable
+    dr_ctl.settings(both.billing.london.url, both.billing.paris.url, name="orders", drain={"poll": "5ms"})
+
+    told = [dr_ctl(word, "--yes", "--json") for word in ("resume", "abort")]
+
+    assert [(each.code, each.ids[0]) for each in told] == [(10, "DR-ROLE-017")] * 2
+    assert both.billing.settable == before
+    both.use(both.orders)
+    assert dr_ctl("abort", "--yes").code == 0
+    assert both.orders.london.open
+
+
 def test_by_default_each_has_a_place_of_its_own(dr_ctl: Shell, both: Both, by_default: Path) -> None:
     both.use(both.orders)
     moved = dr_ctl("swapover", "--to", "paris", "--yes")
@@ -101,3 +116,10 @@ def test_a_place_whose_owner_cannot_be_read_ends_in_words(dr_ctl: Shell, both: B
 
     assert (ended.code, "cannot be read" in ended.document["summary"]) == (2, True)
     assert dr_ctl("runs", "list").code == 0
+
+
+def test_without_settings_what_needs_none_goes_on(dr_ctl: Shell, by_default: Path) -> None:
+    ended = dr_ctl("runs", "list")
+
+    assert (ended.code, ended.out) == (0, "0 run(s)\n")
+    assert not by_default.exists()

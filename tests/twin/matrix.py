@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import pytest
 
@@ -31,6 +32,8 @@ SEED = os.environ.get("DR_CTL_SEED", "20261121")  # which they are; another one 
 SOME_AND_ALL = pytest.mark.parametrize(
     "whole", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["some", "all"]
 )
+GIVEN = "given"  # the header that tells each message of `put` from all others, at both sites
+_TAKEN: set[str] = set()
 T = TypeVar("T")
 
 
@@ -48,7 +51,7 @@ def put(twin: PlayedTwin, site: str, queue: str, count: int) -> None:
     broker = twin.host(site).broker
     with twin.still():
         for number in range(count):
-            body, headers = f"message {number}".encode(), {"n": str(number)}
+            body, headers = f"message {number}".encode(), {"n": str(number), GIVEN: str(uuid4())}
             now_ms = broker.now_ms()
             broker.route(Message(broker.next_number(), queue, body, text=True, headers=headers, timestamp_ms=now_ms))
 
@@ -58,10 +61,27 @@ def take(twin: PlayedTwin, site: str, queue: str) -> None:
     broker = twin.host(site).broker
     with twin.still():
         lying = broker.queues[queue]
-        broker.remove(lying, next(lying.live()))
+        message = next(lying.live())
+        broker.remove(lying, message)
+        _TAKEN.add(message.headers[GIVEN])
+
+
+def unprocessed(twin: PlayedTwin) -> set[str]:
+    """Who the messages are that lie anywhere, and that no client has taken."""
+    with twin.still():
+        brokers = [twin.host(site, pair).broker for site in twin.sites for pair in twin.pairs]
+        lying = {
+            message.headers[GIVEN]
+            for broker in brokers
+            for queue in broker.queues.values()
+            for message in queue.messages.values()
+            if GIVEN in message.headers
+        }
+    return lying - _TAKEN
 
 
 def fence(twin: PlayedTwin, dr_ctl: Command) -> None:
+    nothing(twin, dr_ctl)
     done(dr_ctl("fence", "london", "--yes"))
 
 
@@ -92,6 +112,9 @@ def lose_and_return(twin: PlayedTwin, dr_ctl: Command) -> None:
 
 def nothing(twin: PlayedTwin, dr_ctl: Command) -> None:
     """It begins with London serving, and Paris in step."""
+    for queue in ("orders.in", "orders.out"):
+        put(twin, "london", queue, 2)
+    twin.wait_mirrored()
 
 
 def done(ended: Ended) -> Ended:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from dr_ctl.agents.monitor import recording
 from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.settings.loader import load
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.kinds import CONTINUITY
@@ -16,8 +18,10 @@ from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
 from tests.twin.conftest import BOTH, LATER
+from tests.twin.subject import until
 
 RATE = 300
+LEFT = 200
 DOORS = {"london/orders-1": True, "paris/orders-1": False}
 
 
@@ -57,6 +61,29 @@ def test_acknowledgements_that_the_plugin_loses_double_nothing(twin: PlayedTwin,
     assert any("orders.in.in.mirror" in each.bean or "orders.out.in.mirror" in each.bean for each in removed)
     assert verdict.clean
     assert (verdict.lost, verdict.consumed_twice) == ((), ())
+
+
+@pytest.mark.parametrize("topology", [CONTINUITY])
+def test_a_failover_brings_no_more_twice_than_it_said_however_many_acknowledgements_were_lost(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    for broker in twin.brokers(ContinuityBroker):
+        broker.ack_loss = 0.9
+    [paris] = [broker for broker in twin.brokers(ContinuityBroker) if broker.site == "paris"]
+    with twin.load(RATE, work_ms=1) as traffic:
+        # What was lost by then is in no outflow, and nobody looked.
+        until(lambda: sum(len(each.in_mirror.messages) for each in paris.flows.values()) > LEFT, within_s=30)
+        with recording(load(twin.settings_path), every_s=0.2):
+            traffic.wait_for(traffic.counts().sent + 300)
+            twin.kill("london")
+            moved = dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown")
+        traffic.wait_for(traffic.counts().sent + 100)
+        verdict = traffic.stop()
+
+    assert ok(moved)
+    at_most = moved.document["data"]["bounds"]["twice"]["at_most"]
+    assert LEFT <= len(verdict.consumed_twice) <= at_most, at_most
+    assert "DR-RPO-022" in [each["id"] for each in moved.document["findings"]]
 
 
 def test_the_same_move_again_changes_nothing(twin: PlayedTwin, dr_ctl: Command) -> None:

@@ -132,18 +132,57 @@ def test_confirmations_that_come_late_are_waited_for(
     assert (verdict.lost, verdict.consumed_twice) == ((), ())
 
 
-def test_what_is_compared_by_count_only_is_said_so_by_whoever_looks(
+def test_what_is_compared_by_count_only_is_refused_or_accepted_by_name_and_said_so(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(twin, "london", "orders.in", 3)
+    twin.wait_mirrored()
     monkeypatch.setattr(copies, "IDS_UP_TO", 2)
+
+    refused = dr_ctl("swapover", "--to", "paris", "--yes")
+
+    assert refused.code == 10, refused.document
+    assert "DR-CONT-014" in [each["id"] for each in refused.document["findings"] if each["severity"] == "error"]
+    assert not twin.changes()
+    accept = ("--accept-difference", "orders.in=0")
     done(dr_ctl("fence", "london", "--yes"))
-
-    told = [done(dr_ctl("drain", "--to", "paris", "--yes")), done(dr_ctl("verify", "--to", "paris"))]
-
+    told = [
+        done(dr_ctl(*words, *accept)) for words in (("drain", "--to", "paris", "--yes"), ("verify", "--to", "paris"))
+    ]
     for ended in told:
         [finding] = [each for each in ended.document["findings"] if each["id"] == "DR-CONT-014"]
         assert finding["text"].endswith("named: orders.in")
+        assert "is lost" in finding["remedy"]
+
+
+def test_equal_counts_hide_no_loss(twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages that could not be named, as many without a copy as with one that should be gone."""
+    put(twin, "london", "orders.in", 3)
+    twin.wait_mirrored()
+    london, paris = plugin(twin, "london"), plugin(twin, "paris")
+    with twin.still():
+        first, *_ = london.queues["orders.in"].live()
+        first.headers = {key: text for key, text in first.headers.items() if key != "_AMQ_DUPL_ID"}
+    done(dr_ctl("fence", "london", "--yes"))
+
+    ended = dr_ctl("drain", "--to", "paris", "--timeout", "1s", "--yes")
+
+    assert ended.code == 24, ended.document
+    assert "a count does not show what would be lost" in ended.document["summary"]
+    assert len(paris.flows["orders.in"].in_mirror.messages) == 3
+
+
+def test_a_deep_queue_that_was_moved_once_is_moved_back(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copies, "AT_ONCE", 5)
+    put(twin, "london", "orders.in", 40)
+
+    done(dr_ctl("swapover", "--to", "paris", "--yes"))
+    done(dr_ctl("swapover", "--to", "london", "--yes"))
+
+    pair = PluginSubject(twin)
+    assert pair.depths_at("london", "orders.in", "orders.in.in.mirror") == [40, 0]
 
 
 def test_what_a_return_brings_stands_in_the_result_that_its_journal_seals(

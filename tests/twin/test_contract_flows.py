@@ -10,6 +10,7 @@ import pytest
 from dr_ctl.lab.kinds import CONTINUITY
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import Closed, Connected
+from dr_ctl.topologies.continuity import copies
 from tests.twin.plugin_subject import ACTIVATE, DEACTIVATE, ID, PluginSubject, bare
 from tests.twin.subject import SITES, until
 
@@ -261,3 +262,15 @@ def test_a_new_queue_becomes_a_flow_at_both_sites_and_its_end_is_not_told(pair: 
     assert name in pair.view("paris").business
     pair.execute("paris", pair.server("paris"), DESTROY, name, True)
     until(lambda: pair.view("paris").flow(name) is None)
+
+
+def test_ids_are_counted_in_slices_that_hold_each_of_them_once(pair: PluginSubject) -> None:
+    pair.send("orders.in", [f"m{n}" for n in range(60)])
+    pair.staged("orders.in", 60)
+    operation = "countMessages(java.lang.String,java.lang.String)"
+    bean = pair.at("paris", "orders.in.in.mirror")
+
+    told = [json.loads(pair.execute("paris", bean, operation, each, ID)["value"]) for each in copies.slices()]
+
+    assert sum(len(each) for each in told) == 60
+    assert set().union(*told) == pair.ids("paris", "orders.in.in.mirror")

@@ -18,7 +18,7 @@ from dr_ctl.twin.kinds import CONTINUITY
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.twin.conftest import BOTH
-from tests.twin.matrix import OPERATIONS, SOME_AND_ALL, Judge, at_rest, done, moments
+from tests.twin.matrix import OPERATIONS, SOME_AND_ALL, Judge, at_rest, done, moments, unprocessed
 
 
 class Died(BaseException):
@@ -115,6 +115,7 @@ def test_a_run_that_is_killed_anywhere_ends_where_an_undisturbed_one_would(
         with fresh(f"dies {'after' if after else 'before'} {at}") as twin:
             judge = Judge(twin, monkeypatch)
             OPERATIONS[operation].before(twin, dr_ctl)
+            had = unprocessed(twin)
             with monkeypatch.context() as patch:
                 Death(at, after=after).strike(patch)
                 ended = lived(dr_ctl, operation)
@@ -127,4 +128,5 @@ def test_a_run_that_is_killed_anywhere_ends_where_an_undisturbed_one_would(
             assert bare(at_rest(twin)) == bare(wanted), (at, after)
             assert effects(twin) == once, (at, after)
             assert judge.twice == []
+            assert had <= unprocessed(twin), (at, after)
             assert dr_ctl("runs", "verify").code == 0

@@ -12,7 +12,7 @@ from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.kinds import CONTINUITY, MIRROR
 from tests.conftest import Command
-from tests.twin.matrix import NOTHING_CHANGED, OPERATIONS, Judge, at_rest, moments, quick, serving
+from tests.twin.matrix import NOTHING_CHANGED, OPERATIONS, Judge, at_rest, moments, quick, serving, unprocessed
 
 KINDS = (
     FaultKind.SILENT,
@@ -92,7 +92,7 @@ def test_an_end_that_is_told_is_true(
 ) -> None:
     operation = OPERATIONS[cell.operation]
     operation.before(twin, dr_ctl)
-    before, judge = at_rest(twin), Judge(twin, monkeypatch)
+    before, had, judge = at_rest(twin), unprocessed(twin), Judge(twin, monkeypatch)
     twin.host(cell.site).faults.add(cell.fault)
 
     with quick(monkeypatch):
@@ -101,6 +101,7 @@ def test_an_end_that_is_told_is_true(
     for site in twin.sites:
         twin.host(site).faults.clear()
     assert judge.twice == []
+    assert had <= unprocessed(twin), ended.document
     assert ended.code != 1, ended.document
     if ended.code == 0:
         at_rest(twin)

@@ -13,7 +13,18 @@ from dr_ctl.twin.host import Change
 from dr_ctl.twin.kinds import CONTINUITY, MIRROR
 from tests.conftest import Command
 from tests.twin.conftest import BOTH
-from tests.twin.matrix import OPERATIONS, SOME_AND_ALL, Judge, at_rest, done, moments, opens, quick, serving
+from tests.twin.matrix import (
+    OPERATIONS,
+    SOME_AND_ALL,
+    Judge,
+    at_rest,
+    done,
+    moments,
+    opens,
+    quick,
+    serving,
+    unprocessed,
+)
 from tests.twin.test_crashes import Death, Died
 
 
@@ -51,7 +62,7 @@ def test_whichever_call_fails_both_sites_are_as_they_were(
         with fresh(f"fails at {number}") as twin:
             judge = Judge(twin, monkeypatch)
             OPERATIONS[operation].before(twin, dr_ctl)
-            before = at_rest(twin)
+            before, had = at_rest(twin), unprocessed(twin)
             verb = call.operation.partition("(")[0]
             nth = sum((each.site, each.operation) == (call.site, call.operation) for each in calls[:number])
             # For good, so that it is no hiccup; the inverse is another operation.
@@ -68,6 +79,7 @@ def test_whichever_call_fails_both_sites_are_as_they_were(
                 assert ended.code in (10, 13, 20, 24), (call, ended.document)
                 assert at_rest(twin) == before, (call, ended.document)
             assert judge.twice == []
+            assert had <= unprocessed(twin), (call, ended.document)
 
 
 @pytest.mark.parametrize("repair", ["resume", "abort", "release"])

@@ -8,7 +8,9 @@ highest rate of the last minutes before t0, times the time that passed.
 
     lost    what lay in the outflow at t0 and was not consumed (`waiting`; its depth where that is not known)
             + the highest rate of the messages x time since
-    twice   depth of the outflow of acknowledgements at t0 + its highest rate x time since
+    twice   depth of the outflow of acknowledgements at t0, or what lay at the other site and was done here (`staged`:
+            acknowledgements that were lost before are in no outflow) where that is more
+            + its highest rate x time since
             + what clients had in delivery (the most that was seen: their windows limit it)
 
 A `mixed` outflow carries both: its whole depth and rate bound what comes twice, and what is lost where the queues tell
@@ -28,10 +30,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal
 
 from dr_ctl.core.clock import stamp
-from dr_ctl.core.model import Finding, Json, Role, Severity
+from dr_ctl.core.model import Finding, Json, Role, Severity, some
+from dr_ctl.rpo.bounds.staged import done_and_there
 from dr_ctl.rpo.bounds.waiting import is_explained, newest_cut, unconsumed, unshipped_acks
 from dr_ctl.rpo.estimate.result import LossLimit, Objectives, matches
-from dr_ctl.rpo.history.newest import US, WINDOW_US, Count, Recent, recent
+from dr_ctl.rpo.history.newest import OUTFLOWS, US, WINDOW_US, Count, Recent, recent
 from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.settings.durations import duration
 
@@ -213,7 +216,7 @@ def _death(seen: Recent, now_us: int, *, is_down: bool) -> _Death:
 
 def _last_read_us(seen: Recent) -> int:
     """When an outflow of the site was last read."""
-    return max((looks[-1].us for key, looks in seen.counts.items() if key[1] != "queue" and looks), default=0)
+    return max((looks[-1].us for key, looks in seen.counts.items() if key[1] in OUTFLOWS and looks), default=0)
 
 
 class _Pair:
@@ -226,6 +229,14 @@ class _Pair:
         # A queue that the last minutes do not know is gone; one that only the last look lacks may not have been read.
         self.queues = {key: looks for key, looks in seen.queues(name).items() if looks[-1].us > last_us - WINDOW_US}
         self._death_us = death_us
+        serving = {us for us, role in seen.roles if role == Role.SERVING.value}
+        self.left = {
+            name: done_and_there(
+                seen.staged(self.name).get(name, ()), looks, self._flows.get(("mirror", name), ()), serving
+            )
+            for name, looks in self.queues.items()
+            if ("acks", name) in self._flows
+        }
         self.parts = self._under_way(_SENDS, "added")
         self.lost = _sum(self.parts)
         self.lost_read_us = self._read_us(_SENDS)
@@ -266,7 +277,7 @@ class _Pair:
         looks = self.queues.get(name)
         if looks is None:
             return 0 if self._flows else None
-        waiting = _sum(each[-1].depth for each in self._of(_ACKS, name)) if self._of(_ACKS, name) else None
+        waiting = _sum(self._acks(name, each) for each in self._of(_ACKS, name)) if self._of(_ACKS, name) else None
         own = _sum((waiting, self._grown(looks, "acked"), _most_delivering(looks)))
         return _least(own, self.twice)
 
@@ -291,7 +302,7 @@ class _Pair:
         for kind, name, looks in flows:
             served = [each for queue, each in self.queues.items() if (queue if queue in own else _EVERY_FLOW) == name]
             mixed = kind == "mixed"
-            there = looks[-1].depth
+            there = looks[-1].depth if counter == "added" else self._acks(name, looks)
             if counter == "added":
                 there = _least(there, unconsumed(looks, served, mixed=mixed))
             elif mixed:
@@ -304,6 +315,11 @@ class _Pair:
             there_all.append(there if is_read else None)
             since_all.append(_least(grown, since) if is_read else None)
         return (_sum(there_all), _sum(since_all)) if flows else (None, None)
+
+    def _acks(self, name: str, looks: Sequence[Count]) -> int | None:
+        """What was acknowledged and comes again: to be shipped, or lost on the way and still there."""
+        depth = looks[-1].depth
+        return None if depth is None else max(depth, self.left.get(name) or 0)
 
     def _read_us(self, kinds: Sequence[str]) -> int | None:
         return min((looks[-1].us for looks in self._of(kinds)), default=None)
@@ -414,6 +430,23 @@ def _findings(site: str, pairs: Sequence[_Pair], death: _Death) -> Iterable[Find
             text = f"the last look at {where} was {elapsed_us / US:.0f} s before {death.text}"
             yield Finding("DR-RPO-003", Severity.WARNING, text, "The bounds grow with this time.")
         yield _rests_on(pair, where, elapsed_us, death)
+        yield from _left(pair, site)
+
+
+def _left(pair: _Pair, site: str) -> Iterable[Finding]:
+    """What the way between the sites has left there of what was done."""
+    if unread := [name for name, number in pair.left.items() if number is None]:
+        text = (
+            f"pair {pair.name}: what lies at the other site of {site} was not read beside it: {some(unread)}; what was "
+            "done and left there by lost acknowledgements comes twice beside the bound"
+        )
+        yield Finding("DR-RPO-021", Severity.WARNING, text, "Let `dr-ctl monitor` run while both sites answer.")
+    if left := [f"{name}: {number}" for name, number in pair.left.items() if number]:
+        text = (
+            f"pair {pair.name}: lies at the other site although {site} has it no more, at most: {some(left)}; "
+            "acknowledgements on their way, and those that were lost: the bound on what comes twice holds them"
+        )
+        yield Finding("DR-RPO-022", Severity.INFO, text, "A planned move removes such copies by their ids.")
 
 
 def _rests_on(pair: _Pair, where: str, elapsed_us: int, death: _Death) -> Finding:

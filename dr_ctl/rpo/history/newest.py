@@ -58,6 +58,10 @@ class Recent:
         """The outflows of a pair by kind and name."""
         return {key[1:]: looks for key, looks in self.counts.items() if key[0] == pair and key[1] in OUTFLOWS}
 
+    def staged(self, pair: str) -> dict[str, list[Count]]:
+        """What lies at the other site of each flow, by its queue."""
+        return {key[2]: looks for key, looks in self.counts.items() if key[0] == pair and key[1] == "staged"}
+
     def queues(self, pair: str) -> dict[str, list[Count]]:
         return {key[2]: looks for key, looks in self.counts.items() if key[0] == pair and key[1] == "queue"}
 

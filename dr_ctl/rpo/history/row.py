@@ -20,7 +20,8 @@ def micros(at: datetime) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One thing at one look. `kind` is `mirror`, `acks`, `mixed`, `queue` or `site` (`name` is then the role).
+    """One thing at one look. `kind` is `mirror`, `acks`, `mixed`, `queue`, `staged` (what lies at the other site
+    of that queue's flow, delivered there or not) or `site` (`name` is then the role).
 
     `name` is `*` for an outflow that serves all queues of its pair. `ts` must know its time zone.
     """

@@ -24,6 +24,9 @@ class ArtemisContinuity(Settings):
     """An installation whose sites are joined by the plugin."""
 
     apart: ClassVar = APART
+    order: ClassVar = (
+        ("catch-up", "quiesce", "what the serving site has staged and not delivered would be lost behind the fence"),
+    )
 
     topology: Literal["artemis-continuity"]
     sites: dict[SiteName, Site[ContinuityBroker]]

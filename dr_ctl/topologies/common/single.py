@@ -44,6 +44,8 @@ def findings(
             yield each if grave else replace(each, severity=Severity.WARNING)
     if move.ask.operation == ACTIVATE:
         yield from _unproven(seen, move)
+    if move.ask.operation == RELEASE:
+        yield from _coming_in(seen, move)
     if move.ask.operation == RELEASE and seen.roles[move.target] is Role.SERVING:
         if not paused_at(seen, move.source):
             text = f"{move.source} must not be opened while {move.target} is"
@@ -51,6 +53,19 @@ def findings(
             yield error("DR-ROLE-011", text, remedy)
     elif move.ask.operation == RELEASE and seen.roles[move.source] is Role.STANDBY:
         yield from _moved_on(seen, move)
+
+
+def _coming_in(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
+    """Pauses that a return holds while its way is open: lifted, they let out what its acknowledgements are behind."""
+    lost = [debt.about for debt in seen.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == move.source]
+    views = {view.pair for view, _ in paused_at(seen, move.source) if any(door.started for door in view.mirror_doors)}
+    if lost and views:
+        text = f"what {lost[0]} still holds is being let in at {move.source}: its pauses keep that from being delivered"
+        remedy = (
+            f"`dr-ctl reinstate {lost[0]}` goes on with it; if {lost[0]} is away again, "
+            f"`dr-ctl failover --to {move.source}` shuts it out first."
+        )
+        yield error("DR-RELEASE-002", text, remedy)
 
 
 def _unproven(seen: Seen[Broker], move: Move) -> Iterator[Finding]:

@@ -9,13 +9,28 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common.checks import error, of_doors, of_pair, of_queues, warning
 from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
 
 
 def of_move(rules: Rules, seen: ContinuitySeen, move: Move) -> list[Finding]:
     """Everything worth saying about a move, errors first."""
     del rules
-    return common.of_move(seen, move, of_broker, of_both)
+
+    def of_pair_(source: SiteView, target: SiteView) -> Iterator[Finding]:
+        yield from of_both(source, target)
+        yield from _too_deep(source, target, move)
+
+    return common.of_move(seen, move, of_broker, of_pair_)
+
+
+def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
+    """What could only be compared by count behind the fence, which is refused before it."""
+    depths = {flow.queue: max(source.lies(flow.queue), target.lies(flow.queue)) for flow in source.flows}
+    deep = [f"{name}: {depth}" for name, depth in depths.items() if depth > copies.IDS_UP_TO]
+    if deep := [each for each in deep if each.rpartition(":")[0] not in move.ask.accept_difference]:
+        text = f"{source.pair}: deeper than the {copies.IDS_UP_TO} messages that are compared by id: {some(deep)}"
+        yield error("DR-CONT-014", text, copies.BY_COUNT)
 
 
 def of_broker(view: SiteView) -> Iterator[Finding]:

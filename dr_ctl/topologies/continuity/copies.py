@@ -10,39 +10,56 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
-from dr_ctl.jolokia.client import Ask, Listing, Reader
+from dr_ctl.jolokia.client import READ_S, Ask, Listing, Reader
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.continuity.view import Flow, SiteView
 
-IDS_UP_TO: Final = 20_000
+# Deeper queues are not compared; of those deeper than `AT_ONCE` the ids come in slices, one scan of the queue for each.
+IDS_UP_TO: Final = 500_000
+AT_ONCE: Final = 20_000
+_DIGITS: Final = "0123456789abcdef"  # what the ids begin with that the plugin gives
+_SCANNED_A_SECOND: Final = 20_000
+# One call removes so many, or more where that many calls would not do: each is one scan of the queue.
 BATCH: Final = 50
+CALLS: Final = 200
 REMOVE: Final = "removeMessages(java.lang.String)"
 MOVE_ALL: Final = "moveMessages(java.lang.String,java.lang.String)"
 _ID: Final = "_AMQ_DUPL_ID"
+BY_COUNT: Final = (
+    "Let some of it be consumed first. --accept-difference QUEUE=N moves with exactly that difference of its counts, "
+    "which does not show what has no copy there and is lost, nor what was not removed there and comes twice."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One flow at both sites, by ids: of the site that is left, and of the one that is to serve (in its queue, staged).
+    """One flow at both sites, by ids: of the site that is left (in its queue, staged), and of the one that is to serve.
 
     None for a place that could not be read as a whole.
     """
 
     queue: str
     here: frozenset[str] | None
+    behind: frozenset[str] | None
     there: frozenset[str] | None
     staged: frozenset[str] | None
 
     @property
     def known(self) -> bool:
-        return None not in (self.here, self.there, self.staged)
+        return None not in (self.here, self.behind, self.there, self.staged)
+
+    @property
+    def undelivered(self) -> frozenset[str]:
+        """What is staged at the site that is left, not in its queue, and at the other site as well: nobody had it there
+        yet, or it was refused and consumed since. Its copies are not to be told apart, and none is removed."""
+        return (_set(self.behind) - _set(self.here)) & (_set(self.there) | _set(self.staged))
 
     @property
     def missing(self) -> frozenset[str]:
@@ -52,12 +69,12 @@ class Compared:
     @property
     def done(self) -> frozenset[str]:
         """What lies in the other site's queue and was consumed here: delivered once already."""
-        return _set(self.there) - _set(self.here)
+        return _set(self.there) - _set(self.here) - self.undelivered
 
     @property
     def surplus(self) -> frozenset[str]:
         """What is staged and must not be delivered: consumed here already, or in the queue as well."""
-        return (_set(self.staged) - _set(self.here)) | (_set(self.staged) & _set(self.there))
+        return (_set(self.staged) - _set(self.here) - self.undelivered) | (_set(self.staged) & _set(self.there))
 
 
 def _set(told: frozenset[str] | None) -> frozenset[str]:
@@ -65,19 +82,9 @@ def _set(told: frozenset[str] | None) -> frozenset[str]:
 
 
 def ids(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str] | None]:
-    """The ids of all messages of each queue, in one POST; None of one whose messages could not all be named."""
-    asked: list[Ask] = []
-    for queue in queues:
-        asked.append(Ask(queue.bean, Listing.COUNT_BY, ("", _ID)))
-        asked.append(Ask(queue.bean, Listing.SCHEDULED))
-    answers = reader.look(asked) if asked else []
-    try:
-        return [
-            _all_of(queue, json.loads(str(plain.value())), json.loads(str(later.value())))
-            for queue, plain, later in zip(queues, answers[::2], answers[1::2], strict=True)
-        ]
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
-        raise BadValue(f"{reader.url}: a list of ids is not as expected: {error}") from error
+    """The ids of all messages of each queue; None of one whose messages could not all be named."""
+    told = _read(reader, queues, Listing.SCHEDULED)
+    return [_all_of(queue, plain, later) for queue, (plain, later) in zip(queues, told, strict=True)]
 
 
 def _all_of(queue: Queue, plain: Mapping[str, int], later: Iterable[Mapping[str, object]]) -> frozenset[str] | None:
@@ -89,36 +96,91 @@ def _all_of(queue: Queue, plain: Mapping[str, int], later: Iterable[Mapping[str,
 
 def present(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str]]:
     """The ids of what lies in each queue of a site that serves, as far as one look can tell: what clients hold too."""
-    asked = [
-        ask
-        for queue in queues
-        for ask in (
-            Ask(queue.bean, Listing.COUNT_BY, ("", _ID)),
-            Ask(queue.bean, Listing.SCHEDULED),
-            Ask(queue.bean, Listing.DELIVERING),
-        )
+    return [
+        frozenset([*plain, *(str(row[_ID]) for row in rows if _ID in row)]) - {"null"}
+        for plain, rows in _read(reader, queues, Listing.SCHEDULED, Listing.DELIVERING)
     ]
-    told = [str(answer.value()) for answer in reader.look(asked)] if asked else []
-    found = []
+
+
+def _read(
+    reader: Reader, queues: Sequence[Queue], *listings: Listing
+) -> list[tuple[dict[str, int], list[dict[str, Any]]]]:
+    """How often each id lies in each queue, and the rows of its listings: in one POST, but for what is deep."""
+    at_once = [ask for queue in queues if queue.depth <= AT_ONCE for ask in _asks(queue, "", listings)]
+    told, width = _told(reader, at_once), 1 + len(listings)
+    shallow = iter([told[start : start + width] for start in range(0, len(told), width)])
     try:
-        for start in range(0, len(told), 3):
-            plain, later, held = (json.loads(text) for text in told[start : start + 3])
-            rows = [*later, *(row for consumer in held for row in consumer["elements"])]
-            found.append(frozenset([*plain, *(str(row[_ID]) for row in rows if _ID in row)]) - {"null"})
+        found = []
+        for queue in queues:
+            counts, *more = next(shallow) if queue.depth <= AT_ONCE else _sliced(reader, queue, listings)
+            found.append((dict(counts), [row for listed in more for row in _rows(listed)]))
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise BadValue(f"{reader.url}: a list of ids is not as expected: {error}") from error
     return found
+
+
+def _asks(queue: Queue, chosen_by: str, listings: Sequence[Listing] = ()) -> list[Ask]:
+    return [Ask(queue.bean, Listing.COUNT_BY, (chosen_by, _ID)), *(Ask(queue.bean, each) for each in listings)]
+
+
+def _sliced(reader: Reader, queue: Queue, listings: Sequence[Listing]) -> list[Any]:
+    """The same of a deep queue, slice by slice."""
+    first, *others = slices()
+    counts, *more = _told(reader, _asks(queue, first, listings), queue.depth)
+    for each in others:
+        [told] = _told(reader, _asks(queue, each), queue.depth)
+        counts |= told
+    return [counts, *more]
+
+
+def slices() -> list[str]:
+    """Filters of which each message with an id passes one."""
+    return [*(f"{_ID} LIKE '{digit}%'" for digit in _DIGITS), " AND ".join(f"{_ID} NOT LIKE '{d}%'" for d in _DIGITS)]
+
+
+def _told(reader: Reader, asked: Sequence[Ask], depth: int = 0) -> list[Any]:
+    if not asked:
+        return []
+    answers = reader.look(asked, timeout_s=READ_S + depth / _SCANNED_A_SECOND)
+    try:
+        return [json.loads(str(answer.value())) for answer in answers]
+    except ValueError as error:
+        raise BadValue(f"{reader.url}: a list of ids is not as expected: {error}") from error
+
+
+def _rows(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages of a listing: what is in delivery is listed by consumer."""
+    return [row for each in listed for row in each.get("elements", [each])]
+
+
+def one_sided(source: SiteView, target: SiteView) -> list[str]:
+    """What lies in a flow that one site lacks: a queue that is deleted with its last consumer takes its flow along."""
+    names = {flow.queue for view in (source, target) for flow in view.flows if view.lies(flow.queue)}
+    return sorted(
+        name for name in names for view in (source, target) if name not in view.business or not view.flow(name)
+    )
 
 
 def compare(here: Reader, there: Reader, source: SiteView, target: SiteView) -> list[Compared]:
     """Compare every flow that holds something anywhere. Raises `BrokerError`."""
     flows = [flow for flow in target.flows if source.lies(flow.queue) or target.lies(flow.queue)]
     shallow = [flow for flow in flows if max(source.lies(flow.queue), target.lies(flow.queue)) <= IDS_UP_TO]
-    mine = ids(here, [source.business[flow.queue] for flow in shallow])
-    theirs = ids(there, [target.business[flow.queue] for flow in shallow])
-    staged = ids(there, [flow.in_mirror for flow in shallow])
-    compared = [Compared(flow.queue, *told) for flow, *told in zip(shallow, mine, theirs, staged, strict=True)]
-    return compared + [Compared(flow.queue, None, None, None) for flow in flows if flow not in shallow]
+    mine = _both(ids(here, [queue for flow in shallow for queue in source.places(flow.queue)]))
+    theirs = _both(ids(there, [queue for flow in shallow for queue in target.places(flow.queue)]))
+    compared = [Compared(flow.queue, *ours, *others) for flow, ours, others in zip(shallow, mine, theirs, strict=True)]
+    return compared + [Compared(flow.queue, None, None, None, None) for flow in flows if flow not in shallow]
+
+
+def still_to_deliver(here: Reader, there: Reader, source: SiteView, target: SiteView, queue: str) -> frozenset[str]:
+    """What is staged at a serving site, is not in its queue, and lies at the other: see `Compared.undelivered`. First
+    what is staged: what moves on meanwhile is found in the queue."""
+    lying, staged = source.places(queue)
+    behind, mine = present(here, [staged, lying])
+    return (behind - mine) & frozenset().union(*present(there, target.places(queue)))
+
+
+def _both(told: Sequence[frozenset[str] | None]) -> list[tuple[frozenset[str] | None, frozenset[str] | None]]:
+    return list(zip(told[::2], told[1::2], strict=True))
 
 
 def removals(target: SiteView, compared: Iterable[Compared]) -> Iterator[Call]:
@@ -132,11 +194,16 @@ def removals(target: SiteView, compared: Iterable[Compared]) -> Iterator[Call]:
 
 
 def remove(view: SiteView, queue: Queue, names: Iterable[str]) -> Iterator[Call]:
-    listed = sorted(names)
-    for start in range(0, len(listed), BATCH):
-        some = listed[start : start + BATCH]
+    for some in batches(names):
         text = f"remove {len(some)} message(s) from {queue.name}"
         yield call(view, Goal.REMOVE, queue.name, request(queue.bean, REMOVE, (chosen(some),)), text)
+
+
+def batches(names: Iterable[str]) -> list[list[str]]:
+    """By how many messages a call is for: few, unless that takes too many calls."""
+    listed = sorted(names)
+    size = max(BATCH, -(-len(listed) // CALLS))
+    return [listed[start : start + size] for start in range(0, len(listed), size)]
 
 
 def chosen(names: Iterable[str]) -> str:
@@ -153,8 +220,8 @@ def planned(target: SiteView, source: str) -> tuple[Call, ...]:
 
 def may_remove(view: SiteView, queue: Queue, when: str) -> Call:
     """What may be removed of a queue, as a plan says it before anything was compared."""
-    asked, most = request(queue.bean, REMOVE, ("…",)), -(-IDS_UP_TO // BATCH)
-    return call(view, Goal.REMOVE, queue.name, asked, f"remove by id from {queue.name}", when, most)
+    asked = request(queue.bean, REMOVE, ("…",))
+    return call(view, Goal.REMOVE, queue.name, asked, f"remove by id from {queue.name}", when, CALLS)
 
 
 def _places(view: SiteView, flow: Flow) -> tuple[Queue, ...]:

@@ -37,13 +37,24 @@ class ContinuityVerifier(Verifier):
     def same(self, now: Sample, move: Move) -> Outcome:
         source, target = _views(now)
         here, there = (self._brokers[site][source.pair].reader() for site in (move.source, move.target))
+        if lacking := copies.one_sided(source, target):
+            text = f"messages in flows that only one of {source.site} and {target.site} has: {some(lacking)}"
+            return Refused(text, findings=(checks.error("DR-CONT-005", text, "Create the queue at both sites."),))
         compared = copies.compare(here, there, source, target)
+        if waiting := [each.queue for each in compared if each.undelivered]:
+            text = f"staged at {move.source} and never delivered there: {some(waiting)}"
+            return Refused(text, findings=(checks.error("DR-CONT-017", text, f"`dr-ctl activate {move.source}`."),))
         wrong = [
             f"{each.queue}: {len(each.missing)} only at {move.source}, {len(each.surplus | each.done)} too many at "
             + move.target
             for each in compared
             if each.known and (each.surplus or each.done or _lacks(len(each.missing), each.queue, move))
         ]
+        if unread := [
+            each.queue for each in compared if not each.known and each.queue not in move.ask.accept_difference
+        ]:
+            text = f"could not be compared by id, and a count does not show what would be lost: {some(unread)}"
+            return Refused(text, findings=(checks.error("DR-CONT-014", text, copies.BY_COUNT),))
         if wrong:
             text = f"the sites do not hold the same messages: {some(wrong)}"
             return Refused(text, findings=(checks.error("DR-PARITY-004", text, "Run the command again."),))
@@ -59,7 +70,9 @@ def _by_count(compared: Sequence[Compared]) -> Iterator[Finding]:
             f"compared by count only, being deeper than {copies.IDS_UP_TO} or with messages that could not be "
             f"named: {some(names)}"
         )
-        yield checks.warning("DR-CONT-014", text, "What the plugin did not remove there may come twice.")
+        yield checks.warning(
+            "DR-CONT-014", text, "What lacks its copy there is lost, what was not removed comes twice."
+        )
 
 
 def _lacks(number: int, queue: str, move: Move) -> bool:

@@ -18,7 +18,7 @@ from dr_ctl.topologies.artemis.papers import Operation
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue, Residue
+from dr_ctl.topologies.common.view import Acceptor, Peer, Queue, Residue
 from dr_ctl.topologies.continuity.papers import InFilter
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
@@ -81,7 +81,8 @@ class Flow:
 
     @property
     def stuck(self) -> bool:
-        """Say whether all that is staged has been handed to the queue and was not taken: it lies there already."""
+        """Say whether all that is staged has been handed to the queue and was not taken: it lies there already, or the
+        queue takes nothing. Only the ids tell these apart."""
         staged = self.in_mirror
         return staged.depth > 0 and staged.scheduled == 0 and staged.delivering == staged.depth
 
@@ -186,6 +187,13 @@ class SiteView(ArtemisBroker):
     def flow(self, queue: str) -> Flow | None:
         return next((flow for flow in self.flows if flow.queue == queue), None)
 
+    def places(self, queue: str) -> tuple[Queue, Queue]:
+        """Where the messages of a flow lie: in the clients' queue, and staged. LookupError where there is no flow."""
+        flow = self.flow(queue)
+        if flow is None:
+            raise LookupError(f"{self.site} has no flow of {queue}")
+        return self.business[queue], flow.in_mirror
+
     def lies(self, queue: str) -> int:
         """How many messages of a queue lie here, delivered or staged."""
         flow, there = self.flow(queue), self.business.get(queue)
@@ -209,12 +217,6 @@ class SiteView(ArtemisBroker):
                     yield f"{self.site}: {queue.depth} {what} {queue.name}"
             if flow.in_mirror.scheduled:
                 yield f"{self.site}: {flow.in_mirror.scheduled} in {flow.in_mirror.name} for the staging delay"
-
-    def peer_moved(self, before: Broker) -> bool:
-        if not isinstance(before, SiteView) or self.start != before.start:
-            return True
-        was = {flow.queue: _arrived(flow) for flow in before.flows}
-        return any(_arrived(flow) != was.get(flow.queue) for flow in self.flows)
 
     def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
         if not (list(doors) or self.half_open):
@@ -289,10 +291,13 @@ class SiteView(ArtemisBroker):
         """Each flow carries messages and acknowledgements by themselves.
 
         Depths saw-tooth by up to two seconds of traffic because confirmations come in batches: an upper bound, as it
-        must.
+        must. What lies at the peer goes with it: lost acknowledgements show nowhere else.
         """
         for flow in self.flows:
             other = peer.flow(flow.queue) if peer is not None else None
+            if peer is not None and other is not None:
+                there = replace(other.in_mirror.row(self, at), delivering=None, added=None, removed=None)
+                yield replace(there, kind="staged", name=flow.queue, depth=peer.lies(flow.queue))
             for kind, queue, bridge in (
                 ("mirror", flow.out_mirror, flow.mirror_bridge),
                 ("acks", flow.out_acks, flow.acks_bridge),
@@ -308,10 +313,14 @@ class SiteView(ArtemisBroker):
         queues: dict[str, tuple[int, int | None]] = {}
         for flow in self.flows:
             other = peer.flow(flow.queue) if peer is not None else None
-            queues[flow.queue] = (flow.out_mirror.depth, flow.out_acks.depth + other.in_acks.depth if other else None)
-        twice = [each for _, each in queues.values()]
+            twice = flow.out_acks.depth + other.in_acks.depth if other is not None else None
+            if peer is not None and twice is not None and flow.queue in self.business:
+                # Lost acknowledgements too: what lies there, without what lies here and has been shipped.
+                shipped = max(0, self.business[flow.queue].depth - flow.out_mirror.depth)
+                twice = max(twice, peer.lies(flow.queue) - shipped)
+            queues[flow.queue] = (flow.out_mirror.depth, twice)
         lost = sum(each for each, _ in queues.values())
-        return Stake(lost, total(twice), queues)
+        return Stake(lost, total(each for _, each in queues.values()), queues)
 
     @property
     def residue(self) -> Residue | None:
@@ -327,11 +336,6 @@ class SiteView(ArtemisBroker):
         """The plugin opens and closes all client doors of its broker at once."""
         bean = self.service.bean if self.service is not None else ""
         return call(self, goal, ALL, request(bean, *operation), about, when)
-
-
-def _arrived(flow: Flow) -> tuple[int, ...]:
-    """What only its peer can have brought about."""
-    return (flow.in_mirror.added, flow.in_acks.added, flow.mirror_bridge.acked, flow.acks_bridge.acked)
 
 
 ContinuitySeen = Seen[SiteView]

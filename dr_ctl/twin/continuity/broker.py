@@ -41,7 +41,8 @@ Key = tuple[str, int]
 class ContinuityBroker(ArtemisBroker):
     """One broker of a pair that the plugin joins. `ack_loss`: the share of acknowledgements that vanish while several
     flows have some; `active_on_start`: it activates itself when its inactive peer says that it is there; `confirm_s`:
-    how much later than they could be confirmations of its bridges are, as those of the real ones often are."""
+    how much later than they could be confirmations of its bridges are, as those of the real ones often are; `full`:
+    addresses that take nothing of what is staged, as where one has its size, or the disk has no room."""
 
     version: ClassVar[str] = "2.11.0"
     bare_message_ids: ClassVar[bool] = True
@@ -53,6 +54,7 @@ class ContinuityBroker(ArtemisBroker):
     ack_loss: float = 0.0
     active_on_start: bool = False
     confirm_s: float = 0.0
+    full: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -280,7 +282,7 @@ class ContinuityBroker(ArtemisBroker):
         if bridge.started:
             bridge.connect()
         flow.in_mirror.dispatch()
-        while bridge.held:
+        while bridge.held and bridge.address not in self.full:
             message = bridge.arrived(now_s)
             if not self.route(replace(message, number=self.next_number(), address=bridge.address, not_before_ms=None)):
                 bridge.refuse()

@@ -10,12 +10,12 @@ import pytest
 from dr_ctl.jolokia.client import Answer, Ask, Listing
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.topologies.artemis.operations import change
-from dr_ctl.topologies.continuity.copies import BATCH, Compared, chosen, compare, ids, removals
+from dr_ctl.topologies.continuity.copies import BATCH, CALLS, Compared, batches, chosen, compare, ids, removals
 from tests.topologies.continuity.views import broker, flow, queue
 
 
-def told(here: str, there: str, staged: str) -> Compared:
-    return Compared("orders", frozenset(here), frozenset(there), frozenset(staged))
+def told(here: str, there: str, staged: str, behind: str = "") -> Compared:
+    return Compared("orders", frozenset(here), frozenset(behind), frozenset(there), frozenset(staged))
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,15 @@ def test_the_ids_say_what_to_do(here: str, there: str, staged: str, missing: str
     left = (compared.there or frozenset()) - compared.done, (compared.staged or frozenset()) - compared.surplus
     assert left[0] | left[1] == frozenset(here) - compared.missing
     assert not left[0] & left[1]
+
+
+@pytest.mark.parametrize(("there", "staged"), [("ab", ""), ("", "ab"), ("a", "b"), ("a", "ab")])
+def test_what_the_site_that_is_left_has_not_delivered_is_never_removed(there: str, staged: str) -> None:
+    compared = told("", there, staged, behind="abc")
+
+    assert compared.undelivered == frozenset("ab")
+    left = (compared.there or frozenset()) - compared.done | (compared.staged or frozenset()) - compared.surplus
+    assert left == frozenset("ab")
 
 
 class Console:
@@ -88,7 +97,7 @@ def test_an_answer_that_is_no_list_of_ids_is_an_error() -> None:
 
 def test_nothing_is_removed_of_what_is_not_known() -> None:
     london, paris = broker("london", depths={"orders": 2}), broker("paris", flow("orders", staged=3))
-    here: Any = Console(orders=(["a"], []))
+    here: Any = Console(orders=(["a"], []), orders_in_mirror=([], []))
     there: Any = Console(orders=([], []), orders_in_mirror=(["a", "b", "c"], []))
 
     [compared] = compare(here, there, london, paris)
@@ -100,7 +109,7 @@ def test_nothing_is_removed_of_what_is_not_known() -> None:
 def test_each_message_is_removed_where_it_lies() -> None:
     london = broker("london", depths={"orders": 1})
     paris = broker("paris", flow("orders", staged=2), depths={"orders": 1})
-    here: Any = Console(orders=(["a"], []))
+    here: Any = Console(orders=(["a"], []), orders_in_mirror=([], []))
     there: Any = Console(orders=(["c"], []), orders_in_mirror=(["a", "b"], []))
 
     calls = list(removals(paris, compare(here, there, london, paris)))
@@ -113,7 +122,17 @@ def test_each_message_is_removed_where_it_lies() -> None:
 
 def test_many_are_removed_in_batches_and_quotes_stay_inside() -> None:
     paris = broker("paris", flow("orders", staged=BATCH + 1))
-    many = Compared("orders", frozenset(), frozenset(), frozenset(f"it's-{n}" for n in range(BATCH + 1)))
+    many = Compared("orders", frozenset(), frozenset(), frozenset(), frozenset(f"it's-{n}" for n in range(BATCH + 1)))
 
     assert len(list(removals(paris, [many]))) == 2
     assert chosen(["it's"]) == "_AMQ_DUPL_ID IN ('it''s')"
+
+
+@pytest.mark.parametrize("number", [1, BATCH * CALLS, BATCH * CALLS + 1, 500_000])
+def test_however_many_are_removed_the_calls_are_few_and_each_is_removed_once(number: int) -> None:
+    names = {f"{n}" for n in range(number)}
+
+    made = batches(names)
+
+    assert len(made) <= CALLS
+    assert sorted(name for some in made for name in some) == sorted(names)

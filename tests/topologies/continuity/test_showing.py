@@ -46,10 +46,11 @@ def test_without_two_looks_at_one_start_there_is_no_rate(before: SiteView | None
 
 def test_the_history_keeps_each_outflow_by_itself() -> None:
     london = broker("london", flow("orders", to_ship=3, acks=2, oldest_ms=70), depths={"orders": 9})
-    paris = broker("paris", flow("orders", unapplied=4))
+    paris = broker("paris", flow("orders", unapplied=4, staged=11), depths={"orders": 1})
 
     told = {row.kind: row for row in seen(london, paris).rows(AT) if row.site == "london"}
 
+    assert (told["staged"].name, told["staged"].depth, told["staged"].start) == ("orders", 12, london.start)
     assert (told["mirror"].name, told["mirror"].depth, told["mirror"].oldest_ms) == ("orders", 3, 70)
     assert (told["acks"].name, told["acks"].depth, told["acks"].pending) == ("orders", 2, 4)
     assert told["mirror"].link is told["acks"].link is True
@@ -86,3 +87,10 @@ def test_a_plugin_that_has_not_started_is_shown_with_no_figure_at_all() -> None:
     assert [told[name] for name in (*figures, "recovery_time_s")] == [None] * 8
     assert link.lines == ("the continuity plugin has not started: what its bridges hold was not read",)
     assert (silent.residue, silent.stake(None).lost) == (None, None)
+
+
+def test_a_closed_site_tells_of_lost_acknowledgements_by_what_lies_at_the_other() -> None:
+    london = broker("london", flow("orders", to_ship=3), depths={"orders": 10}, active=False)
+    paris = broker("paris", flow("orders", staged=20))
+
+    assert london.stake(paris).twice == 13

@@ -10,8 +10,9 @@ from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.evidence import evidence, total
+from dr_ctl.topologies.continuity import copies
+from dr_ctl.topologies.continuity.access import Way
 from dr_ctl.topologies.continuity.tools import Both, ContinuityTools
-from dr_ctl.topologies.continuity.view import SiteView
 
 SMALL: Final = 500
 
@@ -25,7 +26,9 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
     while ways:
         pairs = tools.look(ways)
         left = under_way(pairs)
-        why = idle.why([source for source, _ in pairs], hand.monotonic())
+        why = [
+            reason for way, both in zip(ways, pairs, strict=True) for reason in idle.why(way, both, hand.monotonic())
+        ]
         why += [f"a bridge of {view.site} is not connected" for both in pairs for view in both if not view.attached]
         if left is None:
             why.append("what is under way was not read: the continuity plugin has not started")
@@ -57,16 +60,24 @@ class _Idle:
         self._stuck_s = stuck_s
         self._since: dict[tuple[str, str], tuple[tuple[int, int], float]] = {}
 
-    def why(self, views: Sequence[SiteView], now_s: float) -> list[str]:
-        """Say what is still being delivered: all but what was seen to be refused for long enough."""
-        found = []
-        for view in views:
-            for flow in view.flows:
-                state = (flow.in_mirror.depth, flow.target_bridge.acked)
-                was, since = self._since.get((view.pair, flow.queue), (None, now_s))
-                if state != was:
-                    since = now_s
-                    self._since[view.pair, flow.queue] = (state, since)
-                if flow.in_mirror.depth and not (flow.stuck and now_s - since >= self._stuck_s):
-                    found.append(f"{view.site} still delivers {flow.in_mirror.depth} staged message(s) of {flow.queue}")
+    def why(self, way: Way, both: Both, now_s: float) -> list[str]:
+        """Say what is still being delivered: all but what was seen to be refused for long enough, and lies there."""
+        source, found = both[0], []
+        for flow in source.flows:
+            state = (flow.in_mirror.depth, flow.target_bridge.acked)
+            was, since = self._since.get((source.pair, flow.queue), (None, now_s))
+            if state != was:
+                since = now_s
+                self._since[source.pair, flow.queue] = (state, since)
+            refused = flow.stuck and now_s - since >= self._stuck_s and not _to_deliver(way, both, flow.queue)
+            if flow.in_mirror.depth and not refused:
+                found.append(f"{source.site} still delivers {flow.in_mirror.depth} staged message(s) of {flow.queue}")
         return found
+
+
+def _to_deliver(way: Way, both: Both, queue: str) -> bool:
+    """Say whether a queue that takes nothing lacks some of it: an address that is full, a disk without room."""
+    here, there = way
+    if queue in copies.one_sided(*both):
+        return True
+    return bool(copies.still_to_deliver(here.reader(), there.reader(), *both, queue))

@@ -6,7 +6,7 @@ decide: what must not be delivered at the other site is removed there, what lack
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -61,11 +61,15 @@ def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Ou
     """The end of the drain, or None where something was removed and has to settle."""
     removed = False
     for (here, there), (source, target) in zip(drain.ways, pairs, strict=True):
+        if lacking := copies.one_sided(source, target):
+            return _one_sided(lacking, source.site, target.site)
         compared = copies.compare(here.reader(), there.reader(), source, target)
         unread = [each.queue for each in compared if not each.known]
-        if unread and _differs(source, target, unread):
-            drain.unread = f"{some(unread)} could not be compared by id, and the counts differ"
+        if unread and _differs(source, target, unread, drain.move):
+            drain.unread = f"{some(unread)} could not be compared by id, and a count does not show what would be lost"
             return None
+        if (undelivered := _undelivered(compared, drain.move)) is not None:
+            return undelivered
         if (missing := _missing(compared, drain.move)) is not None:
             return missing
         if started := [flow.queue for flow in target.flows if flow.target_bridge.started]:
@@ -131,8 +135,43 @@ class _Drain:
         return Done(f"nothing is under way, and both sites hold the same{told}", {"removed": removed})
 
 
-def _differs(source: SiteView, target: SiteView, queues: Sequence[str]) -> bool:
-    return any(source.business[name].depth != target.lies(name) for name in queues)
+def _differs(source: SiteView, target: SiteView, queues: Sequence[str], move: Move) -> bool:
+    """Say whether one of the queues, which only have a count, differs from what was accepted: none was is no zero."""
+    accepted = move.ask.accept_difference
+    return any(source.business[name].depth - target.lies(name) != accepted.get(name) for name in queues)
+
+
+def _one_sided(queues: Sequence[str], source: str, target: str) -> Refused:
+    text = f"messages in flows that only one of {source} and {target} has: {some(queues)}"
+    remedy = (
+        "A queue that is deleted with its last consumer takes its flow along: create it again, durable and without "
+        f"auto-delete, and let what lies there be consumed at {source}."
+    )
+    return Refused(text, findings=(error("DR-CONT-005", text, remedy),))
+
+
+def _undelivered(compared: Sequence[Compared], move: Move) -> Refused | None:
+    """What the site that is left has not delivered: nobody can have done it there, and its copies must stay."""
+    waiting = {each.queue: sorted(each.undelivered) for each in compared if each.known and each.undelivered}
+    if not waiting:
+        return None
+    told = f"staged at {move.source} and never delivered there: {_named(waiting)}"
+    remedy = (
+        f"`dr-ctl activate {move.source}`, and let it deliver: see that the address takes messages (its size, the "
+        "disk). What it goes on refusing was done there: remove that from its queue of what is staged, by hand."
+    )
+    evidence: dict[str, Json] = {"undelivered": {name: [*ids] for name, ids in waiting.items()}}
+    return Refused(told, evidence, (error("DR-CONT-017", told, remedy),))
+
+
+def _named(messages: Mapping[str, Sequence[str]]) -> str:
+    """So many of each queue, and who the first of them are."""
+    return some(
+        [
+            f"{name}: {len(ids)} ({', '.join(ids[:_NAMED])}{', …' if len(ids) > _NAMED else ''})"
+            for name, ids in messages.items()
+        ]
+    )
 
 
 def _missing(compared: Sequence[Compared], move: Move) -> Refused | None:
@@ -141,9 +180,7 @@ def _missing(compared: Sequence[Compared], move: Move) -> Refused | None:
     wrong = {name: ids for name, ids in lacking.items() if move.ask.accept_difference.get(name) != len(ids)}
     if not wrong:
         return None
-    told = [f"{name}: {len(ids)} ({', '.join(ids[:_NAMED])}{', …' if len(ids) > _NAMED else ''})"
-            for name, ids in wrong.items()]  # fmt: skip
-    text = f"messages of {move.source} that have no copy at {move.target}: {some(told)}"
+    text = f"messages of {move.source} that have no copy at {move.target}: {_named(wrong)}"
     remedy = (
         "A client was cut off, or rolled back, while it held them, and the plugin deleted the copies. Let them be "
         f"consumed at {move.source}; --accept-difference QUEUE=N moves without exactly so many."

@@ -72,8 +72,7 @@ def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], fro
 
 
 def _moves(view: SiteView, queue: str, ids: frozenset[str], name: str) -> list[Call]:
-    listed, bean, filter_by = sorted(ids), view.business[queue].bean, copies.chosen
-    batches = [listed[start : start + copies.BATCH] for start in range(0, len(listed), copies.BATCH)]
+    bean, filter_by = view.business[queue].bean, copies.chosen
     return [
         call(
             view,
@@ -82,5 +81,5 @@ def _moves(view: SiteView, queue: str, ids: frozenset[str], name: str) -> list[C
             request(bean, copies.MOVE_ALL, (filter_by(each), name)),
             f"move {len(each)} of {queue} to {name}",
         )
-        for each in batches
+        for each in copies.batches(ids)
     ]

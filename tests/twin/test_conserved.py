@@ -1,0 +1,171 @@
+"""Messages that are staged and that nobody had yet: no move with the continuity plugin destroys one, at either site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.engine import runbook
+from dr_ctl.twin.continuity.broker import ContinuityBroker
+from dr_ctl.twin.kinds import CONTINUITY
+from tests.conftest import Command
+from tests.twin.matrix import OPERATIONS, at_rest, done, nothing, put, quick, serving, take, unprocessed
+from tests.twin.subject import until
+
+ORDERS = "orders.in"
+
+
+@pytest.fixture
+def topology() -> str:
+    return CONTINUITY
+
+
+def plugin(twin: PlayedTwin, site: str) -> ContinuityBroker:
+    broker = twin.host(site).broker
+    assert isinstance(broker, ContinuityBroker)
+    return broker
+
+
+def delivers_again(twin: PlayedTwin, site: str) -> None:
+    """There is room again."""
+    broker = plugin(twin, site)
+    with twin.still():
+        broker.full.clear()
+        broker.changed.notify_all()
+
+
+def staged(twin: PlayedTwin, site: str) -> int:
+    return len(plugin(twin, site).flows[ORDERS].in_mirror.messages)
+
+
+def moved_to_a_full_address(twin: PlayedTwin, dr_ctl: Command) -> set[str]:
+    """London serves, and its address takes nothing of what was written at Paris; who the messages are."""
+    done(dr_ctl("swapover", "--to", "paris", "--yes"))
+    put(twin, "paris", ORDERS, 10)
+    twin.wait_mirrored()
+    plugin(twin, "london").full.add(ORDERS)
+    done(dr_ctl("swapover", "--to", "london", "--yes"))
+    assert staged(twin, "london") == 10
+    return unprocessed(twin)
+
+
+def brief(folder: Path) -> Path:
+    """The runbooks with a catch-up that does not wait for long, but for longer than what is stuck is given."""
+    mine = folder / "runbooks"
+    mine.mkdir()
+    for path in runbook.files(runbook.shipped()):
+        (mine / path.name).write_text(path.read_text().replace("{within: 1m}", "{within: 1s}"))
+    return mine
+
+
+def test_an_address_that_takes_nothing_is_no_queue_that_has_it_already(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    had = moved_to_a_full_address(twin, dr_ctl)
+    swapover = OPERATIONS["swapover"].words
+
+    with monkeypatch.context() as patch:
+        mine = brief(tmp_path)
+        patch.setattr(runbook, "shipped", lambda: mine)
+        refused = dr_ctl(*swapover, "--yes")
+
+    assert refused.code == 10, refused.document
+    assert "london still delivers 10 staged message(s) of orders.in" in refused.document["summary"]
+    assert serving(twin) == ("london",)
+    assert unprocessed(twin) == had
+
+    delivers_again(twin, "london")
+    done(dr_ctl(*swapover, "--yes"))
+    assert unprocessed(twin) == had
+
+
+def test_step_by_step_what_was_never_delivered_refuses_the_drain_and_is_named(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    had = moved_to_a_full_address(twin, dr_ctl)
+    done(dr_ctl("fence", "london", "--yes"))
+
+    ended = dr_ctl("drain", "--to", "paris", "--yes")
+
+    assert ended.code == 10, ended.document
+    [finding] = [each for each in ended.document["findings"] if each["id"] == "DR-CONT-017"]
+    assert "staged at london and never delivered there: orders.in: 10" in finding["text"]
+    assert dr_ctl("verify", "--to", "paris").code != 0
+    assert unprocessed(twin) == had
+
+    delivers_again(twin, "london")
+    done(dr_ctl("activate", "london", "--yes"))
+    until(lambda: staged(twin, "london") == 0)
+    twin.wait_mirrored()
+    done(dr_ctl("swapover", "--to", "paris", "--yes"))
+    assert unprocessed(twin) == had
+
+
+def test_what_arrives_behind_the_fence_was_never_delivered_either(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """A person moves the service with the plugin's console while the link is cut."""
+    done(dr_ctl("swapover", "--to", "paris", "--yes"))
+    twin.cut()
+    until(lambda: not plugin(twin, "paris").attached)
+    put(twin, "paris", ORDERS, 30)
+    with twin.still():
+        plugin(twin, "paris").keep_clients_out()
+        plugin(twin, "london").service.activate(1)
+    until(lambda: plugin(twin, "london").serves)
+    done(dr_ctl("fence", "london", "--yes"))
+    twin.heal()
+    twin.wait_mirrored()
+    had = unprocessed(twin)
+
+    ended = dr_ctl("drain", "--to", "paris", "--yes")
+
+    assert ended.code == 10, ended.document
+    assert "DR-CONT-017" in [each["id"] for each in ended.document["findings"]]
+    assert unprocessed(twin) == had
+    assert len(had) == 30
+
+
+@pytest.mark.parametrize("site", ["london", "paris"])
+@pytest.mark.parametrize("operation", ["swapover", "activate", "release", "failover", "reinstate", "failback"])
+def test_whatever_is_done_while_an_address_takes_nothing_every_message_lies_somewhere(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, operation: str, site: str
+) -> None:
+    OPERATIONS[operation].before(twin, dr_ctl)
+    had = unprocessed(twin)
+    plugin(twin, site).full.add(ORDERS)
+
+    with quick(monkeypatch):
+        dr_ctl(*OPERATIONS[operation].words, "--yes")
+        dr_ctl("swapover", "--to", "london", "--yes")
+
+    at_rest(twin)
+    assert had
+    assert had <= unprocessed(twin)
+
+
+def test_a_queue_that_vanishes_behind_the_fence_undoes_the_run(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleted with its last consumer, while copies of it at the other site have lost their acknowledgements."""
+    nothing(twin, dr_ctl)
+    london = plugin(twin, "london")
+    with monkeypatch.context() as patch:
+        patch.setattr(london, "removed", lambda *_: None)  # the acknowledgements are lost
+        for _ in range(2):
+            take(twin, "london", ORDERS)
+    deactivate = london.service.deactivate
+
+    def with_its_last_consumer() -> None:
+        deactivate()
+        london.destroy_queue(ORDERS)
+
+    monkeypatch.setattr(london.service, "deactivate", with_its_last_consumer)
+
+    ended = dr_ctl("swapover", "--to", "paris", "--yes")
+
+    assert ended.code == 20, ended.document
+    assert "DR-CONT-005" in [each["id"] for each in ended.document["findings"]]
+    assert ended.document["data"]["undone"]
+    assert serving(twin) == ("london",)
+    assert staged(twin, "paris") == 2
