@@ -60,13 +60,14 @@ def _findings(
     """What speaks against the operations, each once. Where the roles alone refuse a move, what the brokers say of
     themselves is worth as much."""
     found = open_run_findings(judge.open_run, seen, judge.links)
+    unheard = _unheard(world, seen)
     if len(verdicts) == 1 and verdicts[0].findings:
-        return list(dict.fromkeys([*found, *verdicts[0].findings]))
+        return list(dict.fromkeys([*found, *verdicts[0].findings, *unheard]))
     target = targets(seen, SWAPOVER) or next(iter(seen.roles))
     ask = Ask(SWAPOVER, target)
     move = Move(ask, world.other(target), {})
     found += [*world.decide(ask, seen).findings, *world.topology.recipe.why_not(seen, move)]
-    found += [*_unheard(world, seen), *forbidden.values()]
+    found += [*unheard, *forbidden.values()]
     return list(dict.fromkeys(found))
 
 

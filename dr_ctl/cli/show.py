@@ -7,6 +7,7 @@ from dr_ctl.application.status import Status
 from dr_ctl.application.status import status as look
 from dr_ctl.cli.render import end
 from dr_ctl.cli.session import Session
+from dr_ctl.core.model import Role
 from dr_ctl.core.printable import page
 from dr_ctl.topologies.topology import BrokerSeen
 
@@ -39,7 +40,9 @@ def _text(found: Status) -> str:
             doors = ", ".join(f"{name} {'open' if is_open else 'closed'}" for name, is_open in each.doors.items())
             doors += ", and roles kept out" if each.kept_out else ""
             depth = sum(each.depths.values())
-            lines.append(f"  {each.pair}: {doors}; {depth} message(s) in {len(each.depths)} queue(s)")
+            room = f"; {1 - each.disk_used:.0%} of its disk free" if each.disk_used is not None else ""
+            room = room if role is Role.SERVING else ""
+            lines.append(f"  {each.pair}: {doors}; {depth} message(s) in {len(each.depths)} queue(s){room}")
             lines += [f"    {line}" for line in links.get((site, each.pair), ())]
             if (lacking := _lacking(found, each)) is not None:
                 lines.append(f"    {lacking}")

@@ -29,6 +29,11 @@ class Fields:
         """A whole number, or None where the broker says null."""
         return None if self._told.get(name) is None else self.number(name)
 
+    def optional_share(self, name: str) -> float | None:
+        """A number, or None where the broker does not know the attribute."""
+        value = self._told.get(name)
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
     def flag(self, name: str) -> bool:
         value = self._told.get(name)
         if not isinstance(value, bool):

@@ -29,7 +29,8 @@ class BrokerSeen:
     """One broker of one site, whatever its kind. Where it is `silent` nothing else of it was read.
 
     `doors` are the clients' ways in, by name, and whether each is open; `kept_out` says that a lasting fence stands;
-    `depths` are the messages in each business queue, `paused` those queues whose dispatch is stopped.
+    `depths` are the messages in each business queue, `paused` those queues whose dispatch is stopped; `disk_used` is
+    the share of its disk that is taken.
     """
 
     site: str
@@ -42,6 +43,7 @@ class BrokerSeen:
     depths: Mapping[str, int] = field(default_factory=dict)
     paused: tuple[str, ...] = ()
     to_ship: int | None = None
+    disk_used: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

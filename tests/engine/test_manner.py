@@ -16,7 +16,7 @@ from dr_ctl.engine.plan import Plan, PlannedStep, Refusal
 from dr_ctl.engine.runbook import Runbook, RunbookStep
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest
 from dr_ctl.telemetry.events import StepStarted, WaitProgress
-from tests.engine.desk import ASK, BEFORE, BOOK, EFFECTS, MOVED, START, Desk, book_of
+from tests.engine.desk import ASK, BEFORE, BOOK, EFFECTS, MOVED, START, Desk, Estimates, book_of
 from tests.engine.lost import FAILOVER, Cost
 from tests.engine.machine import Machine, lost
 
@@ -220,3 +220,19 @@ class TestOutage:
 
         assert [each.outage_s for each in told[: fenced[0]]] == [None] * fenced[0]
         assert all(each.outage_s is not None for each in told[fenced[0] :])
+
+
+def test_the_estimate_says_how_much_is_left_of_its_time(tmp_path: Path) -> None:
+    heard: list[WaitProgress] = []
+
+    class Slow(Estimates):
+        def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
+            wait(0.001)
+            return super().end(within_s=within_s, wait=wait)
+
+    desk = Desk(tmp_path, estimates=Slow())
+    desk.go(listener=lambda event: heard.append(event) if isinstance(event, WaitProgress) else None)
+
+    [told] = [each for each in heard if each.about.startswith("estimating from the history (given up after 60 s)")]
+    assert told.left_s is not None
+    assert 59 < told.left_s <= 60

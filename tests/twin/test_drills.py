@@ -225,6 +225,13 @@ def test_a_planned_move_says_what_it_leaves_behind_and_how_to_come_back(person: 
     assert serving(person.twin) == ("london",)
 
 
+def test_the_serving_broker_says_how_much_room_it_has(person: Person) -> None:
+    lines = person.types("status").out.splitlines()
+
+    assert lines[1].endswith("queue(s); 90% of its disk free")
+    assert not any("disk" in line for line in lines[2:])
+
+
 def test_messages_are_said_beside_events(person: Person) -> None:
     person.twin.cut("london")
     until(lambda: not person.twin.host("london").broker.attached)

@@ -30,6 +30,7 @@ def doors(every: Iterable[Acceptor]) -> str:
 OF_BROKER: Final[Sequence[Named[Any]]] = (
     Named("DR-DOOR-001", "the acceptors of the settings are there", lambda view: doors(view.acceptors)),
     Named("DR-DOOR-002", "the clients' doors are all open or all closed", lambda view: doors(view.doors)),
+    Named("DR-DOOR-009", "probes come by a client's door", lambda view: f"port {view.config.greets_at or 'not named'}"),
     Named("DR-DOOR-004", "the door of the peer's link is open", lambda view: doors(view.mirror_doors)),
     Named(
         "DR-DOOR-005",

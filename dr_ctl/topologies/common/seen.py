@@ -166,6 +166,7 @@ def _broker(view: Broker | Silent) -> BrokerSeen:
         depths={name: queue.depth for name, queue in business.items()},
         paused=tuple(sorted(name for name, queue in business.items() if queue.paused)),
         to_ship=view.to_ship,
+        disk_used=view.disk_used,
     )
 
 

@@ -193,6 +193,7 @@ class Broker(ABC):
     documents: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     grants: Mapping[str, Grants] = field(default_factory=dict, kw_only=True)
     users: Mapping[str, frozenset[str]] | None = field(default=None, kw_only=True)
+    disk_used: float | None = field(default=None, kw_only=True)
 
     # What joins it to its peer.
 

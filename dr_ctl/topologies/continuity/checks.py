@@ -15,13 +15,14 @@ from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
 
 def of_move(rules: Rules, seen: ContinuitySeen, move: Move) -> list[Finding]:
     """Everything worth saying about a move, errors first."""
-    del rules
+    return common.of_move(seen, move, of_broker, lambda here, there: of_moved(rules, seen, move, here, there))
 
-    def of_pair_(source: SiteView, target: SiteView) -> Iterator[Finding]:
-        yield from of_both(source, target)
-        yield from _too_deep(source, target, move)
 
-    return common.of_move(seen, move, of_broker, of_pair_)
+def of_moved(rules: Rules, seen: ContinuitySeen, move: Move, here: SiteView, there: SiteView) -> Iterator[Finding]:
+    """What the two brokers of a pair tell together of a move."""
+    del rules, seen
+    yield from of_both(here, there)
+    yield from _too_deep(here, there, move)
 
 
 def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.continuity.papers import InFilter
 from dr_ctl.topologies.continuity.view import PREFIX, Bridge, Commands, Flow, Service, SiteView
 
-_SERVER: Final = ("Version", "NodeID")
+_SERVER: Final = ("Version", "NodeID", "DiskStoreUsage")
 # The outflow of messages, unless it was given another name: then its age is not told.
 MIRRORED: Final = ".out.mirror"
 _CLOCK: Final = ("StartTime", "Uptime")
@@ -116,6 +116,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         version=fields.text("Version"),
         node=fields.text("NodeID"),
         now_ms=clock_ms(told[1]),
+        disk_used=fields.optional_share("DiskStoreUsage"),
         start=str(Fields(beans.RUNTIME, told[1].value()).number("StartTime")),
         acceptors=tuple(parts.acceptor(bean, each) for bean, each in parts.found(told[2])),
         queues=tuple(replace(each, internal=each.internal or name in theirs) for name, each in sorted(queues.items())),

@@ -61,5 +61,6 @@ BY_BROKER: Final[Sequence[Named[SiteView]]] = (
 BY_PAIR: Final[Sequence[Named[SiteView]]] = (
     Named("DR-CONT-004", "each site has its own id", _named),
     Named("DR-CONT-005", "both sites have the same flows", _flows_read),
+    Named("DR-CONT-014", "no queue is too deep to compare by id", _flows_read),
     Named("DR-CONT-012", "the clocks agree", lambda view: f"{view.site} {view.now_ms}"),
 )

@@ -60,7 +60,7 @@ def recipe(queues: Queues, drain: Drain, patience: Patience) -> Recipe[SiteView]
     told = Checks(
         checks.of_move,
         checks.of_broker,
-        lambda rules, seen, move, here, there: checks.of_both(here, there),  # noqa: ARG005
+        checks.of_moved,
         taken_in.findings,
         taken_in.nothing_owed,
         BY_BROKER,

@@ -19,7 +19,7 @@ from dr_ctl.topologies.artemis import look as parts
 from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.mirror.view import BrokerView, Link
 
-_SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", "PendingMirrorAcks")
+_SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", "PendingMirrorAcks", "DiskStoreUsage")
 _LINK: Final = ("Name", "Started", "Connected", "Protocol")
 _EVERYTHING: Final = ("", -1, -1)
 
@@ -66,6 +66,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         node=fields.text("NodeID"),
         active=fields.flag("Active"),
         now_ms=now_ms,
+        disk_used=fields.optional_share("DiskStoreUsage"),
         pending_acks=fields.number("PendingMirrorAcks"),
         start=str(Fields(beans.RUNTIME, told[1].value()).number("StartTime")),
         acceptors=tuple(parts.acceptor(bean, each) for bean, each in parts.found(told[2])),

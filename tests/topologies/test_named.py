@@ -1,0 +1,33 @@
+"""Every check that a topology makes has its name: what `validate` lists leaves none out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.topologies.common.named import OF_BROKER, OF_PAIR
+from dr_ctl.topologies.continuity import named as continuity
+from dr_ctl.topologies.mirror import named as mirror
+
+FINDING = re.compile(r'"(DR-[A-Z]+-\d{3})"')
+TOPOLOGIES = Path(mirror.__file__).parents[1]
+# Said by a look itself: a broker that did not answer has no check that holds.
+NOT_A_CHECK = {"DR-SITE-001"}
+
+
+@pytest.mark.parametrize("of", [mirror, continuity], ids=["mirror", "continuity"])
+def test_each_finding_of_the_checks_has_a_name_and_no_other(of: object) -> None:
+    folder = str(getattr(of, "__name__", "")).split(".")[-2]
+    own = _yielded(TOPOLOGIES / folder / "checks.py")
+    tables = (*OF_BROKER, *OF_PAIR, *getattr(of, "BY_BROKER", ()), *getattr(of, "BY_PAIR", ()))
+
+    assert {each.id for each in tables} == (own | _yielded(TOPOLOGIES / "common" / "checks.py")) - NOT_A_CHECK
+    assert len({each.name for each in tables}) == len(tables)
+
+
+def _yielded(path: Path) -> set[str]:
+    """The ids of the findings that a module makes; those that it only names in a set are not."""
+    text = path.read_text(encoding="utf-8")
+    return set(FINDING.findall(re.sub(r"frozenset\(\{[^}]*\}\)", "", text)))
