@@ -99,7 +99,9 @@ class Seen(Generic[V_co]):
         found: list[Row] = []
         for view in self._all():
             found += view.outflow_rows(self._peer(view), at)
-            found += [replace(queue.row(view, at), acked=queue.acked) for queue in view.business.values()]
+            found += [
+                replace(queue.row(view, at), acked=queue.acked) for queue in view.business.values() if queue.counted
+            ]
         return found
 
     def stake(self, site: str) -> Sequence[Stake]:
@@ -163,7 +165,7 @@ def _broker(view: Broker | Silent) -> BrokerSeen:
         start=view.start,
         doors={door.name: door.started for door in view.doors},
         kept_out=view.shut_out,
-        depths={name: queue.depth for name, queue in business.items()},
+        depths={name: queue.depth if queue.counted else None for name, queue in business.items()},
         paused=tuple(sorted(name for name, queue in business.items() if queue.paused)),
         to_ship=view.to_ship,
     )

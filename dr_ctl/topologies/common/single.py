@@ -16,7 +16,7 @@ from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RELEASE
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import paused_by_runs
-from dr_ctl.topologies.common.checks import error
+from dr_ctl.topologies.common.checks import UNCOUNTED, error
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker, Queue
 
@@ -33,7 +33,11 @@ def findings(
         yield from of_move()
     else:
         for each in of_source():
-            grave = each.id in _GRAVE or each.severity is not Severity.ERROR
+            grave = (
+                each.id in _GRAVE
+                or (move.ask.operation == QUIESCE and each.id == UNCOUNTED)
+                or each.severity is not Severity.ERROR
+            )
             yield each if grave else replace(each, severity=Severity.WARNING)
     if move.ask.operation == ACTIVATE:
         yield from _unproven(seen, move)
@@ -97,7 +101,9 @@ def _to_ship(view: Broker) -> Iterator[str]:
 
 
 def _unapplied(view: Broker) -> Iterator[str]:
-    if view.unapplied:
+    if view.unapplied is None:
+        yield f"which acknowledgements are not applied at {view.site} was not read"
+    elif view.unapplied:
         yield f"{view.unapplied} acknowledgement(s) not applied at {view.site}"
 
 

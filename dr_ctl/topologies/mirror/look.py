@@ -124,11 +124,11 @@ def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
     if lost := [door.name for door in (*view.doors, *view.mirror_doors) if door.name not in started]:
         raise NoSuchBean(f"{reader.url}: acceptor {', '.join(lost)} is not there any more")
     return Flow(
-        to_ship=queue.number("MessageCount"),
-        outflow_delivering=queue.number("DeliveringCount"),
+        to_ship=queue.count("MessageCount"),
+        outflow_delivering=queue.count("DeliveringCount"),
         outflow_consumers=queue.number("ConsumerCount"),
         outflow_added=queue.number("MessagesAdded"),
-        unapplied=Fields(view.broker, told[0].value()).number("PendingMirrorAcks"),
+        unapplied=Fields(view.broker, told[0].value()).count("PendingMirrorAcks"),
         link_started=connection.flag("Started"),
         link_connected=connection.flag("Connected"),
         doors_open=tuple(door.name for door in view.doors if started[door.name]),
