@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.journal import History
-from dr_ctl.engine.operations import ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, QUIESCE, RELEASE, RETURNS
+from dr_ctl.engine.operations import ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, MOVING, QUIESCE, RELEASE, RETURNS
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Observation, UnitSeen
 
@@ -62,11 +62,28 @@ def whole_at(seen: Observation, site: str) -> bool:
     return all(unit.serving == site for unit in seen.units)
 
 
-def source_of(seen: Observation, ask: Ask, past: History | None, *, cut_off: bool = False) -> str | Finding:
+def open_again(seen: Observation, past: History) -> bool:
+    """Say whether the site that a run has left lets clients in beside the one that it opened."""
+    roles = {seen.roles.get(past.source), seen.roles.get(past.ask.target)}
+    return past.activation and past.ask.operation in MOVING and roles == {Role.SERVING}
+
+
+def was_open_again(source: str, ask: Ask) -> Finding:
+    """Say that clients may have worked at both sites."""
+    text = f"{source} lets clients in again beside {ask.target}: it is closed before anything else"
+    return Finding("DR-ROLE-017", Severity.WARNING, text, "Compare what its clients did there meanwhile.")
+
+
+def source_of(
+    seen: Observation, ask: Ask, past: History | None, *, cut_off: bool = False, again: bool = False
+) -> str | Finding:
     """Say which site is left: the one that the service leaves, that was lost, or that serves beside a returned one.
 
-    `cut_off`: a hook will show that a site which does not answer keeps no client, or end the run.
+    `cut_off`: a hook will show that a site which does not answer keeps no client, or end the run. `again`: the site
+    that the run has left is open again.
     """
+    if past is not None and again:
+        return unexpected(seen, ask) or past.source
     if ask.operation in ALONE:
         return _alone(seen, ask, cut_off=cut_off)
     if ask.operation == FAILOVER:

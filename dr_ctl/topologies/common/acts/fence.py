@@ -51,6 +51,8 @@ def _answers(tools: Tools[Broker], site: str) -> bool:
 def owe(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     if not step.calls:
         return NotNeeded(step.about)
+    if any(call.site == move.source for call in step.calls):
+        return act(tools, step, move, hand)
     done = Done(f"{move.source} cannot be fenced now: the fence is owed")
     return tools.make(step.calls, hand, move.target) or done
 
