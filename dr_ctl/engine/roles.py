@@ -162,6 +162,8 @@ def _of_both(seen: Observation, ask: Ask) -> Finding | None:
     if seen.roles[shut] is Role.SERVING:
         text = f"{opened} must not be opened while {shut} is: {told}"
         return error("DR-ROLE-011", text, f"`dr-ctl swapover --to {opened}` moves the service.")
+    if ask.operation == RELEASE and any({opened, shut} <= {*unit.closed_at} for unit in seen.units):
+        return None  # of several, those that answer at both sites; they are named that do not
     if here not in _ANSWERING or there not in _ANSWERING:
         remedy = f"Bring the silent site back; if it is lost: `dr-ctl failover --to {opened}`."
         return error("DR-ROLE-006", f"that needs an answer from both sites: {told}", remedy)
@@ -216,6 +218,11 @@ def alive(seen: Observation, ask: Ask) -> Finding | None:
         return None
     if role is Role.SERVING:
         text, remedy = f"{left} serves", f"Move it without loss: `dr-ctl swapover --to {ask.target}`."
+        if silent := [unit.name for unit in seen.units if left not in (*unit.open_at, *unit.closed_at)]:
+            remedy = (
+                f"A swapover moves all without loss, once {', '.join(silent)} of {left} answers again. Without it: "
+                f"`dr-ctl fence {left}` closes the rest, then the same failover."
+            )
     elif role is Role.SICK:
         text = f"{left} is sick or frozen: its process lives and may still serve"
         remedy = f"End that process for certain, or cut its host off; then `dr-ctl failover --to {ask.target}` again."

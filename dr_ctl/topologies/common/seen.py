@@ -64,7 +64,8 @@ class Seen(Generic[V_co]):
 
     def _unit(self, pair: str) -> UnitSeen:
         open_at = tuple(site for site, brokers in self.sites.items() if brokers[pair].role is Role.SERVING)
-        return UnitSeen(pair, open_at[0] if len(open_at) == 1 else None, open_at)
+        closed_at = tuple(site for site, brokers in self.sites.items() if brokers[pair].role is Role.STANDBY)
+        return UnitSeen(pair, open_at[0] if len(open_at) == 1 else None, open_at, closed_at)
 
     def view(self, site: str, pair: str) -> V_co | None:
         """The broker's view, or None where it did not answer."""

@@ -48,7 +48,7 @@ def findings(
             text = f"{move.source} must not be opened while {move.target} is"
             remedy = f"`dr-ctl swapover --to {move.source}` moves the service."
             yield error("DR-ROLE-011", text, remedy)
-    elif move.ask.operation == RELEASE and seen.roles[move.source] is Role.STANDBY:
+    elif move.ask.operation == RELEASE:
         yield from _moved_on(seen, move)
 
 
@@ -86,7 +86,9 @@ def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
     for pair in seen.sites[move.target]:
         here, there = seen.view(move.source, pair), seen.view(move.target, pair)
         if here is None or there is None:
-            continue  # both answered when the roles were looked at
+            continue  # such a pair is not opened
+        if here.open:
+            continue
         if left := [*_to_ship(there), *_unapplied(here)]:
             text = f"{move.target} holds what {move.source} lacks: {some(left)}"
             remedy = f"`dr-ctl drain --to {move.source}`, then `dr-ctl activate {move.source}`."
@@ -117,7 +119,13 @@ def holds_already(seen: Seen[Broker], move: Move) -> str | None:
     if move.ask.operation == FENCE and role is Role.STANDBY and lasts and not _owed(seen, move):
         return f"clients are kept out of {site} already"
     kept_out = any(view.shut_out for view in views)
-    if move.ask.operation == RELEASE and role is Role.SERVING and not (kept_out or paused_at(seen, move.source)):
+    whole = all(view.open for view in views)
+    if (
+        move.ask.operation == RELEASE
+        and role is Role.SERVING
+        and whole
+        and not (kept_out or paused_at(seen, move.source))
+    ):
         return f"{site} serves already, and no run has paused anything there"
     return None
 

@@ -16,6 +16,7 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.calls import pause
 from dr_ctl.topologies.common.checks import UNCOUNTED
 from dr_ctl.topologies.common.drafts.quiesce import lifts, to_pause
+from dr_ctl.topologies.common.effects import left_of
 from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
@@ -122,12 +123,14 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
 
 def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     del step
-    calls = [call for view in tools.observer.look_at(move.source) for call in lifts(tools.recipe.rules, view, move)]
-    if not calls:
-        return NotNeeded("nothing is paused that was not before")
+    views = tools.observer.answering(move.source)
+    calls = [call for view in views for call in lifts(tools.recipe.rules, view, move)]
     tools.change(calls, hand)
-    left = [call for view in tools.observer.look_at(move.source) for call in lifts(tools.recipe.rules, view, move)]
-    return Refused(f"still paused: {some([call.about for call in left])}") if left else Done("pauses lifted")
+    if left := left_of(calls, tools.views_of(calls)):
+        return Refused(f"still paused: {some(left)}")
+    if away := sorted(set(tools.observer.brokers[move.source]) - {view.pair for view in views}):
+        return Refused(f"{move.source}: {some(away)} silent: whether anything is paused there is not known")
+    return Done("pauses lifted") if calls else NotNeeded("nothing is paused that was not before")
 
 
 @dataclass
