@@ -16,10 +16,10 @@ from dr_ctl.engine.ports import Hand
 from dr_ctl.stomp_io.connection import Closed, Connected, Greeting, Silent
 from dr_ctl.stomp_io.connection import Refused as LoginDenied
 from dr_ctl.topologies.common import checks
-from dr_ctl.topologies.common import seen as seen_as
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.effects import left_of
 from dr_ctl.topologies.common.observer import AnyObserver
+from dr_ctl.topologies.common.seen import Silent as NoAnswer
 from dr_ctl.topologies.common.view import Broker
 
 Key = tuple[str, str]
@@ -87,7 +87,7 @@ class Doors:
         except BrokerError:
             seen = self._observer.look_once()
         for each in seen.sites[site].values():
-            if isinstance(each, seen_as.Silent) and each.role is not Role.DOWN:
+            if isinstance(each, NoAnswer) and each.role is not Role.DOWN:
                 raise each.error
         return seen.views(site)
 
