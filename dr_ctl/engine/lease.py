@@ -10,6 +10,7 @@ Here stands what a lock says and what follows from looking at it, touching nothi
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,12 +18,15 @@ from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from dr_ctl.core.clock import stamp
-from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.errors import UNREADABLE, BrokerError
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.runs import Locked
 
 LOCK: Final = "lock"
+# The text of what stands under a lock's name and was made by somebody else: no lock, but its number is taken.
+NOBODYS: Final = "nobody's"
 _NEVER: Final = 2**62
+_FAR_MS: Final = 50_000_000_000_000  # some 1 600 years: a moment that is further away may have no date
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +97,39 @@ class LockDocument:
                 host=str(document["host"]),
                 pid=int(document["pid"]),
                 state=str(document["state"]),
-                start_ms=int(document["start"]),
+                start_ms=_moment(document["start"]),
                 expires_ms=int(document["expires"]),
                 released=document["released"] is True,
-                paused_before=tuple(document["paused_before"]),
-                paused={str(run): tuple(names) for run, names in document["paused"].items()},
+                paused_before=_names(document["paused_before"]),
+                paused={str(run): _names(names) for run, names in document["paused"].items()},
                 last_hash=str(document["last_hash"]),
                 count=int(document["count"]),
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except UNREADABLE:
             return cls(epoch=epoch, run="a run whose lock cannot be read", expires_ms=_NEVER)
+
+
+def _moment(told: Any) -> int:
+    if abs(moment_ms := int(told)) > _FAR_MS:
+        raise ValueError(f"{told} is no moment")
+    return moment_ms
+
+
+def _names(told: Any) -> tuple[str, ...]:
+    if not isinstance(told, list) or not all(isinstance(each, str) for each in told):
+        raise TypeError("not a list of names")
+    return tuple(told)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The locks of one broker at one moment of its clock."""
+    """The locks of one broker at one moment of its clock; `taken` are numbers that are no lock's, and not free."""
 
     site: str
     pair: str
     now_ms: int
     documents: tuple[LockDocument, ...]
+    taken: frozenset[int] = frozenset()
 
     @property
     def highest(self) -> LockDocument | None:
@@ -131,7 +148,7 @@ class Store(Protocol):
 
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
         """The broker's clock, and the documents of a kind by number, as of the same moment: whole ones, whatever is in
-        them."""
+        them; `NOBODYS` for what clients can have made."""
 
     def create(self, kind: str, number: int, text: str) -> bool:
         """Create one, atomically: of several that try, one gets it. Raises `Forbidden`."""
@@ -168,8 +185,11 @@ def against(look: Look, me: LockDocument, stolen: Collection[LockDocument] = ())
 
 
 def next_epoch(looks: Iterable[Look]) -> int:
-    """One more than the highest that was seen anywhere."""
-    return max((each.epoch for look in looks for each in look.documents), default=0) + 1
+    """One more than the highest that was seen anywhere, or the next that is free."""
+    seen = list(looks)
+    highest = max((each.epoch for look in seen for each in look.documents), default=0)
+    taken = frozenset[int]().union(*(look.taken for look in seen))
+    return next(number for number in itertools.count(highest + 1) if number not in taken)
 
 
 def lost_to(look: Look, me: LockDocument) -> LockDocument | None:
@@ -198,7 +218,8 @@ def inherited(look: Look) -> dict[str, tuple[str, ...]]:
 def look_at(store: Store) -> Look:
     """Look at the locks of one broker. Raises `BrokerError`."""
     now_ms, texts = store.read(LOCK)
-    return Look(store.site, store.pair, now_ms, tuple(LockDocument.of_text(epoch, text) for epoch, text in texts))
+    documents = tuple(LockDocument.of_text(epoch, text) for epoch, text in texts if text != NOBODYS)
+    return Look(store.site, store.pair, now_ms, documents, frozenset(epoch for epoch, text in texts if text == NOBODYS))
 
 
 def held_by(name: str, document: LockDocument) -> Locked:

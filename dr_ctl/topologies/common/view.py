@@ -171,7 +171,8 @@ Grants = Mapping[str, Sequence[str]]
 @dataclass(frozen=True, slots=True)
 class Broker(ABC):
     """One broker as it answered. `grants`, by match, and `users` with their roles are only asked for where the settings
-    name a lasting fence; `users` is None too where the broker cannot tell them."""
+    name a lasting fence; `users` is None too where the broker cannot tell them. `forged` are queues with the name of a
+    document that clients can have made: none of them is believed."""
 
     pair: str
     site: str
@@ -187,6 +188,7 @@ class Broker(ABC):
     consumers: tuple[Consumer, ...]
     prepared: tuple[str, ...]
     documents: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    forged: tuple[str, ...] = field(default=(), kw_only=True)
     grants: Mapping[str, Grants] = field(default_factory=dict, kw_only=True)
     users: Mapping[str, frozenset[str]] | None = field(default=None, kw_only=True)
 
