@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+from dr_ctl.application import explaining
 from dr_ctl.cli.app import app
+from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.runbook import OPERATIONS, load, shipped
 
 ROOT = Path(__file__).parents[1]
@@ -23,7 +25,19 @@ def docs(name: str) -> str:
 def test_every_finding_is_explained_and_no_other() -> None:
     made = {word for path in (ROOT / "dr_ctl").rglob("*.py") for word in FINDING.findall(path.read_text("utf-8"))}
 
-    assert made == set(FINDING.findall(docs("findings.md")))
+    assert made == set(explaining.findings())
+    assert set(explaining.codes()) == set(ExitCode)
+    assert explaining.page() == docs("findings.md"), "python -m dr_ctl.application.explaining > docs/findings.md"
+
+
+def test_a_command_that_the_table_names_is_one() -> None:
+    known = get_command(app).commands  # type: ignore[attr-defined]
+    for entry in (*explaining.findings().values(), *explaining.codes().values()):
+        for words in re.findall(r"`dr-ctl ([^`]+)`", f"{entry.do} {entry.costs} {entry.undo}"):
+            named = [word for word in words.split() if not word.startswith("-")]
+            assert named[0] in known or named[0] == "COMMAND", (entry.name, words)
+            parts = getattr(known.get(named[0]), "commands", None)
+            assert parts is None or named[1] in parts, (entry.name, words)
 
 
 def test_every_command_is_listed() -> None:

@@ -11,11 +11,12 @@ from dr_ctl.application.open_run import left_open, no_open_run
 from dr_ctl.application.result import Result
 from dr_ctl.application.run import NOBODY_ASKED, SAID_NO
 from dr_ctl.application.world import World
-from dr_ctl.core.model import ExitCode, Role
+from dr_ctl.core.errors import UsageError
+from dr_ctl.core.model import ExitCode, Finding, Role, Severity
 from dr_ctl.core.printable import page
 from dr_ctl.engine import executor
 from dr_ctl.engine.journal import History
-from dr_ctl.engine.roles import error, other_sites, part_of, unexpected
+from dr_ctl.engine.roles import error, other_brokers, other_sites, part_of, unexpected
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import Seen
 
@@ -33,7 +34,8 @@ def abort(caller: Caller, how: How) -> Result:
             lock.refuse_if_held(seen, runs, how.theft)
         asked = replace(past.ask, expect_serving=how.expect_serving)
         world.must_know(asked)
-        if (others := other_sites(seen, past) or unexpected(part_of(seen, asked), asked)) is not None:
+        others = other_sites(seen, past) or other_brokers(world.topology.recipe.basis(seen), past)
+        if (others := others or unexpected(part_of(seen, asked), asked)) is not None:
             return Result(ExitCode.PRECHECK_FAILED, others.text, (others,), run=files.name)
         if (refused := _past_no_return(past, seen, files)) is not None:
             return refused
@@ -52,6 +54,32 @@ def abort(caller: Caller, how: How) -> Result:
             if (refused := _past_no_return(past, world.look(None), files)) is not None:
                 return refused
             return carrying_out.Work(caller, world, files, lease, how).undo(past)
+
+
+def forget(caller: Caller, name: str, how: How) -> Result:
+    """Close an open run as it is, whatever its journal says or does not say. Asks no broker and undoes nothing."""
+    if how.theft.reason is None:
+        raise UsageError("--forget needs --reason", remedy="Say who serves, and how that is known: --reason TEXT.")
+    runs = caller.runs()
+    files = runs.find(name)
+    if not files.open():
+        text = f"{files.name} is not open; nothing was changed"
+        return Result(ExitCode.PRECHECK_FAILED, text, (error("DR-RUN-004", text, "`dr-ctl runs list`."),))
+    if how.dry_run:
+        return Result(ExitCode.OK, f"{files.name} would be given up; nothing was changed", run=files.name)
+    if not how.yes and not caller.people.says_yes(f"Give up {files.name}? Nothing of it is undone."):
+        text = SAID_NO if caller.people.present() else NOBODY_ASKED
+        return left_open(Result(ExitCode.DECLINED, text), files)
+    with runs.lock(f"giving up {files.name}"):
+        given_up = Result(ExitCode.UNKNOWN, f"given up: {how.theft.reason}; nothing was undone", run=files.name)
+        carrying_out.give_up(files, caller.clock, given_up.envelope(caller.command))
+    finding = Finding(
+        "DR-RUN-007",
+        Severity.WARNING,
+        f"nothing that {files.name} had changed was undone: clients may be locked out, queues paused",
+        "`dr-ctl status` says who serves and what is paused.",
+    )
+    return Result(ExitCode.OK, f"{files.name} is given up", (finding,), run=files.name)
 
 
 def _past_no_return(past: History, seen: Seen, files: RunFiles) -> Result | None:

@@ -15,11 +15,14 @@ from dr_ctl.application.preflight import Preflight
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
 from dr_ctl.application.world import World
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine import executor
+from dr_ctl.engine.disk import NoRoom
 from dr_ctl.engine.executor import Manner, RunResult
 from dr_ctl.engine.holding import Lease
-from dr_ctl.engine.journal import History, Journal
+from dr_ctl.engine.journal import History, Journal, JournalDamaged
 from dr_ctl.engine.plan import Plan
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
@@ -104,8 +107,7 @@ class Work:
     def _end_for(self, unfinished: RunFiles, reason: str | None) -> None:
         """Close an interrupted run whose place this one takes. What it had changed is seen, not undone."""
         text = f"superseded by {self.files.name}: {reason}"
-        with closing(Journal(unfinished.journal, self.world.clock)) as journal:
-            _seal(journal, unfinished, Result(ExitCode.UNKNOWN, text, run=unfinished.name).envelope("failover"))
+        give_up(unfinished, self.world.clock, Result(ExitCode.UNKNOWN, text, run=unfinished.name).envelope("failover"))
 
     def _journaled(self, act: Callable[[Journal, StopRequest], RunResult[Seen]], brings: Mapping[str, Json]) -> Result:
         """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
@@ -120,6 +122,10 @@ class Work:
                 _seal(journal, self.files, result.envelope(self.caller.command))
             except StopAtOnce as stopped:
                 return _stopped_at_once(stopped, self.files)
+            except NoRoom:
+                raise  # before the first call
+            except Exception as error:
+                raise Broken(error, self.files) from error
             finally:
                 journal.close()
         return _reported(result, self.files)
@@ -127,6 +133,7 @@ class Work:
     def _result(self, ended: RunResult[Seen], brings: Mapping[str, Json]) -> Result:
         answered = [site for site, role in ended.seen.roles.items() if role in (Role.SERVING, Role.STANDBY)]
         debts = owed(self.caller.state(), ended.seen.debts, answered)
+        findings = (*ended.findings, *debts.findings)
         data: dict[str, Json] = {
             "pairs": [unit.as_json() for unit in ended.seen.units],
             "outage_s": round(ended.outage_s, 3) if ended.outage_s is not None else None,
@@ -136,7 +143,32 @@ class Work:
             data["bounds"] = dict(ended.bounds)
         if ended.undone is not None:
             data["undone"] = ended.undone
-        return Result(ended.code, ended.text, ended.findings, {**data, **brings}, self.files.name, debts=debts)
+        if ended.left:
+            data["left"] = dict(ended.left)
+        return Result(ended.code, ended.text, findings, {**data, **brings}, self.files.name, debts=debts.debts)
+
+
+class Broken(DrCtlError):
+    """A run that could not be gone on with where it stood: its journal could not be written, or dr-ctl has a defect."""
+
+    finding = "DR-RUN-002"
+
+    def __init__(self, error: Exception, files: RunFiles) -> None:
+        why = str(error) if isinstance(error, DrCtlError) else f"a defect in dr-ctl: {type(error).__name__}: {error}"
+        super().__init__(
+            f"{why}; the run {files.name} stays open, nothing was undone, clients may be locked out of both sites",
+            remedy="`dr-ctl status` says who is locked out; then `dr-ctl resume` or `dr-ctl abort`.",
+        )
+        self.run = files.name
+
+
+def give_up(files: RunFiles, clock: Clock, result: Mapping[str, Json]) -> None:
+    """Close an interrupted run as it is. A journal that does not fit is left as it is too, and nothing seals it."""
+    try:
+        with closing(Journal(files.journal, clock)) as journal:
+            _seal(journal, files, result)
+    except JournalDamaged:
+        write(files.result, {**result, "journal": None})
 
 
 def _reported(result: Result, files: RunFiles) -> Result:

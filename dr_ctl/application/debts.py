@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
-from dr_ctl.core.model import Json
+from dr_ctl.core.errors import EnvironmentFault
+from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.debts import Debt, known, merged, remember
 from dr_ctl.topologies.topology import Seen
 
 
-def owed(state: Path, seen: Sequence[Debt], answered: Sequence[str]) -> list[Debt]:
-    """Put both together, and remember it for when a broker that holds a debt is away."""
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """The debts; `findings` say where STATE could not be asked or told."""
+
+    debts: Sequence[Debt]
+    findings: tuple[Finding, ...] = ()
+
+
+def owed(state: Path, seen: Sequence[Debt], answered: Sequence[str]) -> Owed:
+    """Put both together, and remember it for when a broker that holds a debt is away. What STATE says is never the end
+    of a command: the brokers say the same."""
     path = state / "debts.json"
-    debts = merged(known(path), seen, answered)
-    remember(path, debts)
-    return debts
+    try:
+        debts = merged(known(path), seen, answered)
+        remember(path, debts)
+    except (EnvironmentFault, OSError) as error:
+        remedy = f"Move {path} away once both sites answer: the brokers hold the same debts."
+        finding = Finding("DR-DEBT-001", Severity.WARNING, f"what is owed, as STATE remembers it: {error}", remedy)
+        return Owed(merged((), seen, answered), (finding,))
+    return Owed(debts)
 
 
-def owed_now(caller: Caller, seen: Seen) -> list[Debt]:
+def owed_now(caller: Caller, seen: Seen) -> Owed:
     """The same of a look."""
     return owed(caller.state(), seen.debts, sorted({each.site for each in seen.brokers if each.silent is None}))
 
@@ -29,4 +44,5 @@ def owed_now(caller: Caller, seen: Seen) -> list[Debt]:
 def with_units(caller: Caller, result: Result, seen: Seen) -> Result:
     """A result with who serves what, and what is owed."""
     data: dict[str, Json] = {**result.data, "pairs": [unit.as_json() for unit in seen.units]}
-    return replace(result, data=data, debts=owed_now(caller, seen))
+    told = owed_now(caller, seen)
+    return replace(result, data=data, debts=told.debts, findings=(*result.findings, *told.findings))

@@ -9,7 +9,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
 from dr_ctl.application.status import silent
 from dr_ctl.application.world import World
-from dr_ctl.core.errors import UsageError
+from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine.onlooker import Onlooker
 from dr_ctl.engine.operations import RETURNS, VERIFY, WHOLE
@@ -34,9 +34,10 @@ def validate(caller: Caller, operation: str | None) -> Result:
         decided = world.decide(Ask("swapover", target), seen)
         # Where the roles alone refuse it, what the brokers say of themselves is worth as much.
         against = recipe.why_not(seen, Move(Ask("swapover", target), other, {}))
-        findings = list(dict.fromkeys([*decided.findings, *against, *lock.forbidden(world, seen)]))
+        unheard = _unheard(world, seen)
+        findings = list(dict.fromkeys([*decided.findings, *against, *unheard, *lock.forbidden(world, seen)]))
         lost = Move(Ask("failover", target), other, {})
-        against = [each for each in recipe.why_not(seen, lost) if each.id != "DR-ALIVE-001"]
+        against = [each for each in (*recipe.why_not(seen, lost), *unheard) if each.id != "DR-ALIVE-001"]
         returns = {name: world.decide(Ask(name, target), seen) for name in RETURNS}
     is_silent = any(role in _UNANSWERED for role in seen.roles.values())
     verdicts = {"swapover": _verdict(decided, is_silent=is_silent)}
@@ -53,6 +54,22 @@ def validate(caller: Caller, operation: str | None) -> Result:
     }
     text = ", ".join(f"{name} to {target}: {verdict}" for name, (verdict, _) in verdicts.items())
     return Result(next(iter(verdicts.values()))[1], text, findings, data)
+
+
+def _unheard(world: World, seen: Seen) -> list[Finding]:
+    """The sites that serve by their flags, and where no client is greeted: what shows later that one is down was never
+    seen to be up."""
+    found = []
+    for site in [site for site, role in seen.roles.items() if role is Role.SERVING]:
+        try:
+            why = world.topology.why_not_so(site, serving=True)
+        except BrokerError as told:
+            why = str(told)
+        if why is not None:
+            text = f"{site} serves by the flags of its doors, but {why}"
+            remedy = "Is `stomp:` an address of its clients' door, and may that user connect?"
+            found.append(Finding("DR-DOOR-010", Severity.WARNING, text, remedy))
+    return found
 
 
 def _verdict(decided: Decision, *, is_silent: bool) -> tuple[str, ExitCode]:

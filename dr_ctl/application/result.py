@@ -19,7 +19,7 @@ SCHEMA = "dr-ctl/1"
 @dataclass(frozen=True, slots=True)
 class Result:
     """The end of a command. `text` is the body for people, or `plan` is; the summary stands under it. `already_read`:
-    the person has just read the findings."""
+    the person has just read the findings. `told`: the summary is what `text` begins with."""
 
     code: ExitCode
     summary: str
@@ -30,6 +30,7 @@ class Result:
     debts: Sequence[Debt] = ()
     plan: Plan | None = None
     already_read: bool = False
+    told: bool = False
 
     def with_text(self, text: str) -> Result:
         """The same, with a body for people."""
@@ -59,5 +60,5 @@ def of_error(error: DrCtlError) -> Result:
     """An error that ended the command, as its result."""
     code = ExitCode(128 + error.signum) if isinstance(error, Stopped) else error.exit_code
     first, *more = str(error).splitlines() or [type(error).__name__]
-    finding = Finding(f"DR-{code.name.replace('_', '-')}", Severity.ERROR, first, error.remedy, more)
-    return Result(code, first, (finding,))
+    named = error.finding or f"DR-{code.name.replace('_', '-')}"
+    return Result(code, first, (Finding(named, Severity.ERROR, first, error.remedy, more),), run=error.run)

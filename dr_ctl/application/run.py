@@ -32,16 +32,17 @@ SAID_NO = "a person said no; nothing was changed"
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What is to be carried out: an operation, from a saved plan or not; of a run that is gone on with also its
-    folder and its history."""
+    """What is to be carried out: an operation, from a saved plan or not, perhaps in the place of an open run; of a run
+    that is gone on with also its folder and its history."""
 
     ask: Ask
     saved: Saved | None = None
     files: RunFiles | None = None
     past: History | None = None
+    anew: bool = False
 
     def decide(self, world: World, seen: Seen, price: FailoverPrice | None) -> Decision:
-        return plans.same(self.saved, world.decide(self.ask, seen, self.past, price))
+        return plans.same(self.saved, world.decide(self.ask, seen, self.past, price, anew=self.anew))
 
 
 def run(caller: Caller, asked: Ask, how: How) -> Result:
@@ -51,12 +52,13 @@ def run(caller: Caller, asked: Ask, how: How) -> Result:
     runs = caller.runs()
     with World.of(caller) as world:
         world.must_know(asked)
+        world.must_be_able(asked)
         if not how.dry_run:
             with runs.lock(_what(world, asked)):
                 pass  # a run of this STATE that lives is named before any broker is asked
         if (unfinished := runs.unfinished()) is not None and not _supersedes(asked):
             return still_open(unfinished, asked)
-        return _carried_out(caller, world, _Task(asked, saved), how)
+        return _carried_out(caller, world, _Task(asked, saved, anew=unfinished is not None and _supersedes(asked)), how)
 
 
 def resume(caller: Caller, timeout_s: float | None, how: How) -> Result:

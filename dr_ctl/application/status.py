@@ -63,7 +63,8 @@ def status(caller: Caller) -> Status:
         summary, code = f"{serving[0]} serves", ExitCode.OK
     else:
         summary, code = "both sites let clients in" if serving else "no site serves", ExitCode.OK
-    result = Result(code, summary, [*findings, *stale], data, debts=owed_now(caller, seen))
+    debts = owed_now(caller, seen)
+    result = Result(code, summary, [*findings, *stale, *debts.findings], data, debts=debts.debts)
     return Status(result, seen, links, line)
 
 

@@ -16,11 +16,22 @@ from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine import runbook
 from dr_ctl.engine.journal import History
-from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, FAILOVER, FENCE, QUIESCE, REINSTATE, RETURNS, alone
+from dr_ctl.engine.operations import (
+    ALONE,
+    AT_SOURCE,
+    FAILBACK,
+    FAILOVER,
+    FENCE,
+    QUIESCE,
+    REINSTATE,
+    RESTART,
+    RETURNS,
+    alone,
+)
 from dr_ctl.engine.plan import Ask, Decision, Plan
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
-from dr_ctl.engine.verbs import HOOK
+from dr_ctl.engine.verbs import GENERAL, HOOK
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
 from dr_ctl.topologies.topology import Seen, Topology
@@ -65,6 +76,17 @@ class World:
         """The site that the command names: some steps are done at the one that is left."""
         return ask.target if ask.operation not in AT_SOURCE else self.other(ask.target)
 
+    def must_be_able(self, ask: Ask) -> None:
+        """Raise `UsageError` where this topology has no such step."""
+        if ask.operation not in ALONE:
+            return
+        own = {step.verb for step in alone(ask.operation).steps}
+        if own - self.topology.recipe.verbs() - GENERAL:
+            kind = self.installation.settings.topology
+            text = f"{ask.operation}: {kind} has nothing that dr-ctl could do this with"
+            remedy = "The links of that topology connect by themselves; its brokers' console stops and starts them."
+            raise UsageError(text, remedy=remedy if ask.operation == RESTART else "`dr-ctl --help` has the others.")
+
     def look(self, price: FailoverPrice | None) -> Seen:
         """Look at both sites; what a failover may cost follows from what was seen."""
         seen: Seen = self.topology.observe()
@@ -72,9 +94,17 @@ class World:
             price.saw(seen)
         return seen
 
-    def decide(self, ask: Ask, seen: Seen, past: History | None = None, price: FailoverPrice | None = None) -> Decision:
+    def decide(
+        self,
+        ask: Ask,
+        seen: Seen,
+        past: History | None = None,
+        price: FailoverPrice | None = None,
+        *,
+        anew: bool = False,
+    ) -> Decision:
         """Plan; what the plan rests on includes the settings."""
-        decided = plan(self.runbook(ask.operation), self.topology.recipe, seen, ask, past, price)
+        decided = plan(self.runbook(ask.operation), self.topology.recipe, seen, ask, past, price, anew=anew)
         decided = replace(decided, findings=(*decided.findings, *self.unverified()))
         if not isinstance(decided, Plan):
             return decided

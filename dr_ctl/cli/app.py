@@ -18,7 +18,7 @@ from dr_ctl.application.result import Result, of_error
 from dr_ctl.cli.command import command, common, group
 from dr_ctl.cli.helping import Whole
 from dr_ctl.cli.lab_app import lab_app
-from dr_ctl.cli.operations_app import operations_app
+from dr_ctl.cli.operations_app import link_app, operations_app
 from dr_ctl.cli.session import Session, Time
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Severity
@@ -33,6 +33,7 @@ app.add_typer(runs_app, name="runs")
 app.add_typer(runbook_app, name="runbook")
 app.add_typer(rpo_app, name="rpo")
 app.add_typer(lab_app, name="lab")
+app.add_typer(link_app, name="link")
 _GROUPS = frozenset(each.name for each in app.registered_groups if each.name)
 
 OF_SITE = Annotated[str | None, typer.Option("--site", metavar="SITE", help="Default: the one serving at the end.")]
@@ -62,6 +63,19 @@ def status(
     from dr_ctl.cli import show  # noqa: PLC0415
 
     return show.watch(session) if watch else show.status(session)
+
+
+@command(app, "explain")
+def explain(
+    session: Session,
+    *,
+    word: Annotated[str, typer.Argument(metavar="CODE|ID", help="An exit code, or a finding's id, as DR-RUN-003.")],
+) -> Result:
+    """An exit code or a finding at length: what is so, what to type, what that costs, whether it can be undone."""
+    from dr_ctl.application import explaining  # noqa: PLC0415
+
+    del session  # it needs neither settings nor brokers
+    return explaining.explain(word)
 
 
 @command(runs_app, "list", full="runs list")

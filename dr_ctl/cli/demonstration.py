@@ -22,6 +22,7 @@ from dr_ctl.cli.session import Session
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.core.printable import page
 from dr_ctl.lab.kinds import KINDS as LABS
 from dr_ctl.lab.kinds import MIRROR
 from dr_ctl.lab.lab import Lab
@@ -184,12 +185,18 @@ def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, in
     findings += [
         Finding("DR-DEMO-001", Severity.ERROR, text, "Look at its output above.") for text in (*wrong, *unkept)
     ]
-    text = f"swapover: {verdict_text(planned)}\nfailover and failback: {verdict_text(lost.after)}"
+    text = page(
+        (
+            f"swapover: {verdict_text(planned)}",
+            f"failover and failback: {verdict_text(lost.after)}",
+            f"the reports: {', '.join(shown)}",
+        )
+    )
     if not clean or wrong or unkept:
         code = ExitCode.INTERNAL if wrong else ExitCode.LOSS_REFUSED
-        return Result(code, f"{text}\n{'; '.join((*wrong, *unkept)) or 'not clean'}", findings, data)
+        return Result(code, "; ".join((*wrong, *unkept)) or "not clean", findings, data, text=text)
     end = "nothing lost, nothing twice in the swapover; the failover kept its bounds; nothing doubled by the return"
-    return Result(ExitCode.OK, f"{text}\n{end}\nthe reports: {', '.join(shown)}", findings, data)
+    return Result(ExitCode.OK, end, findings, data, text=text)
 
 
 class _Teller:

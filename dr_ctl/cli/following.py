@@ -51,7 +51,7 @@ class Tail:
 
 def follow(session: Session, run: str | None) -> Result:
     """Show the journal's lines as they come, until the run ends or its process is gone."""
-    files = session.runs().find(run)
+    files = session.past().find(run)
     tail, shown = Tail(files.journal), _Shown(session)
     begins_by = time.monotonic() + BEGINS_WITHIN_S
     try:

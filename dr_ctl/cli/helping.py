@@ -9,10 +9,10 @@ from typer.core import TyperGroup
 from dr_ctl.core.model import ExitCode
 
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "Look (nothing is changed)": ("status", "validate", "verify", "plan", "rpo", "monitor", "runs"),
+    "Look (nothing is changed)": ("status", "validate", "verify", "plan", "rpo", "monitor", "runs", "explain"),
     "Move the service": ("swapover", "failback"),
     "A site is lost": ("failover", "reinstate", "escalate"),
-    "One step at a time": ("quiesce", "fence", "drain", "activate", "release"),
+    "One step at a time": ("quiesce", "fence", "drain", "activate", "release", "link"),
     "Go on, or back": ("resume", "abort"),
     "Prepare and practise": ("runbook", "lab", "demo"),
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dr_ctl.cli.command import Option, command
+from dr_ctl.cli.command import Option, command, group
 
 if TYPE_CHECKING:
     from dr_ctl.application.how import How
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dr_ctl.engine.plan import Ask
 
 operations_app = typer.Typer(rich_markup_mode=None)
+link_app = group("The link between the sites: restart it.")
 
 _REQUIRED = ...
 
@@ -92,7 +93,7 @@ def plan(
 
 
 def _operation(name: str, about: str, asks: Sequence[Option], how: Sequence[Option] = CHANGES) -> None:
-    """Declare an operation: each is asked for, run and told in the same way."""
+    """Declare an operation: each is asked for, run and told in the same way. Of two words the first is its group."""
 
     def run_it(session: Session, asked: Ask, how: How) -> Result:
         from dr_ctl.application import run  # noqa: PLC0415
@@ -100,7 +101,8 @@ def _operation(name: str, about: str, asks: Sequence[Option], how: Sequence[Opti
         return run.run(session, asked, how)
 
     run_it.__doc__ = about
-    command(operations_app, name, asks=asks, how=how)(run_it)
+    app = link_app if " " in name else operations_app
+    command(app, name.rsplit(maxsplit=1)[-1], full=name, asks=asks, how=how)(run_it)
 
 
 _operation("swapover", "Move the service to the other site: nothing lost, nothing twice.", MOVE, WHOLE)
@@ -143,6 +145,11 @@ _operation(
 _operation(
     "release", "One step: undo a fence where nothing has moved since, and lift what runs have paused.", (SITE, TIMEOUT)
 )
+_operation(
+    "link restart",
+    "One step: stop and start the link of a site's brokers, and see that it attaches. Clients stay where they are.",
+    (SITE, TIMEOUT),
+)
 
 
 @command(operations_app, "resume", how=STEPWISE)
@@ -155,11 +162,19 @@ def resume(session: Session, how: How, *, timeout: _TIMEOUT = None) -> Result:
 
 
 @command(operations_app, "abort", how=CHANGES)
-def abort(session: Session, how: How) -> Result:
+def abort(
+    session: Session,
+    how: How,
+    *,
+    forget: Annotated[
+        str | None,
+        typer.Option("--forget", metavar="RUN", help="Give RUN up as it is, unread and not undone; needs --reason."),
+    ] = None,
+) -> Result:
     """Undo the run that was interrupted, where it has not passed the point of no return."""
     from dr_ctl.application import abort as undoing  # noqa: PLC0415
 
-    return undoing.abort(session, how)
+    return undoing.forget(session, forget, how) if forget is not None else undoing.abort(session, how)
 
 
 @command(operations_app, "escalate", how=STEPWISE)

@@ -32,7 +32,7 @@ def how_ended(files: RunFiles) -> tuple[str, str]:
 
 
 def runs_list(session: Session) -> Result:
-    runs = session.runs().all()
+    runs = session.past().all()
     all_ = [(files.name, *how_ended(files)) for files in runs]
     rows: list[Json] = [{"run": name, "outcome": outcome, "summary": summary} for name, outcome, summary in all_]
     text = page(f"{name}  {outcome:<16} {summary}" for name, outcome, summary in all_)
@@ -52,7 +52,7 @@ def line_of(entry: Entry) -> str | None:
 
 
 def runs_show(session: Session, run: str | None) -> Result:
-    files = session.runs().find(run)
+    files = session.past().find(run)
     entries = read(files.journal) if files.journal.exists() else []
     lines, steps = [], []
     for entry in entries:
@@ -68,7 +68,7 @@ def runs_show(session: Session, run: str | None) -> Result:
 
 def runs_verify(session: Session, run: str | None) -> Result:
     """Recompute the hash chains: of one run, or of all, as somebody does who was not there."""
-    runs = session.runs()
+    runs = session.past()
     checked = [(files.name, check(files)) for files in ([runs.find(run)] if run is not None else runs.all())]
     altered = [(name, each) for name, each in checked if each.verdict is Verdict.ALTERED]
     findings = [
@@ -91,6 +91,6 @@ def runs_verify(session: Session, run: str | None) -> Result:
 
 
 def runs_report(session: Session, run: str | None) -> Result:
-    files = session.runs().find(run)
+    files = session.past().find(run)
     path = write_report(files)
     return Result(ExitCode.OK, f"report: {path}", data={"report": str(path)}, run=files.name)

@@ -47,6 +47,8 @@ def _text(result: Result) -> None:
             typer.echo(finding_text(finding))
     for debt in result.debts:
         typer.echo(page((f" $ owed since {debt.since}: {debt.text}", f"      -> {debt.remedy}")))
+    if result.told:
+        return
     good = result.code in (ExitCode.OK, ExitCode.WARNINGS)
     typer.echo(line(result.summary if good else f"{result.code.outcome} ({int(result.code)}): {result.summary}"))
 

@@ -17,7 +17,7 @@ from dr_ctl.core.printable import line
 if TYPE_CHECKING:
     from dr_ctl.application.caller import People
     from dr_ctl.core.model import Json
-    from dr_ctl.engine.runs import Runs
+    from dr_ctl.engine.runs import Owner, Runs
     from dr_ctl.settings.model import Installation
     from dr_ctl.telemetry.events import Listener
 
@@ -55,12 +55,27 @@ class Session:
         from platformdirs import user_state_path  # noqa: PLC0415
 
         named = os.environ.get("DR_CTL_STATE_DIR")
-        return self.state_dir or (Path(named) if named else user_state_path("dr-ctl"))
+        if self.state_dir or named:
+            return self.state_dir or Path(str(named))
+        return self._owner().place(user_state_path("dr-ctl"))
 
     def runs(self) -> Runs:
+        """Raises `Foreign` where another installation's lie in that place."""
+        from dr_ctl.engine.runs import Runs  # noqa: PLC0415
+
+        return Runs(self.state(), self.clock, self._owner())
+
+    def past(self) -> Runs:
+        """The runs as they lie there, whosever they are: to be read only."""
         from dr_ctl.engine.runs import Runs  # noqa: PLC0415
 
         return Runs(self.state(), self.clock)
+
+    def _owner(self) -> Owner:
+        from dr_ctl.engine.runs import Owner  # noqa: PLC0415
+
+        installation = self.installation()
+        return Owner(installation.settings.name, installation.brokers)
 
     def listener(self) -> Listener:
         from dr_ctl.cli.progress import Screen  # noqa: PLC0415

@@ -31,7 +31,9 @@ class DrCtlError(Exception):
     """Base of everything raised on purpose."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.INTERNAL
+    finding: ClassVar[str | None] = None  # the id of what is told of it; None: that of its exit code
     remedy = "Run again with --verbose for the cause."
+    run: str | None = None  # that it ended
 
     def __init__(self, text: str, *, remedy: str | None = None) -> None:
         super().__init__(text)

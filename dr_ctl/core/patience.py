@@ -18,6 +18,10 @@ class Patience:
     """Between looks where counts puzzle: longer than between the two brokers' answers to one look."""
     rates_s: float = 0.5
     """Between the two looks that rates are made of."""
+    last_look_s: float = 1.0
+    """For a lost site right before another is opened, and at the end of a run, whatever was spent on it before."""
+    knock_s: float = 0.5
+    """For a port of a site that seems to be down to take a connection."""
     poll_s: float = 0.02
     """Between looks at doors, and at what clients hold."""
 
@@ -72,6 +76,9 @@ class Patience:
     """Attached and shipping nothing until it is restarted: a large message may take a moment."""
     link_between_s: float = 4.0
     """Until the next restart, twice as long each time: quick ones can all fall into one bad moment of the peer."""
+
+    link_attach_s: float = 15.0
+    """Until a link that a person had restarted is attached."""
 
     # The plugin.
     plugin_poll_s: float = 0.05

@@ -61,8 +61,9 @@ class Reserve:
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(file, 0, RESERVED_BYTES)
-        except OSError as error:
-            # A file system that cannot reserve is no reason to refuse: the run then has what every program has.
+        except AttributeError:
+            pass  # a system that cannot reserve is no reason to refuse: the run then has what every program has
+        except OSError as error:  # and so is a file system that cannot
             if error.errno in NO_ROOM:
                 self.release()
                 raise NoRoom(self._path.parent) from error

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
-from dr_ctl.engine.operations import AT_SOURCE, CLOSING, FAILOVER, FENCE, QUIESCE, REINSTATE, RELEASE, RETURNS
+from dr_ctl.engine.operations import AT_SOURCE, CLOSING, FAILOVER, FENCE, QUIESCE, REINSTATE, RELEASE, RESTART, RETURNS
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.engine.roles import CLOSED
@@ -42,7 +42,7 @@ class Facts:
     @property
     def wanted(self) -> str:
         """The site that serves if all went well: the way back of a lost site ends where it began."""
-        return self.source if self.ask.operation in (REINSTATE, QUIESCE, RELEASE) else self.ask.target
+        return self.source if self.ask.operation in (REINSTATE, QUIESCE, RELEASE, RESTART) else self.ask.target
 
     @property
     def other(self) -> str:
@@ -56,7 +56,9 @@ class Facts:
             return self.serving == [self.source]
         if self.before:
             return sorted(self.serving) == sorted(self.before)
-        return not self.serving and self.roles[self.ask.target] is Role.STANDBY
+        # A site that was taken for lost and serves after all is what a failover wishes for.
+        only = [[], [self.source]] if self.ask.operation == FAILOVER else [[]]
+        return self.serving in only and self.roles[self.ask.target] is Role.STANDBY
 
     @property
     def missing(self) -> list[str]:
@@ -85,7 +87,8 @@ def of(facts: Facts, code: ExitCode, text: str) -> End:
         code, text = _success(facts)
     elif undone and facts.changed:
         if facts.as_before:
-            again = f"{facts.serving[0]} serves again" if len(facts.serving) == 1 else "no site serves, as before"
+            back = "as before" if facts.ask.operation == RESTART else "again"
+            again = f"{facts.serving[0]} serves {back}" if len(facts.serving) == 1 else "no site serves, as before"
             text = f"{text}: {'as before' if len(facts.serving) > 1 else again}"
         else:
             code, undone, text = ExitCode.STRANDED, False, f"{text}, but {facts.roles_told}"
@@ -109,6 +112,8 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
     operation = facts.ask.operation
     if operation in CLOSING:
         return _closed(facts)
+    if operation == RESTART and sorted(facts.serving) == sorted(facts.before):
+        return ExitCode.OK, f"the link of {facts.source} is attached; {facts.roles_told}"
     if operation == RELEASE and facts.before == (facts.ask.target,) and facts.serving == [facts.ask.target]:
         return ExitCode.OK, f"{facts.source} stays closed while {facts.ask.target} serves; its pauses are lifted"
     # A lost site is owed a fence and not shown to be closed; of a step at one site the other must only not be open.

@@ -7,6 +7,7 @@ whether what was changed was undone and the undo verified.
 from __future__ import annotations
 
 import signal
+import traceback
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.clock import Clock
-from dr_ctl.core.errors import Stopped
+from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine import ending, verbs
 from dr_ctl.engine.ending import Facts, price_text
@@ -36,7 +37,8 @@ ESTIMATE_WITHIN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class RunResult(Generic[O]):
-    """How a run ended, and what was seen then. `text` is the summary line for people and the envelope."""
+    """How a run ended, and what was seen then. `text` is the summary line for people and the envelope; `left` is what
+    an undo could not put back as it was."""
 
     code: ExitCode
     text: str
@@ -45,6 +47,7 @@ class RunResult(Generic[O]):
     undone: bool | None = None
     outage_s: float | None = None
     bounds: Mapping[str, Json] | None = None
+    left: Mapping[str, Json] = field(default_factory=dict)
 
 
 class Answer(Enum):
@@ -123,6 +126,11 @@ _EVENTS: Final[Mapping[type[Outcome], StepEvent]] = {
 }
 
 
+def _defect(error: Exception) -> Outcome:
+    text = f"a defect in dr-ctl: {type(error).__name__}: {error}"
+    return Unknown(text, {"traceback": "".join(traceback.format_exception(error))})
+
+
 class _Run(Generic[O]):
     def __init__(
         self,
@@ -143,6 +151,7 @@ class _Run(Generic[O]):
         self._clock, self._listener = clock, listener
         self._outage = Outage(clock, journal, move.ask.max_outage_s, known=move.ask.operation != FAILOVER)
         self._findings: list[Finding] = []
+        self._left: dict[str, Json] = {}
         self._revertible = True
 
     def forward(self, plan: Plan, estimator: Estimator) -> RunResult[O]:
@@ -247,6 +256,10 @@ class _Run(Generic[O]):
         except OutTooLong:
             self._journal.step(step, StepEvent.FAILED, {"text": "clients were out for too long"})
             raise
+        except DrCtlError:
+            raise  # the journal itself: nothing more can be done that is written down
+        except Exception as error:  # noqa: BLE001 - clients may be out: what breaks here is undone as what fails is
+            outcome = _defect(error)
         if step.verb == verbs.ACTIVATING and isinstance(outcome, Done | NotNeeded):
             self._outage.ends()
         took = self._clock.monotonic() - began
@@ -312,9 +325,11 @@ class _Run(Generic[O]):
         for step in to_undo(self._journal.history()):
             self._journal.step(step, StepEvent.UNDO_STARTED, {})
             hand = JournalHand(self._journal, step, None, self._clock, self._listener, self._outage)
-            outcome = self._driver.undo(step, self._move, hand)
+            outcome = self._undone(step, hand)
             undone = isinstance(outcome, Done | NotNeeded)
-            self._journal.step(step, StepEvent.UNDONE if undone else StepEvent.UNDO_FAILED, {"text": outcome.text})
+            evidence: dict[str, Json] = {"text": outcome.text, **outcome.evidence}
+            self._left |= outcome.evidence
+            self._journal.step(step, StepEvent.UNDONE if undone else StepEvent.UNDO_FAILED, evidence)
             self._listener(StepEnded(step.number, f"undo {step.verb}", outcome.word, outcome.text, 0.0))
             self._findings += outcome.findings
             if not undone:
@@ -326,6 +341,14 @@ class _Run(Generic[O]):
             f"{cause.text}; not everything could be undone: {'; '.join(failed)}" if failed else f"{cause.text}; undone"
         )
         return self._ended(code, text, undone=not failed)
+
+    def _undone(self, step: PlannedStep, hand: JournalHand) -> Outcome:
+        try:
+            return self._driver.undo(step, self._move, hand)
+        except DrCtlError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one that breaks does not stop the others from being undone
+            return _defect(error)
 
     def _changed(self) -> bool:
         return any(entry.kind == "intent" for entry in self._journal.entries())
@@ -351,7 +374,8 @@ class _Run(Generic[O]):
             by_hand=self._driver.by_hand(self._move.source),
         )
         end = ending.of(facts, code, text or "")
-        return RunResult(end.code, end.text, (*self._findings, *end.findings), seen, end.undone, outage, bounds)
+        findings = (*self._findings, *end.findings)
+        return RunResult(end.code, end.text, findings, seen, end.undone, outage, bounds, self._left)
 
     def _bounds(self) -> Mapping[str, Json] | None:
         """What was said of the loss, also by the process that a resumed run goes on from."""

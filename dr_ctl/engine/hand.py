@@ -19,6 +19,8 @@ from dr_ctl.telemetry.events import Listener, Notice, WaitProgress
 _RATE_OVER_S: Final = 2.0
 _SHOW_EVERY_S: Final = 0.2
 _SLICE_S: Final = 0.5
+_ALL_FOR_S: Final = 60.0
+_THEN_EVERY_S: Final = 1.0
 
 
 class OutTooLong(Exception):
@@ -72,7 +74,8 @@ class JournalHand:
         self._journal, self._step, self._stop = journal, step, stop
         self._clock, self._listener, self._outage = clock, listener, outage
         self._trail: list[tuple[float, int]] = []
-        self._shown = float("-inf")
+        self._shown = self._sampled = float("-inf")
+        self._began = clock.monotonic()
 
     def change(self, calls: Sequence[Call], send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
         if not calls:
@@ -91,6 +94,11 @@ class JournalHand:
         return outcomes
 
     def sample(self, evidence: Mapping[str, Json]) -> None:
+        """Each for a minute, then one a second: a wait may last for hours."""
+        now = self.monotonic()
+        if now - self._began > _ALL_FOR_S and now - self._sampled < _THEN_EVERY_S:
+            return
+        self._sampled = now
         self._journal.sample(self._step, evidence)
 
     def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:

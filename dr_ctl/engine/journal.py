@@ -24,7 +24,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -42,13 +42,19 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 GENESIS: Final = "0" * 64
+_SAMPLE: Final = "sample"
+# A letter that no encoding has, out of a broker's answer, becomes its escape in JSON.
+_ANY: Final = "backslashreplace"
 _ASKED_WITHIN_S: Final = 0.05
 
 
 class JournalDamaged(DrCtlError):
     """A line other than the last is torn, or a hash does not fit."""
 
-    remedy = "The file was altered or the disk lost data: look at both sites with `dr-ctl status`, then act by hand."
+    remedy = (
+        "The file was altered or the disk lost data. `dr-ctl status` says who serves; then `dr-ctl abort --forget RUN "
+        "--reason TEXT` gives the run up: nothing of it is undone, and other runs may begin."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ class Entry:
 
     def hash(self) -> str:
         text = json.dumps(self.body(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(text.encode("utf-8", _ANY)).hexdigest()
 
     def to_line(self) -> str:
         return json.dumps({**self.body(), "hash": self.hash()}, ensure_ascii=False, separators=(",", ":")) + "\n"
@@ -176,6 +182,7 @@ class History:
     ended: bool
     serving: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
+    basis: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def last_number(self) -> int:
@@ -230,6 +237,7 @@ def _replayed(entries: Sequence[Entry]) -> History:
         ended=ended,
         serving=tuple(first["serving"]),
         moved=tuple(first["moved"]),
+        basis=dict(first.get("basis", {})),
     )
 
 
@@ -285,14 +293,14 @@ class Journal:
         except DrCtlError:
             os.close(self._file)
             raise
-        size = sum(len(entry.to_line().encode()) for entry in entries)
+        size = sum(len(entry.to_line().encode("utf-8", _ANY)) for entry in entries)
         self._path, self._size = path, size
         self._reserve = Reserve(path.with_name(RESERVE))
         self._cut()
         sync_folder(path.parent)
         self._seq = len(entries)
         self._hash = entries[-1].hash() if entries else GENESIS
-        self._entries = entries
+        self._entries = [entry for entry in entries if entry.kind != _SAMPLE]
 
     def _hold(self) -> None:
         try:
@@ -315,7 +323,7 @@ class Journal:
         return self._seq
 
     def entries(self) -> Iterator[Entry]:
-        """All lines, those of earlier processes first."""
+        """All lines but the samples, which are very many; those of earlier processes first."""
         return iter(list(self._entries))
 
     def history(self) -> History:
@@ -353,7 +361,7 @@ class Journal:
 
     def sample(self, step: PlannedStep, evidence: Mapping[str, Json]) -> None:
         """A figure for the report: written, but not worth a sync inside a wait, nor room kept for what is done."""
-        self._append([("sample", step.id, None, None, evidence)], sync=False)
+        self._append([(_SAMPLE, step.id, None, None, evidence)], sync=False)
 
     def lock(self, evidence: Mapping[str, Json]) -> None:
         """Note the lock that the run goes on under, and whom it was taken from."""
@@ -381,17 +389,28 @@ class Journal:
                 entry = Entry(seq, now, kind, step, call, outcome, evidence, sealed)
                 sealed = entry.hash()
                 entries.append(entry)
-            block = "".join(entry.to_line() for entry in entries).encode()
+            block = "".join(entry.to_line() for entry in entries).encode("utf-8", _ANY)
             try:
                 if not self._write(block, needed=sync):
                     return self._seq
                 if sync:
-                    os.fdatasync(self._file)
+                    self._sync()
             except OSError as error:
                 raise EnvironmentFault(f"the journal could not be written: {error.strerror}") from error
             self._seq, self._hash = seq, sealed
-            self._entries.extend(entries)
+            self._entries += [entry for entry in entries if entry.kind != _SAMPLE]
             return entries[0].seq if entries else seq
+
+    def _sync(self) -> None:
+        """Some file systems find out only here that there is no room: what was kept for this is given back."""
+        while True:
+            try:
+                getattr(os, "fdatasync", os.fsync)(self._file)  # not every system has the cheaper of the two
+            except OSError as error:
+                if error.errno not in NO_ROOM or not self._reserve.give_back():
+                    raise
+            else:
+                return
 
     def _write(self, block: bytes, *, needed: bool) -> bool:
         """Append a block whole or not at all. What is needed may draw on the reserve; what is not is given up."""

@@ -21,8 +21,9 @@ DRAIN: Final = "drain"
 VERIFY: Final = "verify"
 ACTIVATE: Final = "activate"
 RELEASE: Final = "release"
+RESTART: Final = "link restart"
 # Those that are done at the site they name; every other names the site that shall serve.
-AT_SOURCE: Final = (QUIESCE, FENCE, RELEASE)
+AT_SOURCE: Final = (QUIESCE, FENCE, RELEASE, RESTART)
 # Those that send the clients to another site.
 MOVING: Final = (SWAPOVER, FAILOVER, FAILBACK, ACTIVATE)
 # Those that end with nobody served.
@@ -34,6 +35,7 @@ _ABOUT: Final[Mapping[str, str]] = {
     DRAIN: "Wait until both sites hold the same, and write the receipt that activate asks for.",
     ACTIVATE: "Make a site serve, proven.",
     RELEASE: "Undo a fence where nothing has moved since, and lift what runs have paused.",
+    RESTART: "Stop and start the link of a site, and see that it attaches.",
 }
 _LINES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     QUIESCE: (("quiesce", "serving"),),
@@ -41,6 +43,7 @@ _LINES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     DRAIN: (("drain", "target"), ("verify", "target")),
     ACTIVATE: (("point-of-no-return", "both"), ("activate", "target"), ("probe", "target")),
     RELEASE: (("release", "source"),),
+    RESTART: (("restart-link", "source"),),
 }
 ALONE: Final = tuple(_LINES)
 

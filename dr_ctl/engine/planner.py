@@ -16,7 +16,7 @@ from dr_ctl.engine.journal import History
 from dr_ctl.engine.operations import ACTIVATE, ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, MOVING, REINSTATE
 from dr_ctl.engine.plan import AlreadyThere, Ask, Call, Decision, Plan, PlannedStep, Refusal
 from dr_ctl.engine.ports import Move, Observation, Price, Recipe
-from dr_ctl.engine.roles import alive, error, not_there, other, other_sites, part_of, source_of, whole_at
+from dr_ctl.engine.roles import alive, error, not_there, other, other_brokers, other_sites, part_of, source_of, whole_at
 from dr_ctl.engine.runbook import CUT_OFF, Runbook, RunbookStep, cutting_off
 from dr_ctl.engine.verbs import (
     ESTIMATE,
@@ -36,16 +36,26 @@ O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topol
 
 
 def plan(
-    runbook: Runbook, recipe: Recipe[O], seen: O, ask: Ask, past: History | None = None, price: Price | None = None
+    runbook: Runbook,
+    recipe: Recipe[O],
+    seen: O,
+    ask: Ask,
+    past: History | None = None,
+    price: Price | None = None,
+    *,
+    anew: bool = False,
 ) -> Decision:
-    """Decide every step, in order, with the reason for each. A failover has a price; what it may cost is judged too."""
+    """Decide every step, in order, with the reason for each. A failover has a price; what it may cost is judged too.
+    `anew`: a run is made although all of it holds, to take the place of another one."""
     if (nothing := not_there(seen, ask)) is not None:
         return Refusal((nothing,))
     part = part_of(seen, ask)
     if ask.operation == FAILOVER and (lives := alive(part, ask)) is not None:
         return Refusal((lives,), ExitCode.SERVING_SITE_ALIVE)
-    if past is not None and (elsewhere := other_sites(part, past)) is not None:
-        return Refusal((elsewhere,))
+    if past is not None:
+        elsewhere = other_sites(part, past) or other_brokers(recipe.basis(seen), past)
+        if elsewhere is not None:
+            return Refusal((elsewhere,))
     source = source_of(part, ask, past, cut_off=bool(cutting_off(runbook.steps)))
     if isinstance(source, Finding):
         # The topology's own findings say why a role is not known; the operator hates finding them one by one.
@@ -58,7 +68,7 @@ def plan(
         _moved_units(part, ask.target, past),
         sent=past is not None and past.activation,
     )
-    if past is None and (there := _already_there(recipe, seen, move)) is not None:
+    if past is None and not anew and (there := _already_there(recipe, seen, move)) is not None:
         return there
     findings = recipe.why_not(seen, move)
     missing = sorted({step.verb for step in runbook.steps} - recipe.verbs() - GENERAL)
@@ -67,7 +77,7 @@ def plan(
         findings = [error("DR-BOOK-004", text, "Take them out, or use the runbook that came with dr-ctl."), *findings]
     if any(finding.severity is Severity.ERROR for finding in findings):
         return Refusal(tuple(findings))
-    dear = price.too_high(ask) if price is not None and not whole_at(part, ask.target) else None
+    dear = price.too_high(ask) if price is not None and (past is None or not whole_at(part, ask.target)) else None
     if dear is not None:
         return Refusal((dear, *findings), ExitCode.LOSS_REFUSED)
     finishing = past is not None and ask.operation in MOVING and _moved(part, move)
@@ -100,6 +110,8 @@ def _already_there(recipe: Recipe[O], seen: O, move: Move) -> AlreadyThere | Non
         return AlreadyThere(f"{text}; nothing was changed", ()) if text is not None else None
     if operation == DRAIN or not _moved(part_of(seen, move.ask), move):
         return None
+    if operation == FAILOVER and recipe.holds_already(seen, move) is None:
+        return None  # somebody else opened it: what the lost site holds is still to be kept out, and has its price
     findings = [each for each in recipe.why_not(seen, move) if each.severity is not Severity.ERROR]
     return AlreadyThere(f"{target} serves already; nothing was changed", tuple(findings))
 

@@ -113,7 +113,8 @@ class Recipe(Protocol[O_contra]):
         """What a plan rests on beside the roles: doors, links, queues and their pauses, versions; no counters."""
 
     def holds_already(self, seen: O_contra, move: Move) -> str | None:
-        """Say what holds already, where a return or a single step is asked for and there is nothing to do."""
+        """Say what holds already, where there is nothing to do: for a return, a single step, and beside its open
+        target for a failover."""
 
     def not_replicated(self, seen: O_contra, move: Move) -> Sequence[str]:
         """Sentences on what will not be at the target."""

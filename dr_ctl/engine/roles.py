@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.journal import History
-from dr_ctl.engine.operations import ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, QUIESCE, RELEASE, RETURNS
+from dr_ctl.engine.operations import ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, QUIESCE, RELEASE, RESTART, RETURNS
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Observation, UnitSeen
 
+NODES: Final = "nodes"
+"""The part of a plan's basis that says which brokers it is about: site, unit, and what no two brokers share. A topology
+whose brokers have no such thing leaves it out."""
 CLOSED = (Role.STANDBY, Role.DOWN)
 _ANSWERING = (Role.SERVING, Role.STANDBY)
 
@@ -121,6 +125,9 @@ def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
         return surprise
     if ask.operation == QUIESCE and not answers:
         return error("DR-ROLE-009", f"{source} cannot be quiesced: {told}", f"Bring {source}'s management back.")
+    if ask.operation == RESTART and not answers:
+        text = f"the link of {source} cannot be restarted: {told}"
+        return error("DR-ROLE-009", text, f"Bring {source}'s management back.")
     if ask.operation == FENCE and not answers and not cut_off:
         return error(
             "DR-FENCE-003",
@@ -128,7 +135,7 @@ def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
             "Cut its host off, by hand or by a hook named fence-… in the settings; "
             f"`dr-ctl fence {source}` again once it answers.",
         )
-    if ask.operation in (QUIESCE, FENCE):
+    if ask.operation in (QUIESCE, FENCE, RESTART):
         return source
     return _of_both(seen, ask) or source
 
@@ -261,6 +268,20 @@ def other_sites(seen: Observation, past: History) -> Finding | None:
         f"the run is from {past.source} to {past.ask.target}, but {told}",
         "Go on with it with the settings that it began with.",
     )
+
+
+def other_brokers(basis: Mapping[str, Any], past: History) -> Finding | None:
+    """Say that a run is of other brokers than those that were looked at, whatever their sites are called; None where it
+    is not, or where either does not say."""
+    now, then = basis.get(NODES, {}), past.basis.get(NODES, {})
+    for site, units in then.items():
+        for unit, node in units.items():
+            found = now.get(site, {}).get(unit)
+            if found is not None and found != node:
+                text = f"the run is not of this installation: {site}/{unit} is another broker now ({found}, not {node})"
+                remedy = "Go on with it with the settings that it began with; where that broker was made anew, "
+                return error("DR-ROLE-017", text, f"{remedy}`dr-ctl abort --forget RUN --reason TEXT` gives it up.")
+    return None
 
 
 def _resumed_source(seen: Observation, past: History) -> str | Finding:

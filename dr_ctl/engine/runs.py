@@ -1,22 +1,29 @@
-"""The runs of one installation under STATE: their directories, and the lock that lets one of them change anything."""
+"""The runs of one installation under STATE: whose they are, their directories, the lock that lets one of them change
+anything."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
+import re
 import secrets
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import DrCtlError, UsageError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.engine.disk import RESERVE, refusing_where_full, sync_folder
+
+_OWNER: Final = "installation.json"
+_READABLE: Final = 40  # characters of an installation's name
+_DIGITS: Final = 12
 
 
 class Locked(DrCtlError):
@@ -24,6 +31,62 @@ class Locked(DrCtlError):
 
     exit_code = ExitCode.LOCKED
     remedy = "Wait for it to end, or look at it: `dr-ctl runs list`."
+
+
+class Foreign(UsageError):
+    """What lies under STATE is another installation's."""
+
+    remedy = "Give each installation a place of its own: leave --state-dir out, or name another one."
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose runs they are: the installation's name, and what identifies its brokers, by site. Two are the same where
+    they have a broker in common, or the name: an address that was mended is no other installation."""
+
+    name: str
+    brokers: Mapping[str, Sequence[str]]
+
+    @property
+    def folder(self) -> str:
+        """The name of its own place among those of other installations."""
+        readable = re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")[:_READABLE]
+        digest = hashlib.sha256(repr(sorted(self._all)).encode()).hexdigest()
+        return "-".join(filter(None, (readable, digest[:_DIGITS])))
+
+    @property
+    def _all(self) -> set[tuple[str, str]]:
+        return {(site, each) for site, all_ in self.brokers.items() for each in all_}
+
+    def is_same(self, other: Owner) -> bool:
+        return self.has_a_broker_of(other) or self.name == other.name
+
+    def has_a_broker_of(self, other: Owner) -> bool:
+        return bool(self._all & other._all)
+
+    def place(self, root: Path) -> Path:
+        """Its own place below a folder of several installations' ones; one that is there already is found again."""
+        for path in sorted(root.glob(f"*/{_OWNER}")):
+            with suppress(Foreign):
+                if (found := Owner.read(path)) is not None and found.has_a_broker_of(self):
+                    return path.parent
+        return root / self.folder
+
+    def as_json(self) -> dict[str, Json]:
+        brokers: dict[str, Json] = {site: [*sorted(each)] for site, each in self.brokers.items()}
+        return {"name": self.name, "brokers": brokers}
+
+    @classmethod
+    def read(cls, path: Path) -> Owner | None:
+        """None where nobody wrote it. Raises `Foreign` where it cannot be read."""
+        try:
+            told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return cls(str(told["name"]), {str(site): [*map(str, each)] for site, each in told["brokers"].items()})
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            text = f"whose runs lie in {path.parent} cannot be read: {type(error).__name__}: {error}"
+            raise Foreign(text, remedy=f"Look at `dr-ctl runs list`; then mend or remove {path}.") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +134,8 @@ def write(path: Path, document: Mapping[str, Json]) -> None:
 def write_text(path: Path, text: str) -> None:
     """The same for any text."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(text.encode("utf-8", "backslashreplace"))
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
@@ -82,9 +145,13 @@ def write_text(path: Path, text: str) -> None:
 class Runs:
     """All runs under one STATE directory, by time."""
 
-    def __init__(self, state: Path, clock: Clock) -> None:
+    def __init__(self, state: Path, clock: Clock, owner: Owner | None = None) -> None:
+        """Without an owner they are only read: whose they are does not matter. Raises `Foreign`."""
         self._state = state
         self._clock = clock
+        self._owner = owner
+        if owner is not None:
+            self._must_be_of(owner)
 
     @property
     def documents(self) -> Path:
@@ -116,7 +183,7 @@ class Runs:
 
     def name(self, operation: str, target: str) -> str:
         """Make a name for a run to come."""
-        return f"{self._clock.now():%Y%m%dT%H%M%SZ}-{operation}-{target}-{secrets.token_hex(2)}"
+        return f"{self._clock.now():%Y%m%dT%H%M%SZ}-{operation.replace(' ', '-')}-{target}-{secrets.token_hex(2)}"
 
     def identity(self) -> str:
         """Say which STATE this is, to tell its runs from others on a broker. A copy of it is another one."""
@@ -138,10 +205,41 @@ class Runs:
             sync_folder(directory.parent)
         return RunFiles(name, folder)
 
+    def own(self) -> None:
+        """Write down whose this place is, before the first thing of its owner's is written there. Raises `NoRoom`."""
+        path = self._state / _OWNER
+        if self._owner is not None and Owner.read(path) != self._owner:
+            self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with refusing_where_full(self._state):
+                write(path, self._owner.as_json())
+
+    def _must_be_of(self, owner: Owner) -> None:
+        found = Owner.read(self._state / _OWNER)
+        if found is None:
+            self._must_fit(owner)
+        elif not found.is_same(owner):
+            text = f"the runs in {self._state} are of {found.name}, whose brokers are not those of {owner.name}"
+            moved = f"Where its name and all its addresses have changed since: remove {self._state / _OWNER}."
+            raise Foreign(text, remedy=f"{Foreign.remedy} {moved}")
+
+    def _must_fit(self, owner: Owner) -> None:
+        """What an earlier version wrote does not say whose it is; its open run names the sites that it is about."""
+        unfinished = self.unfinished()
+        if unfinished is None:
+            return
+        try:
+            ask: dict[str, Any] = json.loads(unfinished.plan.read_text(encoding="utf-8"))
+            sites = {str(ask["source"]), str(ask["target"])}
+        except (OSError, ValueError, KeyError, TypeError):
+            return  # whoever goes on with it says what is wrong with it
+        if not sites <= set(owner.brokers):
+            raise Foreign(f"the open run {unfinished.name} is about {' and '.join(sorted(sites))}, not {owner.name}")
+
     @contextmanager
     def lock(self, what: str) -> Iterator[None]:
         """Hold this STATE for one run; raises `Locked` saying who holds it. Ends with the process, however it ends."""
         self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.own()
         file = os.open(self._state / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:

@@ -81,7 +81,7 @@ def _entry(line: bytes) -> Entry | None:
         entry, _ = Entry.of_line(line)
     except ValueError:
         return None
-    return entry if entry.to_line().encode() == line + b"\n" else None
+    return entry if entry.to_line().encode("utf-8", "backslashreplace") == line + b"\n" else None
 
 
 def _against_result(path: Path, past: list[Entry]) -> Checked:

@@ -56,7 +56,9 @@ def launch(argv: Sequence[str], *, cwd: Path, log: Path, env: Mapping[str, str] 
         raise EnvironmentFault(f"{argv[0]} cannot be started: {error.strerror}") from error
     seen = _stat(child.pid)
     if seen is None:  # not before it is waited for; the kernel keeps the entry of a child
-        raise EnvironmentFault(f"{argv[0]} has no entry under /proc")
+        child.kill()  # one that cannot be named again would outlive every `lab down`
+        child.wait()
+        raise EnvironmentFault(f"{argv[0]} has no entry under /proc", remedy="A lab needs Linux; a twin does not.")
     process = Process(child.pid, seen[1])
     _children[process] = child
     return process

@@ -63,6 +63,11 @@ class Broker(Part):
 
     name: str = Field(min_length=1, description="the same name at both sites makes a pair")
 
+    @property
+    def identity(self) -> str:
+        """What tells it from every other broker; a topology whose brokers have addresses says more than the name."""
+        return self.name
+
 
 B = TypeVar("B", bound=Broker)
 B_co = TypeVar("B_co", bound=Broker, covariant=True)
@@ -189,6 +194,11 @@ class Installation(Part):
 
     settings: Settings
     file: Path
+
+    @property
+    def brokers(self) -> dict[str, list[str]]:
+        """What identifies its brokers, by site: two installations have nothing of it in common."""
+        return {name: sorted(each.identity for each in site.brokers) for name, site in self.settings.sites.items()}
 
     def path(self, told: str) -> Path:
         return (self.file.parent / told).resolve()

@@ -24,8 +24,26 @@ class Sites(Installation):
         self.met_consumers = False
         self.paris.after_change = self._in_the_way
 
-    def settings(self, *, london: str | None = None, paris: str | None = None, **more: Any) -> None:
+    def settings(
+        self,
+        *,
+        london: str | None = None,
+        paris: str | None = None,
+        stomp: str | None = None,
+        paris_stomp: str | None = None,
+        **more: Any,
+    ) -> None:
+        """Write them anew; `stomp` is where clients of London are greeted."""
         self._dr_ctl.settings(london or self.london.url, paris or self.paris.url, drain={"poll": "5ms"}, **more)
+        for site, address in (("london", stomp), ("paris", paris_stomp)):
+            if address is not None:
+                self._greeted_at(site, address)
+
+    def _greeted_at(self, site: str, address: str) -> None:
+        path = self._dr_ctl.folder / "dr-ctl.yaml"
+        told = yaml.safe_load(path.read_text(encoding="utf-8"))
+        told["sites"][site]["brokers"][0]["stomp"] = address
+        path.write_text(yaml.safe_dump(told), encoding="utf-8")
 
     def lose(self, *, shown: bool = True) -> None:
         """London is gone, with two messages and an acknowledgement that Paris lacks; its ports are `shown` to refuse
@@ -44,10 +62,7 @@ class Sites(Installation):
         self.forget()
         if not shown:
             return
-        path = self._dr_ctl.folder / "dr-ctl.yaml"
-        told = yaml.safe_load(path.read_text(encoding="utf-8"))
-        told["sites"]["london"]["brokers"][0]["stomp"] = "stomp://{}:{}".format(*self.london.host.stomp)
-        path.write_text(yaml.safe_dump(told), encoding="utf-8")
+        self._greeted_at("london", "stomp://{}:{}".format(*self.london.host.stomp))
 
     def come_back(self, *, opened: bool = False) -> None:
         """London is back; what it holds is shipped as soon as Paris lets it in."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,6 +21,7 @@ from tests.cli.sites import Sites, sites
 from tests.cli.test_gone_on_with import begun
 from tests.cli.test_swapover import Terminal, person
 from tests.report.scribe import NAME
+from tests.twin.subject import until
 
 __all__ = ["person", "sites"]  # fixtures
 
@@ -120,6 +122,19 @@ class TestLost:
         assert "serves already" in again.document["summary"]
         assert owed(again) == OWED
 
+    def test_at_a_site_that_somebody_opened_by_hand_all_of_it_is_owed_still(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.lose()
+        sites.paris.let_in()
+
+        refused = failover(dr_ctl, "--yes")
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+
+        assert (refused.code, refused.document["data"]["bounds"]["lost"]["at_most"]) == (11, None)
+        assert ended.code == 0, ended.document
+        assert owed(ended) == OWED
+        assert not sites.paris.broker.acceptors["mirror"].started
+        assert sites.paris.changes == FAILED_OVER[:3], "it is open already"
+
     @pytest.mark.parametrize("words", [["--dry-run"], []], ids=["dry_run", "declined"])
     def test_unless_it_is_wanted_nothing_is_changed(self, dr_ctl: Shell, sites: Sites, words: list[str]) -> None:
         sites.lose()
@@ -168,6 +183,89 @@ class TestAlive:
         assert "sick or frozen" in ended.document["summary"]
 
 
+PRESUMED = ["--presume-down", "london", "--reason", "so"]
+
+
+def refusing() -> int:
+    """A port where nobody is."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port
+
+
+class TestSignsOfLife:
+    """London serves, and neither its console nor the address where a client is greeted answers."""
+
+    @pytest.fixture
+    def unheard(self, sites: Sites) -> Sites:
+        sites.settings(london=f"http://127.0.0.1:{refusing()}/console/jolokia", stomp=f"stomp://127.0.0.1:{refusing()}")
+        return sites
+
+    @pytest.mark.parametrize("cut", ["london", "paris"])
+    def test_an_attached_link_is_one_although_nothing_moves_on_it(
+        self, dr_ctl: Shell, unheard: Sites, cut: str
+    ) -> None:
+        unheard.twin.cut(cut)
+        until(lambda: not unheard.twin.host(cut).broker.attached)
+
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+
+        assert (ended.code, ended.ids[0], unheard.changes) == (10, "DR-ALIVE-002", []), ended.document
+        assert failover(dr_ctl, "--yes", "--accept-loss", "unknown", *PRESUMED).code == 0
+
+    def test_without_any_it_is_down(self, dr_ctl: Shell, unheard: Sites) -> None:
+        unheard.twin.kill("london")
+        until(lambda: not unheard.paris.broker.attached)
+
+        assert failover(dr_ctl, "--yes", "--accept-loss", "unknown").code == 0
+
+    def test_another_door_that_the_survivor_knows_of_is_one(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.lose()
+        greeted = "stomp://{}:{}".format(*sites.paris.host.stomp)
+        with socket.create_server(("127.0.0.1", 0)) as another:
+            # At London's host something takes connections where the client acceptor of Paris has its port.
+            sites.paris.broker.acceptors["clients"].port = another.getsockname()[1]
+            sites.settings(stomp=f"stomp://localhost:{refusing()}", paris_stomp=greeted)
+
+            ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+
+        assert (ended.code, ended.ids[0], sites.changes) == (10, "DR-ALIVE-002", []), ended.document
+        assert failover(dr_ctl, "--dry-run", "--accept-loss", "unknown").code == 0
+
+    def test_an_address_that_is_no_client_acceptors_is_told(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.settings(stomp=f"stomp://127.0.0.1:{refusing()}")
+
+        ended = dr_ctl("validate", "--json")
+
+        assert {"DR-DOOR-009", "DR-DOOR-010"} <= {*ended.ids}
+
+
+class TestBackAgain:
+    def test_a_site_that_is_back_before_the_doors_open_is_seen_whatever_was_spent(
+        self, dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        books = dr_ctl.folder / "runbooks"
+        books.mkdir()
+        told = (shipped() / "failover.yaml").read_text(encoding="utf-8")
+        (books / "failover.yaml").write_text(told.replace("lost: 5s", "lost: 50ms"), encoding="utf-8")
+        named, found = threading.Event(), socket.getaddrinfo
+
+        def resolve(host: Any, *more: Any, **others: Any) -> Any:
+            if host == "london.test":
+                named.wait()
+            return found("127.0.0.1" if host == "london.test" else host, *more, **others)
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+        sites.settings(london=sites.london.url.replace("127.0.0.1", "london.test"), runbooks=str(books))
+        sites.paris.before_change = lambda _: named.set()
+
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", *PRESUMED)
+
+        assert ended.code == 20, ended.document
+        assert "london is open: a second site is never opened" in ended.document["summary"]
+        assert (sites.london.open, sites.paris.open) == (True, False)
+
+
 class TestUndone:
     def test_a_target_that_does_not_open_is_left_as_it_was(self, dr_ctl: Shell, sites: Sites) -> None:
         sites.lose()
@@ -214,6 +312,18 @@ class TestInPlaceOfAnother:
         assert dr_ctl("runs", "verify", "--json").code == 0
         assert dr_ctl("status", "--json").document["data"]["open_run"] is None
         assert dr_ctl("resume", "--yes", "--json").ids == ["DR-RUN-004"]
+
+    def test_where_it_had_opened_its_target_that_run_is_closed_and_the_lost_site_kept_out(
+        self, dr_ctl: Shell, sites: Sites
+    ) -> None:
+        sites.paris.let_in()
+
+        refused = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--reason", "its process died")
+
+        assert (refused.code, refused.ids) == (10, ["DR-RUN-003"])
+        assert (ended.code, owed(ended)) == (0, OWED), ended.document
+        assert dr_ctl("status", "--json").document["data"]["open_run"] is None
 
     def test_a_refusal_leaves_it_open(self, dr_ctl: Shell, sites: Sites) -> None:
         ended = failover(dr_ctl, "--yes", "--reason", "london burns")

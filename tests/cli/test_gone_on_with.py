@@ -27,7 +27,9 @@ def begun(dr_ctl: Shell, installation: Installation, *verbs: str) -> None:
     folder = dr_ctl.state / "runs" / NAME
     folder.mkdir(parents=True)
     asked = Ask.from_json(told["ask"])
-    scribe = Scribe(folder, plan=Plan(asked, "london", steps, (), told["baseline"], (), (), ("london",)))
+    scribe = Scribe(
+        folder, plan=Plan(asked, "london", steps, (), told["baseline"], (), (), ("london",), basis=told["basis"])
+    )
     scribe.begin()
     for verb in verbs:
         calls = [call for call in scribe.step(verb).calls if call.when is None]

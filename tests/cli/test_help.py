@@ -29,11 +29,13 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "verify": ("--to", "--timeout", "--accept-difference"),
     "activate": ("SITE", *ALONE),
     "release": ("SITE", *ALONE),
+    "link restart": ("SITE", *ALONE),
     "resume": ("--step", *ALONE),
     "abort": ("--yes", "--dry-run", "--expect-serving", "--steal", "--reason"),
     "escalate": ("[RUN]", "--step", "--accept-loss", *ALONE),
     "monitor": ("--for", "--pay-debts"),
     "demo": ("--dir",),
+    "explain": ("CODE|ID",),
     "runs list": (),
     "runs show": ("[RUN]", "--follow"),
     "runs verify": ("[RUN]",),
@@ -53,7 +55,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "lab heal": ("--dir",),
     "lab load": ("--rate", "--for", "--dir"),
 }
-GROUPS = ("runs", "runbook", "rpo", "lab")
+GROUPS = ("runs", "runbook", "rpo", "lab", "link")
 
 
 def commands() -> set[str]:

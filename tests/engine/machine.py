@@ -199,10 +199,12 @@ def _calls(goal: Goal, things: Sequence[str], site: str) -> tuple[Call, ...]:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How this machine does each verb. `findings` speak on the move; verbs in `lacks` cannot be done."""
+    """How this machine does each verb. `findings` speak on the move; verbs in `lacks` cannot be done; where it `owes`,
+    what a lost site holds is not kept out."""
 
     findings: Sequence[Finding] = ()
     lacks: frozenset[str] = frozenset()
+    owes: bool = False
 
     def verbs(self) -> frozenset[str]:
         return frozenset(VERBS) - GENERAL - self.lacks
@@ -219,6 +221,8 @@ class Recipe:
         return dict(self.baseline(seen))
 
     def holds_already(self, seen: Seen, move: Move) -> str | None:
+        if move.ask.operation == FAILOVER:
+            return "nothing is owed" if not self.owes else None
         return "taken in already" if not seen.debts and seen.roles[move.target] is Role.STANDBY else None
 
     def not_replicated(self, seen: Seen, move: Move) -> Sequence[str]:

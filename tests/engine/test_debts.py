@@ -83,10 +83,10 @@ def test_what_is_remembered_is_known_again(debts: list[Debt], tmp_path_factory: 
 def test_the_file_is_the_owners_alone_and_there_only_while_something_is_owed(tmp_path: Path) -> None:
     path = tmp_path / "state" / "debts.json"
 
-    assert owed(tmp_path / "state", [FENCE], ["paris"]) == [FENCE]
+    assert owed(tmp_path / "state", [FENCE], ["paris"]).debts == [FENCE]
     assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o700, 0o600]
-    assert owed(tmp_path / "state", [], ["london"]) == [FENCE]
-    assert owed(tmp_path / "state", [], ["paris"]) == []
+    assert owed(tmp_path / "state", [], ["london"]).debts == [FENCE]
+    assert owed(tmp_path / "state", [], ["paris"]).debts == []
     assert list(path.parent.iterdir()) == []
 
 

@@ -290,3 +290,34 @@ def test_what_was_taken_is_as_much_as_it_says(tmp_path: Path) -> None:
     assert pieces * disk.PIECE_BYTES == RESERVED_BYTES
     reserve.release()
     assert not reserve.give_back()
+
+
+def test_a_disk_that_is_found_full_at_the_sync_draws_on_the_reserve(
+    path: Path, reserve: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network file system, or a quota: the write went well, and only the sync says that there is no room."""
+    sync, refusals = os.fdatasync, [errno.ENOSPC, errno.EDQUOT]
+
+    def refusing(file: int) -> None:
+        if refusals:
+            raise OSError(refusals.pop(), "No space left on device")
+        sync(file)
+
+    with closing(Journal(path, Clock())) as journal:
+        journal.run(PLAN, BY)
+        monkeypatch.setattr(os, "fdatasync", refusing)
+        journal.step(FENCE, StepEvent.STARTED, {})
+
+    assert refusals == []
+    assert reserve.stat().st_size == RESERVED_BYTES - 2 * PIECE_BYTES
+    assert [entry.kind for entry in read(path)] == ["run", "step"]
+
+
+def test_a_system_without_either_call_can_write_a_journal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "posix_fallocate")
+    monkeypatch.delattr(os, "fdatasync")
+
+    with closing(Journal(path, Clock())) as journal:
+        journal.run(PLAN, BY)
+
+    assert len(read(path)) == 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import get_args
 
@@ -12,8 +15,10 @@ from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode, Finding, Severity
 from dr_ctl.engine import journal as journal_module
 from dr_ctl.engine.executor import _EVENTS
+from dr_ctl.engine.hand import JournalHand, Outage
+from dr_ctl.engine.journal import Journal, read
 from dr_ctl.engine.outcome import NotNeeded, Outcome, Refused, Unknown
-from dr_ctl.telemetry.events import Event, Notice, StepEnded, StepStarted, WaitProgress
+from dr_ctl.telemetry.events import Event, Notice, StepEnded, StepStarted, WaitProgress, nobody
 from tests.engine.desk import (
     AFTER,
     BEFORE,
@@ -23,8 +28,10 @@ from tests.engine.desk import (
     OPENING,
     REVERTIBLE,
     START,
+    Clock,
     Desk,
     Estimates,
+    a_plan,
     at_the,
 )
 from tests.engine.machine import Fault, Machine, paris
@@ -40,7 +47,7 @@ def test_an_undisturbed_run_moves_the_service_with_each_call_once(tmp_path: Path
     ended = at.go()
 
     assert (ended.code, ended.undone) == (ExitCode.OK, None)
-    assert ended.text == "paris serves; nothing is under way; clients were out for 0.32 s"
+    assert ended.text == "paris serves; nothing is under way; clients were out for 0.38 s"
     assert at.machine.dump() == MOVED
     assert at.machine.effects == EFFECTS
     assert at.machine.calls == len(REVERTIBLE) + len(OPENING), "the tests of this file go through every call"
@@ -314,3 +321,65 @@ def test_a_call_whose_intent_cannot_be_written_does_not_go_out(tmp_path: Path, m
         at.go()
 
     assert (at.machine.calls, at.machine.dump()) == (0, START)
+
+
+@pytest.mark.parametrize("number", REVERTIBLE)
+def test_a_driver_that_breaks_before_the_point_of_no_return_is_undone_like_one_that_fails(
+    tmp_path: Path, number: int
+) -> None:
+    at = Desk(tmp_path)
+
+    def during(call: int) -> None:
+        if call == number:
+            raise KeyError("auto.q")
+
+    at.machine.during = during
+    ended = at.go()
+
+    assert (ended.code, ended.undone) == (ExitCode.REVERTED, True)
+    assert "a defect in dr-ctl: KeyError: 'auto.q'" in ended.text
+    assert at.machine.dump() == START
+    assert any("Traceback" in str(entry.evidence.get("traceback")) for entry in at.entries())
+
+
+def test_an_undo_that_breaks_does_not_stop_the_others_from_being_undone(tmp_path: Path) -> None:
+    at = Desk(tmp_path, Machine({REVERTIBLE[-1]: Fault.REFUSED}))
+    broken: list[int] = []
+
+    def during(call: int) -> None:
+        if call > REVERTIBLE[-1] and not broken:
+            broken.append(call)
+            raise ValueError("no such thing")
+
+    at.machine.during = during
+    ended = at.go()
+
+    assert broken
+    assert ended.undone is False
+    assert "a defect in dr-ctl: ValueError: no such thing" in ended.text
+    undone = [line for line in at.lines("step") if "undone" in line]
+    assert undone, at.lines("step")
+
+
+class Slow(Clock):
+    """A tenth of a second for each look at it."""
+
+    def monotonic(self) -> float:
+        self._at += 0.1
+        return self._at
+
+
+def test_a_long_wait_is_sampled_once_a_second_after_its_first_minute(tmp_path: Path) -> None:
+    path, clock, step = tmp_path / "journal.jsonl", Slow(), a_plan().steps[0]
+    with closing(Journal(path, clock)) as journal:
+        journal.run(a_plan(), {})
+        hand = JournalHand(journal, step, None, clock, nobody, Outage(clock, journal, None, known=False))
+        while clock.monotonic() < 120:
+            hand.sample({"outflow": 1})
+
+    times = [datetime.fromisoformat(entry.time) for entry in read(path) if entry.kind == "sample"]
+    gaps = [(later - earlier).total_seconds() for earlier, later in itertools.pairwise(times)]
+    began = next(number for number, gap in enumerate(gaps) if gap >= 1.0)
+    assert max(gaps[:began]) < 0.5
+    assert 59 <= (times[began] - times[0]).total_seconds() <= 61
+    assert all(1.0 <= gap <= 1.5 for gap in gaps[began:])

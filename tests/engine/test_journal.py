@@ -305,3 +305,24 @@ def test_a_second_writer_is_refused_until_the_first_has_ended(path: Path) -> Non
         assert path.read_bytes().endswith(b'{"seq":7')
 
     assert continued(path) == entries
+
+
+def test_half_a_letter_out_of_a_brokers_answer_does_not_end_a_run(path: Path) -> None:
+    with closing(Journal(path, Clock())) as journal:
+        journal.run(PLAN, BY)
+        journal.sample(PLAN.steps[0], {"queue": "half \ud800 of a letter"})
+
+    assert read(path)[-1].evidence == {"queue": "half \ud800 of a letter"}
+
+
+def test_samples_are_written_and_not_kept_in_memory(path: Path) -> None:
+    with closing(Journal(path, Clock())) as journal:
+        journal.run(PLAN, BY)
+        for number in range(3):
+            journal.sample(PLAN.steps[0], {"outflow": number})
+        kept = [entry.kind for entry in journal.entries()]
+    with closing(Journal(path, Clock())) as again:
+        kept_again = [entry.kind for entry in again.entries()]
+
+    assert (kept, kept_again) == (["run"], ["run"])
+    assert [entry.kind for entry in read(path)] == ["run", "sample", "sample", "sample"]

@@ -72,6 +72,8 @@ class FoldersRecipe:
     def holds_already(self, seen: FoldersSeen, move: Move) -> str | None:
         if move.ask.operation == REINSTATE:
             return None if seen.debts else f"{move.target} is taken in already"
+        if move.ask.operation == FAILOVER:
+            return f"{move.target} serves already"
         closed = seen.roles[move.source] is Role.STANDBY
         return f"{move.source} is closed already" if closed and move.ask.operation != "release" else None
 

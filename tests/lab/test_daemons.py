@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -67,3 +69,23 @@ def test_a_stranger_with_the_same_pid_is_left_alone(sleeper: daemons.Process) ->
 def test_a_missing_program_is_named(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match="no-such-program"):
         daemons.launch(["no-such-program"], cwd=tmp_path, log=tmp_path / "log")
+
+
+def test_one_that_cannot_be_named_again_is_not_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system without /proc: what was started would outlive every `lab down`."""
+    monkeypatch.setattr(daemons, "_stat", lambda pid: None)
+    started: list[int] = []
+    popen = subprocess.Popen
+
+    def noting(*words: object, **more: object) -> subprocess.Popen[bytes]:
+        child: subprocess.Popen[bytes] = popen(*words, **more)  # type: ignore[call-overload]
+        started.append(child.pid)
+        return child
+
+    monkeypatch.setattr(subprocess, "Popen", noting)
+
+    with pytest.raises(EnvironmentFault, match="has no entry under /proc"):
+        daemons.launch(["sleep", "600"], cwd=tmp_path, log=tmp_path / "log")
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(started[0], 0)

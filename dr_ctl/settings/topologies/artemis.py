@@ -47,6 +47,10 @@ class ArtemisBroker(Broker):
     )
     broker: str | None = Field(default=None, description="the broker's own name; without: found out")
 
+    @property
+    def identity(self) -> str:
+        return f"{self.name} at {self.jolokia}"
+
     @field_validator("jolokia")
     @classmethod
     def _http(cls, told: str) -> str:

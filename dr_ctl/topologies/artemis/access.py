@@ -12,6 +12,7 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import Account, Answer, Changer, Read, Reader, Wire
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis import ArtemisBroker
+from dr_ctl.stomp_io.address import parse_address
 from dr_ctl.topologies.artemis import look
 from dr_ctl.topologies.artemis.broker import B_co
 from dr_ctl.topologies.artemis.documents import Documents
@@ -32,7 +33,9 @@ class Access(access.Access[B_co]):
 
     def _config(self) -> Config:
         """What the settings of all such brokers say; a topology adds what its own say beside."""
-        return Config(self._settings.clients, self._settings.mirror, None)
+        stomp = self._settings.stomp
+        greets_at = parse_address(stomp).port if stomp is not None else None
+        return Config(self._settings.clients, self._settings.mirror, None, greets_at=greets_at)
 
     def store(self) -> Store:
         return Documents(self)

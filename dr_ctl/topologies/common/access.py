@@ -101,6 +101,11 @@ class Access(ABC, Generic[V_co]):
     @abstractmethod
     def close(self) -> None: ...
 
+    @property
+    def host(self) -> str | None:
+        """Where clients find it; None where the settings name no STOMP address."""
+        return parse_address(self.settings.stomp).host if self.settings.stomp is not None else None
+
     def look(self, *, timeout_s: float = READ_S) -> V_co:
         self._last = self._look(timeout_s)
         return self._last

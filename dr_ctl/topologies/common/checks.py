@@ -62,6 +62,14 @@ def of_doors(name: str, view: Broker) -> Iterator[Finding]:
             f"{name}: serves, but acceptor {', '.join(closed)} is closed",
             "Open it, or take it out of `clients:`.",
         )
+    ports, greets_at = {door.port for door in doors}, view.config.greets_at
+    if greets_at is not None and ports and None not in ports and greets_at not in ports:
+        yield warning(
+            "DR-DOOR-009",
+            f"{name}: `stomp:` names port {greets_at}, which none of its client acceptors has: "
+            + some([f"{door.name} {door.port}" for door in doors]),
+            "Name a client acceptor's, unless something between translates: whether a site is down is shown there.",
+        )
     if shut := [door.name for door in view.mirror_doors if not door.started]:
         kept_out = [debt.about for debt in debts_of(view.documents) if debt.kind is DebtKind.QUARANTINE]
         yield error(

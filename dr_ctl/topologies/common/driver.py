@@ -26,7 +26,7 @@ class Driver(Generic[V_co]):
         self._procedure, self._tools, self._by_console = procedure, tools, by_console
 
     def observe(self) -> Seen[V_co]:
-        return self._tools.observer.observe()
+        return self._tools.observer.observe(least_s=self._tools.patience.last_look_s)
 
     def apply(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         row = self._procedure.row(step.verb, move.ask.operation)

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.checks import error, of_silent, warning
+from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import Broker
 
@@ -23,7 +25,8 @@ _EXPECTED: Final = frozenset({"DR-LINK-004", "DR-CONT-009"})
 def findings(seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Finding]]) -> Iterator[Finding]:
     """What speaks against opening the target without the lost site; only what is grave refuses it."""
     role = seen.roles[move.source]
-    if role in (Role.SERVING, Role.SICK):
+    opens = not all(view.open for view in seen.views(move.target))
+    if role is Role.SERVING or (role is Role.SICK and opens):
         yield error("DR-ALIVE-001", f"{move.source} is {role.value}: it may serve clients", "Fence it first.")
     for view in seen.views(move.target):
         for each in of_broker(view):
@@ -34,6 +37,16 @@ def findings(seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Findin
     for broker in seen.sites[move.source].values():
         if isinstance(broker, Silent):
             yield from (replace(each, severity=Severity.WARNING) for each in of_silent(broker))
+
+
+def is_kept_out(seen: Seen[Broker], move: Move) -> bool:
+    """Say whether what a lost site holds cannot reach the target, and that is owed; or that it is closed, and was read
+    to hold nothing."""
+    here, there = seen.views(move.target), seen.views(move.source)
+    name = [document(DebtKind.QUARANTINE, move.source, view.site) in view.documents for view in here]
+    shut = not any(door.started for view in here for door in view.mirror_doors)
+    nothing = len(there) == len(seen.sites[move.source]) and all(not each.open and each.to_ship == 0 for each in there)
+    return (all(name) and shut) or (nothing and all(view.unapplied == 0 for view in here))
 
 
 def came_back_open(seen: Seen[Broker], move: Move) -> bool:

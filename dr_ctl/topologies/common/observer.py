@@ -16,6 +16,7 @@ from dr_ctl.core.errors import BrokerError, Unreachable
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Installation
+from dr_ctl.stomp_io.address import takes_connections
 from dr_ctl.stomp_io.connection import Closed
 from dr_ctl.topologies.common import queues
 from dr_ctl.topologies.common.access import READ_S, Access
@@ -27,6 +28,7 @@ A = TypeVar("A")
 A_co = TypeVar("A_co", bound=Access[Any], covariant=True)
 
 LOOKS: Final = 4
+_MOST: Final = 0.9  # of a look's time, for the answer
 
 
 class Observer(ABC, Generic[V_co, A_co]):
@@ -95,54 +97,60 @@ class Observer(ABC, Generic[V_co, A_co]):
                 raise error
         return [future.result() for future in futures]
 
-    def observe(self) -> Seen[V_co]:
+    def observe(self, *, least_s: float = 0.0) -> Seen[V_co]:
         """Look at both sites at once; look again where counts differ by more than one look can explain."""
-        seen = self.look_once()
+        seen = self.look_once(least_s=least_s)
         for _ in range(LOOKS - 1):
             if not self._puzzling(seen):
                 break
             self.clock.sleep(self.patience.apart_s)
-            seen = self._with_movement(seen, self.look_once(seen))
+            seen = self._with_movement(seen, self.look_once(least_s=least_s))
         return seen
 
     def observe_over(self, seconds: float) -> Seen[V_co]:
         """Two looks so far apart: the second, with what moved since the first."""
         before, began = self.look_once(), self.clock.monotonic()
         self.clock.sleep(seconds)
-        after = self.look_once(before)
+        after = self.look_once()
         moved = self._with_movement(before, after)
         return replace(moved, before=before, took_s=self.clock.monotonic() - began)
 
-    def look_once(self, before: Seen[V_co] | None = None) -> Seen[V_co]:
-        """Look once; with a look `before`, what moved since tells a living broker from a flag that is left over."""
-        views = dict(zip(((a.site, a.pair) for a in self.all()), self.together(self._view, self.all()), strict=True))
+    def look_once(self, *, least_s: float = 0.0) -> Seen[V_co]:
+        """Look once. A site that may be lost is given `least_s`, whatever was spent on it before."""
+
+        def view(access: Access[V_co]) -> V_co | Silent:
+            return self._view(access, least_s)
+
+        told = self.together(view, self.all())
+        views = dict(zip(((each.site, each.pair) for each in self.all()), told, strict=True))
         sites = {
-            site: {pair: self._alive_if_attached(views[site, pair], views, pair, before) for pair in brokers}
+            site: {pair: self._alive_if_seen(access, views) for pair, access in brokers.items()}
             for site, brokers in self.brokers.items()
         }
         return Seen(sites)
 
-    def _view(self, access: Access[V_co]) -> V_co | Silent:
+    def _view(self, access: Access[V_co], least_s: float) -> V_co | Silent:
         left_s = self._left_s.get(access.site)
         if left_s is None:
             return self._asked(access, READ_S)
+        within_s = max(left_s, least_s)
         text = f"{access.site}/{access.pair}: no answer in the time that a site which may be lost is given"
         given_up = Silent(access.pair, access.site, Unreachable(text, refused=False))
-        if left_s <= 0:
+        if within_s <= 0:
             return given_up
         answer: Queue[V_co | Silent] = Queue()
         # Half of it for an answer: a broker that takes the connection and says nothing is sick, and must be told so.
-        ask = partial(self._asked, access, min(READ_S, left_s / 2))
+        ask = partial(self._asked, access, min(READ_S, max(left_s / 2, _MOST * least_s)))
         # A daemon: a name lookup that hangs keeps neither this look nor the end of the command waiting.
         Thread(target=lambda: answer.put(ask()), daemon=True, name=f"look at {access.site}").start()
         began = self.clock.monotonic()
         try:
-            view = answer.get(timeout=left_s)
+            view = answer.get(timeout=within_s)
         except Empty:
             view = given_up
         if not isinstance(view, Silent):
             return view
-        self._left_s[access.site] = left_s - (self.clock.monotonic() - began)
+        self._spent(access.site, began)
         return view
 
     def _asked(self, access: Access[V_co], timeout_s: float) -> V_co | Silent:
@@ -154,31 +162,41 @@ class Observer(ABC, Generic[V_co, A_co]):
                 refuse = isinstance(access.greet(timeout_s=self.patience.greet_s), Closed)
             return Silent(access.pair, access.site, error, ports_refuse=refuse)
 
-    def _alive_if_attached(
-        self,
-        view: V_co | Silent,
-        views: Mapping[tuple[str, str], V_co | Silent],
-        pair: str,
-        before: Seen[V_co] | None,
-    ) -> V_co | Silent:
-        """A broker whose peer ships to it lives, even when its console and its clients' door refuse.
+    def _spent(self, site: str, began: float) -> None:
+        if site in self._left_s:
+            self._left_s[site] = max(0.0, self._left_s[site] - (self.clock.monotonic() - began))
 
-        A connected flag alone is no sign of life, once a second look shows that nothing moves.
-        """
+    def _alive_if_seen(self, access: Access[V_co], views: Mapping[tuple[str, str], V_co | Silent]) -> V_co | Silent:
+        """A broker whose link is attached lives, even when its console and its clients' door refuse; so does one that
+        takes a connection at another port that its peer knows of as a client's."""
+        view = views[access.site, access.pair]
         if isinstance(view, Silent) and view.ports_refuse:
-            peers = [other for (site, name), other in views.items() if site != view.site and name == pair]
+            peers = [each for (site, pair), each in views.items() if site != view.site and pair == view.pair]
             for peer in peers:
-                was = before.view(peer.site, pair) if before is not None else None
-                if not isinstance(peer, Silent) and peer.attached and (was is None or peer.peer_moved(was)):
+                if not isinstance(peer, Silent) and (
+                    peer.attached or peer.peer_attached or self._knocked(access, peer)
+                ):
                     return replace(view, ports_refuse=False)
         return view
+
+    def _knocked(self, access: Access[V_co], peer: Broker) -> bool:
+        """Say whether anything takes a connection at the ports of its peer's client doors. Where both have one host,
+        that would be the peer."""
+        host, at = access.host, self.brokers[peer.site][peer.pair].host
+        if host is None or host == at:
+            return False
+        began = self.clock.monotonic()
+        ports = [door.port for door in peer.doors if door.port is not None]
+        told = self.together(lambda port: takes_connections(host, port, timeout_s=self.patience.knock_s), ports)
+        self._spent(access.site, began)
+        return any(told)
 
     def _puzzling(self, seen: Seen[V_co]) -> bool:
         first, second = seen.sites
         for pair in seen.sites[first]:
             here, there = seen.view(first, pair), seen.view(second, pair)
             if here is None or there is None:
-                # Its ports refuse, and its peer's link is connected: only a second look tells whether anything moves.
+                # Its ports refuse, and its peer's link is connected: that can be of the moment in which it died.
                 silent = [seen.sites[site][pair] for site in (first, second) if seen.view(site, pair) is None]
                 refuses = any(_refuses(each) for each in silent)
                 if refuses and any(view is not None and view.attached for view in (here, there)):

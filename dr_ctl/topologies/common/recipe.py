@@ -80,6 +80,8 @@ class Recipe(Generic[V]):
     def holds_already(self, seen: Seen[V], move: Move) -> str | None:
         if move.ask.operation == REINSTATE:
             return f"{move.target} is taken in already" if self._checks.nothing_owed(seen, move) else None
+        if move.ask.operation == FAILOVER:
+            return f"what {move.source} holds is kept out" if failover.is_kept_out(seen, move) else None
         return single.holds_already(seen, move)
 
     def not_replicated(self, seen: Seen[V], move: Move) -> Sequence[str]:

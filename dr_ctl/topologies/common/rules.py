@@ -24,3 +24,8 @@ class Rules:
     def within(self, move: Move) -> float:
         """How long a drain may take."""
         return move.ask.timeout_s if move.ask.timeout_s is not None else self.drain.timeout
+
+    def while_moving(self, move: Move) -> dict[str, float]:
+        """The limits of a wait that goes on as long as something moves, unless somebody said how long."""
+        asked = {} if move.ask.timeout_s is None else {"within": move.ask.timeout_s}
+        return {**asked, "stall": self.drain.stall}

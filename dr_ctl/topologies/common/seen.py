@@ -147,8 +147,8 @@ class Seen(Generic[V_co]):
         for view in self._all():
             for queue in view.queues:
                 if queue.name.startswith(QUARANTINE_PREFIX) and queue.depth:
-                    text = f"{view.site}/{view.pair}: {queue.depth} message(s) in {queue.name} that nothing explained"
-                    remedy = "Move back by hand what was never done; then remove that queue."
+                    text = f"{view.site}/{view.pair}: {queue.depth} message(s) in {queue.name}, taken out by a return"
+                    remedy = "Look at them: move back by hand what was never done; then remove that queue."
                     yield Finding("DR-RECONCILE-003", Severity.WARNING, text, remedy)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RELEASE
+from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RELEASE, RESTART
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import paused_by_runs
@@ -23,6 +23,10 @@ from dr_ctl.topologies.common.view import Broker, Queue
 # Of one site alone: what would make closing or opening its doors useless.
 _GRAVE: Final = frozenset({"DR-SITE-002", "DR-DOOR-001", "DR-DOOR-003", "DR-DOOR-005", "DR-DOOR-008", "DR-CONT-001"})
 
+# The same of a link that is to be restarted, and what the restart itself mends.
+_NO_LINK: Final = frozenset({"DR-SITE-002", "DR-LINK-001", "DR-LINK-002", "DR-LINK-005"})
+_MENDED: Final = frozenset({"DR-LINK-003", "DR-LINK-004"})
+
 
 def findings(
     seen: Seen[Broker], move: Move, of_move: Callable[[], Iterable[Finding]], of_source: Callable[[], Iterable[Finding]]
@@ -32,11 +36,16 @@ def findings(
     if move.ask.operation in (DRAIN, ACTIVATE):
         yield from of_move()
     else:
+        restarts = move.ask.operation == RESTART
         for each in of_source():
-            grave = each.id in _GRAVE or each.severity is not Severity.ERROR
+            if restarts and each.id in _MENDED:
+                continue
+            grave = each.id in (_NO_LINK if restarts else _GRAVE) or each.severity is not Severity.ERROR
             yield each if grave else replace(each, severity=Severity.WARNING)
     if move.ask.operation == ACTIVATE:
         yield from _unproven(seen, move)
+    if move.ask.operation == RELEASE:
+        yield from _coming_in(seen, move)
     if move.ask.operation == RELEASE and seen.roles[move.target] is Role.SERVING:
         if not paused_at(seen, move.source):
             text = f"{move.source} must not be opened while {move.target} is"
@@ -44,6 +53,19 @@ def findings(
             yield error("DR-ROLE-011", text, remedy)
     elif move.ask.operation == RELEASE and seen.roles[move.source] is Role.STANDBY:
         yield from _moved_on(seen, move)
+
+
+def _coming_in(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
+    """Pauses that a return holds while its way is open: lifted, they let out what its acknowledgements are behind."""
+    lost = [debt.about for debt in seen.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == move.source]
+    views = {view.pair for view, _ in paused_at(seen, move.source) if any(door.started for door in view.mirror_doors)}
+    if lost and views:
+        text = f"what {lost[0]} still holds is being let in at {move.source}: its pauses keep that from being delivered"
+        remedy = (
+            f"`dr-ctl reinstate {lost[0]}` goes on with it; if {lost[0]} is away again, "
+            f"`dr-ctl failover --to {move.source}` shuts it out first."
+        )
+        yield error("DR-RELEASE-002", text, remedy)
 
 
 def _unproven(seen: Seen[Broker], move: Move) -> Iterator[Finding]:

@@ -122,14 +122,16 @@ class LastingFence(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What the settings say of one broker: which acceptors are whose, the names not left to be found out, and how many
-    message ids it remembers for an address, where that is set because it does not tell."""
+    """What the settings say of one broker: which acceptors are whose, the names not left to be found out, how many
+    message ids it remembers for an address, where that is set because it does not tell, and the port where a client is
+    greeted."""
 
     clients: tuple[str, ...]
     mirror: tuple[str, ...] | None
     link: str | None
     lasting: LastingFence | None = None
     id_cache: int | None = None
+    greets_at: int | None = None
 
 
 class Peer(Enum):
@@ -145,13 +147,15 @@ class Residue:
     """What a returned broker still holds for its peer.
 
     `twice`: of its messages at most so many were done by a client there whose acknowledgement does not exist. `acked`
-    names the messages, by queue, that were acknowledged there and do not lie in the outflow too. None: cannot be told.
+    names the messages, by queue, that were acknowledged there and do not lie in the outflow too, `done` all that were
+    acknowledged there. None: cannot be told.
     """
 
     messages: int
     acks: int
     twice: int | None = None
     acked: Mapping[str, frozenset[tuple[str, int]]] | None = None
+    done: Mapping[str, frozenset[tuple[str, int]]] | None = None
 
     @classmethod
     def together(cls, several: Collection[Residue]) -> Residue:
@@ -222,10 +226,6 @@ class Broker(ABC):
     @abstractmethod
     def role(self) -> Role:
         """What it is for clients."""
-
-    @abstractmethod
-    def peer_moved(self, before: Broker) -> bool:
-        """Say whether the peer did anything since an earlier look. True also where nothing is left to compare with."""
 
     @abstractmethod
     def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
@@ -314,6 +314,12 @@ class Broker(ABC):
             return tuple(each for each in self.acceptors if each.name in self.config.mirror)
         others = [each for each in self.acceptors if each.name not in self.config.clients and "AMQP" in each.protocols]
         return tuple(others) if len(others) == 1 else ()
+
+    @property
+    def peer_attached(self) -> bool:
+        """Say whether something, its peer's link, is connected at the door for it."""
+        ports = {door.port for door in self.mirror_doors if door.port is not None}
+        return any(each.port in ports for each in self.connections)
 
     @property
     def other_doors(self) -> tuple[Acceptor, ...]:

@@ -18,7 +18,7 @@ from dr_ctl.topologies.artemis.papers import Operation
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue, Residue
+from dr_ctl.topologies.common.view import Acceptor, Peer, Queue, Residue
 from dr_ctl.topologies.continuity.papers import InFilter
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
@@ -218,12 +218,6 @@ class SiteView(ArtemisBroker):
             if flow.in_mirror.scheduled:
                 yield f"{self.site}: {flow.in_mirror.scheduled} in {flow.in_mirror.name} for the staging delay"
 
-    def peer_moved(self, before: Broker) -> bool:
-        if not isinstance(before, SiteView) or self.start != before.start:
-            return True
-        was = {flow.queue: _arrived(flow) for flow in before.flows}
-        return any(_arrived(flow) != was.get(flow.queue) for flow in self.flows)
-
     def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
         if not (list(doors) or self.half_open):
             return ()
@@ -342,11 +336,6 @@ class SiteView(ArtemisBroker):
         """The plugin opens and closes all client doors of its broker at once."""
         bean = self.service.bean if self.service is not None else ""
         return call(self, goal, ALL, request(bean, *operation), about, when)
-
-
-def _arrived(flow: Flow) -> tuple[int, ...]:
-    """What only its peer can have brought about."""
-    return (flow.in_mirror.added, flow.in_acks.added, flow.mirror_bridge.acked, flow.acks_bridge.acked)
 
 
 ContinuitySeen = Seen[SiteView]

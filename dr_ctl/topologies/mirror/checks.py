@@ -129,13 +129,13 @@ def _link(name: str, view: BrokerView) -> Iterator[Finding]:
         yield error(
             "DR-LINK-003",
             f"{name}: link {link.name} is not started",
-            f"Start it: startBrokerConnection({link.name}) in the console; what happened before may not be captured.",
+            f"`dr-ctl link restart {view.site}` starts it; what happened before may not be captured.",
         )
     elif view.outflow is not None and not view.attached:
         yield warning(
             "DR-LINK-004",
-            f"{name}: link {link.name} is started but not attached; it will be restarted",
-            "If that does not help, look at what stands between the sites.",
+            f"{name}: link {link.name} is started but not attached",
+            f"`dr-ctl link restart {view.site}`; if that does not help, look at what stands between the sites.",
         )
     if busy := [queue.name for queue in view.queues if queue.name.startswith("$.artemis.internal.sf.") and queue.depth]:
         yield warning(

@@ -68,13 +68,17 @@ def residue(reader: Reader, view: BrokerView) -> Residue:
     try:
         rows = [row for answer in answers for row in answer.value()]
         # What moved between the count and the browsing was not read as a whole.
-        acked = _acked(rows, view.node) if len(rows) == messages + acks else None
-        return Residue(messages, acks, acked=acked)
+        if len(rows) != messages + acks:
+            return Residue(messages, acks)
+        done, unshipped = _acked(rows, view.node)
+        acked = {queue: origins - unshipped for queue, origins in done.items()}
+        return Residue(messages, acks, acked=acked, done=done)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise BadValue(f"{reader.url}: an event of the outflow is not as expected: {error}") from error
 
 
-def _acked(rows: Iterable[Mapping[str, Any]], node: str) -> dict[str, frozenset[Origin]]:
+def _acked(rows: Iterable[Mapping[str, Any]], node: str) -> tuple[dict[str, frozenset[Origin]], set[Origin]]:
+    """What an outflow acknowledges, by queue, and which messages still lie in it."""
     found: dict[str, set[Origin]] = {}
     unshipped: set[Origin] = set()
     for row in rows:
@@ -85,7 +89,7 @@ def _acked(rows: Iterable[Mapping[str, Any]], node: str) -> dict[str, frozenset[
             # Of all events only an acknowledgement has a number for its body: that of the message.
             born = str(texts.get(f"messageAnnotations.{_BORN}", node))
             found.setdefault(texts[_OF_QUEUE], set()).add((born, int(row["text"])))
-    return {queue: frozenset(origins - unshipped) for queue, origins in found.items()}
+    return {queue: frozenset(origins) for queue, origins in found.items()}, unshipped
 
 
 def _origin(row: Mapping[str, Any], node: str) -> Origin:

@@ -39,6 +39,7 @@ PROCEDURE: Final[Procedure[Rules, MirrorSeen, MirrorTools]] = Procedure(
     Row("activate", drafts.activate.draft, acts.activate.act, acts.activate.undo),
     Row("probe", drafts.proving.probe, acts.proving.probe),
     Row("release", drafts.release.draft, acts.release.act, acts.release.undo),
+    Row("restart-link", own_drafts.shipping.restart, own_acts.shipping.restart, own_acts.shipping.start),
     # How a lost site is taken in again.
     Row("residue", drafts.fence.of_returned, own_acts.residue.act),
     Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, own_acts.reinstate.undo),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dr_ctl.core.model import Json, some
+from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.engine.ports import Move
+from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.tools import Tools
@@ -70,8 +72,36 @@ def _lists(ids: Mapping[str, list[str]]) -> dict[str, Json]:
     return {queue: [*each] for queue, each in ids.items()}
 
 
+@dataclass
+class HalfWay:
+    """What of a half return was taken out of the serving site, by queue of dr-ctl's own, and what may come twice."""
+
+    taken_out: dict[str, int] = field(default_factory=dict)
+    twice: int = 0
+    why: str | None = None
+
+    def findings(self, move: Move) -> tuple[Finding, ...]:
+        found = []
+        if self.taken_out:
+            text = (
+                f"{sum(self.taken_out.values())} message(s) that came in had been done at {move.target}: taken out of "
+                f"{move.source} into {', '.join(sorted(self.taken_out))}, and not delivered"
+            )
+            remedy = f"`dr-ctl reinstate {move.target}` brings the rest; then compare what lies there, and remove it."
+            found.append(checks.warning("DR-RETURN-006", text, remedy))
+        if self.twice:
+            text = f"at most {self.twice} message(s) that came in of {move.target} may come twice: {self.why}"
+            remedy = f"Clients must recognise what they have done; `dr-ctl reinstate {move.target}` brings the rest."
+            found.append(checks.warning("DR-RETURN-007", text, remedy))
+        return tuple(found)
+
+    def as_json(self) -> dict[str, Json]:
+        return {"taken_out": dict(self.taken_out), "twice_at_most": self.twice}
+
+
 class MirrorTools(Tools[BrokerView]):
-    """`residue` is what each pair's returned broker held when it was counted, `taken_in` what became of it."""
+    """`residue` is what each pair's returned broker held when it was counted, `taken_in` what became of it, `half_way`
+    what of it an undo has taken out."""
 
     observer: Observer
 
@@ -79,3 +109,4 @@ class MirrorTools(Tools[BrokerView]):
         super().__init__(observer, recipe, sender, MirrorVerifier(observer, recipe.rules.drain.poll))
         self.residue: dict[str, Residue] = {}
         self.taken_in = TakenIn()
+        self.half_way = HalfWay()

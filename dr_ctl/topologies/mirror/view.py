@@ -15,7 +15,7 @@ from dr_ctl.topologies.common.calls import close_door, open_door
 from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.common.view import Acceptor, Broker, Peer, Queue
+from dr_ctl.topologies.common.view import Acceptor, Peer, Queue
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 
@@ -101,19 +101,6 @@ class BrokerView(ArtemisBroker):
 
     def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
         return tuple(close_door(self, door, when) for door in doors)
-
-    def peer_moved(self, before: Broker) -> bool:
-        """Say whether the peer did anything since an earlier look: took what is shipped, or shipped while all is closed
-        here. True also where a restart leaves nothing to compare with."""
-        if not isinstance(before, BrokerView):
-            return True
-        if self.start != before.start or self.outflow is None or before.outflow is None:
-            return True
-        was = {queue.bean: (queue.added, queue.removed) for queue in before.business.values()}
-        shipped_here = not self.open and any(
-            (queue.added, queue.removed) != was.get(queue.bean) for queue in self.business.values()
-        )
-        return shipped_here or self.outflow.removed != before.outflow.removed
 
     def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
         named, outflow = self.link, self.outflow

@@ -162,7 +162,7 @@ def test_a_clean_pair_has_no_findings() -> None:
             "DR-LINK-003",
             ERROR,
             ["link london is not started"],
-            "startBrokerConnection(london)",
+            "dr-ctl link restart paris",
         ),
         (paris(links=link(connected=False)), "DR-LINK-004", WARNING, ["not attached"], "between the sites"),
         (seen(LONDON, with_queue(PARIS, outflow("paris", consumers=0))), "DR-LINK-004", WARNING, ["not attached"], "l"),

@@ -54,6 +54,7 @@ def test_an_outflow_is_told_message_by_message() -> None:
         "orders.in": frozenset({(view.node, 5), ("node-paris", 3)}),
         "orders.out": frozenset({(view.node, 6)}),
     }
+    assert told.done == {**told.acked, "orders.in": told.acked["orders.in"] | {(view.node, 7)}}
 
 
 @pytest.mark.parametrize("counted", [2, RESIDUE_UP_TO + 1], ids=["moved meanwhile", "too deep"])
@@ -73,7 +74,7 @@ def test_a_message_without_an_identity_is_an_error() -> None:
 def test_an_empty_outflow_has_no_residue() -> None:
     london, view = holding(acks=0)
 
-    assert residue(london.reader(), view) == Residue(0, 0, acked={})
+    assert residue(london.reader(), view) == Residue(0, 0, acked={}, done={})
 
 
 def test_messages_are_the_same_at_both_sites_and_have_their_own_numbers() -> None:

@@ -120,7 +120,7 @@ def test_it_is_taken_in_with_exactly_these_calls() -> None:
         ),
     ]
     assert [json.loads(str(change(call).arguments[0]))["name"] for call in told.inverse[-2:]] == list(OWED)
-    assert told.limits == {"within": 60.0}
+    assert told.limits == {"stall": 20.0}, "what moves is not timed out"
 
 
 def test_what_was_paused_before_stays_paused() -> None:

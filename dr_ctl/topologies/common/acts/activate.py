@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dr_ctl.core.model import ExitCode, some
+from dr_ctl.core.model import ExitCode, Role, some
 from dr_ctl.engine.operations import ACTIVATE, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
@@ -72,7 +72,10 @@ def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | Non
     if move.ask.operation == FAILOVER:
         # Of a lost site that does not answer nothing is known: it is not seen open. Of any other, silence is an
         # error.
-        there, here = tools.observer.look_at(move.target), tools.observer.look_once().views(move.source)
+        there, seen = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.patience.last_look_s)
+        here = seen.views(move.source)
+        if seen.roles[move.source] is Role.SICK and not any(view.open for view in there):
+            return there, f"{move.source} lives and cannot be managed: it may serve clients"
     else:
         sites = [tools.observer.at(site) for site in (move.target, move.source)]
         views = tools.observer.together(lambda access: access.look(), [each for site in sites for each in site])
@@ -132,7 +135,7 @@ def _until_served(tools: Tools[Broker], outcomes: dict[Call, Outcome], move: Mov
 
 def _try_again(tools: Tools[Broker], pairs: set[str], outcomes: dict[Call, Outcome], move: Move, hand: Hand) -> None:
     """Open what was refused, or closed again, once more, where the other broker of the pair is seen closed."""
-    seen = tools.observer.look_once()
+    seen = tools.observer.look_once(least_s=tools.patience.last_look_s)
     views = {pair: seen.view(move.source, pair) for pair in pairs}
     # Of a lost site silence is all there is; of any other it says nothing, and nothing is opened beside it.
     may = {

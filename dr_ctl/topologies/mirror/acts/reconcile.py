@@ -23,7 +23,7 @@ from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.origins import Origin, numbered, told
+from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, Origin, numbered, told
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
@@ -31,7 +31,7 @@ Only = Mapping[Origin, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _LeftOver:
+class LeftOver:
     """The messages of one queue that lie at one side alone; the returned broker's with the numbers it gave them."""
 
     view: BrokerView
@@ -44,7 +44,7 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
     """Both sites hold the same, up to what is under way; what differs for longer is named, and taken out."""
     del step
     since = hand.monotonic()
-    first: dict[tuple[str, str], _LeftOver] = {}
+    first: dict[tuple[str, str], LeftOver] = {}
     while wrong := _unexplained(tools, seen := tools.observer.observe(), move):
         first = first or _left_over(tools, seen, wrong, move)
         if hand.monotonic() - since > tools.patience.left_over_s:
@@ -56,7 +56,7 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
     if told_wrong:
         text = f"left over at one side: {some(told_wrong)}"
         findings.append(checks.warning("DR-RECONCILE-001", text, "Compare these queues before moving back."))
-    moved = _taken_out(tools, left, hand)
+    moved = taken_out(tools, left, hand)
     if isinstance(moved, Refused):
         return moved
     if moved:
@@ -93,7 +93,7 @@ def _unexplained(tools: MirrorTools, seen: MirrorSeen, move: Move) -> dict[tuple
 
 def _left_over(
     tools: MirrorTools, seen: MirrorSeen, wrong: Iterable[tuple[str, str]], move: Move
-) -> dict[tuple[str, str], _LeftOver]:
+) -> dict[tuple[str, str], LeftOver]:
     """Who lies at one side alone, of the queues that are shallow enough to look at each message."""
     found = {}
     for pair, name in wrong:
@@ -107,28 +107,29 @@ def _left_over(
                 for view, queue in zip(views, queues, strict=True)
             )
             only_there = {origin: number for origin, number in there.items() if origin not in here}
-            found[pair, name] = _LeftOver(views[1], name, only_there, frozenset(here) - frozenset(there))
+            found[pair, name] = LeftOver(views[1], name, only_there, frozenset(here) - frozenset(there))
     return found
 
 
 def _messages(tools: MirrorTools, view: BrokerView, name: str) -> dict[Origin, int]:
     reader = tools.observer.brokers[view.site][view.pair].reader()
-    return numbered(reader, view, view.business[name], limit=parity.ORIGINS_UP_TO)
+    queue = view.business.get(name)  # one that is empty may have been removed by its broker
+    return numbered(reader, view, queue, limit=RESIDUE_UP_TO) if queue is not None else {}
 
 
-def _still(first: Mapping[tuple[str, str], _LeftOver], now: Mapping[tuple[str, str], _LeftOver]) -> list[_LeftOver]:
+def _still(first: Mapping[tuple[str, str], LeftOver], now: Mapping[tuple[str, str], LeftOver]) -> list[LeftOver]:
     """What lay at one side alone at the beginning and still does: clients of the other side go on meanwhile."""
     found = []
     for key, each in now.items():
         was = first.get(key)
         if was is not None:
             only_there = {origin: n for origin, n in each.only_there.items() if origin in was.only_there}
-            found.append(_LeftOver(each.view, each.queue, only_there, each.only_here & was.only_here))
+            found.append(LeftOver(each.view, each.queue, only_there, each.only_here & was.only_here))
     return found
 
 
-def _taken_out(tools: MirrorTools, left: Iterable[_LeftOver], hand: Hand) -> dict[str, int] | Refused:
-    """Move what lies only at the returned site; how many went to each queue."""
+def taken_out(tools: MirrorTools, left: Iterable[LeftOver], hand: Hand) -> dict[str, int] | Refused:
+    """Move what lies only at that broker; how many went to each queue."""
     moved: dict[str, int] = {}
     for each in left:
         if not each.only_there:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, some
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.common.effects import holds, still
+from dr_ctl.topologies.common.effects import holds, still, to_undo
 from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.access import Way
+from dr_ctl.topologies.mirror.half_way import withheld
 from dr_ctl.topologies.mirror.links import Flows, PairWait, until_all
 from dr_ctl.topologies.mirror.origins import Origin, origin_ids
 from dr_ctl.topologies.mirror.tools import MirrorTools
@@ -107,15 +109,26 @@ def _compare(tools: MirrorTools, view: BrokerView, taken: _Taken) -> None:
 
 
 def undo(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    return tools.put_back(step, move.source, hand)
+    """Shut the way first. What came in ahead of its acknowledgement is taken out before anything is delivered."""
+    if not to_undo(step.inverse, tools.views(move.source)):
+        return NotNeeded("as it was")
+    doors = [call for call in step.inverse if call.goal is Goal.CLOSE]
+    if (open_still := tools.make(doors, hand, move.source)) is not None:
+        return open_still
+    left = withheld(tools, move, hand)
+    if isinstance(left, Refused):
+        return left
+    return replace(tools.put_back(step, move.source, hand), evidence=left.as_json(), findings=left.findings(move))
 
 
 class _Residue(PairWait):
     """Until nothing of the residue is under way, several polls in a row."""
 
     def __init__(self, way: Way, tools: MirrorTools, hand: Hand, step: PlannedStep, move: Move) -> None:
-        self._move, self._within_s, self._calm = move, step.limits["within"], 0
+        self._move, self._limits, self._calm = move, step.limits, 0
         super().__init__(way, tools, hand)
+        self._least: int | None = None
+        self._lessened_at = self.began
 
     def left(self, now: Flows) -> int | None:
         """How much of the residue is under way; None where a link is not attached or a broker does not answer."""
@@ -129,9 +142,16 @@ class _Residue(PairWait):
         self._calm = self._calm + 1 if self.left(now) == 0 else 0
         if self._calm >= CALM:
             return Done("nothing of the residue is under way")
-        took = hand.monotonic() - self.began
-        if took <= self._within_s:
+        took, still_s = hand.monotonic() - self.began, self.stalled_s(hand)
+        if still_s <= self._limits["stall"] and took <= self._limits.get("within", took):
             return None
-        why = self.why(now, hand) or "it moves too slowly"
+        nothing = f"nothing moved for {duration(still_s)}"
+        why = self.why(now, hand) or ("it moves too slowly" if still_s <= self._limits["stall"] else nothing)
         text = f"{self._move.target} is not taken in after {duration(took)}: {why}"
         return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
+
+    def stalled_s(self, hand: Hand) -> float:
+        """Since when there was never less of it: what the serving site's producers send comes and goes."""
+        if self.last is not None and (self._least is None or self.last < self._least):
+            self._least, self._lessened_at = self.last, hand.monotonic()
+        return hand.monotonic() - self._lessened_at

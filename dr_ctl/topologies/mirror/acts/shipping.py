@@ -1,4 +1,4 @@
-"""What is done for the waits on links, `catch-up` and `drain`; a link that a wait has restarted is started again."""
+"""What is done for the waits on links, `catch-up` and `drain`, and for a restart; a link is left started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.acts.quiesce import lifting
 from dr_ctl.topologies.mirror.access import Access, Way
-from dr_ctl.topologies.mirror.links import UNDER_WAY, Flows, PairWait, until_all
+from dr_ctl.topologies.mirror.links import UNDER_WAY, Flows, PairWait, flows, until_all, why_not_moving
 from dr_ctl.topologies.mirror.look import Flow
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import BrokerView
@@ -87,6 +87,24 @@ class _Empty(PairWait):
             text = f"nothing moved for {duration(self._limits['stall'])}: {left}; {why or 'nothing says why'}"
             return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
         return None
+
+
+def restart(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Whether it attached is looked at, not what the call answered."""
+    tools.change(step.calls, hand)  # in one request: nothing can come between and leave the link stopped
+    brokers, until = tools.observer.at(move.source), hand.monotonic() + step.limits["within"]
+    while True:
+        now = {f"{site}/{pair}": told for (site, pair), told in flows(tools, brokers).items()}
+        away = [name for name, told in now.items() if not (isinstance(told, Flow) and told.attached)]
+        if not away:
+            return Done(f"the link of {move.source} is attached")
+        why = why_not_moving(now)
+        hand.waiting(f"the link of {move.source} attaches", len(away), why)
+        if hand.monotonic() > until:
+            text = f"the link of {', '.join(away)} did not attach within {duration(step.limits['within'])}"
+            remedy = f"Look at what stands between the sites, and at the acceptor for links at {move.target}."
+            return Refused(text, findings=(checks.error("DR-LINK-008", f"{text}: {why}", remedy),))
+        hand.wait(tools.patience.link_poll_s)
 
 
 def start(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:

@@ -58,7 +58,7 @@ def draft(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draf
             *in_part("strikes", struck),
         ),
         inverse=tuple(inverse),
-        limits={"within": rules.within(move)},
+        limits=rules.while_moving(move),
     )
 
 

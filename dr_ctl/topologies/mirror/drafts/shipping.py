@@ -1,4 +1,4 @@
-"""What is decided for the waits on links, `catch-up` and `drain`: those that hang are restarted. Pure."""
+"""What is decided for the waits on links, which restart one that hangs, and for a restart that is asked for. Pure."""
 
 from __future__ import annotations
 
@@ -71,4 +71,18 @@ def drain(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draf
         calls=(*lifts_planned(rules, seen, move), *restarts(views)),
         inverse=tuple(starts(views)),
         limits={"within": rules.within(move), "stall": rules.drain.stall},
+    )
+
+
+def restart(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
+    """Also of a link that is attached: one that hangs may say so."""
+    del step
+    links = [(view, view.link) for view in seen.views(move.source) if view.link is not None]
+    stops = [stop_link(view, link) for view, link in links if link.started]
+    return Draft(
+        move.source,
+        f"stop and start the link of {move.source}, until it is attached; clients stay where they are",
+        calls=(*stops, *(start_link(view, link) for view, link in links)),
+        inverse=tuple(starts([view for view, _ in links])),
+        limits={"within": move.ask.timeout_s or rules.patience.link_attach_s},
     )
