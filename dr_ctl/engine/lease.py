@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
+from dr_ctl.core import machine
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import UNREADABLE, BrokerError
 from dr_ctl.core.model import Finding, Json, Severity
@@ -41,6 +42,7 @@ class LockDocument:
     host: str = ""
     pid: int = 0
     state: str = ""
+    boot: str = ""
     start_ms: int = 0
     expires_ms: int = 0
     released: bool = False
@@ -73,6 +75,7 @@ class LockDocument:
             "host": self.host,
             "pid": self.pid,
             "state": self.state,
+            "boot": self.boot,
             "start": self.start_ms,
             "expires": self.expires_ms,
             "epoch": self.epoch,
@@ -97,6 +100,7 @@ class LockDocument:
                 host=str(document["host"]),
                 pid=int(document["pid"]),
                 state=str(document["state"]),
+                boot=str(document.get("boot", "")),
                 start_ms=_moment(document["start"]),
                 expires_ms=int(document["expires"]),
                 released=document["released"] is True,
@@ -170,18 +174,27 @@ class Store(Protocol):
 
 
 def against(look: Look, me: LockDocument, stolen: Collection[LockDocument] = ()) -> LockDocument | None:
-    """The lock that keeps this run out; None where none does. Those of the same STATE are of dead runs: this one holds
-    that STATE's own lock on the machine. What was seen and stolen at one broker is stolen at the others too."""
+    """The lock that keeps this run out; None where none does. What was seen and stolen at one broker is stolen at the
+    others too."""
     return next(
         (
             each
             for each in sorted(look.documents, key=lambda each: -each.epoch)
-            if each.live(look.now_ms)
-            and not (me.state and each.state == me.state)
-            and not any(each.same(other) for other in stolen)
+            if each.live(look.now_ms) and not ended(each, me) and not any(each.same(other) for other in stolen)
         ),
         None,
     )
+
+
+def ended(each: LockDocument, me: LockDocument) -> bool:
+    """Say whether a lock is of a run that is gone, released or not: of this STATE and this start of this machine, and
+    its process is not there. A copy of the disk has the same STATE, and its runs live elsewhere."""
+    if not me.state or each.state != me.state:
+        return False
+    if not each.boot:
+        return True  # of an older version, or a system that does not say: this run holds that STATE's own lock
+    here = (each.host, each.boot) == (me.host, me.boot)
+    return here and (each.pid == me.pid or not machine.process_lives(each.pid))
 
 
 def next_epoch(looks: Iterable[Look]) -> int:
