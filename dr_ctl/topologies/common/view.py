@@ -195,6 +195,14 @@ class Broker(ABC):
     forged: tuple[str, ...] = field(default=(), kw_only=True)
     grants: Mapping[str, Grants] = field(default_factory=dict, kw_only=True)
     users: Mapping[str, frozenset[str]] | None = field(default=None, kw_only=True)
+    # Made of `queues` once: there may be ten thousand, and each is asked for by its name.
+    named: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
+    business: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        named = {queue.name: queue for queue in self.queues}
+        object.__setattr__(self, "named", named)
+        object.__setattr__(self, "business", {name: queue for name, queue in named.items() if queue.business})
 
     # What joins it to its peer.
 
@@ -288,8 +296,8 @@ class Broker(ABC):
                 door = next((each for each in self.acceptors if each.name == call.thing), None)
                 return door is not None and door.started is (call.goal is Goal.OPEN)
             case Goal.PAUSE | Goal.RESUME:
-                paused = any(queue.name == call.thing and queue.paused for queue in self.queues)
-                return paused is (call.goal is Goal.PAUSE)
+                queue = self.named.get(call.thing)
+                return (queue is not None and queue.paused) is (call.goal is Goal.PAUSE)
             case Goal.SHUT_OUT | Goal.ADMIT:
                 let_in = self.lets_in(call.thing) if call.thing != ALL else not self.shut_out
                 return let_in is (call.goal is Goal.ADMIT)
@@ -325,10 +333,6 @@ class Broker(ABC):
     def other_doors(self) -> tuple[Acceptor, ...]:
         mine = {each.name for each in (*self.doors, *self.mirror_doors)}
         return tuple(each for each in self.acceptors if each.name not in mine)
-
-    @property
-    def business(self) -> dict[str, Queue]:
-        return {queue.name: queue for queue in self.queues if queue.business}
 
     @property
     def open(self) -> bool:

@@ -168,7 +168,8 @@ def compare(here: Reader, there: Reader, source: SiteView, target: SiteView) -> 
     mine = _both(ids(here, [queue for flow in shallow for queue in source.places(flow.queue)]))
     theirs = _both(ids(there, [queue for flow in shallow for queue in target.places(flow.queue)]))
     compared = [Compared(flow.queue, *ours, *others) for flow, ours, others in zip(shallow, mine, theirs, strict=True)]
-    return compared + [Compared(flow.queue, None, None, None, None) for flow in flows if flow not in shallow]
+    deep = {flow.queue for flow in flows} - {flow.queue for flow in shallow}
+    return compared + [Compared(name, None, None, None, None) for name in sorted(deep)]
 
 
 def still_to_deliver(here: Reader, there: Reader, source: SiteView, target: SiteView, queue: str) -> frozenset[str]:
