@@ -202,10 +202,14 @@ class SiteView(ArtemisBroker):
             raise LookupError(f"{self.site} has no flow of {queue}")
         return self.business[queue], flow.in_mirror
 
+    def lying(self, queue: str) -> list[Queue]:
+        """The same, of what there is, in the order in which a message goes through them."""
+        flow, there = self.flow(queue), self.business.get(queue)
+        return [*([flow.in_mirror] if flow is not None else []), *([there] if there is not None else [])]
+
     def lies(self, queue: str) -> int:
         """How many messages of a queue lie here, delivered or staged."""
-        flow, there = self.flow(queue), self.business.get(queue)
-        return (there.depth if there is not None else 0) + (flow.in_mirror.depth if flow is not None else 0)
+        return sum(each.depth for each in self.lying(queue))
 
     def unsettled(self) -> Iterator[str]:
         if self.service is None or self.commands is None:
@@ -247,6 +251,10 @@ class SiteView(ArtemisBroker):
                 bridge = self._bridges.get(call.thing)
                 return bridge is not None and bridge.started is (call.goal is Goal.LINK_UP)
         return ArtemisBroker.holds(self, call)
+
+    def gone_with_its_queue(self, call: Call) -> bool:
+        """Say whether a call is for a bridge that is not there any more: a queue takes its flow along."""
+        return call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) and call.thing not in self._bridges
 
     def linked(self, before: SiteView | None, took_s: float) -> LinkSeen:
         """All bridges as one, with the four figures that the plugin's own design asked for: what may be lost, what may
