@@ -110,8 +110,8 @@ def of(facts: Facts, code: ExitCode, text: str) -> End:
         return End(code, text, undone)
     by_hand = _by_hand(facts)
     # The worst word is kept for when nobody serves; where the target does, someone else opened it.
-    back = facts.serving == [facts.source] and facts.left_out
-    code = ExitCode.INCOMPLETE if facts.serving == [facts.ask.target] or back else code
+    is_in_part = facts.serving == [facts.source] and bool(facts.left_out)
+    code = ExitCode.INCOMPLETE if facts.serving == [facts.ask.target] or is_in_part else code
     return End(code, text, undone, (by_hand,))
 
 

@@ -52,6 +52,11 @@ class Fields:
         """A text, or None where the broker says null or does not know the attribute."""
         return None if self._told.get(name) is None else self.text(name)
 
+    def any_text(self, name: str) -> str:
+        """A text that anybody may have chosen: whatever it begins with, it is no error. Empty where there is none."""
+        value = self._told.get(name)
+        return value if isinstance(value, str) else ""
+
     def mapping(self, name: str) -> dict[str, str]:
         value = self._told.get(name)
         if not isinstance(value, dict) or _is_error(value):

@@ -112,6 +112,12 @@ def of_queues(name: str, view: Broker) -> Iterator[Finding]:
             f"{name}: what these queues hold cannot be told, the broker counts below zero: {told}",
             "Its counters begin anew with a restart of that broker.",
         )
+    if view.forged:
+        yield warning(
+            "DR-LOCK-004",
+            f"{name}: queues with the name of a document of dr-ctl's that a client can have made: {some(view.forged)}",
+            "None is believed. Remove them, and let nobody but management create addresses that match `dr-ctl.#`.",
+        )
     lifted = paused_by_runs(view)
     if paused := [queue.name for queue in view.business.values() if queue.paused and queue.name not in lifted]:
         yield info("DR-QUEUE-001", f"{name}: paused, and left so: {some(sorted(paused))}")

@@ -143,6 +143,7 @@ def paused_at(seen: Seen[Broker], site: str) -> Sequence[tuple[Broker, Queue]]:
     return [
         (view, queue)
         for view in seen.views(site)
+        for by_runs in (paused_by_runs(view),)
         for queue in view.business.values()
-        if queue.paused and queue.name in paused_by_runs(view)
+        if queue.paused and queue.name in by_runs
     ]

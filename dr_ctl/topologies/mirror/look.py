@@ -16,6 +16,7 @@ from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
+from dr_ctl.topologies.artemis.papers import IN_USER
 from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.mirror.view import BrokerView, Link
 
@@ -46,7 +47,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
             Ask(server, Listing.CONSUMERS, _EVERYTHING),
             Ask(server, Listing.PREPARED),
             Ask(server, Listing.LOCK_COORDINATORS),
-            Read(beans.documents(broker), ("Name", "User")),
+            Read(beans.documents(broker), IN_USER.attributes),
             Read(beans.outflows(broker), ("FirstMessageTimestamp",)),
             *(Ask(server, Listing.ROLES, (match,)) for match in matches),
             *([Ask(server, Listing.USERS, ("",))] if matches else []),
@@ -57,6 +58,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
     now_ms = fields.number("CurrentTimeMillis")
     outflows = dict(parts.found(told[10]))
     queues = [_aged(parts.queue(bean, each), outflows, now_ms) for bean, each in parts.found(told[4])]
+    documents = parts.documents(IN_USER, parts.found(told[9]))
     return BrokerView(
         pair=pair,
         site=site,
@@ -75,7 +77,8 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         consumers=tuple(parts.consumer(row) for row in parts.rows(told[6])),
         prepared=parts.prepared(told[7]),
         lock_coordinators=_coordinators(told[8]),
-        documents={each.text("Name"): each.optional_text("User") or "" for _, each in parts.found(told[9])},
+        documents=documents.own,
+        forged=documents.others,
         grants={match: parts.grants(each.value()) for match, each in zip(matches, told[11:], strict=False)},
         users=parts.users(told[-1]) if matches else None,
     )
