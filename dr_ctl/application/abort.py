@@ -12,7 +12,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.application.run import NOBODY_ASKED, SAID_NO
 from dr_ctl.application.world import World
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.model import ExitCode, Finding, Role, Severity
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.core.printable import page
 from dr_ctl.engine import executor
 from dr_ctl.engine.journal import History
@@ -40,12 +40,7 @@ def abort(caller: Caller, how: How) -> Result:
         if (refused := _past_no_return(past, seen, files)) is not None:
             return refused
         if how.dry_run:
-            text = page(
-                f"undo {step.verb}: {call.about}, if {call.when}"
-                for step in executor.to_undo(past)
-                for call in step.inverse
-            )
-            return Result(ExitCode.OK, "nothing was changed", run=files.name, text=text)
+            return _planned(past, files)
         if not how.yes and not caller.people.says_yes(f"Undo {files.name}?"):
             text = SAID_NO if caller.people.present() else NOBODY_ASKED
             return left_open(Result(ExitCode.DECLINED, text), files)
@@ -54,6 +49,17 @@ def abort(caller: Caller, how: How) -> Result:
             if (refused := _past_no_return(past, world.look(None), files)) is not None:
                 return refused
             return carrying_out.Work(caller, world, files, lease, how).undo(past)
+
+
+def _planned(past: History, files: RunFiles) -> Result:
+    """What an abort would do, and who is served then."""
+    steps = executor.to_undo(past)
+    text = page(f"undo {step.verb}: {call.about}, if {call.when}" for step in steps for call in step.inverse)
+    undo: list[Json] = [{"step": step.id, "calls": [call.as_json() for call in step.inverse]} for step in steps]
+    serves = " and ".join(past.serving)
+    told = f"{serves} would serve" if serves else "nobody would be served, as before the run"
+    data: dict[str, Json] = {"undo": undo, "serves": [*past.serving]}
+    return Result(ExitCode.OK, f"{told}; nothing was changed", data=data, run=files.name, text=text)
 
 
 def forget(caller: Caller, name: str, how: How) -> Result:
@@ -82,12 +88,17 @@ def forget(caller: Caller, name: str, how: How) -> Result:
     return Result(ExitCode.OK, f"{files.name} is given up", (finding,), run=files.name)
 
 
-def _past_no_return(past: History, seen: Seen, files: RunFiles) -> Result | None:
-    """Say that a run cannot be undone: it may have opened its target, or somebody else did."""
+def why_not_undone(past: History, seen: Seen) -> str | None:
+    """Say that a run may have opened its target, or somebody else did; None where it can be undone."""
     target = past.ask.target
     role = part_of(seen, past.ask).roles[target]
     if not past.activation and (role is Role.STANDBY or target in past.serving):
         return None
-    text = f"{target} is {role.value} and may have been opened by the run: it cannot be undone"
+    return f"{target} is {role.value} and may have been opened by the run: it cannot be undone"
+
+
+def _past_no_return(past: History, seen: Seen, files: RunFiles) -> Result | None:
+    if (text := why_not_undone(past, seen)) is None:
+        return None
     finding = error("DR-RUN-005", text, "`dr-ctl resume` finishes the move; a swapover back undoes it safely.")
     return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)

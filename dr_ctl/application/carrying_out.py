@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -11,6 +11,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed
 from dr_ctl.application.estimates import StoredEstimate
 from dr_ctl.application.how import How
+from dr_ctl.application.left_behind import left_behind
 from dr_ctl.application.preflight import Preflight
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
@@ -72,7 +73,7 @@ class Work:
                 manner=manner,
             )
 
-        return self._journaled(act, brings)
+        return self._journaled(act, brings, left_behind(decided))
 
     def undo(self, past: History) -> Result:
         """Put back what the run has changed."""
@@ -109,7 +110,12 @@ class Work:
         text = f"superseded by {self.files.name}: {reason}"
         give_up(unfinished, self.world.clock, Result(ExitCode.UNKNOWN, text, run=unfinished.name).envelope("failover"))
 
-    def _journaled(self, act: Callable[[Journal, StopRequest], RunResult[Seen]], brings: Mapping[str, Json]) -> Result:
+    def _journaled(
+        self,
+        act: Callable[[Journal, StopRequest], RunResult[Seen]],
+        brings: Mapping[str, Json],
+        after: Sequence[str] = (),
+    ) -> Result:
         """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
         with stoppable() as stop:
             journal = Journal(self.files.journal, self.world.clock)
@@ -118,7 +124,7 @@ class Work:
                 ended = act(journal, stop)
                 stop.over()
                 lock.note_left(self.lease, ended.seen)
-                result = self._result(ended, brings)
+                result = self._result(ended, brings, after)
                 _seal(journal, self.files, result.envelope(self.caller.command))
             except StopAtOnce as stopped:
                 return _stopped_at_once(stopped, self.files)
@@ -130,7 +136,7 @@ class Work:
                 journal.close()
         return _reported(result, self.files)
 
-    def _result(self, ended: RunResult[Seen], brings: Mapping[str, Json]) -> Result:
+    def _result(self, ended: RunResult[Seen], brings: Mapping[str, Json], after: Sequence[str]) -> Result:
         answered = [site for site, role in ended.seen.roles.items() if role in (Role.SERVING, Role.STANDBY)]
         debts = owed(self.caller.state(), ended.seen.debts, answered)
         findings = (*ended.findings, *debts.findings)
@@ -145,7 +151,11 @@ class Work:
             data["undone"] = ended.undone
         if ended.left:
             data["left"] = dict(ended.left)
-        return Result(ended.code, ended.text, findings, {**data, **brings}, self.files.name, debts=debts.debts)
+        after = after if ended.code is ExitCode.OK else ()
+        if after:
+            data["after"] = [*after]
+        text = "\n".join(after)
+        return Result(ended.code, ended.text, findings, {**data, **brings}, self.files.name, text, debts.debts)
 
 
 class Broken(DrCtlError):
@@ -175,7 +185,7 @@ def _reported(result: Result, files: RunFiles) -> Result:
     from dr_ctl.report.html import write_report  # noqa: PLC0415 - not before the clients are served
 
     try:
-        return replace(result, text=f"report: {write_report(files)}")
+        return replace(result, text="\n".join(filter(None, (result.text, f"report: {write_report(files)}"))))
     except Exception as error:  # noqa: BLE001 - how the run ended is known and said, whatever goes wrong in drawing it
         text = f"the report could not be written: {type(error).__name__}: {error}"
         finding = Finding("DR-REPORT-001", Severity.WARNING, text, f"`dr-ctl runs report {files.name}` tries again.")

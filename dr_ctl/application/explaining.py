@@ -66,7 +66,7 @@ def explain(word: str) -> Result:
     parts = {"To do:  ": found.do, "Effect: ": found.costs, "Undo:   ": found.undo}
     lines = [_wrapped(summary, ""), "", *(_wrapped(f"{name} {told}", " " * 9) for name, told in parts.items())]
     data = {"id": found.name, "what": found.what, "do": found.do, "costs": found.costs, "undo": found.undo}
-    return Result(ExitCode.OK, summary, data={**data}, text="\n".join(lines), told=True)
+    return Result(ExitCode.OK, summary, data={**data}, closing="\n".join(lines))
 
 
 def _wrapped(text: str, indent: str) -> str:

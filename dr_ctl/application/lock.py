@@ -54,6 +54,12 @@ def refuse_if_held(seen: Seen, runs: Runs, theft: Theft) -> None:
             raise held_by(f"{look.site}/{look.pair}", other)
 
 
+def in_the_way(seen: Seen, runs: Runs) -> str | None:
+    """The live lock of another STATE that would keep a run out; None where none does. Only looks."""
+    me = LockDocument(0, "", state=runs.known_identity())
+    return next((other.described for look in seen.locks if (other := against(look, me)) is not None), None)
+
+
 @contextmanager
 def locked(world: World, runs: Runs, seen: Seen, run: str, what: str, theft: Theft) -> Iterator[Lease]:
     """Hold the lock on every broker that was seen to answer; raises `Locked`.
@@ -129,18 +135,19 @@ def shown(seen: Seen) -> list[Json]:
     ]
 
 
-def holders(seen: Seen) -> list[Finding]:
-    """Name each run that holds a lock, or held one and never released it; once, wherever it holds it."""
+def holders(seen: Seen, but: str | None = None) -> list[Finding]:
+    """Name each run that holds a lock, or held one and never released it; once, wherever it holds it. `but`: not this
+    one, of which more is said."""
     found: dict[str, Finding] = {}
     for look, each in standing(seen):
-        if each.released:
+        if each.released or each.run == but:
             continue
         if each.live(look.now_ms):
             text, remedy = f"a run holds the lock: {each.described}", "Other runs wait until it has ended."
             severity = Severity.INFO
         else:
-            text = f"a run held the lock until it ran out, and never ended: {each.described}"
-            remedy = f"Where its STATE is, on {each.host}: `dr-ctl resume` or `dr-ctl abort`."
+            text = f"a run of another host or STATE was begun and never ended; its lock ran out: {each.described}"
+            remedy = f"On {each.host}, as {each.holder}: `dr-ctl status` names the ways out of it."
             severity = Severity.WARNING
         found[each.run] = Finding("DR-LOCK-003", severity, text, remedy)
     return list(found.values())
@@ -157,14 +164,14 @@ def pausers(seen: Seen, broker: BrokerSeen) -> dict[str, str]:
     }
 
 
-def forbidden(world: World, seen: Seen) -> list[Finding]:
-    """Say where this user may not create a lock. Asked, not tried: a check changes nothing."""
-    found = []
+def forbidden(world: World, seen: Seen) -> dict[tuple[str, str], Finding]:
+    """Say at which brokers this user may not create a lock. Asked, not tried: a check changes nothing."""
+    found = {}
     for store in world.topology.stores():
         with closing(store), suppress(BrokerError):
             why = store.why_forbidden() if (store.site, store.pair) in _answered(seen) else None
             if why is not None:
-                found.append(per_machine(f"{store.site}/{store.pair}", why))
+                found[store.site, store.pair] = per_machine(f"{store.site}/{store.pair}", why)
     return found
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,8 @@ def read(path: Path, asked: Ask) -> Saved:
     if (saved.ask.operation, saved.ask.target) != (asked.operation, asked.target):
         text = f"--plan {path}: is a plan for {saved.ask.operation} to {saved.ask.target}"
         raise UsageError(text, remedy=again)
-    if asked not in (saved.ask, Ask(asked.operation, asked.target, max_outage_s=asked.max_outage_s)):
+    bare = replace(asked, reason=saved.ask.reason)  # which is a word beside the plan, not a part of it
+    if bare not in (saved.ask, Ask(asked.operation, asked.target, max_outage_s=asked.max_outage_s, reason=bare.reason)):
         text = f"--plan {path}: the options of the command are not those of the plan"
         raise UsageError(text, remedy="Leave them out: the plan has its own.")
     return saved

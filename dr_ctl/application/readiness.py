@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dr_ctl.application import lock
 from dr_ctl.application.caller import Caller
+from dr_ctl.application.installed import installed
 from dr_ctl.application.result import Result
 from dr_ctl.application.status import silent
+from dr_ctl.application.verdicts import Judge, Verdict, targets
+from dr_ctl.application.ways_out import open_run_findings
 from dr_ctl.application.world import World
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine.onlooker import Onlooker
-from dr_ctl.engine.operations import RETURNS, VERIFY, WHOLE
+from dr_ctl.engine.operations import SWAPOVER, VERIFY, WHOLE
 from dr_ctl.engine.outcome import Done, Unknown
-from dr_ctl.engine.plan import Ask, Decision, PlannedStep, Refusal
-from dr_ctl.engine.ports import Move
+from dr_ctl.engine.plan import Ask, PlannedStep
+from dr_ctl.engine.ports import Check, Move
 from dr_ctl.engine.roles import error
 from dr_ctl.topologies.topology import Seen
 
@@ -23,37 +26,32 @@ VERIFY_S = 5.0
 _UNANSWERED = (Role.UNKNOWN, Role.SICK, Role.DOWN)
 
 
-def validate(caller: Caller, operation: str | None) -> Result:
-    """All findings once, then for each operation: ready, not ready, or unknown where a site did not answer."""
+def validate(caller: Caller, operation: str | None, to: str | None = None, *, verbose: bool = False) -> Result:
+    """All findings once, then for each operation what its command would answer now; `verbose`: each check by name."""
     if operation is not None and operation not in WHOLE:
         raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(WHOLE)}.")
     with World.of(caller) as world:
-        seen, recipe = world.look(None), world.topology.recipe
-        target = _target(seen)
-        other = world.other(target)
-        decided = world.decide(Ask("swapover", target), seen)
-        # Where the roles alone refuse it, what the brokers say of themselves is worth as much.
-        against = recipe.why_not(seen, Move(Ask("swapover", target), other, {}))
-        unheard = _unheard(world, seen)
-        findings = list(dict.fromkeys([*decided.findings, *against, *unheard, *lock.forbidden(world, seen)]))
-        lost = Move(Ask("failover", target), other, {})
-        against = [each for each in (*recipe.why_not(seen, lost), *unheard) if each.id != "DR-ALIVE-001"]
-        returns = {name: world.decide(Ask(name, target), seen) for name in RETURNS}
-    is_silent = any(role in _UNANSWERED for role in seen.roles.values())
-    verdicts = {"swapover": _verdict(decided, is_silent=is_silent)}
-    verdicts |= {"failover": _without_the_other(seen, target, against)}
-    verdicts |= {name: _verdict(each, is_silent=is_silent) for name, each in returns.items()}
-    if operation is not None:
-        verdicts = {operation: verdicts[operation]}
-        of = {"swapover": findings, "failover": against, **{name: [*each.findings] for name, each in returns.items()}}
-        findings = of[operation]
+        if to is not None:
+            world.must_know(Ask(SWAPOVER, to))
+        seen = world.look(None)
+        began = caller.clock.monotonic()
+        links = world.topology.look(over_s=caller.patience.rates_s).links()
+        judge = Judge.of(caller, world, seen, links)
+        verdicts = [judge.verdict(name, to or targets(seen, name)) for name in ([operation] if operation else WHOLE)]
+        forbidden = lock.forbidden(world, seen)
+        checks = _checks(world, seen, judge, forbidden) if verbose else []
+        findings = list(dict.fromkeys([*_findings(world, seen, judge, verdicts, forbidden), *_unheard(world, seen)]))
+    age_s = caller.clock.monotonic() - began
     data: dict[str, Json] = {
-        "operations": {name: {"to": target, "verdict": verdict} for name, (verdict, _) in verdicts.items()},
+        "operations": {each.operation: each.as_json() for each in verdicts},
         "pairs": [unit.as_json() for unit in seen.units],
         "fence": {site: seen.fence_strength(site) for site in seen.roles},
     }
-    text = ", ".join(f"{name} to {target}: {verdict}" for name, (verdict, _) in verdicts.items())
-    return Result(next(iter(verdicts.values()))[1], text, findings, data)
+    if verbose:
+        data["checks"] = [each.as_json(age_s) for each in checks]
+    lines = [each.line for each in verdicts]
+    text = "\n".join(_check_line(each, age_s) for each in checks)
+    return Result(verdicts[0].code, "; ".join(lines), findings, data, text=text, closing="\n".join(lines))
 
 
 def _unheard(world: World, seen: Seen) -> list[Finding]:
@@ -72,26 +70,32 @@ def _unheard(world: World, seen: Seen) -> list[Finding]:
     return found
 
 
-def _verdict(decided: Decision, *, is_silent: bool) -> tuple[str, ExitCode]:
-    """Where it holds already there is nothing that speaks against it."""
-    if isinstance(decided, Refusal):
-        return ("unknown", ExitCode.UNKNOWN) if is_silent else ("not ready", ExitCode.PRECHECK_FAILED)
-    return "ready", ExitCode.OK
+def _findings(
+    world: World, seen: Seen, judge: Judge, verdicts: Sequence[Verdict], forbidden: Mapping[tuple[str, str], Finding]
+) -> list[Finding]:
+    """What speaks against the operations, each once. Where the roles alone refuse a move, what the brokers say of
+    themselves is worth as much."""
+    found = open_run_findings(judge.open_run, seen, judge.links)
+    if len(verdicts) == 1 and verdicts[0].findings:
+        return list(dict.fromkeys([*found, *verdicts[0].findings]))
+    target = targets(seen, SWAPOVER) or next(iter(seen.roles))
+    ask = Ask(SWAPOVER, target)
+    move = Move(ask, world.other(target), {})
+    found += [*world.decide(ask, seen).findings, *world.topology.recipe.why_not(seen, move), *forbidden.values()]
+    return list(dict.fromkeys(found))
 
 
-def _target(seen: Seen) -> str:
-    """Where a move would go: the site that waits; without one, a site that does not serve."""
-    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
-    others = [site for site in seen.roles if site not in serving[:1]]
-    return next((site for site in others if seen.roles[site] is Role.STANDBY), others[0])
+def _checks(world: World, seen: Seen, judge: Judge, forbidden: Mapping[tuple[str, str], Finding]) -> list[Check]:
+    """Every named check, the installation's own first."""
+    target = targets(seen, SWAPOVER) or next(iter(seen.roles))
+    move = Move(Ask(SWAPOVER, target), world.other(target), {})
+    return [*installed(world, seen, judge, forbidden), *world.topology.recipe.checks(seen, move)]
 
 
-def _without_the_other(seen: Seen, target: str, against: Sequence[Finding]) -> tuple[str, ExitCode]:
-    """Whether the target could serve if the other site were lost: it does not depend on that site being up."""
-    if any(each.severity is Severity.ERROR for each in against):
-        return "not ready", ExitCode.PRECHECK_FAILED
-    known = seen.roles[target] in (Role.STANDBY, Role.SERVING)
-    return ("ready", ExitCode.OK) if known else ("unknown", ExitCode.UNKNOWN)
+def _check_line(check: Check, age_s: float) -> str:
+    told = check.evidence if check.evidence is not None else "no answer"
+    age = f", {age_s:.1f} s old" if check.evidence is not None else ""
+    return f"{check.verdict:<8}  {check.where}: {check.name} ({told}{age})"
 
 
 def verify(caller: Caller, asked: Ask) -> Result:
@@ -103,12 +107,8 @@ def verify(caller: Caller, asked: Ask) -> Result:
         data: dict[str, Json] = {"pairs": [unit.as_json() for unit in seen.units]}
         if any(role in _UNANSWERED for role in seen.roles.values()):
             return Result(ExitCode.UNKNOWN, f"the gate cannot be looked at: {roles}", silent(seen), data)
-        if open_at := [site for site, role in seen.roles.items() if role is Role.SERVING]:
-            text = f"the gate is shut: {roles}"
-            finding = error(
-                "DR-VERIFY-001", text, f"`dr-ctl fence {open_at[0]}`, then `dr-ctl drain --to {asked.target}`."
-            )
-            return Result(ExitCode.PRECHECK_FAILED, text, (finding,), data)
+        if any(role is Role.SERVING for role in seen.roles.values()):
+            return _nothing_to_verify(world, seen, asked, data)
         limits = {"within": asked.timeout_s or VERIFY_S, "stable": float(world.installation.settings.drain.stable)}
         step = PlannedStep(1, VERIFY, asked.target, "the whole gate", limits=limits)
         hand = Onlooker(caller.clock, caller.listener())
@@ -118,3 +118,18 @@ def verify(caller: Caller, asked: Ask) -> Result:
         return Result(ExitCode.UNKNOWN, outcome.text, outcome.findings, data)
     code = ExitCode.OK if isinstance(outcome, Done) else ExitCode.PRECHECK_FAILED
     return Result(code, outcome.text, outcome.findings, data)
+
+
+def _nothing_to_verify(world: World, seen: Seen, asked: Ask, data: dict[str, Json]) -> Result:
+    """While a site serves the gate has not to hold: a swapover closes it. A fence is advised to nobody who moves
+    nothing."""
+    if seen.roles[asked.target] is Role.SERVING and list(seen.roles.values()).count(Role.SERVING) == 1:
+        return Result(ExitCode.OK, f"{asked.target} serves; there is nothing to verify", (), data)
+    text = f"the gate is shut: {', '.join(f'{site} is {role.value}' for site, role in seen.roles.items())}"
+    if all(role is Role.SERVING for role in seen.roles.values()):
+        remedy = "`dr-ctl status` says what to do where both sites serve."
+    else:
+        remedy = f"A swapover does this by itself; `dr-ctl validate --to {asked.target}` says whether one is ready."
+        if away := [link for link in seen.links() if link.attached is False]:
+            remedy = f"The link of {away[0].site} first: {world.mending(away[0].site)} {remedy}"
+    return Result(ExitCode.PRECHECK_FAILED, text, (error("DR-VERIFY-001", text, remedy),), data)

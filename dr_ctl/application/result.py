@@ -19,7 +19,8 @@ SCHEMA = "dr-ctl/1"
 @dataclass(frozen=True, slots=True)
 class Result:
     """The end of a command. `text` is the body for people, or `plan` is; the summary stands under it. `already_read`:
-    the person has just read the findings. `told`: the summary is what `text` begins with."""
+    the person has just read the findings. `closing` stands for
+    people in the summary's place."""
 
     code: ExitCode
     summary: str
@@ -30,7 +31,7 @@ class Result:
     debts: Sequence[Debt] = ()
     plan: Plan | None = None
     already_read: bool = False
-    told: bool = False
+    closing: str = ""
 
     def with_text(self, text: str) -> Result:
         """The same, with a body for people."""

@@ -48,7 +48,9 @@ class _Task:
 def run(caller: Caller, asked: Ask, how: How) -> Result:
     """Carry out an operation. Order of looking: another's lock, an open run, already there; then lock, look again."""
     saved = plans.read(how.saved, asked) if how.saved is not None else None
-    asked = replace(saved.ask if saved is not None else asked, expect_serving=how.expect_serving)
+    if saved is not None:
+        asked = replace(saved.ask, reason=asked.reason or saved.ask.reason)
+    asked = replace(asked, expect_serving=how.expect_serving)
     runs = caller.runs()
     with World.of(caller) as world:
         world.must_know(asked)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from dr_ctl.application import lock
+from dr_ctl.application import lock, since
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.result import Result
+from dr_ctl.application.verdicts import Judge
+from dr_ctl.application.ways_out import Interrupted, open_run_findings
 from dr_ctl.application.world import World
+from dr_ctl.core.errors import LoginRefused, Throttled
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
 from dr_ctl.engine.debts import DebtKind
-from dr_ctl.engine.journal import is_held
+from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.roles import both_open, is_split, split
-from dr_ctl.engine.runs import RunFiles
-from dr_ctl.topologies.topology import LinkSeen, Seen
+from dr_ctl.topologies.topology import BrokerSeen, LinkSeen, Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class Status:
     seen: Seen
     links: Sequence[LinkSeen]
     estimate: str
+    down: Mapping[tuple[str, str], since.Since] = field(default_factory=dict)
 
 
 def status(caller: Caller) -> Status:
@@ -34,52 +37,67 @@ def status(caller: Caller) -> Status:
     with World.of(caller) as world:
         seen: Seen = world.topology.look(over_s=caller.patience.rates_s)
         unverified = world.unverified()
-    links = seen.links()
-    unfinished = caller.runs().unfinished()
-    is_alive = unfinished is not None and is_held(unfinished.journal)
-    if unfinished is not None and not is_alive and not unfinished.open():
-        unfinished = None  # it ended between the two looks at it
+        links = seen.links()
+        judge = Judge.of(caller, world, seen, links)
+        nobody = list(not_one(judge))
+    run = judge.open_run
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     findings = [
         *_open_again(seen, None if is_alive else unfinished),
         *seen.findings(),
         *silent(seen),
         *unverified,
-        *_open_run(unfinished, is_alive=is_alive),
+        *open_run_findings(run, seen, links),
     ]
-    findings += [*lock.holders(seen), *_pauses(seen), *_not_one(seen, unfinished, is_alive=is_alive)]
+    findings += [
+        *lock.holders(seen, run.files.name if run is not None and not run.lives else None),
+        *_pauses(seen),
+        *nobody,
+    ]
     estimated, line, stale = with_age(world.installation, serving[0]) if len(serving) == 1 else (None, "", [])
+    interrupted = Interrupted.of(run) if run is not None and not run.lives else None
+    out = None if serving else since.unserved(world.installation, interrupted)
+    down = since.links(world.installation, links)
     data: dict[str, Json] = {
         "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
         "pairs": [unit.as_json() for unit in seen.units],
-        "links": [link.as_json() for link in links],
-        "open_run": unfinished.name if unfinished is not None else None,
+        "links": [{**link.as_json(), **_down(down, link)} for link in links],
+        "open_run": run.files.name if run is not None else None,
+        "ways_out": [way.as_json() for way in interrupted.ways(seen, links)] if interrupted is not None else [],
+        "unserved_since": out.at if out is not None else None,
         "locks": lock.shown(seen),
         "estimate": estimated,
     }
     if all(each.silent is not None for each in seen.brokers):
-        summary, code = "no site answered", ExitCode.UNKNOWN
+        answered = any(isinstance(each.silent, LoginRefused | Throttled) for each in seen.brokers)
+        summary = "both sites were asked, and none let dr-ctl look" if answered else "no site answered"
+        code = ExitCode.UNKNOWN
     elif len(serving) == 1:
         summary, code = f"{serving[0]} serves", ExitCode.OK
     else:
         summary, code = "both sites let clients in" if serving else "no site serves", ExitCode.OK
     debts = owed_now(caller, seen)
     result = Result(code, summary, [*findings, *stale, *debts.findings], data, debts=debts.debts)
-    return Status(result, seen, links, line)
+    more = {(link.site, link.pair): told for link in links if (told := down.get((link.site, link.pair))) is not None}
+    return Status(result, seen, links, "\n".join(filter(None, (out.text if out else "", line))), more)
+
+
+def _down(down: Mapping[tuple[str, str], since.Since], link: LinkSeen) -> dict[str, Json]:
+    told = down.get((link.site, link.pair))
+    return {} if told is None else {"down_since": told.at}
 
 
 def silent(seen: Seen) -> list[Finding]:
     """The brokers that did not answer, and how they failed."""
-    return [
-        Finding(
-            "DR-SITE-001",
-            Severity.WARNING,
-            f"{each.site}/{each.pair} is {each.role.value}: {each.silent}",
-            each.silent.remedy,
-        )
-        for each in seen.brokers
-        if each.silent is not None
-    ]
+    return [finding for each in seen.brokers for finding in silent_of(each)]
+
+
+def silent_of(broker: BrokerSeen) -> list[Finding]:
+    error = broker.silent
+    if error is None:
+        return []
+    text = f"{broker.site}/{broker.pair} is {broker.role.value}: {error}"
+    return [Finding("DR-SITE-001", Severity.WARNING, text, error.remedy)]
 
 
 def _open_again(seen: Seen, unfinished: RunFiles | None) -> Iterator[Finding]:
@@ -94,8 +112,9 @@ def _open_again(seen: Seen, unfinished: RunFiles | None) -> Iterator[Finding]:
             yield Finding("DR-RETURN-003", Severity.ERROR, text, remedy)
 
 
-def _not_one(seen: Seen, unfinished: RunFiles | None, *, is_alive: bool) -> Iterator[Finding]:
+def not_one(judge: Judge) -> Iterator[Finding]:
     """Clients are served by both sites, or by none, and what to type then."""
+    seen, run = judge.seen, judge.open_run
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     waiting = [site for site, role in seen.roles.items() if role is Role.STANDBY]
     roles = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
@@ -103,31 +122,22 @@ def _not_one(seen: Seen, unfinished: RunFiles | None, *, is_alive: bool) -> Iter
     if any(len(unit.open_at) > 1 for unit in seen.units) and not {*lost} & {*serving}:
         yield both_open(seen)
     elif is_split(seen):
-        remedy = "`dr-ctl fence SITE` keeps clients out of one of them; then `dr-ctl swapover` brings all to the other."
+        remedy = "`dr-ctl fence SITE` keeps clients out of one of them; then a swapover brings all to the other."
         yield split(seen, remedy)
     elif not serving and len(waiting) == len(seen.roles):
         remedy = "`dr-ctl activate SITE` opens one; without a receipt only where nothing is under way between them."
-        if is_alive:
+        if run is not None:
             remedy = "The run that is under way opens its target, or what served before."
-        elif unfinished is not None:
-            remedy = "The open run: `dr-ctl resume` opens its target, `dr-ctl abort` what served before."
+            remedy = remedy if run.lives else "The open run: `dr-ctl resume` or `dr-ctl abort`, as said beside it."
         text = f"{' and '.join(seen.roles)} are up and closed: nobody is served"
         yield Finding("DR-ROLE-015", Severity.WARNING, text, remedy)
-    elif not serving and waiting and not is_alive:
+    elif not serving and waiting and not (run is not None and run.lives):
         away = next(site for site in seen.roles if site != waiting[0])
-        reason = " --reason TEXT" if unfinished is not None else ""
-        remedy = f"If {away} is lost: `dr-ctl failover --to {waiting[0]}{reason} --dry-run` says what that costs."
+        verdict = judge.verdict(FAILOVER, waiting[0])
+        reason = " --reason TEXT" if run is not None else ""
+        dry = f"`dr-ctl failover --to {waiting[0]}{reason} --dry-run`"
+        remedy = f"If {away} is lost: {dry} says what that costs. It is {verdict.text}."
         yield Finding("DR-ROLE-016", Severity.WARNING, f"nobody was seen to be served: {roles}", remedy)
-
-
-def _open_run(unfinished: RunFiles | None, *, is_alive: bool) -> list[Finding]:
-    if unfinished is None:
-        return []
-    if is_alive:
-        text, remedy = f"the run {unfinished.name} is under way", "`dr-ctl runs show --follow` shows it as it goes."
-        return [Finding("DR-RUN-003", Severity.INFO, text, remedy)]
-    text = f"the run {unfinished.name} was interrupted and is open"
-    return [Finding("DR-RUN-003", Severity.WARNING, text, "`dr-ctl resume` goes on with it, `dr-ctl abort` undoes it.")]
 
 
 def _pauses(seen: Seen) -> list[Finding]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.price import FailoverPrice
-from dr_ctl.core.clock import Clock
+from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import BrokerError, UsageError
-from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine import runbook
 from dr_ctl.engine.journal import History
 from dr_ctl.engine.operations import (
@@ -28,7 +29,7 @@ from dr_ctl.engine.operations import (
     RETURNS,
     alone,
 )
-from dr_ctl.engine.plan import Ask, Decision, Plan
+from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
 from dr_ctl.engine.verbs import GENERAL, HOOK
@@ -37,6 +38,7 @@ from dr_ctl.topologies import registry
 from dr_ctl.topologies.topology import Seen, Topology
 
 LOST_S = 5.0
+LATELY = timedelta(minutes=10)
 _PASSWORDS = {"__all__": {"password"}}
 
 
@@ -105,11 +107,42 @@ class World:
     ) -> Decision:
         """Plan; what the plan rests on includes the settings."""
         decided = plan(self.runbook(ask.operation), self.topology.recipe, seen, ask, past, price, anew=anew)
-        decided = replace(decided, findings=(*decided.findings, *self.unverified()))
+        decided = replace(decided, findings=(*self._remedies(decided, ask, seen), *self.unverified()))
         if not isinstance(decided, Plan):
             return decided
         told = self.installation.settings.model_dump_json(exclude={"sites": {"__all__": {"brokers": _PASSWORDS}}})
         return replace(decided, basis={**decided.basis, "settings": hashlib.sha256(told.encode()).hexdigest()})
+
+    def _remedies(self, decided: Decision, ask: Ask, seen: Seen) -> Sequence[Finding]:
+        """What was found, with the remedies that help as things stand, which the roles alone do not tell."""
+        left = self.other(ask.target)
+        if not isinstance(decided, Refusal) or ask.operation != FAILOVER:
+            return decided.findings
+        away = [link.site for link in seen.links() if link.attached is False]
+        first, *others = decided.findings
+        if first.id == "DR-ALIVE-001" and seen.roles[left] is Role.SERVING and away:
+            remedy = (
+                f"Leave {left} as it is, its clients are served. Nothing can be moved without loss before the link is "
+                f"back. {self.mending(away[0])}"
+            )
+            first = replace(first, remedy=remedy)
+        if first.id == "DR-ALIVE-002" and (at := self._lately_sick(left)) is not None:
+            remedy = f"End that process for certain, or cut its host off; only then: {first.remedy}"
+            first = replace(first, text=f"{first.text}; it was sick, and so alive, at {stamp(at)}", remedy=remedy)
+        return (first, *others)
+
+    def mending(self, site: str) -> str:
+        """What helps where the link of a site is not attached."""
+        restarts = {step.verb for step in alone(RESTART).steps} <= self.topology.recipe.verbs()
+        restart = f"`dr-ctl link restart {site}`; if that does not help, look" if restarts else "Look"
+        return f"{restart} at what stands between the sites."
+
+    def _lately_sick(self, site: str) -> datetime | None:
+        """When the history last saw a silent site give a sign of life without its management; None where not lately."""
+        from dr_ctl.rpo.history.since import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
+
+        at = last_seen(self.installation.path(self.installation.settings.history.path), site, Role.SICK)
+        return at if at is not None and self.clock.now() - at < LATELY else None
 
     def runbook(self, operation: str) -> Runbook:
         """The lines of an operation; raises `UsageError` where they name a hook that the settings do not have."""
@@ -129,16 +162,14 @@ class World:
 
     def unverified(self) -> list[Finding]:
         """The sites whose certificates nobody checks: every command says so."""
-        return [
-            Finding(
-                "DR-TLS-001",
-                Severity.WARNING,
-                f"{name}: the certificates of its brokers are not verified (`tls.verify: false`)",
-                f"Name the file of their authority as `tls.ca` of {name} in {self.installation.file.name}.",
-            )
-            for name, site in self.installation.settings.sites.items()
-            if not site.tls.verify
-        ]
+        return [found for name in self.sites if (found := self.unverified_at(name)) is not None]
+
+    def unverified_at(self, name: str) -> Finding | None:
+        if self.installation.settings.sites[name].tls.verify:
+            return None
+        text = f"{name}: the certificates of its brokers are not verified (`tls.verify: false`)"
+        remedy = f"Name the file of their authority as `tls.ca` of {name} in {self.installation.file.name}."
+        return Finding("DR-TLS-001", Severity.WARNING, text, remedy)
 
     def price(self, ask: Ask) -> FailoverPrice | None:
         """What a failover may cost; None for a planned move. From here on the lost site is waited for within bounds."""

@@ -48,11 +48,15 @@ def validate(
     session: Session,
     *,
     operation: Annotated[str | None, typer.Option("--for", metavar="OPERATION", help="Only this operation.")] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="SITE", help="The site that would serve, or come in.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="List each check: verdict, evidence, age.")] = False,
 ) -> Result:
-    """Check the installation: named checks, then a verdict per operation."""
+    """Check the installation: named checks, then what each operation would answer now."""
     from dr_ctl.application import readiness  # noqa: PLC0415 - each command imports what it needs
 
-    return readiness.validate(session, operation)
+    return readiness.validate(session, operation, to, verbose=verbose or session.verbose)
 
 
 @command(app, "status")

@@ -36,11 +36,12 @@ def asked(
     bound on the outage also where none was given."""
     made = Ask(
         operation,
-        _target(session, operation, to or site or ""),
+        _target(session, operation, _named(to, site)),
         seconds_of("--timeout", timeout),
         cut_in_flight,
         _accepted(accept_difference or ()),
         expect_serving,
+        reason=reason,
         max_outage_s=_outage_s(session, max_outage) if operation in (SWAPOVER, FAILBACK) else None,
     )
     if presume_down is not None and not reason:
@@ -55,7 +56,6 @@ def asked(
         accept_loss=loss(accept_loss),
         presume_down=presume_down,
         silent_since=stamp(ended) if ended is not None else None,
-        reason=reason,
     )
 
 
@@ -73,6 +73,15 @@ def loss(accept_loss: str | None) -> AcceptedLoss:
     if not accept_loss.isdecimal():
         raise UsageError(f"--accept-loss {accept_loss}: not a number", remedy="As in --accept-loss 500, or unknown.")
     return int(accept_loss)
+
+
+def _named(to: str | None, site: str | None) -> str:
+    """The site, however it was named; raises `UsageError`."""
+    if to is not None and site is not None and to != site:
+        raise UsageError(f"--to {to} and {site}: two sites were named", remedy="Name one of them.")
+    if (named := to or site) is None:
+        raise UsageError("no site was named", remedy="Say --to SITE.")
+    return named
 
 
 def _target(session: Session, operation: str, named: str) -> str:

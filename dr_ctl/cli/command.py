@@ -114,6 +114,7 @@ def command(
                     wanted: dict[str, Any] = {"reason": manner.get("reason")} | {
                         key: told.pop(key) for key, _, _ in asks
                     }
+                    wanted |= {"site": told["site"]} if "site" in told else {}
                     operation = asking.whole(told["operation"]) if "operation" in told else full or name
                     told["asked"] = asking.asked(session, operation, **wanted)
             from dr_ctl.cli.render import end  # noqa: PLC0415

@@ -74,18 +74,22 @@ _PLAN = Annotated[
 WHOLE = (*STEPWISE, ("saved", _PLAN, None))
 
 
-@command(operations_app, "plan", asks=(*MOVE, EXPECT, LOSS, PRESUME, SILENT, REASON))
+_EITHER: Option = ("to", Annotated[str | None, typer.Option("--to", metavar="SITE", help="The same.")], None)
+
+
+@command(operations_app, "plan", asks=(_EITHER, *MOVE[1:], EXPECT, LOSS, PRESUME, SILENT, REASON))
 def plan(
     session: Session,
     asked: Ask,
     *,
     operation: Annotated[str, typer.Argument(metavar="OPERATION", help="swapover, failover, failback, reinstate")],
+    site: Annotated[str | None, typer.Argument(metavar="[SITE]", help="The site to serve, or to take in.")] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan as JSON.")] = None,
 ) -> Result:
     """Show the plan of an operation: steps, exact calls, what is undone if it fails."""
     from dr_ctl.application import estimates, plans, run  # noqa: PLC0415
 
-    del operation  # it stands in what is asked
+    del operation, site  # both stand in what is asked
     planned = run.plan(session, asked)
     if out is not None and planned.plan is not None:
         plans.save(planned.plan, out)
@@ -113,7 +117,12 @@ _operation(
     WHOLE,
 )
 _operation("reinstate", "Take a lost site in again, without the move back.", (LOST_SITE, TIMEOUT), WHOLE)
-_operation("failback", "The lost site is back: take it in, then move the service back to it.", MOVE, WHOLE)
+_operation(
+    "failback",
+    "The lost site is back: take it in (as `reinstate`), ask, then move the service back to it (as `swapover`).",
+    MOVE,
+    WHOLE,
+)
 _operation(
     "quiesce", "One step: let the clients of a site finish what they hold. `release` undoes it.", (SITE, TIMEOUT)
 )

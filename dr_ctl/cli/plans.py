@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dr_ctl.application.plans import title
 from dr_ctl.core.printable import page
-from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
+from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, REINSTATE
 from dr_ctl.engine.plan import Call, Plan
 from dr_ctl.engine.verbs import NO_RETURN
 
@@ -16,7 +16,7 @@ def plan_text(plan: Plan) -> str:
     lines = [title(plan), ""]
     for step in plan.steps:
         if step.verb == NO_RETURN:
-            lines.append(f"--- point of no return: {step.about} ---")
+            lines.append(f"{step.number:3}. --- point of no return: {step.about} ---")
             continue
         limits = ", ".join(_limit(name, value) for name, value in step.limits.items())
         lines.append(f"{step.number:3}. {step.verb}: {step.about}{f'  [{limits}]' if limits else ''}")
@@ -51,6 +51,8 @@ def question(plan: Plan) -> tuple[str, str]:
         what = f"{operation.capitalize()} {'of' if operation in AT_SOURCE else 'to'} {named}"
     elif operation == REINSTATE:
         what = f"Take in {named}"
+    elif operation == FAILBACK:
+        what = f"Take in {named}, as `reinstate` does, then move to it from {plan.source}, as `swapover` does"
     else:
         what = f"Move from {plan.source} to {named}"
     return f"{what}? Type the site's name", named

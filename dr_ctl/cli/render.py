@@ -47,10 +47,12 @@ def _text(result: Result) -> None:
             typer.echo(finding_text(finding))
     for debt in result.debts:
         typer.echo(page((f" $ owed since {debt.since}: {debt.text}", f"      -> {debt.remedy}")))
-    if result.told:
-        return
     good = result.code in (ExitCode.OK, ExitCode.WARNINGS)
-    typer.echo(line(result.summary if good else f"{result.code.outcome} ({int(result.code)}): {result.summary}"))
+    if result.closing:
+        typer.echo(page(result.closing.split("\n")))
+    ended = f"{result.code.outcome} ({int(result.code)})"
+    if not (good and result.closing):
+        typer.echo(line(result.summary if good else ended if result.closing else f"{ended}: {result.summary}"))
 
 
 def as_line(document: Mapping[str, Json]) -> str:

@@ -8,6 +8,7 @@ from dr_ctl.application.status import status as look
 from dr_ctl.cli.render import end
 from dr_ctl.cli.session import Session
 from dr_ctl.core.printable import page
+from dr_ctl.topologies.topology import BrokerSeen
 
 WATCH_EVERY_S = 2.0
 
@@ -41,4 +42,18 @@ def _text(found: Status) -> str:
             unread = f", {len(each.depths) - len(read)} of them not counted" if len(read) < len(each.depths) else ""
             lines.append(f"  {each.pair}: {doors}; {sum(read)} message(s) in {len(each.depths)} queue(s){unread}")
             lines += [f"    {line}" for line in links.get((site, each.pair), ())]
+            if (lacking := _lacking(found, each)) is not None:
+                lines.append(f"    {lacking}")
+            if (down := found.down.get((site, each.pair))) is not None:
+                lines.append(f"    the link is down: {down.text}")
     return page(lines)
+
+
+def _lacking(found: Status, broker: BrokerSeen) -> str | None:
+    """What is to ship is events, of messages and of acknowledgements; an operator asks for messages."""
+    outflow = next((each.outflow for each in found.links if (each.site, each.pair) == (broker.site, broker.pair)), None)
+    peer = next((each for each in found.seen.brokers if each.pair == broker.pair and each.site != broker.site), None)
+    if not outflow or peer is None or peer.silent is not None:
+        return None
+    messages = sum(max(0, depth - peer.depths.get(name, 0)) for name, depth in broker.depths.items())
+    return f"of what is to ship, {messages} message(s) lie here and not at {peer.site}"

@@ -236,7 +236,8 @@ class _Run(Generic[O]):
             match step.verb:
                 case verbs.ESTIMATE:
                     within = step.limits.get("within", ESTIMATE_WITHIN_S)
-                    outcome = estimator.end(within_s=within, wait=hand.wait)
+                    about = f"estimating from the history (given up after {within:g} s)"
+                    outcome = estimator.end(within_s=within, wait=hand.counting(about, within))
                 case verbs.NO_RETURN:
                     outcome = self._past_no_return()
                 case verbs.QUESTION:

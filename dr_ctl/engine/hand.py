@@ -127,6 +127,19 @@ class JournalHand:
         if self._stop.wait(seconds if left_s is None else min(seconds, left_s)):
             raise Stopped(self._stop.signum or 0)
 
+    def counting(self, about: str, within_s: float) -> Callable[[float], None]:
+        """A wait, said to be one of several, that says how much is left of all of them."""
+        until = self.monotonic() + within_s
+
+        def wait(seconds: float) -> None:
+            now = self.monotonic()
+            if now - self._shown >= _SHOW_EVERY_S:
+                self._shown = now
+                self._listener(WaitProgress(about, None, None, max(until - now, 0), None, self._outage.so_far_s()))
+            self.wait(seconds)
+
+        return wait
+
     def hold(self, seconds: float, about: str) -> None:
         """Let a longer time pass, saying how much is left of it."""
         until = self.monotonic() + seconds

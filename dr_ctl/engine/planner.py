@@ -25,6 +25,7 @@ from dr_ctl.engine.roles import (
     other_brokers,
     other_sites,
     part_of,
+    presumed,
     source_of,
     was_open_again,
     whole_at,
@@ -65,7 +66,7 @@ def plan(
     part = part_of(seen, ask)
     again = past is not None and open_again(part, past)
     if ask.operation == FAILOVER and not again and (lives := alive(part, ask)) is not None:
-        return Refusal((lives,), ExitCode.SERVING_SITE_ALIVE)
+        return Refusal((lives, *presumed(part, ask)), ExitCode.SERVING_SITE_ALIVE)
     if past is not None:
         elsewhere = other_sites(part, past) or other_brokers(recipe.basis(seen), past)
         if elsewhere is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from dr_ctl.core.model import Finding, Json, Role
+from dr_ctl.core.model import Finding, Json, Role, Severity
 
 if TYPE_CHECKING:
     from dr_ctl.engine.debts import Debt
@@ -91,6 +91,34 @@ class Draft:
     cut_off: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that is looked at before a move, by name. `evidence` is what was read, None where nothing was: then it
+    is not known, and never well. `found` is what speaks against it."""
+
+    name: str
+    where: str
+    evidence: str | None
+    found: Sequence[Finding] = ()
+
+    @property
+    def verdict(self) -> str:
+        if self.evidence is None:
+            return "not read"
+        worst = {each.severity for each in self.found}
+        return "fails" if Severity.ERROR in worst else "warns" if Severity.WARNING in worst else "holds"
+
+    def as_json(self, age_s: float) -> dict[str, Json]:
+        return {
+            "name": self.name,
+            "where": self.where,
+            "verdict": self.verdict,
+            "evidence": self.evidence,
+            "age_s": round(age_s, 3) if self.evidence is not None else None,
+            "findings": [each.id for each in self.found],
+        }
+
+
 class Recipe(Protocol[O_contra]):
     """How a topology does each verb, as values. Touches nothing: no broker, no file, no clock."""
 
@@ -107,6 +135,9 @@ class Recipe(Protocol[O_contra]):
 
     def why_not(self, seen: O_contra, move: Move) -> Sequence[Finding]:
         """All findings on this move, errors first. Any error refuses the operation. Asked again before acting."""
+
+    def checks(self, seen: O_contra, move: Move) -> Sequence[Check]:
+        """Every check on a planned move by its name, those of brokers that did not answer too."""
 
     def draft(self, step: RunbookStep, seen: O_contra, move: Move) -> Draft:
         """Decide one step: its exact calls now, and the complete inverse from the baseline."""

@@ -174,7 +174,8 @@ def _of_both(seen: Observation, ask: Ask) -> Finding | None:
     here, there = seen.roles[source], seen.roles[target]
     opened, shut = (source, target) if ask.operation == RELEASE else (target, source)
     if ask.operation == DRAIN and here is Role.SERVING:
-        return error("DR-ROLE-010", f"{source} is not fenced: {told}", f"`dr-ctl fence {source}` first.")
+        remedy = f"`dr-ctl swapover --to {target}` does all of it; by steps, the fence of {source} comes first."
+        return error("DR-ROLE-010", f"{source} is not fenced: {told}", remedy)
     if ask.operation == RELEASE and there is Role.SERVING and here is Role.STANDBY:
         return None  # nothing is opened, but what runs have paused there may be lifted
     if seen.roles[shut] is Role.SERVING:
@@ -247,6 +248,16 @@ def alive(seen: Observation, ask: Ask) -> Finding | None:
     else:
         return None
     return error("DR-ALIVE-001", text, remedy)
+
+
+def presumed(seen: Observation, ask: Ask) -> Sequence[Finding]:
+    """Say that a word on a site which gives signs of life is not believed."""
+    left = other(seen, ask.target)
+    if ask.presume_down != left:
+        return ()
+    text = f"--presume-down {left} is not believed: {left} is {seen.roles[left].value}, which is a sign of life"
+    remedy = "Once its process is ended, or its host cut off, its ports refuse and that word is not needed."
+    return (Finding("DR-ALIVE-003", Severity.WARNING, text, remedy),)
 
 
 def _serving_beside(seen: Observation, ask: Ask, past: History | None) -> str | Finding:

@@ -199,6 +199,10 @@ class Runs:
             fresh.unlink()
         return "-".join(filter(None, (path.read_text("utf-8"), f"{path.stat().st_ino:x}", machine_id())))
 
+    def known_identity(self) -> str:
+        """The same for who only looks; "" where this STATE has never begun a run."""
+        return self.identity() if (self._state / "id").exists() else ""
+
     def create(self, operation: str, target: str, name: str | None = None) -> RunFiles:
         name = name or self.name(operation, target)
         folder = self._state / "runs" / name

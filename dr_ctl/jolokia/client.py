@@ -132,6 +132,8 @@ class Account:
     origin: str
     verify: bool | str = True
     cert: tuple[str, str] | None = None
+    source: str = "the settings file"
+    """Where the password comes from, in words."""
 
     def __repr__(self) -> str:
         return f"Account({self.url!r}, {self.username!r})"
@@ -191,7 +193,12 @@ class Wire:
         except OSError as error:  # the library's own errors are such too; what is left are the files of this machine
             raise Unreachable(f"{url}: a file that TLS needs cannot be used: {error}", refused=False) from error
         if status in (401, 403):
-            self._refused = LoginRefused(f"{url}: the login of {self._account.username} was refused (HTTP {status})")
+            remedy = (
+                f"Its password comes from {self._account.source}. One attempt was made here; each command makes "
+                "another, and repeated ones lock the account out: mend it before the next look."
+            )
+            text = f"{url}: the login of {self._account.username} was refused (HTTP {status})"
+            self._refused = LoginRefused(text, remedy=remedy)
             raise self._refused
         return _answers(url, status, body, retry_after, len(bodies))
 

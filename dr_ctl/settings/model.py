@@ -51,6 +51,15 @@ class Secret(Part):
     command: Names | None = None
     plain: str | None = Field(default=None, repr=False)
 
+    @property
+    def source(self) -> str:
+        """Where it comes from, in words that do not tell it."""
+        if self.env is not None:
+            return f"the environment variable {self.env}"
+        if self.command is not None:
+            return f"the command {self.command[0]}"
+        return f"the file {self.file}" if self.file is not None else "the settings file itself"
+
     @model_validator(mode="after")
     def _one(self) -> Self:
         if len([each for each in (self.env, self.file, self.command, self.plain) if each is not None]) != 1:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.conftest import Ended, Shell
 from tests.cli.installation import NOT_NOW, Installation
+from tests.twin.subject import until
 
 
 def done(dr_ctl: Shell, *words: str) -> Ended:
@@ -376,3 +377,28 @@ class TestSavedPlan:
         (dr_ctl.folder / "plan.json").write_text(json.dumps(told), encoding="utf-8")
 
         assert self.run(dr_ctl).code == 2
+
+
+class TestNothingToVerify:
+    def test_after_a_move_there_is_nothing_to_verify(self, dr_ctl: Shell, installation: Installation) -> None:
+        done(dr_ctl, "swapover", "--to", "paris")
+
+        ended = dr_ctl("verify", "--to", "paris", "--json")
+
+        assert (ended.code, ended.document["summary"]) == (0, "paris serves; there is nothing to verify")
+
+    def test_before_one_it_is_shut_and_nobody_is_told_to_fence(self, dr_ctl: Shell, installation: Installation) -> None:
+        ended = dr_ctl("verify", "--to", "paris", "--json")
+
+        [finding] = ended.document["findings"]
+        assert (ended.code, finding["id"]) == (10, "DR-VERIFY-001")
+        assert "A swapover does this by itself" in finding["remedy"]
+        assert "fence" not in finding["remedy"]
+
+    def test_a_link_that_is_not_attached_comes_first(self, dr_ctl: Shell, installation: Installation) -> None:
+        installation.twin.cut("london")
+        until(lambda: not installation.london.broker.attached)
+
+        remedy = dr_ctl("verify", "--to", "paris", "--json").document["findings"][0]["remedy"]
+
+        assert remedy.startswith("The link of london first: `dr-ctl link restart london`")

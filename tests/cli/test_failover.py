@@ -168,8 +168,14 @@ class TestLost:
 
         ended = dr_ctl("validate", "--for", "failover", "--json")
 
-        for told in (before, ended):
-            assert (told.code, told.document["summary"]) == (0, "failover to paris: ready")
+        assert (before.code, before.document["summary"]) == (
+            10,
+            "failover to paris: refused while london serves; without it, ready",
+        )
+        assert (ended.code, ended.document["summary"]) == (
+            0,
+            "failover to paris: ready, with --accept-loss unknown",
+        )
 
 
 class TestAlive:
@@ -537,3 +543,23 @@ class TestWord:
 
         assert ended.code == 2
         assert says in ended.document["summary"]
+
+
+class TestWhatIsAdvised:
+    def test_no_move_over_a_link_that_is_cut(self, dr_ctl: Shell, sites: Sites) -> None:
+        sites.twin.cut("london")
+        until(lambda: not sites.london.broker.attached)
+
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+
+        remedy = ended.document["findings"][0]["remedy"]
+        assert (ended.code, ended.ids[0]) == (12, "DR-ALIVE-001")
+        assert "swapover" not in remedy
+        assert "`dr-ctl link restart london`" in remedy
+
+    def test_a_word_on_a_site_that_gives_signs_of_life_is_not_believed_and_that_is_said(
+        self, dr_ctl: Shell, sites: Sites
+    ) -> None:
+        ended = failover(dr_ctl, "--yes", "--presume-down", "london", "--reason", "so")
+
+        assert ended.ids[:2] == ["DR-ALIVE-001", "DR-ALIVE-003"]

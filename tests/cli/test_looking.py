@@ -118,7 +118,8 @@ def test_one_site_that_does_not_answer_is_named_and_the_other_shown(
     assert finding["id"] == "DR-SITE-001"
     assert "connection refused" in finding["text"]
     assert finding["remedy"]
-    assert (verdict.code, verdict.document["data"]["operations"]["swapover"]["verdict"]) == (22, "unknown")
+    said = verdict.document["data"]["operations"]["swapover"]["verdict"]
+    assert (verdict.code, said) == (22, "unknown: paris cannot take over: london is serving, paris is unknown")
 
 
 def test_a_broker_whose_figures_are_errors_is_unknown_and_never_empty(
@@ -159,9 +160,17 @@ def test_where_no_site_answers_nothing_is_claimed(
 def test_a_ready_pair_is_called_ready(dr_ctl: Shell, installation: Installation) -> None:
     ended = dr_ctl("validate", "--json")
 
-    every = ("swapover", "failover", "reinstate", "failback")
-    assert (ended.code, ended.document["summary"]) == (0, ", ".join(f"{name} to paris: ready" for name in every))
-    assert ended.document["data"]["operations"] == {name: {"to": "paris", "verdict": "ready"} for name in every}
+    told = {
+        "swapover": ("ready", 0),
+        "failover": ("refused while london serves; without it, ready", 10),
+        "failback": ("ready; nothing is owed, a swapover does the same", 0),
+        "reinstate": ("nothing to do: paris is taken in already", 0),
+    }
+    assert ended.code == 0
+    assert ended.document["summary"] == "; ".join(f"{name} to paris: {text}" for name, (text, _) in told.items())
+    assert ended.document["data"]["operations"] == {
+        name: {"to": "paris", "verdict": text, "exit_code": code, "needs": []} for name, (text, code) in told.items()
+    }
     assert ended.document["data"]["fence"] == {"london": "lasting", "paris": "lasting"}
     assert ended.document["findings"] == []
 
@@ -176,7 +185,8 @@ def test_what_speaks_against_a_move_is_told_whole_with_its_remedies(dr_ctl: Shel
     ended = dr_ctl("validate", "--for", "swapover", "--json")
     client.connection.close(politely=False)
 
-    assert (ended.code, ended.document["data"]["operations"]["swapover"]["verdict"]) == (10, "not ready")
+    verdict = ended.document["data"]["operations"]["swapover"]["verdict"]
+    assert (ended.code, verdict) == (10, "not ready: paris/orders-1: link london is not started")
     assert ended.ids == ["DR-LINK-003", "DR-STANDBY-001"]
     assert all(finding["remedy"] for finding in ended.document["findings"])
 
@@ -191,7 +201,7 @@ def test_a_plan_shows_each_step_its_calls_and_what_undoes_them(dr_ctl: Shell, in
     assert [line for line in lines if line in order] == order
     hangs = "the link is not attached, or ships nothing, although the peer answers"
     assert f"(stop link paris at london, only if {hangs}; at most 3)" in lines
-    [border] = [place for place, line in enumerate(lines) if line.startswith("--- point of no return")]
+    [border] = [place for place, line in enumerate(lines) if "--- point of no return" in line]
     assert lines.index(order[1]) < border < lines.index(order[2])
     assert "If it fails before the point of no return, this is undone: drain, fence, quiesce, catch-up." in lines
     assert any(line.endswith("[within 60 s, stall 20 s]") for line in lines)

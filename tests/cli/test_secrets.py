@@ -134,3 +134,16 @@ def test_it_is_not_told_where_the_settings_are_wrong(
 
     assert any("password" in text or "secret" in text for text in printed)
     assert told_anywhere(dr_ctl, printed) == []
+
+
+def test_a_refused_login_says_where_its_password_came_from_and_how_often_it_was_tried(
+    dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DR_CTL_TEST_WORD", "wrong")
+    dr_ctl.settings(installation.urls["london"], installation.urls["paris"], {"env": "DR_CTL_TEST_WORD"})
+
+    ended = dr_ctl("status", "--json")
+
+    assert (ended.code, ended.document["summary"]) == (22, "both sites were asked, and none let dr-ctl look")
+    for each in ended.document["findings"]:
+        assert "comes from the environment variable DR_CTL_TEST_WORD. One attempt was made here" in each["remedy"]

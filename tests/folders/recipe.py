@@ -13,7 +13,7 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import ALONE, FAILOVER, REINSTATE
 from dr_ctl.engine.plan import Call
-from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.ports import Check, Draft, Move
 from dr_ctl.engine.roles import error
 from dr_ctl.engine.runbook import RunbookStep
 from tests.folders.seen import FoldersSeen
@@ -62,6 +62,9 @@ class FoldersRecipe:
 
     def why_not(self, seen: FoldersSeen, move: Move) -> Sequence[Finding]:
         return list(self._against(seen, move))
+
+    def checks(self, seen: FoldersSeen, move: Move) -> Sequence[Check]:
+        return [Check("a site's folder is there", site, "there") for site in seen.roles]
 
     def draft(self, step: RunbookStep, seen: FoldersSeen, move: Move) -> Draft:
         return self._drafts[step.verb](seen, move)

@@ -78,6 +78,7 @@ class Access(access.Access[B_co]):
                 password=self._secret(),
                 origin=self._site.origin or f"{parts.scheme}://{parts.hostname}",
                 verify=ca if tls.verify else False,
+                source=self._settings.password.source,
                 cert=(str(self._installation.path(own[0])), str(self._installation.path(own[1]))) if own else None,
             )
         )

@@ -141,12 +141,15 @@ def of_pair(source: Broker, target: Broker) -> Iterator[Finding]:
             f"versions differ: {source.version} at {source.site}, {target.version} at {target.site}",
             "Rehearse the move with both versions; it is only known to work between equal ones.",
         )
-    if paused := [queue.name for queue in target.business.values() if queue.paused]:
-        yield warning(
-            "DR-QUEUE-002",
-            f"paused at {target.site}, clients will get nothing from: {some(sorted(paused))}",
-            "Resume them there if that is not meant.",
-        )
+    by_runs = paused_by_runs(target)
+    paused = sorted(queue.name for queue in target.business.values() if queue.paused)
+    for names, remedy in (
+        ([each for each in paused if each not in by_runs], "Resume them there if that is not meant."),
+        ([each for each in paused if each in by_runs], "A run has paused them and lifts that as it ends: leave them."),
+    ):
+        if names:
+            text = f"paused at {target.site}, clients will get nothing from: {some(names)}"
+            yield warning("DR-QUEUE-002", text, remedy)
 
 
 def of_move(

@@ -27,7 +27,8 @@ def findings(seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Findin
     role = seen.roles[move.source]
     opens = not all(view.open for view in seen.views(move.target))
     if role is Role.SERVING or (role is Role.SICK and opens):
-        yield error("DR-ALIVE-001", f"{move.source} is {role.value}: it may serve clients", "Fence it first.")
+        remedy = f"`dr-ctl validate --to {move.target}` says whether a move without loss is ready."
+        yield error("DR-ALIVE-001", f"{move.source} is {role.value}: it may serve clients", remedy)
     for view in seen.views(move.target):
         for each in of_broker(view):
             if each.id in _EXPECTED:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.core.model import Finding, Json, Role, some
 from dr_ctl.engine.operations import ALONE, FAILOVER, MOVING, REINSTATE, RETURNS
-from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.ports import Check, Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import failover, single
 from dr_ctl.topologies.common.baseline import baseline, basis
-from dr_ctl.topologies.common.checks import error, errors_first
+from dr_ctl.topologies.common.checks import error, errors_first, of_standby
+from dr_ctl.topologies.common.named import OF_BROKER, OF_PAIR, Named, of_brokers, of_pairs
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker
@@ -27,8 +28,11 @@ class Checks(Generic[V]):
 
     of_move: Callable[[Rules, Seen[V], Move], Sequence[Finding]]
     of_broker: Callable[[V], Iterable[Finding]]
+    of_both: Callable[[Rules, Seen[V], Move, V, V], Iterable[Finding]]
     of_return: Callable[[Seen[V], Move], Iterable[Finding]]
     nothing_owed: Callable[[Seen[V], Move], bool]
+    by_broker: Sequence[Named[V]]
+    by_pair: Sequence[Named[V]]
 
 
 class Recipe(Generic[V]):
@@ -76,6 +80,20 @@ class Recipe(Generic[V]):
                 )
             )
         return checks.of_move(self.rules, seen, move)
+
+    def checks(self, seen: Seen[V], move: Move) -> Sequence[Check]:
+        checks, rules, sites = self._checks, self.rules, (move.source, move.target)
+
+        def of_one(view: V) -> Iterable[Finding]:
+            return [*checks.of_broker(view), *(of_standby(view) if view.role is not Role.SERVING else ())]
+
+        def of_two(here: V, there: V) -> Iterable[Finding]:
+            return checks.of_both(rules, seen, move, here, there)
+
+        return [
+            *of_brokers(seen, (*OF_BROKER, *checks.by_broker), of_one),
+            *of_pairs(seen, sites, (*OF_PAIR, *checks.by_pair), of_two),
+        ]
 
     def holds_already(self, seen: Seen[V], move: Move) -> str | None:
         if move.ask.operation == REINSTATE:

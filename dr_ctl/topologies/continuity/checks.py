@@ -105,7 +105,7 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
         yield error(
             "DR-CONT-015",
             f"{name}: delivery of what is staged is paused: {some(held)}",
-            "A return that did not come to its end holds it: `dr-ctl resume`, or `dr-ctl reinstate` of the other site.",
+            "A return that did not come to its end holds it: `dr-ctl resume`, or take the other site in once more.",
         )
     commands = view.commands
     if commands is not None and (waiting := commands.out.depth + commands.into.depth):
@@ -113,7 +113,7 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
             "DR-CONT-010",
             f"{name}: {waiting} command(s) of the plugin wait for the other site",
             "While both sites are up this is a matter of seconds. Commands of an outage would be obeyed when the other "
-            "site is back, and could leave both inactive: a failover keeps them, `dr-ctl reinstate` removes them.",
+            "site is back, and could leave both inactive: a failover keeps them, taking it in again removes them.",
         )
 
 

@@ -19,6 +19,7 @@ from dr_ctl.topologies.continuity import acts as own_acts
 from dr_ctl.topologies.continuity import checks, taken_in
 from dr_ctl.topologies.continuity import drafts as own_drafts
 from dr_ctl.topologies.continuity.access import Observer
+from dr_ctl.topologies.continuity.named import BY_BROKER, BY_PAIR
 from dr_ctl.topologies.continuity.tools import ContinuityTools
 from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
 from dr_ctl.topologies.procedure import Procedure, Row
@@ -56,7 +57,15 @@ PROCEDURE: Final[Procedure[Rules, ContinuitySeen, ContinuityTools]] = Procedure(
 
 def recipe(queues: Queues, drain: Drain, patience: Patience) -> Recipe[SiteView]:
     """The half that decides."""
-    told = Checks(checks.of_move, checks.of_broker, taken_in.findings, taken_in.nothing_owed)
+    told = Checks(
+        checks.of_move,
+        checks.of_broker,
+        lambda rules, seen, move, here, there: checks.of_both(here, there),  # noqa: ARG005
+        taken_in.findings,
+        taken_in.nothing_owed,
+        BY_BROKER,
+        BY_PAIR,
+    )
     return Recipe(Rules(queues, drain, patience), PROCEDURE, told, LOST_ON_THE_WAY)
 
 

@@ -22,10 +22,12 @@ _MENDED = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
 def of_move(rules: Rules, seen: MirrorSeen, move: Move) -> list[Finding]:
     """Everything worth saying about a move, errors first."""
 
-    def of_both(here: BrokerView, there: BrokerView) -> Iterator[Finding]:
-        return _pair(here, there, seen, rules.queues, move.ask.accept_difference)
+    return common.of_move(seen, move, of_broker, lambda here, there: of_both(rules, seen, move, here, there))
 
-    return common.of_move(seen, move, of_broker, of_both)
+
+def of_both(rules: Rules, seen: MirrorSeen, move: Move, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
+    """What the two brokers of a pair tell together."""
+    return _pair(here, there, seen, rules.queues, move.ask.accept_difference)
 
 
 def of_return(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
@@ -48,7 +50,6 @@ def of_broker(view: BrokerView) -> Iterator[Finding]:
 
 
 def _doors(name: str, view: BrokerView) -> Iterator[Finding]:
-    doors = view.doors
     if not view.mirror_doors and view.config.mirror is None:
         amqp = [door.name for door in view.other_doors if "AMQP" in door.protocols]
         what = f"{', '.join(amqp)} could all be it" if amqp else "none but the clients' speaks AMQP"
@@ -57,7 +58,7 @@ def _doors(name: str, view: BrokerView) -> Iterator[Finding]:
             f"{name}: cannot tell which acceptor the peer's link uses: {what}",
             "Give the link an acceptor of its own, named under `mirror:`; closing the clients' would cut the link.",
         )
-    if boots := [door.name for door in doors if door.opens_at_boot]:
+    if boots := [door.name for door in view.doors if door.opens_at_boot]:
         yield warning(
             "DR-DOOR-007",
             f"{name}: acceptor {', '.join(boots)} opens at boot: a restart would let clients in",

@@ -20,6 +20,7 @@ from dr_ctl.topologies.mirror import acts as own_acts
 from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror import drafts as own_drafts
 from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl.topologies.mirror.named import BY_BROKER, BY_PAIR
 from dr_ctl.topologies.mirror.tools import MirrorTools
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 from dr_ctl.topologies.procedure import Procedure, Row
@@ -49,7 +50,15 @@ PROCEDURE: Final[Procedure[Rules, MirrorSeen, MirrorTools]] = Procedure(
 
 def recipe(queues: Queues, drain: Drain, patience: Patience) -> Recipe[BrokerView]:
     """The half that decides."""
-    told = Checks(checks.of_move, checks.of_broker, checks.of_return, nothing_owed)
+    told = Checks(
+        checks.of_move,
+        checks.of_broker,
+        checks.of_both,
+        checks.of_return,
+        nothing_owed,
+        BY_BROKER,
+        BY_PAIR,
+    )
     return Recipe(Rules(queues, drain, patience), PROCEDURE, told)
 
 

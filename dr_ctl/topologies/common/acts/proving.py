@@ -62,7 +62,9 @@ def settle(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> O
             text = f"{pending} acknowledgement(s) from {move.source} could not be applied: so many may come twice"
             if pending is None:
                 text = f"which acknowledgements from {move.source} are not applied at {move.target} was not read"
-            remedy = "Nothing to do now; `dr-ctl reinstate` compares both sites when the lost one is back."
+            remedy = (
+                f"Nothing to do now; `dr-ctl reinstate {move.source}` compares both sites once {move.source} is back."
+            )
             return Done(text, {"pending": pending}, (checks.warning("DR-SETTLE-001", text, remedy),))
         hand.wait(tools.patience.settle_poll_s)
 

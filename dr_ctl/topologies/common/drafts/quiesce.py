@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dr_ctl.core.model import Role
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
@@ -66,3 +67,8 @@ def _of_each(rules: Rules, view: Broker, make: Callable[[Broker, Queue], Call], 
     queues = to_pause(rules, view) if view.open else []
     calls = [make(view, queue) for queue in queues]
     return [*calls, of_new_queues(view, goal, NEW_QUEUES)] if queues else calls
+
+
+def while_serving(seen: Seen[Broker], move: Move) -> str:
+    """Begins what is said of a wait beside clients; of a run that goes on with nobody served it says nothing."""
+    return "still serving: " if seen.roles[move.source] is Role.SERVING else ""

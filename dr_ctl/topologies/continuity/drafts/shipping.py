@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.common.drafts.quiesce import lifts_planned
+from dr_ctl.topologies.common.drafts.quiesce import lifts_planned, while_serving
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.view import ContinuitySeen
 
 
 def catch_up(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
-    del seen
     return Draft(
         move.source,
-        "still serving: all bridges connected, the outflow small, nothing left to deliver from staging",
+        f"{while_serving(seen, move)}all bridges connected, the outflow small, nothing left to deliver from staging",
         limits={"within": step.limits.get("within", rules.patience.catch_up_s)},
     )
 

@@ -13,7 +13,7 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.common.calls import call
-from dr_ctl.topologies.common.drafts.quiesce import lifts_planned
+from dr_ctl.topologies.common.drafts.quiesce import lifts_planned, while_serving
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.mirror.view import BrokerView, Link, MirrorSeen
 
@@ -55,7 +55,7 @@ def catch_up(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> D
     views = [*seen.views(move.source), *seen.views(move.target)]
     return Draft(
         move.source,
-        "still serving: both links attached, the outflow small",
+        f"{while_serving(seen, move)}both links attached, the outflow small",
         calls=tuple(restarts(views)),
         inverse=tuple(starts(views)),
         limits={"within": step.limits.get("within", rules.patience.catch_up_s)},

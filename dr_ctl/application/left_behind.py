@@ -1,0 +1,29 @@
+"""What a move leaves behind, in sentences for who made it: the second copy, the way back, the sends in doubt. Pure."""
+
+from __future__ import annotations
+
+from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
+from dr_ctl.engine.plan import Plan
+
+
+def left_behind(plan: Plan) -> list[str]:
+    """Empty where nothing was moved."""
+    source, target = plan.source, plan.target
+    doubt = (
+        f"In doubt: what a client sent to {source} without seeing a receipt. It sends that again, "
+        "and it may then be there twice."
+    )
+    if plan.ask.operation in (SWAPOVER, FAILBACK):
+        return [
+            f"Second copy: {source} stays up and closed and takes what {target} ships; switched off, there is none.",
+            doubt,
+            f"To come back: `dr-ctl swapover --to {source}`.",
+        ]
+    if plan.ask.operation == FAILOVER:
+        back = f"`dr-ctl failback --to {source}` once {source} is up, or `dr-ctl reinstate {source}`, then a swapover."
+        return [
+            f"Second copy: none while {source} is away; what {target} takes lies at {target} alone.",
+            doubt,
+            f"To come back: {back}",
+        ]
+    return []

@@ -1,0 +1,205 @@
+"""What a command would answer now, and what it would need: `validate`, `status` and the command share this judgement.
+
+It decides as the command does, from a look that was made; nothing is asked of a broker here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from dr_ctl.application import lock
+from dr_ctl.application.caller import Caller
+from dr_ctl.application.open_run import still_open
+from dr_ctl.application.price import FailoverPrice
+from dr_ctl.application.world import World
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.engine.journal import is_held
+from dr_ctl.engine.operations import FAILBACK, FAILOVER, RETURNS, SWAPOVER
+from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
+from dr_ctl.engine.ports import Check, Move
+from dr_ctl.engine.runs import RunFiles
+from dr_ctl.topologies.topology import LinkSeen, Seen
+
+_UNANSWERED: Final = (Role.UNKNOWN, Role.SICK, Role.DOWN)
+_REASON: Final = "--reason TEXT"
+_ROOM: Final = 1.5  # a drain is slower than what was seen a moment ago, with clients out or not
+_MINUTE_S: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """The newest run that has not ended, and whether its process lives on this host."""
+
+    files: RunFiles
+    lives: bool
+
+    @classmethod
+    def of(cls, caller: Caller) -> OpenRun | None:
+        files = caller.runs().unfinished()
+        if files is None:
+            return None
+        lives = is_held(files.journal)
+        return cls(files, lives) if lives or files.open() else None  # else it ended between the two looks at it
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`code` is that of `validate`: 0, 10, or 22 where a site did not answer. `needs` are options to add."""
+
+    operation: str
+    to: str | None
+    text: str
+    code: ExitCode
+    needs: tuple[str, ...] = ()
+    findings: Sequence[Finding] = ()
+
+    @property
+    def line(self) -> str:
+        return f"{self.operation}{f' to {self.to}' if self.to else ''}: {self.text}"
+
+    def as_json(self) -> dict[str, Json]:
+        return {"to": self.to, "verdict": self.text, "exit_code": int(self.code), "needs": list(self.needs)}
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Judges by one look; `links` are what was seen to move in it."""
+
+    world: World
+    seen: Seen
+    links: Sequence[LinkSeen]
+    open_run: OpenRun | None
+    held: str | None
+
+    @classmethod
+    def of(cls, caller: Caller, world: World, seen: Seen, links: Sequence[LinkSeen]) -> Judge:
+        return cls(world, seen, links, OpenRun.of(caller), lock.in_the_way(seen, caller.runs()))
+
+    def verdict(self, operation: str, to: str | None) -> Verdict:
+        if to is None:
+            return Verdict(operation, None, "unknown: no site was seen to wait; name one with --to", ExitCode.UNKNOWN)
+        ask = Ask(operation, to)
+        if self.open_run is not None and self.open_run.lives:
+            return _refused(ask, f"while the run {self.open_run.files.name} is under way")
+        if self.held is not None:
+            return _refused(ask, f"while another run holds the lock: {self.held}")
+        needs: tuple[str, ...] = ()
+        if self.open_run is not None:
+            files = self.open_run.files
+            if operation != FAILOVER:
+                return _refused(ask, f"while the run {files.name} is open", still_open(files, ask).findings)
+            ask, needs = replace(ask, reason="it takes the place of the open run"), (_REASON,)
+        ask, needs, decided = self._needed(ask, needs, self._price(ask))
+        return self._of(ask, needs, decided)
+
+    def _needed(
+        self, ask: Ask, needs: tuple[str, ...], price: FailoverPrice | None
+    ) -> tuple[Ask, tuple[str, ...], Decision]:
+        """Add what the command would ask for, as far as a person may grant it, until it would go on or never would."""
+        decided = self.world.decide(ask, self.seen, price=price)
+        if not isinstance(decided, Refusal) or price is None:
+            return ask, needs, decided
+        if decided.code is ExitCode.LOSS_REFUSED and ask.accept_loss is None:
+            lost = _at_most(price.bounds())
+            more = f"--accept-loss {'unknown' if lost is None else lost}"
+            # Judged on with whatever it is: of a site that is only silent the figure grows while this is worked out.
+            return self._needed(replace(ask, accept_loss="unknown"), (*needs, more), price)
+        if decided.findings[0].id == "DR-ALIVE-002" and ask.presume_down is None:
+            ask = replace(ask, presume_down=price.lost, reason=ask.reason or "it is lost")
+            return self._needed(ask, (f"--presume-down {price.lost}", *dict.fromkeys((*needs, _REASON))), price)
+        return ask, needs, decided
+
+    def _price(self, ask: Ask) -> FailoverPrice | None:
+        if ask.operation != FAILOVER:
+            return None
+        price = FailoverPrice(self.world.installation, self.world.other(ask.target), self.world.clock)
+        price.saw(self.seen)
+        return price
+
+    def _of(self, ask: Ask, needs: tuple[str, ...], decided: Decision) -> Verdict:
+        findings = decided.findings
+        if isinstance(decided, AlreadyThere):
+            text = f"nothing to do: {decided.text.partition(';')[0]}"
+            return Verdict(ask.operation, ask.target, text, ExitCode.OK, (), findings)
+        if isinstance(decided, Plan):
+            return self._ready(ask, needs, decided)
+        if decided.code is ExitCode.SERVING_SITE_ALIVE:
+            return self._alive(ask, findings)
+        if any(role in _UNANSWERED for role in self.seen.roles.values()):
+            text = f"unknown: {_first(decided)}"
+            return Verdict(ask.operation, ask.target, text, ExitCode.UNKNOWN, (), findings)
+        text = f"not ready: {_first(decided)}"
+        return Verdict(ask.operation, ask.target, text, ExitCode.PRECHECK_FAILED, (), findings)
+
+    def _ready(self, ask: Ask, needs: tuple[str, ...], decided: Plan) -> Verdict:
+        """Ready by its checks; a move also needs a link that ships, and time to drain."""
+        unread = [check for check in self._checks(decided) if check.evidence is None]
+        if ask.operation in (SWAPOVER, FAILBACK):
+            away = [f"{link.site}/{link.pair}" for link in self.links if link.attached is False]
+            if away:
+                text = f"not ready: the link of {', '.join(away)} is not attached"
+                return Verdict(ask.operation, ask.target, text, ExitCode.PRECHECK_FAILED, (), decided.findings)
+            needs = (*needs, *self._longer())
+        if unread and ask.operation != FAILOVER:
+            text = f"unknown: not read at {unread[0].where}: {unread[0].name}"
+            return Verdict(ask.operation, ask.target, text, ExitCode.UNKNOWN, (), decided.findings)
+        text = f"ready, with {' '.join(needs)}" if needs else "ready"
+        if ask.operation == FAILBACK and not self._owed(ask):
+            text += "; nothing is owed, a swapover does the same"
+        return Verdict(ask.operation, ask.target, text, ExitCode.OK, needs, decided.findings)
+
+    def _checks(self, decided: Plan) -> Sequence[Check]:
+        return self.world.topology.recipe.checks(self.seen, Move(decided.ask, decided.source, decided.baseline))
+
+    def _owed(self, ask: Ask) -> bool:
+        return any(ask.target in (debt.about, debt.kept_at) for debt in self.seen.debts)
+
+    def _longer(self) -> tuple[str, ...]:
+        """A longer time to drain where what is under way takes longer than the settings give."""
+        takes = [link.drain_s for link in self.links if link.drain_s is not None]
+        longest = max(takes, default=0.0)
+        if longest <= self.world.installation.settings.drain.timeout:
+            return ()
+        return (f"--timeout {math.ceil(longest * _ROOM / _MINUTE_S)}m",)
+
+    def _alive(self, ask: Ask, findings: Sequence[Finding]) -> Verdict:
+        """Refused beside a site that lives; said too is whether the target could serve if that site were lost."""
+        left = self.world.other(ask.target)
+        role = self.seen.roles[left]
+        recipe = self.world.topology.recipe
+        against = [each for each in recipe.why_not(self.seen, Move(ask, left, {})) if each.id != "DR-ALIVE-001"]
+        first = next((each.text for each in against if each.severity is Severity.ERROR), None)
+        if self.seen.roles[ask.target] not in (Role.STANDBY, Role.SERVING):
+            first = f"{ask.target} is {self.seen.roles[ask.target].value}"
+        then = "; without it, ready" if first is None else f"; without it, not ready: {first}"
+        text = f"while {left} {'serves' if role is Role.SERVING else f'is {role.value}'}{then}"
+        return _refused(ask, text, (*findings, *against))
+
+
+def targets(seen: Seen, operation: str) -> str | None:
+    """Where an operation would go if nobody says: to the site that waits; without one, to one that does not serve."""
+    serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
+    others = [site for site in seen.roles if site not in serving[:1]]
+    waiting = next((site for site in others if seen.roles[site] is Role.STANDBY), None)
+    if operation in RETURNS:
+        owed = [debt.about for debt in seen.debts if debt.about in seen.roles]
+        return owed[0] if owed else waiting or (others[0] if serving else None)
+    return waiting or (others[0] if serving else None)
+
+
+def _refused(ask: Ask, why: str, findings: Sequence[Finding] = ()) -> Verdict:
+    return Verdict(ask.operation, ask.target, f"refused {why}", ExitCode.PRECHECK_FAILED, (), findings)
+
+
+def _first(decided: Refusal) -> str:
+    return next(each.text for each in decided.findings if each.severity is Severity.ERROR)
+
+
+def _at_most(bounds: Mapping[str, Json]) -> int | None:
+    lost = bounds["lost"]
+    assert isinstance(lost, dict)
+    number = lost["at_most"]
+    return number if isinstance(number, int) else None

@@ -1,0 +1,154 @@
+"""The ways out of a run that was interrupted: who serves after each, what it costs, which one is recommended. Pure."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dr_ctl.application.abort import why_not_undone
+from dr_ctl.application.verdicts import OpenRun
+from dr_ctl.core.errors import DrCtlError
+from dr_ctl.core.model import Finding, Json, Role, Severity
+from dr_ctl.engine.executor import to_undo
+from dr_ctl.engine.journal import Entry, History, fenced_at, history, outage_s, read
+from dr_ctl.engine.operations import ACTIVATE, ALONE, AT_SOURCE, CLOSING, FAILOVER, REINSTATE, RETURNS
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.topology import LinkSeen, Seen
+
+_UNDO_S = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One command that ends the run. `serves` is the site that serves then; None where none does."""
+
+    command: str
+    serves: str | None
+    cost: str
+    recommended: bool = False
+
+    @property
+    def line(self) -> str:
+        serves = f"{self.serves} serves" if self.serves else "nobody is served yet"
+        return f"`dr-ctl {self.command}`: {serves}; {self.cost}{' (recommended)' if self.recommended else ''}"
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "command": f"dr-ctl {self.command}",
+            "serves": self.serves,
+            "cost": self.cost,
+            "recommended": self.recommended,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """What is known of the open run: by its journal, and by its lock at the brokers. None: the journal is not read."""
+
+    run: OpenRun
+    past: History | None
+    entries: Sequence[Entry]
+
+    @classmethod
+    def of(cls, run: OpenRun) -> Interrupted:
+        try:
+            entries = read(run.files.journal)
+            return cls(run, history(entries), entries)
+        except (DrCtlError, OSError):
+            return cls(run, None, ())
+
+    @property
+    def out_since(self) -> str | None:
+        """When the run began to keep clients out, where nobody was let in since."""
+        fenced = fenced_at(self.entries) if outage_s(self.entries) is None else None
+        return fenced.isoformat(timespec="milliseconds").replace("+00:00", "Z") if fenced is not None else None
+
+    @property
+    def about(self) -> str:
+        if self.past is None:
+            return "its journal cannot be read"
+        ask = self.past.ask
+        if ask.operation in AT_SOURCE:
+            return f"{ask.operation} {self.past.source}"
+        return f"{ask.operation} from {self.past.source} to {ask.target}"
+
+    def process(self, seen: Seen) -> str:
+        """Whether it lives: its journal is locked by it where it runs on this host."""
+        lock = next((each for look in seen.locks for each in look.documents if each.run == self.run.files.name), None)
+        if lock is not None and lock.host and lock.host != socket.gethostname():
+            return f"its process {lock.pid} was on {lock.host}, and does not write here any more"
+        number = f" {lock.pid}" if lock is not None else ""
+        return f"its process{number} on this host is gone"
+
+    def ways(self, seen: Seen, links: Sequence[LinkSeen]) -> list[Way]:
+        if self.past is None:
+            return [Way(f"abort --forget {self.run.files.name} --reason TEXT", None, "gives it up, undoes nothing")]
+        return list(self._ways(self.past, seen, links))
+
+    def _ways(self, past: History, seen: Seen, links: Sequence[LinkSeen]) -> Iterator[Way]:
+        undone = why_not_undone(past, seen) is None
+        onward = not undone or self._forward(past, links)
+        answers = all(role in (Role.SERVING, Role.STANDBY) for role in seen.roles.values())
+        if undone:
+            steps = len(to_undo(past))
+            cost = f"about {_UNDO_S} s, {steps} step(s) are undone" if steps else "nothing is to be undone"
+            yield Way("abort", _one(past.serving), cost, recommended=not onward)
+        if answers or past.ask.operation == FAILOVER:
+            cost = self._onward(past, seen, links)
+            yield Way("resume", _after(past), cost, recommended=onward)
+        else:
+            away = next(site for site, role in seen.roles.items() if role not in (Role.SERVING, Role.STANDBY))
+            other = next(site for site in seen.roles if site != away)
+            cost = f"only if {away} is lost: `--dry-run` says what that costs"
+            yield Way(f"failover --to {other} --reason TEXT", other, cost)
+
+    def _forward(self, past: History, links: Sequence[LinkSeen]) -> bool:
+        """Going on is the better way where both sites hold the same, or the run is no move that could wait."""
+        if past.ask.operation in (FAILOVER, *RETURNS):
+            return True
+        return bool(links) and all(link.attached and link.outflow == 0 for link in links)
+
+    def _onward(self, past: History, seen: Seen, links: Sequence[LinkSeen]) -> str:
+        if past.ask.target in [site for site, role in seen.roles.items() if role is Role.SERVING]:
+            return "what is left of it is done, nobody is cut off"
+        away = [f"{link.site}/{link.pair}" for link in links if link.attached is False]
+        if away:
+            return f"the link of {', '.join(away)} is not attached, so it cannot drain now"
+        left = [link.outflow for link in links]
+        if left and not any(each is None or each for each in left):
+            return "both hold the same now, a few seconds"
+        takes = [link.drain_s for link in links]
+        if not takes or None in takes:
+            return "how long the drain takes is not known"
+        return f"about {duration(max(each or 0.0 for each in takes))} to drain"
+
+
+def _after(past: History) -> str | None:
+    """Who serves once the run has come to its end."""
+    ask = past.ask
+    if ask.operation in ALONE:
+        served = None if ask.operation in CLOSING else _one(past.serving)
+        return ask.target if ask.operation == ACTIVATE else served
+    return past.source if ask.operation == REINSTATE else ask.target
+
+
+def _one(sites: Sequence[str]) -> str | None:
+    return sites[0] if len(sites) == 1 else None
+
+
+def open_run_findings(run: OpenRun | None, seen: Seen | None = None, links: Sequence[LinkSeen] = ()) -> list[Finding]:
+    """The open run as a finding; with a look, each way out of it."""
+    if run is None:
+        return []
+    name = run.files.name
+    if run.lives:
+        text, remedy = f"the run {name} is under way", "`dr-ctl runs show --follow` shows it as it goes."
+        return [Finding("DR-RUN-003", Severity.INFO, text, remedy)]
+    told = Interrupted.of(run)
+    text = f"the run {name} was interrupted and is open"
+    if seen is None:
+        return [Finding("DR-RUN-003", Severity.WARNING, text, "`dr-ctl status` says what each way out of it does.")]
+    ways = told.ways(seen, links)
+    remedy = "; ".join(way.line for way in sorted(ways, key=lambda way: not way.recommended))
+    return [Finding("DR-RUN-003", Severity.WARNING, f"{text}: {told.about}; {told.process(seen)}", remedy)]

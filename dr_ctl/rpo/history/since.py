@@ -1,0 +1,52 @@
+"""Since when something is as it is, by the newest files of the history. No Spark: this must be there at once."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dr_ctl.core.model import Role
+from dr_ctl.rpo.history.files import newest_first
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_FILES: Final = 60
+"""How many files are read back: an hour of a monitor that writes one a minute."""
+
+
+def last_seen(history: Path, site: str, role: Role) -> datetime | None:
+    """The last look that saw the site so; None where the newest files hold none."""
+    for rows in _newest(history, site, ("ts", "kind", "name")):
+        found = rows.filter((pc.field("kind") == "site") & (pc.field("name") == role.value))
+        if found.num_rows:
+            return _latest(found)
+    return None
+
+
+def link_lost(history: Path, site: str, pair: str) -> datetime | None:
+    """The last look that saw the link of a broker connected; None where the newest files hold none."""
+    for rows in _newest(history, site, ("ts", "pair", "link")):
+        found = rows.filter((pc.field("pair") == pair) & pc.field("link"))
+        if found.num_rows:
+            return _latest(found)
+    return None
+
+
+def _newest(history: Path, site: str, columns: tuple[str, ...]) -> Iterator[pa.Table]:
+    for path in islice(newest_first(history, site), _FILES):
+        try:
+            yield pq.read_table(path, columns=[*columns], partitioning=None)
+        except (pa.ArrowException, OSError):
+            continue  # a torn file tells nothing of it; the estimate names such files
+
+
+def _latest(rows: pa.Table) -> datetime:
+    latest: datetime = pc.max(rows.column("ts")).as_py()
+    return latest

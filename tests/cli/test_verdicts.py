@@ -1,0 +1,123 @@
+"""`validate`: a verdict is what the command would answer now; what was not read is never ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Shell
+from tests.cli.installation import Installation
+from tests.twin.subject import until
+
+EVERY = ("swapover", "failover", "failback", "reinstate")
+
+
+def verdicts(dr_ctl: Shell, *words: str) -> dict[str, Any]:
+    told: dict[str, Any] = dr_ctl("validate", *words, "--json").document["data"]["operations"]
+    return told
+
+
+def as_it_is(installation: Installation) -> None:
+    """London serves, Paris waits."""
+
+
+def closed(installation: Installation) -> None:
+    installation.london.keep_out()
+
+
+def moved(installation: Installation) -> None:
+    installation.london.keep_out()
+    installation.paris.let_in()
+
+
+def both(installation: Installation) -> None:
+    installation.paris.let_in()
+
+
+def stopped(installation: Installation) -> None:
+    installation.london.broker.link.started = False
+
+
+def killed(installation: Installation) -> None:
+    installation.twin.kill("london")
+
+
+@pytest.mark.parametrize("to", ["london", "paris"])
+@pytest.mark.parametrize("situation", [as_it_is, closed, moved, both, stopped, killed])
+def test_a_dry_run_with_what_it_needs_answers_what_the_verdict_says(
+    dr_ctl: Shell, installation: Installation, situation: Callable[[Installation], None], to: str
+) -> None:
+    situation(installation)
+
+    for name, told in verdicts(dr_ctl, "--to", to).items():
+        site = [to] if name == "reinstate" else ["--to", to]
+        needs = [word.replace("TEXT", "it is gone") for need in told["needs"] for word in need.split(" ")]
+        ended = dr_ctl(name, *site, *needs, "--dry-run", "--json")
+        waits = "not attached" in told["verdict"]  # the checks do not refuse that: the run would wait, and give up
+        assert (ended.code == 0) is (told["exit_code"] == 0 or waits), (name, told, ended.document["summary"])
+        assert ("ready" in told["verdict"].split(" ")[:1][0]) <= (told["exit_code"] == 0)
+
+
+def test_what_a_failover_would_need_is_said_with_its_figure(dr_ctl: Shell, installation: Installation) -> None:
+    installation.twin.kill("london")
+
+    told = verdicts(dr_ctl, "--for", "failover", "--to", "paris")["failover"]
+
+    needs = ["--presume-down london", "--reason TEXT", "--accept-loss unknown"]
+    assert (told["needs"], told["verdict"]) == (needs, f"ready, with {' '.join(needs)}")
+
+
+def test_without_a_link_a_move_is_not_ready(dr_ctl: Shell, installation: Installation) -> None:
+    installation.twin.cut("london")
+    until(lambda: not installation.london.broker.attached)
+
+    ended = dr_ctl("validate", "--for", "swapover", "--json")
+
+    told = ended.document["data"]["operations"]["swapover"]
+    assert (ended.code, told["verdict"]) == (10, "not ready: the link of london/orders-1 is not attached")
+
+
+def test_where_no_site_is_seen_none_is_named(dr_ctl: Shell, nobody: str) -> None:
+    ended = dr_ctl("validate", "--json")
+
+    assert ended.code == 22
+    assert {each["to"] for each in ended.document["data"]["operations"].values()} == {None}
+    assert verdicts(dr_ctl, "--to", "paris")["swapover"]["to"] == "paris"
+
+
+def test_a_site_that_is_not_in_the_settings_is_a_usage_error(dr_ctl: Shell, installation: Installation) -> None:
+    assert dr_ctl("validate", "--to", "berlin").code == 2
+
+
+def test_every_check_has_a_name_a_verdict_its_evidence_and_its_age(dr_ctl: Shell, installation: Installation) -> None:
+    ended = dr_ctl("validate", "--verbose", "--json")
+    text = dr_ctl("validate", "--verbose").out
+
+    checks = ended.document["data"]["checks"]
+    assert len({each["name"] for each in checks}) >= 40
+    assert {each["verdict"] for each in checks} <= {"holds", "warns", "fails", "not read"}
+    assert all(each["evidence"] and each["age_s"] >= 0 for each in checks if each["verdict"] != "not read")
+    assert all(f"{each['where']}: {each['name']}" in text for each in checks)
+    assert dr_ctl("--verbose", "validate", "--json").document["data"].keys() == ended.document["data"].keys()
+
+
+def test_what_was_not_read_is_said_and_never_ready(dr_ctl: Shell, installation: Installation, nobody: str) -> None:
+    dr_ctl.settings(nobody, installation.urls["paris"])
+
+    told = dr_ctl("validate", "--verbose", "--json").document["data"]
+
+    of_london = [each for each in told["checks"] if each["where"] == "london/orders-1"]
+    assert len(of_london) > 20
+    assert {(each["verdict"], each["evidence"], each["age_s"]) for each in of_london} == {("not read", None, None)}
+    assert "ready" not in {told["operations"][name]["verdict"] for name in ("swapover", "failback", "reinstate")}
+
+
+def test_what_fails_names_its_finding(dr_ctl: Shell, installation: Installation) -> None:
+    installation.london.broker.link.started = False
+
+    checks = dr_ctl("validate", "--verbose", "--json").document["data"]["checks"]
+
+    [link] = [each for each in checks if each["findings"] == ["DR-LINK-003"]]
+    assert (link["where"], link["name"], link["verdict"]) == ("london/orders-1", "the link is started", "fails")

@@ -1,0 +1,258 @@
+"""What a night is like: something is broken, the first screen is read, what it names is typed, and it ends well."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import tests.patience
+from dr_ctl.cli.app import run
+from dr_ctl.cli.session import Time
+from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.core.clock import SystemClock, stamp
+from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.twin.site import PAIR
+from tests.conftest import Command
+from tests.patience import impatient
+from tests.twin.matrix import lose, put, serving, take
+from tests.twin.subject import until
+from tests.twin.test_crashes import Death, Died
+
+COMMAND = re.compile(r"`dr-ctl ([^`]+)`")
+
+
+@dataclass(frozen=True)
+class Screen:
+    """What a person reads after a command."""
+
+    code: int
+    out: str
+    err: str
+
+    def remedy(self, id_: str) -> str:
+        """The line under a finding."""
+        lines = self.out.splitlines()
+        [at] = [number for number, line in enumerate(lines) if f" {id_}  " in line]
+        return lines[at + 1]
+
+    def names(self, within: str | None = None) -> list[str]:
+        return COMMAND.findall(self.out if within is None else within)
+
+
+@dataclass
+class Person:
+    """Somebody at a terminal who knows `--help` and nothing else."""
+
+    twin: PlayedTwin
+    capture: pytest.CaptureFixture[str]
+
+    def types(self, words: str, *more: str) -> Screen:
+        self.capture.readouterr()
+        code = run([*shlex.split(words), *more], Time(SystemClock(), tests.patience.PATIENCE))
+        told = self.capture.readouterr()
+        return Screen(code, told.out, told.err)
+
+
+@pytest.fixture
+def person(
+    twin: PlayedTwin,
+    dr_ctl: Command,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Person:
+    monkeypatch.setenv("NO_COLOR", "1")
+    impatient(monkeypatch, rates_s=0.05)
+    return Person(twin, capsys)
+
+
+def recorded(twin: PlayedTwin, role: str, *, ago_s: float, link: bool = True, rate: float = 10.0) -> datetime:
+    """A minute of looks at London, the last so long ago; gives the moment of the last."""
+    last = datetime.now(UTC) - timedelta(seconds=ago_s)
+    rows = []
+    for number in range(13):
+        at = last - timedelta(seconds=5 * (12 - number))
+        added = int(rate * 5 * number)
+        more = {"pair": PAIR, "delivering": 0, "start": "1"}
+        rows.append(Row(site="london", ts=at, kind="site", name=role))
+        rows.append(
+            Row(site="london", ts=at, kind="mixed", name="*", depth=0, added=added, removed=added, link=link, **more)
+        )
+        for queue in ("orders.in", "orders.out"):
+            held = {"depth": 0, "added": added // 2, "removed": added // 2, "acked": added // 2}
+            rows.append(Row(site="london", ts=at, kind="queue", name=queue, **held, **more))
+    write(rows, Path(twin.settings_path).parent / "history")
+    return last
+
+
+def test_london_is_killed_and_a_limit_was_given(person: Person) -> None:
+    last = recorded(person.twin, "serving", ago_s=240)
+    person.twin.kill("london")
+
+    first = person.types("status")
+    asked = person.types(first.names(first.remedy("DR-ROLE-016"))[0])
+    ended = person.types("failover --to paris --yes --accept-loss 100 --silent-since 239s --reason 'the pager'")
+
+    assert f"nobody is served; london was last seen to serve at {stamp(last)}" in first.out
+    assert "It is ready, with --accept-loss" in first.remedy("DR-ROLE-016")
+    assert asked.code == 11
+    assert "Whoever owns that limit decides" in asked.remedy("DR-LOSS-001")
+    assert "--silent-since T --reason TEXT" in asked.remedy("DR-LOSS-001")
+    assert (ended.code, serving(person.twin)) == (0, ("paris",))
+    assert "Second copy: none while london is away" in ended.out
+    assert person.types("status").out.splitlines()[-1] == "paris serves"
+
+
+def test_the_link_is_cut_and_london_serves(person: Person) -> None:
+    last = recorded(person.twin, "serving", ago_s=20)
+    person.twin.cut("london")
+    until(lambda: not person.twin.host("london").broker.attached)
+
+    first = person.types("status")
+    asked = person.types("failover --to paris --yes")
+
+    assert f"the link is down: last seen attached at {stamp(last)}" in first.out
+    assert first.out.splitlines()[-1] == "london serves"
+    assert asked.code == 12
+    assert asked.remedy("DR-ALIVE-001").strip().startswith("-> Leave london as it is, its clients are served.")
+    person.twin.heal()
+    assert person.types(asked.names(asked.remedy("DR-ALIVE-001"))[0], "--yes").code == 0
+    assert serving(person.twin) == ("london",)
+
+
+def test_a_colleagues_swapover_was_killed_behind_its_fence(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        Death(3, after=True).strike(patch)
+        with pytest.raises(Died):
+            person.types("swapover --to paris --yes")
+    assert serving(person.twin) == ()
+
+    first = person.types("status")
+    judged = person.types("validate")
+
+    remedy = first.remedy("DR-RUN-003")
+    assert re.search(r"nobody is served since 20\S+Z: \S+-swapover-paris-\S+ keeps clients out", first.out)
+    assert re.search(r"was interrupted and is open: swapover from london to paris; its process \d+ on this ", first.out)
+    assert "`dr-ctl resume`: paris serves; both hold the same now, a few seconds (recommended)" in remedy
+    assert re.search(r"`dr-ctl abort`: london serves; about 2 s, \d step\(s\) are undone", remedy)
+    assert judged.code == 10
+    assert "swapover to london: refused while the run" in judged.out
+    dry = person.types("abort --dry-run")
+    assert dry.out.splitlines()[-1] == "london would serve; nothing was changed"
+    assert "still serving" not in person.types("resume --dry-run").out
+    assert person.types(first.names(remedy)[0], "--yes").code == 0
+    assert serving(person.twin) == ("paris",)
+
+
+def test_it_cannot_drain_so_an_abort_is_recommended(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        Death(3, after=True).strike(patch)
+        with pytest.raises(Died):
+            person.types("swapover --to paris --yes")
+    person.twin.cut("london")
+    until(lambda: not person.twin.host("london").broker.attached)
+
+    remedy = person.types("status").remedy("DR-RUN-003")
+
+    assert "(recommended); `dr-ctl resume`: paris serves; the link of london/orders-1 is not attached" in remedy
+    assert person.types(COMMAND.findall(remedy)[0], "--yes").code == 0
+    assert serving(person.twin) == ("london",)
+
+
+def test_london_is_frozen_and_may_be_powered_off(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    impatient(monkeypatch, rates_s=0.05)
+    recorded(person.twin, "serving", ago_s=60)
+    person.twin.sicken("london")
+
+    refused = person.types("failover --to paris --yes --presume-down london --reason 'the pager says so'")
+    person.twin.kill("london")
+    ended = person.types("failover --to paris --yes --silent-since 59s --accept-loss 100 --reason 'powered off'")
+
+    assert refused.code == 12
+    assert "--presume-down london is not believed: london is sick" in refused.out
+    assert "End that process for certain" in refused.remedy("DR-ALIVE-001")
+    assert (ended.code, serving(person.twin)) == (0, ("paris",))
+
+
+def test_what_was_sick_a_moment_ago_is_not_offered_as_merely_silent(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = recorded(person.twin, "sick", ago_s=10)
+    settings = Path(person.twin.settings_path)
+    port = person.twin.host("london").broker.console_port
+    away = settings.with_name("away.yaml")  # what stands there is no management: nothing is known of the site
+    away.write_text(settings.read_text(encoding="utf-8").replace(f":{port}/console/jolokia", f":{port}/"), "utf-8")
+    monkeypatch.setenv("DR_CTL_CONFIG", str(away))
+
+    asked = person.types("failover --to paris --dry-run")
+
+    assert asked.code == 10
+    assert f"; it was sick, and so alive, at {stamp(last)}" in asked.out
+    assert "End that process for certain, or cut its host off; only then:" in asked.remedy("DR-ALIVE-002")
+
+
+def test_lost_failed_over_and_back(person: Person, dr_ctl: Command) -> None:
+    lose(person.twin, dr_ctl)
+    assert person.types("failover --to paris --yes --accept-loss unknown").code == 0
+    person.twin.heal()
+    person.twin.start("london")
+    until(lambda: person.twin.host("paris").broker.attached)
+
+    first = person.types("status")
+    [taken_in] = {words for words in first.names() if words.startswith("reinstate")}
+    assert person.types(taken_in, "--yes").code == 0
+    judged = person.types("validate --to london")
+    assert "swapover to london: ready" in judged.out
+    assert "reinstate to london: nothing to do: london is taken in already" in judged.out
+    assert person.types("swapover --to london --yes").code == 0
+    assert serving(person.twin) == ("london",)
+
+
+def test_a_planned_move_says_what_it_leaves_behind_and_how_to_come_back(person: Person) -> None:
+    ended = person.types("swapover --to paris --yes")
+
+    assert ended.code == 0
+    assert "Second copy: london stays up and closed and takes what paris ships" in ended.out
+    assert "In doubt: what a client sent to london without seeing a receipt." in ended.out
+    [back] = ended.names()[:1]
+    assert person.types(f"verify --to {serving(person.twin)[0]}").code == 0
+    assert person.types(back, "--yes").code == 0
+    assert serving(person.twin) == ("london",)
+
+
+def test_messages_are_said_beside_events(person: Person) -> None:
+    person.twin.cut("london")
+    until(lambda: not person.twin.host("london").broker.attached)
+    put(person.twin, "london", "orders.in", 12)
+    take(person.twin, "london", "orders.in")
+
+    assert "of what is to ship, 11 message(s) lie here and not at paris" in person.types("status").out
+
+
+def test_the_return_says_what_it_is_made_of(person: Person) -> None:
+    said = " ".join(person.types("failback --help").out.split())
+
+    assert "take it in (as `reinstate`), ask, then move the service back to it (as `swapover`)" in said
+
+
+def test_a_plan_of_a_return_names_its_site_as_the_command_does(person: Person) -> None:
+    assert person.types("plan reinstate paris").out == person.types("plan reinstate --to paris").out
+    assert person.types("plan reinstate paris --to london").code == 2
+    assert person.types("plan swapover").code == 2
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_reason_is_kept_in_the_journal(person: Person, saved: bool) -> None:
+    more = ""
+    if saved:
+        assert person.types("plan swapover --to paris --out plan.json").code == 0
+        more = " --plan plan.json"
+
+    assert person.types(f"swapover --to paris --yes --reason rehearsal{more}").code == 0
+    [journal] = Path(person.twin.settings_path).parent.parent.glob("state/runs/*/journal.jsonl")
+    assert '"reason":"rehearsal"' in journal.read_text(encoding="utf-8").splitlines()[0]
