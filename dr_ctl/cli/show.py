@@ -55,5 +55,10 @@ def _lacking(found: Status, broker: BrokerSeen) -> str | None:
     peer = next((each for each in found.seen.brokers if each.pair == broker.pair and each.site != broker.site), None)
     if not outflow or peer is None or peer.silent is not None:
         return None
-    messages = sum(max(0, depth - peer.depths.get(name, 0)) for name, depth in broker.depths.items())
+    messages = 0
+    for name, depth in broker.depths.items():
+        there = peer.depths.get(name, 0)
+        if depth is None or there is None:
+            return None
+        messages += max(0, depth - there)
     return f"of what is to ship, {messages} message(s) lie here and not at {peer.site}"
