@@ -41,7 +41,7 @@ def status(caller: Caller) -> Status:
         unfinished = None  # it ended between the two looks at it
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     findings = [
-        *_open_again(seen),
+        *_open_again(seen, None if is_alive else unfinished),
         *seen.findings(),
         *silent(seen),
         *unverified,
@@ -82,12 +82,15 @@ def silent(seen: Seen) -> list[Finding]:
     ]
 
 
-def _open_again(seen: Seen) -> Iterator[Finding]:
-    """A lost site that serves again although it was to be kept closed."""
+def _open_again(seen: Seen, unfinished: RunFiles | None) -> Iterator[Finding]:
+    """A lost site that serves again although it was to be kept closed. Beside an open run nothing else begins than what
+    closes a site."""
     for debt in seen.debts:
         if debt.kind is DebtKind.FENCE and seen.roles.get(debt.about) is Role.SERVING:
             text = f"{debt.about} was lost and is open again, beside {debt.kept_at}"
             remedy = f"`dr-ctl reinstate {debt.about}` closes it at once, says what it did meanwhile, and takes it in."
+            if unfinished is not None:
+                remedy = f"`dr-ctl fence {debt.about}` closes it at once; then `dr-ctl resume` ends {unfinished.name}."
             yield Finding("DR-RETURN-003", Severity.ERROR, text, remedy)
 
 

@@ -13,7 +13,6 @@ from dr_ctl.core.printable import page
 from dr_ctl.rpo.ledgers.reconcile import Reconciled
 from dr_ctl.rpo.ledgers.reconcile import reconcile as make
 from dr_ctl.rpo.ledgers.transforms import KINDS
-from dr_ctl.settings.loader import find
 from dr_ctl.settings.model import SparkSettings
 
 
@@ -27,9 +26,7 @@ def reconcile(session: Session, told: list[str], out: Path | None, property_name
 
 def _spark(session: Session) -> SparkSettings:
     """What the settings say of Spark; ledgers can be reconciled without any settings."""
-    if session.config is None and not find(None).exists():
-        return SparkSettings()
-    return session.installation().settings.spark
+    return session.installation().settings.spark if session.has_settings() else SparkSettings()
 
 
 def _code(found: Reconciled) -> ExitCode:

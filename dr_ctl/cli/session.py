@@ -51,13 +51,20 @@ class Session:
 
         return load(find(self.config))
 
+    def has_settings(self) -> bool:
+        """Say whether settings were named, or lie where they are looked for: some commands do without."""
+        from dr_ctl.settings.loader import find  # noqa: PLC0415
+
+        return self.config is not None or find(None).exists()
+
     def state(self) -> Path:
         from platformdirs import user_state_path  # noqa: PLC0415
 
         named = os.environ.get("DR_CTL_STATE_DIR")
         if self.state_dir or named:
             return self.state_dir or Path(str(named))
-        return self._owner().place(user_state_path("dr-ctl"))
+        everything = user_state_path("dr-ctl")
+        return self._owner().place(everything) if self.has_settings() else everything
 
     def runs(self) -> Runs:
         """Raises `Foreign` where another installation's lie in that place."""

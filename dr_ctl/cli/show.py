@@ -37,7 +37,8 @@ def _text(found: Status) -> str:
                 continue
             doors = ", ".join(f"{name} {'open' if is_open else 'closed'}" for name, is_open in each.doors.items())
             doors += ", and roles kept out" if each.kept_out else ""
-            depth = sum(each.depths.values())
-            lines.append(f"  {each.pair}: {doors}; {depth} message(s) in {len(each.depths)} queue(s)")
+            read = [depth for depth in each.depths.values() if depth is not None]
+            unread = f", {len(each.depths) - len(read)} of them not counted" if len(read) < len(each.depths) else ""
+            lines.append(f"  {each.pair}: {doors}; {sum(read)} message(s) in {len(each.depths)} queue(s){unread}")
             lines += [f"    {line}" for line in links.get((site, each.pair), ())]
     return page(lines)

@@ -25,6 +25,13 @@ class Fields:
             raise self._bad(name, "a whole number", value)
         return value
 
+    def count(self, name: str) -> int:
+        """A number of things. One below zero, as brokers say at times, tells nothing."""
+        value = self.number(name)
+        if value < 0:
+            raise self._bad(name, "a count", value)
+        return value
+
     def optional_number(self, name: str) -> int | None:
         """A whole number, or None where the broker says null."""
         return None if self._told.get(name) is None else self.number(name)

@@ -116,3 +116,10 @@ def test_a_place_whose_owner_cannot_be_read_ends_in_words(dr_ctl: Shell, both: B
 
     assert (ended.code, "cannot be read" in ended.document["summary"]) == (2, True)
     assert dr_ctl("runs", "list").code == 0
+
+
+def test_without_settings_what_needs_none_goes_on(dr_ctl: Shell, by_default: Path) -> None:
+    ended = dr_ctl("runs", "list")
+
+    assert (ended.code, ended.out) == (0, "0 run(s)\n")
+    assert not by_default.exists()

@@ -48,6 +48,11 @@ class Queue:
     oldest_ms: int | None = None  # age of the oldest in an outflow, where the broker can tell
 
     @property
+    def counted(self) -> bool:
+        """Say whether its figures can be believed: brokers count below zero at times, and then nothing is known."""
+        return self.depth >= 0 and self.delivering >= 0
+
+    @property
     def business(self) -> bool:
         """Say whether clients' messages lie in it: neither the broker's own nor dr-ctl's."""
         return not self.internal and not self.name.startswith(OTHERS)

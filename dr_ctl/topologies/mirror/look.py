@@ -123,20 +123,38 @@ def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
     )
     queue = Fields(outflow.bean, told[1].value())
     connection = Fields(link.name, told[2].value())
-    started = {fields.text("Name"): fields.flag("Started") for _, fields in parts.found(told[3])}
-    if lost := [door.name for door in (*view.doors, *view.mirror_doors) if door.name not in started]:
-        raise NoSuchBean(f"{reader.url}: acceptor {', '.join(lost)} is not there any more")
+    started = _started(reader, view, told[3])
     return Flow(
-        to_ship=queue.number("MessageCount"),
-        outflow_delivering=queue.number("DeliveringCount"),
+        to_ship=queue.count("MessageCount"),
+        outflow_delivering=queue.count("DeliveringCount"),
         outflow_consumers=queue.number("ConsumerCount"),
         outflow_added=queue.number("MessagesAdded"),
-        unapplied=Fields(view.broker, told[0].value()).number("PendingMirrorAcks"),
+        unapplied=Fields(view.broker, told[0].value()).count("PendingMirrorAcks"),
         link_started=connection.flag("Started"),
         link_connected=connection.flag("Connected"),
         doors_open=tuple(door.name for door in view.doors if started[door.name]),
         mirror_open=all(started[door.name] for door in view.mirror_doors),
     )
+
+
+def unapplied(reader: Reader, view: BrokerView, *, timeout_s: float) -> int:
+    """How many acknowledgements of the peer wait to be applied; the broker says so whether it has a link or not."""
+    told = reader.look([Read(beans.server(view.broker), ("PendingMirrorAcks",))], timeout_s=timeout_s)
+    return Fields(view.broker, told[0].value()).count("PendingMirrorAcks")
+
+
+def open_doors(reader: Reader, view: BrokerView, *, timeout_s: float) -> tuple[str, ...]:
+    """The client acceptors that are started; raises `NoSuchBean` where one is gone."""
+    told = reader.look([Read(beans.all_acceptors(view.broker), ("Name", "Started"))], timeout_s=timeout_s)
+    started = _started(reader, view, told[0])
+    return tuple(door.name for door in view.doors if started[door.name])
+
+
+def _started(reader: Reader, view: BrokerView, answer: Answer) -> dict[str, bool]:
+    started = {fields.text("Name"): fields.flag("Started") for _, fields in parts.found(answer)}
+    if lost := [door.name for door in (*view.doors, *view.mirror_doors) if door.name not in started]:
+        raise NoSuchBean(f"{reader.url}: acceptor {', '.join(lost)} is not there any more")
+    return started
 
 
 def _link(bean: str, fields: Fields) -> Link:

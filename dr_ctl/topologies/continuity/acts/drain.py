@@ -158,7 +158,8 @@ def _undelivered(compared: Sequence[Compared], move: Move) -> Refused | None:
     told = f"staged at {move.source} and never delivered there: {_named(waiting)}"
     remedy = (
         f"`dr-ctl activate {move.source}`, and let it deliver: see that the address takes messages (its size and "
-        "policy, the disk). What it goes on refusing was done there: remove that from what is staged, by hand."
+        "policy, the disk). What it goes on refusing was done there: remove that by hand from its queue of what is "
+        "staged."
     )
     evidence: dict[str, Json] = {"undelivered": {name: [*ids] for name, ids in waiting.items()}}
     return Refused(told, evidence, (error("DR-CONT-017", told, remedy),))
