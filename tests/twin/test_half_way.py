@@ -85,7 +85,7 @@ class Half:
 @pytest.fixture
 def consumer(twin: PlayedTwin, dr_ctl: Command) -> Iterator[Consumer]:
     """London was lost with messages that it had done and some that it had not, and is back; Paris serves."""
-    _settings(twin, stall="600ms")
+    _settings(twin, stall="1500ms")
     twin.cut("london")
     until(lambda: not twin.host("london").broker.attached)
     put(twin, "london", "orders.in", DONE + NEVER)

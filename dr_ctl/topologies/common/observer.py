@@ -60,8 +60,9 @@ class Observer(ABC, Generic[V_co, A_co]):
         `BrokerError`."""
 
     def spend_at_most(self, seconds: float, site: str) -> None:
-        """Bound all waiting for a site that may be lost, name lookup included, over all looks of this command."""
-        self._left_s[site] = seconds
+        """Bound all waiting for a site that may be lost, name lookup included, over all looks of this command. The two
+        that decide, right before another site opens and at the end, have a part of it for themselves."""
+        self._left_s[site] = max(seconds / 2, seconds - 2 * self.patience.last_look_s)
 
     def all(self) -> Sequence[A_co]:
         return [access for brokers in self.brokers.values() for access in brokers.values()]
