@@ -13,6 +13,7 @@ from dr_ctl import __version__
 from dr_ctl.application.how import Theft
 from dr_ctl.application.world import World
 from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.machine import boot_id
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import LockDocument, Look, against, held_by, per_machine
@@ -31,9 +32,23 @@ def by() -> dict[str, Json]:
     return {"user": user, "host": socket.gethostname(), "version": __version__}
 
 
+def _me(runs: Runs, run: str = "", what: str = "", *, looks: bool = False) -> LockDocument:
+    who = by()
+    return LockDocument(
+        epoch=0,
+        run=run,
+        what=what,
+        holder=str(who["user"]),
+        host=str(who["host"]),
+        pid=os.getpid(),
+        state=runs.known_identity() if looks else runs.identity(),
+        boot=boot_id(),
+    )
+
+
 def refuse_if_held(seen: Seen, runs: Runs, theft: Theft) -> None:
     """Raise `Locked` where a broker was seen to keep a live lock of another STATE."""
-    me = LockDocument(0, "", state=runs.identity())
+    me = _me(runs)
     for look in seen.locks:
         if not theft.steal and (other := against(look, me)) is not None:
             raise held_by(f"{look.site}/{look.pair}", other)
@@ -41,7 +56,7 @@ def refuse_if_held(seen: Seen, runs: Runs, theft: Theft) -> None:
 
 def in_the_way(seen: Seen, runs: Runs) -> str | None:
     """The live lock of another STATE that would keep a run out; None where none does. Only looks."""
-    me = LockDocument(0, "", state=runs.known_identity())
+    me = _me(runs, looks=True)
     return next((other.described for look in seen.locks if (other := against(look, me)) is not None), None)
 
 
@@ -51,17 +66,7 @@ def locked(world: World, runs: Runs, seen: Seen, run: str, what: str, theft: The
 
     A run that is left open keeps it until it runs out: others must not come upon what is half done.
     """
-    who = by()
-    me = LockDocument(
-        epoch=0,
-        run=run,
-        what=what,
-        holder=str(who["user"]),
-        host=str(who["host"]),
-        pid=os.getpid(),
-        state=runs.identity(),
-    )
-    with tended(world.topology.stores(), me, world.clock) as lease:
+    with tended(world.topology.stores(), _me(runs, run, what), world.clock) as lease:
         try:
             lease.take(_answered(seen), steal=theft.steal)
             yield lease

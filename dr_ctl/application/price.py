@@ -111,16 +111,16 @@ class FailoverPrice:
         held = seen.stake(self.lost)
         lost, twice = _total([each.lost for each in held]), _total([each.twice for each in held])
         own = [each.queues for each in held]
-        depths: dict[str, int] = {}
+        depths: dict[str, int | None] = {}
         for broker in self._brokers(seen):
             for name, depth in broker.depths.items():
                 if matches(settings.queues.include, name) and not matches(settings.queues.exclude, name):
-                    depths[name] = depths.get(name, 0) + depth
+                    depths[name] = _total([depths.get(name, 0), depth])
         queues = tuple(QueueBound(name, *_of_queue(name, own, lost, twice, depths)) for name in sorted(depths))
         classes = tuple(
             ClassBound(
                 each.queues,
-                None if lost is None else min(lost, sum(n for name, n in depths.items() if matches(each.queues, name))),
+                _least(lost, _total([n for name, n in depths.items() if matches(each.queues, name)])),
                 each.loss.messages,
             )
             for each in (told.classes if told is not None else ())
@@ -135,15 +135,20 @@ def _total(parts: Sequence[int | None]) -> int | None:
     return None if None in parts else sum(each or 0 for each in parts)
 
 
+def _least(lost: int | None, lying: int | None) -> int | None:
+    """No more than is lost in all, and than lies there where that was read."""
+    return lost if lost is None or lying is None else min(lost, lying)
+
+
 def _of_queue(
     name: str,
     own: Sequence[Mapping[str, tuple[int, int | None]] | None],
     lost: int | None,
     twice: int | None,
-    depths: Mapping[str, int],
+    depths: Mapping[str, int | None],
 ) -> tuple[int | None, int | None]:
     """What may be lost of one queue and come twice: by its own outflows, or at most the whole and what lies in it."""
     if any(each is None for each in own):
-        return None if lost is None else min(lost, depths[name]), twice
+        return _least(lost, depths[name]), twice
     mine = [each.get(name, (0, 0)) for each in own if each is not None]
     return sum(each for each, _ in mine), _total([each for _, each in mine])

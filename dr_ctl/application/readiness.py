@@ -40,7 +40,7 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
         verdicts = [judge.verdict(name, to or targets(seen, name)) for name in ([operation] if operation else WHOLE)]
         forbidden = lock.forbidden(world, seen)
         checks = _checks(world, seen, judge, forbidden) if verbose else []
-        findings = _findings(world, seen, judge, verdicts, forbidden)
+        findings = list(dict.fromkeys([*_findings(world, seen, judge, verdicts, forbidden), *_unheard(world, seen)]))
     age_s = caller.clock.monotonic() - began
     data: dict[str, Json] = {
         "operations": {each.operation: each.as_json() for each in verdicts},
@@ -52,23 +52,6 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
     lines = [each.line for each in verdicts]
     text = "\n".join(_check_line(each, age_s) for each in checks)
     return Result(verdicts[0].code, "; ".join(lines), findings, data, text=text, closing="\n".join(lines))
-
-
-def _findings(
-    world: World, seen: Seen, judge: Judge, verdicts: Sequence[Verdict], forbidden: Mapping[tuple[str, str], Finding]
-) -> list[Finding]:
-    """What speaks against the operations, each once. Where the roles alone refuse a move, what the brokers say of
-    themselves is worth as much."""
-    found = open_run_findings(judge.open_run, seen, judge.links)
-    unheard = _unheard(world, seen)
-    if len(verdicts) == 1 and verdicts[0].findings:
-        return list(dict.fromkeys([*found, *verdicts[0].findings, *unheard]))
-    target = targets(seen, SWAPOVER) or next(iter(seen.roles))
-    ask = Ask(SWAPOVER, target)
-    move = Move(ask, world.other(target), {})
-    found += [*world.decide(ask, seen).findings, *world.topology.recipe.why_not(seen, move)]
-    found += [*unheard, *forbidden.values()]
-    return list(dict.fromkeys(found))
 
 
 def _unheard(world: World, seen: Seen) -> list[Finding]:
@@ -85,6 +68,21 @@ def _unheard(world: World, seen: Seen) -> list[Finding]:
             remedy = "Is `stomp:` an address of its clients' door, and may that user connect?"
             found.append(Finding("DR-DOOR-010", Severity.WARNING, text, remedy))
     return found
+
+
+def _findings(
+    world: World, seen: Seen, judge: Judge, verdicts: Sequence[Verdict], forbidden: Mapping[tuple[str, str], Finding]
+) -> list[Finding]:
+    """What speaks against the operations, each once. Where the roles alone refuse a move, what the brokers say of
+    themselves is worth as much."""
+    found = open_run_findings(judge.open_run, seen, judge.links)
+    if len(verdicts) == 1 and verdicts[0].findings:
+        return list(dict.fromkeys([*found, *verdicts[0].findings]))
+    target = targets(seen, SWAPOVER) or next(iter(seen.roles))
+    ask = Ask(SWAPOVER, target)
+    move = Move(ask, world.other(target), {})
+    found += [*world.decide(ask, seen).findings, *world.topology.recipe.why_not(seen, move), *forbidden.values()]
+    return list(dict.fromkeys(found))
 
 
 def _checks(world: World, seen: Seen, judge: Judge, forbidden: Mapping[tuple[str, str], Finding]) -> list[Check]:

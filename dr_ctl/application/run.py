@@ -20,7 +20,7 @@ from dr_ctl.application.world import World
 from dr_ctl.core.model import ExitCode, Json, Severity
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.journal import History, read
-from dr_ctl.engine.operations import AT_SOURCE, FAILBACK, FAILOVER, SWAPOVER
+from dr_ctl.engine.operations import AT_SOURCE, FAILBACK, FAILOVER, FENCE, SWAPOVER
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.roles import error
 from dr_ctl.engine.runs import RunFiles
@@ -58,7 +58,7 @@ def run(caller: Caller, asked: Ask, how: How) -> Result:
         if not how.dry_run:
             with runs.lock(_what(world, asked)):
                 pass  # a run of this STATE that lives is named before any broker is asked
-        if (unfinished := runs.unfinished()) is not None and not _supersedes(asked):
+        if (unfinished := runs.unfinished()) is not None and not _goes_beside(asked):
             return still_open(unfinished, asked)
         return _carried_out(caller, world, _Task(asked, saved, anew=unfinished is not None and _supersedes(asked)), how)
 
@@ -132,7 +132,7 @@ def _carried_out(caller: Caller, world: World, task: _Task, how: How) -> Result:
         lock.locked(world, runs, seen, name, what, how.theft) as lease,
     ):
         unfinished = runs.unfinished() if task.files is None else None
-        if unfinished is not None and not _supersedes(asked):
+        if unfinished is not None and not _goes_beside(asked):
             return still_open(unfinished, asked)
         before, seen = seen, world.look(price)
         if task.past is not None and (changed := lock.changed(before, seen)) is not None:
@@ -147,7 +147,7 @@ def _carried_out(caller: Caller, world: World, task: _Task, how: How) -> Result:
             files.begin(decided.as_json())
             brings = world.residue(asked, seen)
         work = carrying_out.Work(caller, world, files, lease, how)
-        return work.execute(decided, price, brings=brings, superseded=unfinished)
+        return work.execute(decided, price, brings=brings, superseded=unfinished if _supersedes(asked) else None)
 
 
 def _what(world: World, asked: Ask, *, gone_on_with: bool = False) -> str:
@@ -159,6 +159,11 @@ def _what(world: World, asked: Ask, *, gone_on_with: bool = False) -> str:
 def _supersedes(asked: Ask) -> bool:
     """A failover does not wait for a run that was interrupted, where somebody says why."""
     return asked.operation == FAILOVER and asked.reason is not None
+
+
+def _goes_beside(asked: Ask) -> bool:
+    """Keeping clients out of a site is safe whatever a run has left, and where both are open it is what is needed."""
+    return asked.operation == FENCE or _supersedes(asked)
 
 
 def _declined(caller: Caller, decided: Plan, how: How) -> Result | None:

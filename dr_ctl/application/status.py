@@ -41,9 +41,10 @@ def status(caller: Caller) -> Status:
         judge = Judge.of(caller, world, seen, links)
         nobody = list(not_one(judge))
     run = judge.open_run
+    interrupted = Interrupted.of(run) if run is not None and not run.lives else None
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     findings = [
-        *_open_again(seen),
+        *_open_again(seen, interrupted),
         *seen.findings(),
         *silent(seen),
         *unverified,
@@ -55,7 +56,6 @@ def status(caller: Caller) -> Status:
         *nobody,
     ]
     estimated, line, stale = with_age(world.installation, serving[0]) if len(serving) == 1 else (None, "", [])
-    interrupted = Interrupted.of(run) if run is not None and not run.lives else None
     out = None if serving else since.unserved(world.installation, interrupted)
     down = since.links(world.installation, links)
     data: dict[str, Json] = {
@@ -100,12 +100,16 @@ def silent_of(broker: BrokerSeen) -> list[Finding]:
     return [Finding("DR-SITE-001", Severity.WARNING, text, error.remedy)]
 
 
-def _open_again(seen: Seen) -> Iterator[Finding]:
-    """A lost site that serves again although it was to be kept closed."""
+def _open_again(seen: Seen, interrupted: Interrupted | None) -> Iterator[Finding]:
+    """A lost site that serves again although it was to be kept closed. Beside an open run nothing else begins than what
+    closes a site."""
     for debt in seen.debts:
         if debt.kind is DebtKind.FENCE and seen.roles.get(debt.about) is Role.SERVING:
             text = f"{debt.about} was lost and is open again, beside {debt.kept_at}"
             remedy = f"`dr-ctl reinstate {debt.about}` closes it at once, says what it did meanwhile, and takes it in."
+            if interrupted is not None:
+                name = interrupted.run.files.name
+                remedy = f"`dr-ctl fence {debt.about}` closes it at once; then `dr-ctl resume` ends {name}."
             yield Finding("DR-RETURN-003", Severity.ERROR, text, remedy)
 
 

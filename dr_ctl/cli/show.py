@@ -39,10 +39,11 @@ def _text(found: Status) -> str:
                 continue
             doors = ", ".join(f"{name} {'open' if is_open else 'closed'}" for name, is_open in each.doors.items())
             doors += ", and roles kept out" if each.kept_out else ""
-            depth = sum(each.depths.values())
+            read = [depth for depth in each.depths.values() if depth is not None]
+            unread = f", {len(each.depths) - len(read)} of them not counted" if len(read) < len(each.depths) else ""
             room = f"; {1 - each.disk_used:.0%} of its disk free" if each.disk_used is not None else ""
             room = room if role is Role.SERVING else ""
-            lines.append(f"  {each.pair}: {doors}; {depth} message(s) in {len(each.depths)} queue(s){room}")
+            lines.append(f"  {each.pair}: {doors}; {sum(read)} message(s) in {len(each.depths)} queue(s){unread}{room}")
             lines += [f"    {line}" for line in links.get((site, each.pair), ())]
             if (lacking := _lacking(found, each)) is not None:
                 lines.append(f"    {lacking}")
@@ -57,5 +58,10 @@ def _lacking(found: Status, broker: BrokerSeen) -> str | None:
     peer = next((each for each in found.seen.brokers if each.pair == broker.pair and each.site != broker.site), None)
     if not outflow or peer is None or peer.silent is not None:
         return None
-    messages = sum(max(0, depth - peer.depths.get(name, 0)) for name, depth in broker.depths.items())
+    messages = 0
+    for name, depth in broker.depths.items():
+        there = peer.depths.get(name, 0)
+        if depth is None or there is None:
+            return None
+        messages += max(0, depth - there)
     return f"of what is to ship, {messages} message(s) lie here and not at {peer.site}"

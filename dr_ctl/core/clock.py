@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -14,10 +14,14 @@ class Clock(Protocol):
         """Say the wall-clock time, in UTC: for people and file names, never for order."""
 
     def monotonic(self) -> float:
-        """Seconds that only grow: for every duration and deadline."""
+        """Seconds that only grow, while the machine sleeps too: for every duration and deadline."""
 
     def sleep(self, seconds: float) -> None:
         """Let time pass."""
+
+
+# One that goes on while the machine sleeps, where there is one: a lock runs out meanwhile, whoever sleeps.
+_GROWING: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class SystemClock:
@@ -27,7 +31,7 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime(_GROWING)
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -19,9 +19,12 @@ outcome, not as an exception that ends the command.
 from __future__ import annotations
 
 import signal
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from dr_ctl.core.model import ExitCode
+
+# What reading a document may raise that somebody else may have written: numbers without end, nesting without end.
+UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 class DrCtlError(Exception):

@@ -66,6 +66,12 @@ class Facts:
         return [unit.name for unit in self.units if unit.serving != self.wanted]
 
     @property
+    def left_out(self) -> list[str]:
+        """The units that nobody serves while the source serves others."""
+        served = any(unit.serving == self.source for unit in self.units)
+        return [unit.name for unit in self.units if unit.serving is None] if served else []
+
+    @property
     def roles_told(self) -> str:
         return ", ".join(f"{site} is {role.value}" for site, role in self.roles.items())
 
@@ -104,7 +110,8 @@ def of(facts: Facts, code: ExitCode, text: str) -> End:
         return End(code, text, undone)
     by_hand = _by_hand(facts)
     # The worst word is kept for when nobody serves; where the target does, someone else opened it.
-    code = ExitCode.INCOMPLETE if facts.serving == [facts.ask.target] else code
+    is_in_part = facts.serving == [facts.source] and bool(facts.left_out)
+    code = ExitCode.INCOMPLETE if facts.serving == [facts.ask.target] or is_in_part else code
     return End(code, text, undone, (by_hand,))
 
 
@@ -160,6 +167,11 @@ def _by_hand(facts: Facts) -> Finding:
     if facts.ask.operation == FAILOVER:
         text = f"what the failover had changed at {target} is not as it was: {facts.roles_told}"
         remedy = f"Look at {target}; the same failover again does what is left of it."
+    elif serving == [source] and facts.left_out:
+        text = f"{source} serves again, but not {', '.join(facts.left_out)}"
+        remedy = (
+            f"Mend what does not answer; then `dr-ctl release {source}` opens it, where its other broker is closed."
+        )
     elif serving == [source]:
         text, remedy = f"{source} serves, but not everything is as it was", "See the step that could not be undone."
     elif serving == [target]:

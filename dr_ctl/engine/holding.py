@@ -24,6 +24,7 @@ from dr_ctl.engine.lease import (
     Store,
     against,
     conflict,
+    ended,
     held_by,
     inherited,
     look_at,
@@ -167,7 +168,7 @@ class Lease:
                 return None
             if any(each.same(me) for each in now.documents):
                 _remove(slot, me.epoch)
-            return other, other.live(now.now_ms) and other.state != me.state
+            return other, other.live(now.now_ms) and not ended(other, me)
 
     def _give_back(self, taken: Iterable[Slot]) -> None:
         """Remove what was created: no call went out under it, so that its epoch may be had by another."""

@@ -10,19 +10,24 @@ Here stands what a lock says and what follows from looking at it, touching nothi
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
+from dr_ctl.core import machine
 from dr_ctl.core.clock import stamp
-from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.errors import UNREADABLE, BrokerError
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.runs import Locked
 
 LOCK: Final = "lock"
+# The text of what stands under a lock's name and was made by somebody else: no lock, but its number is taken.
+NOBODYS: Final = "nobody's"
 _NEVER: Final = 2**62
+_FAR_MS: Final = 50_000_000_000_000  # some 1 600 years: a moment that is further away may have no date
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,7 @@ class LockDocument:
     host: str = ""
     pid: int = 0
     state: str = ""
+    boot: str = ""
     start_ms: int = 0
     expires_ms: int = 0
     released: bool = False
@@ -69,6 +75,7 @@ class LockDocument:
             "host": self.host,
             "pid": self.pid,
             "state": self.state,
+            "boot": self.boot,
             "start": self.start_ms,
             "expires": self.expires_ms,
             "epoch": self.epoch,
@@ -93,26 +100,40 @@ class LockDocument:
                 host=str(document["host"]),
                 pid=int(document["pid"]),
                 state=str(document["state"]),
-                start_ms=int(document["start"]),
+                boot=str(document.get("boot", "")),
+                start_ms=_moment(document["start"]),
                 expires_ms=int(document["expires"]),
                 released=document["released"] is True,
-                paused_before=tuple(document["paused_before"]),
-                paused={str(run): tuple(names) for run, names in document["paused"].items()},
+                paused_before=_names(document["paused_before"]),
+                paused={str(run): _names(names) for run, names in document["paused"].items()},
                 last_hash=str(document["last_hash"]),
                 count=int(document["count"]),
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except UNREADABLE:
             return cls(epoch=epoch, run="a run whose lock cannot be read", expires_ms=_NEVER)
+
+
+def _moment(told: Any) -> int:
+    if abs(moment_ms := int(told)) > _FAR_MS:
+        raise ValueError(f"{told} is no moment")
+    return moment_ms
+
+
+def _names(told: Any) -> tuple[str, ...]:
+    if not isinstance(told, list) or not all(isinstance(each, str) for each in told):
+        raise TypeError("not a list of names")
+    return tuple(told)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The locks of one broker at one moment of its clock."""
+    """The locks of one broker at one moment of its clock; `taken` are numbers that are no lock's, and not free."""
 
     site: str
     pair: str
     now_ms: int
     documents: tuple[LockDocument, ...]
+    taken: frozenset[int] = frozenset()
 
     @property
     def highest(self) -> LockDocument | None:
@@ -131,7 +152,7 @@ class Store(Protocol):
 
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
         """The broker's clock, and the documents of a kind by number, as of the same moment: whole ones, whatever is in
-        them."""
+        them; `NOBODYS` for what clients can have made."""
 
     def create(self, kind: str, number: int, text: str) -> bool:
         """Create one, atomically: of several that try, one gets it. Raises `Forbidden`."""
@@ -153,23 +174,35 @@ class Store(Protocol):
 
 
 def against(look: Look, me: LockDocument, stolen: Collection[LockDocument] = ()) -> LockDocument | None:
-    """The lock that keeps this run out; None where none does. Those of the same STATE are of dead runs: this one holds
-    that STATE's own lock on the machine. What was seen and stolen at one broker is stolen at the others too."""
+    """The lock that keeps this run out; None where none does. What was seen and stolen at one broker is stolen at the
+    others too."""
     return next(
         (
             each
             for each in sorted(look.documents, key=lambda each: -each.epoch)
-            if each.live(look.now_ms)
-            and not (me.state and each.state == me.state)
-            and not any(each.same(other) for other in stolen)
+            if each.live(look.now_ms) and not ended(each, me) and not any(each.same(other) for other in stolen)
         ),
         None,
     )
 
 
+def ended(each: LockDocument, me: LockDocument) -> bool:
+    """Say whether a lock is of a run that is gone, released or not: of this STATE and this start of this machine, and
+    its process is not there. A copy of the disk has the same STATE, and its runs live elsewhere."""
+    if not me.state or each.state != me.state:
+        return False
+    if not each.boot:
+        return True  # of an older version, or a system that does not say: this run holds that STATE's own lock
+    here = (each.host, each.boot) == (me.host, me.boot)
+    return here and (each.pid == me.pid or not machine.process_lives(each.pid))
+
+
 def next_epoch(looks: Iterable[Look]) -> int:
-    """One more than the highest that was seen anywhere."""
-    return max((each.epoch for look in looks for each in look.documents), default=0) + 1
+    """One more than the highest that was seen anywhere, or the next that is free."""
+    seen = list(looks)
+    highest = max((each.epoch for look in seen for each in look.documents), default=0)
+    taken = frozenset[int]().union(*(look.taken for look in seen))
+    return next(number for number in itertools.count(highest + 1) if number not in taken)
 
 
 def lost_to(look: Look, me: LockDocument) -> LockDocument | None:
@@ -198,7 +231,8 @@ def inherited(look: Look) -> dict[str, tuple[str, ...]]:
 def look_at(store: Store) -> Look:
     """Look at the locks of one broker. Raises `BrokerError`."""
     now_ms, texts = store.read(LOCK)
-    return Look(store.site, store.pair, now_ms, tuple(LockDocument.of_text(epoch, text) for epoch, text in texts))
+    documents = tuple(LockDocument.of_text(epoch, text) for epoch, text in texts if text != NOBODYS)
+    return Look(store.site, store.pair, now_ms, documents, frozenset(epoch for epoch, text in texts if text == NOBODYS))
 
 
 def held_by(name: str, document: LockDocument) -> Locked:

@@ -20,16 +20,19 @@ from dr_ctl.engine.roles import (
     alive,
     error,
     not_there,
+    open_again,
     other,
     other_brokers,
     other_sites,
     part_of,
     presumed,
     source_of,
+    was_open_again,
     whole_at,
 )
 from dr_ctl.engine.runbook import CUT_OFF, Runbook, RunbookStep, cutting_off
 from dr_ctl.engine.verbs import (
+    CLOSING_AGAIN,
     ESTIMATE,
     FENCING,
     FINISHING,
@@ -61,13 +64,14 @@ def plan(
     if (nothing := not_there(seen, ask)) is not None:
         return Refusal((nothing,))
     part = part_of(seen, ask)
-    if ask.operation == FAILOVER and (lives := alive(part, ask)) is not None:
+    again = past is not None and open_again(part, past)
+    if ask.operation == FAILOVER and not again and (lives := alive(part, ask)) is not None:
         return Refusal((lives, *presumed(part, ask)), ExitCode.SERVING_SITE_ALIVE)
     if past is not None:
         elsewhere = other_sites(part, past) or other_brokers(recipe.basis(seen), past)
         if elsewhere is not None:
             return Refusal((elsewhere,))
-    source = source_of(part, ask, past, cut_off=bool(cutting_off(runbook.steps)))
+    source = source_of(part, ask, past, cut_off=bool(cutting_off(runbook.steps)), again=again)
     if isinstance(source, Finding):
         # The topology's own findings say why a role is not known; the operator hates finding them one by one.
         others = recipe.why_not(seen, Move(ask, other(seen, ask.target), recipe.baseline(seen)))
@@ -82,17 +86,27 @@ def plan(
     if past is None and not anew and (there := _already_there(recipe, seen, move)) is not None:
         return there
     findings = recipe.why_not(seen, move)
+    if again:
+        # Whatever speaks against a move: it is made, and a second site is closed.
+        findings = [
+            replace(each, severity=min(each.severity, Severity.WARNING, key=_MILDER.index)) for each in findings
+        ]
+        findings = [was_open_again(source, ask), *findings]
     missing = sorted({step.verb for step in runbook.steps} - recipe.verbs() - GENERAL)
     if missing:
         text = f"the runbook {runbook.path.name} has steps that cannot be done yet: {', '.join(missing)}"
         findings = [error("DR-BOOK-004", text, "Take them out, or use the runbook that came with dr-ctl."), *findings]
     if any(finding.severity is Severity.ERROR for finding in findings):
         return Refusal(tuple(findings))
-    dear = price.too_high(ask) if price is not None and (past is None or not whole_at(part, ask.target)) else None
+    made = again or (past is not None and whole_at(part, ask.target))
+    dear = price.too_high(ask) if price is not None and not made else None
     if dear is not None:
         return Refusal((dear, *findings), ExitCode.LOSS_REFUSED)
-    finishing = past is not None and ask.operation in MOVING and _moved(part, move)
-    steps = _steps(_lines(runbook, part, move, past), recipe, seen, move, past, finishing=finishing)
+    finishing = past is not None and ask.operation in MOVING and (again or _moved(part, move))
+    lines = _lines(runbook, part, move, past)
+    if finishing:
+        lines = [line for line in lines if line.verb in (CLOSING_AGAIN if again else FINISHING)]
+    steps = _steps(lines, recipe, seen, move, past, finishing=finishing)
     return Plan(
         ask=ask,
         source=source,
@@ -171,8 +185,6 @@ def _steps(
     steps = []
     undoable = not finishing
     for line in lines:
-        if finishing and line.verb not in FINISHING:
-            continue
         number += 1
         undoable = undoable and line.verb != NO_RETURN
         if line.verb in GENERAL:
@@ -212,6 +224,7 @@ def serving(seen: Observation) -> tuple[str, ...]:
     return tuple(site for site, role in seen.roles.items() if role is Role.SERVING)
 
 
+_MILDER = (Severity.INFO, Severity.WARNING, Severity.ERROR)
 _ABOUT = {
     HOOK: "the installation's own command",
     HOLD: "wait",

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 class UnitSeen:
     """Who serves one unit, which is what moves: a pair of brokers, or a queue where a topology can move part of a site.
 
-    `serving` is None where no site does, or it cannot be told. `open_at`: the sites that let clients in.
+    `serving` is None where no site does, or it cannot be told. `open_at`: the sites that let clients in; `closed_at`:
+    those that answered, and let none in.
     """
 
     name: str
     serving: str | None
     open_at: tuple[str, ...] = ()
+    closed_at: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Json]:
         return {"name": self.name, "serving": self.serving}

@@ -12,7 +12,18 @@ from typing import Any, Final
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.debts import Debt
 from dr_ctl.engine.journal import History
-from dr_ctl.engine.operations import ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, QUIESCE, RELEASE, RESTART, RETURNS
+from dr_ctl.engine.operations import (
+    ALONE,
+    DRAIN,
+    FAILBACK,
+    FAILOVER,
+    FENCE,
+    MOVING,
+    QUIESCE,
+    RELEASE,
+    RESTART,
+    RETURNS,
+)
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Observation, UnitSeen
 
@@ -66,11 +77,28 @@ def whole_at(seen: Observation, site: str) -> bool:
     return all(unit.serving == site for unit in seen.units)
 
 
-def source_of(seen: Observation, ask: Ask, past: History | None, *, cut_off: bool = False) -> str | Finding:
+def open_again(seen: Observation, past: History) -> bool:
+    """Say whether the site that a run has left lets clients in beside the one that it opened."""
+    roles = {seen.roles.get(past.source), seen.roles.get(past.ask.target)}
+    return past.activation and past.ask.operation in MOVING and roles == {Role.SERVING}
+
+
+def was_open_again(source: str, ask: Ask) -> Finding:
+    """Say that clients may have worked at both sites."""
+    text = f"{source} lets clients in again beside {ask.target}: it is closed before anything else"
+    return Finding("DR-ROLE-017", Severity.WARNING, text, "Compare what its clients did there meanwhile.")
+
+
+def source_of(
+    seen: Observation, ask: Ask, past: History | None, *, cut_off: bool = False, again: bool = False
+) -> str | Finding:
     """Say which site is left: the one that the service leaves, that was lost, or that serves beside a returned one.
 
-    `cut_off`: a hook will show that a site which does not answer keeps no client, or end the run.
+    `cut_off`: a hook will show that a site which does not answer keeps no client, or end the run. `again`: the site
+    that the run has left is open again.
     """
+    if past is not None and again:
+        return unexpected(seen, ask) or past.source
     if ask.operation in ALONE:
         return _alone(seen, ask, cut_off=cut_off)
     if ask.operation == FAILOVER:
@@ -153,6 +181,8 @@ def _of_both(seen: Observation, ask: Ask) -> Finding | None:
     if seen.roles[shut] is Role.SERVING:
         text = f"{opened} must not be opened while {shut} is: {told}"
         return error("DR-ROLE-011", text, f"`dr-ctl swapover --to {opened}` moves the service.")
+    if ask.operation == RELEASE and any({opened, shut} <= {*unit.closed_at} for unit in seen.units):
+        return None  # of several, those that answer at both sites; they are named that do not
     if here not in _ANSWERING or there not in _ANSWERING:
         remedy = f"Bring the silent site back; if it is lost: `dr-ctl failover --to {opened}`."
         return error("DR-ROLE-006", f"that needs an answer from both sites: {told}", remedy)
@@ -207,6 +237,11 @@ def alive(seen: Observation, ask: Ask) -> Finding | None:
         return None
     if role is Role.SERVING:
         text, remedy = f"{left} serves", f"Move it without loss: `dr-ctl swapover --to {ask.target}`."
+        if silent := [unit.name for unit in seen.units if left not in (*unit.open_at, *unit.closed_at)]:
+            remedy = (
+                f"A swapover moves all without loss, once {', '.join(silent)} of {left} answers again. Without it: "
+                f"`dr-ctl fence {left}` closes the rest, then the same failover."
+            )
     elif role is Role.SICK:
         text = f"{left} is sick or frozen: its process lives and may still serve"
         remedy = f"End that process for certain, or cut its host off; then `dr-ctl failover --to {ask.target}` again."

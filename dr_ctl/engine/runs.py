@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import DrCtlError, UsageError
+from dr_ctl.core.machine import machine_id
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.engine.disk import RESERVE, refusing_where_full, sync_folder
 
@@ -186,7 +187,8 @@ class Runs:
         return f"{self._clock.now():%Y%m%dT%H%M%SZ}-{operation.replace(' ', '-')}-{target}-{secrets.token_hex(2)}"
 
     def identity(self) -> str:
-        """Say which STATE this is, to tell its runs from others on a broker. A copy of it is another one."""
+        """Say which STATE this is, to tell its runs from others on a broker. A copy of it is another one, and so is
+        the same one on a file system that two machines share."""
         path = self._state / "id"
         self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
@@ -195,7 +197,7 @@ class Runs:
             with suppress(FileExistsError):
                 os.link(fresh, path)  # of two that begin together, one makes it
             fresh.unlink()
-        return f"{path.read_text(encoding='utf-8')}-{path.stat().st_ino:x}"
+        return "-".join(filter(None, (path.read_text("utf-8"), f"{path.stat().st_ino:x}", machine_id())))
 
     def known_identity(self) -> str:
         """The same for who only looks; "" where this STATE has never begun a run."""

@@ -19,6 +19,8 @@ ACTIVATING: Final = "activate"
 
 # What is left of a resumed run whose target was seen to serve.
 FINISHING: Final = frozenset({"observe", "check", NO_RETURN, ACTIVATING, "probe"})
+# The same where the site that was left lets clients in again: that is closed, and nothing is checked before.
+CLOSING_AGAIN: Final = (FINISHING - {"check"}) | {FENCING}
 
 # How a lost site is taken in. Once the last of it has succeeded, what was done stays done: it is neither undone nor
 # begun again because a later step fails.

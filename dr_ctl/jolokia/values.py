@@ -25,6 +25,13 @@ class Fields:
             raise self._bad(name, "a whole number", value)
         return value
 
+    def count(self, name: str) -> int:
+        """A number of things. One below zero, as brokers say at times, tells nothing."""
+        value = self.number(name)
+        if value < 0:
+            raise self._bad(name, "a count", value)
+        return value
+
     def optional_number(self, name: str) -> int | None:
         """A whole number, or None where the broker says null."""
         return None if self._told.get(name) is None else self.number(name)
@@ -49,6 +56,11 @@ class Fields:
     def optional_text(self, name: str) -> str | None:
         """A text, or None where the broker says null or does not know the attribute."""
         return None if self._told.get(name) is None else self.text(name)
+
+    def any_text(self, name: str) -> str:
+        """A text that anybody may have chosen: whatever it begins with, it is no error. Empty where there is none."""
+        value = self._told.get(name)
+        return value if isinstance(value, str) else ""
 
     def mapping(self, name: str) -> dict[str, str]:
         value = self._told.get(name)

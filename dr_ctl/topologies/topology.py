@@ -40,7 +40,7 @@ class BrokerSeen:
     start: str | None = None
     doors: Mapping[str, bool] = field(default_factory=dict)
     kept_out: bool = False
-    depths: Mapping[str, int] = field(default_factory=dict)
+    depths: Mapping[str, int | None] = field(default_factory=dict)
     paused: tuple[str, ...] = ()
     to_ship: int | None = None
     disk_used: float | None = None

@@ -15,6 +15,7 @@ from dr_ctl.core.clock import stamp
 from dr_ctl.engine.runbook import shipped
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
+from dr_ctl.topologies.mirror.view import BrokerView
 from tests.cli.conftest import Ended, Shell
 from tests.cli.installation import NOT_NOW
 from tests.cli.sites import Sites, sites
@@ -134,6 +135,19 @@ class TestLost:
         assert owed(ended) == OWED
         assert not sites.paris.broker.acceptors["mirror"].started
         assert sites.paris.changes == FAILED_OVER[:3], "it is open already"
+
+    def test_a_site_whose_link_has_never_mirrored_anything_can_serve(
+        self, dr_ctl: Shell, sites: Sites, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sites.lose()
+        monkeypatch.setattr(BrokerView, "outflow", property(lambda _: None))
+
+        ready = dr_ctl("validate", "--for", "failover", "--json")
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
+
+        assert ready.document["summary"] == "failover to paris: ready"
+        assert ended.code == 0, ended.document
+        assert sites.paris.open
 
     @pytest.mark.parametrize("words", [["--dry-run"], []], ids=["dry_run", "declined"])
     def test_unless_it_is_wanted_nothing_is_changed(self, dr_ctl: Shell, sites: Sites, words: list[str]) -> None:

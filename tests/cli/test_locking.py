@@ -339,3 +339,35 @@ class TestShown:
         assert (ended.code, installation.changes) == (13, [])
         assert "a run whose lock cannot be read (epoch 3)" in ended.document["summary"]
         assert self.status(dr_ctl).document["data"]["locks"][0]["left_s"] is None
+
+
+STEAL = ("--steal", "--reason", "forged")
+FORGED = ("", OTHER.to_text(), "ERROR: no such attribute (class a.B)", '{"start": 1e999}', "[" * 100_000)
+
+
+@pytest.mark.parametrize("text", FORGED, ids=lambda text: text[:20])
+@pytest.mark.parametrize("number", ["5", "99", "9" * 400])
+def test_a_queue_that_a_client_can_have_made_is_no_lock_and_keeps_nobody_out(
+    dr_ctl: Shell, installation: Installation, text: str, number: str
+) -> None:
+    name = f"dr-ctl.lock.london.{number}"
+    installation.london.queue(name, address=name, user=text)
+    installation.london.queue("dr-ctl.debt.london.quarantine.paris", user=text)
+
+    validated, ended = dr_ctl("validate", "--json"), swapover(dr_ctl, "--yes")
+
+    assert name in next(each["text"] for each in validated.document["findings"] if each["id"] == "DR-LOCK-004")
+    assert ended.code == 0, ended.document
+    assert ended.document["debts"] == []
+
+
+@pytest.mark.parametrize("start", ["1e999", "1" + "0" * 18, "9" * 5000, "[" * 100_000])
+def test_a_lock_whose_text_is_nothing_to_read_ends_no_command(
+    dr_ctl: Shell, installation: Installation, start: str
+) -> None:
+    text = OTHER.to_text().replace(str(OTHER.start_ms), start)
+    installation.london.queue("dr-ctl.lock.london.4", address="dr-ctl.lock.london", internal=True, user=text)
+
+    status, kept_out, stolen = dr_ctl("status"), swapover(dr_ctl, "--yes"), swapover(dr_ctl, "--yes", *STEAL)
+
+    assert (status.code, kept_out.code, stolen.code) == (0, 13, 0)

@@ -15,6 +15,7 @@ from tests.cli.installation import NOT_NOW, QUEUES, Site, listen
 from tests.patience import impatient
 
 NAMES = tuple(f"orders-{number}" for number in range(1, 9))
+DEAD = "orders-2"
 
 
 @dataclass
@@ -240,4 +241,68 @@ class TestLostAndBack:
         assert (first.code, served) == (21, [name for name in NAMES if name != "orders-2"]), first.document
         assert (again.code, serving(again)) == (0, dict.fromkeys(NAMES, "london")), again.document
         assert "DR-RETURN-001" not in again.ids
+        assert pairs.twice == []
+
+
+class TestOneIsDead:
+    """The broker of one pair at London dies; all others are well."""
+
+    def dies(self, pairs: Pairs) -> None:
+        pairs.sites["london"][DEAD].twin.kill("london", DEAD)
+
+    @pytest.fixture
+    def fenced(self, dr_ctl: Shell, pairs: Pairs, monkeypatch: pytest.MonkeyPatch) -> Ended:
+        """A swapover behind whose fence it died."""
+        impatient(monkeypatch, undo_s=0.3)
+        first = pairs.sites["london"]["orders-1"]
+        judge = first.after_change
+
+        def after(operation: str) -> None:
+            judge(operation)
+            if operation == "resume()" and pairs.sites["london"][DEAD].broker.alive:
+                self.dies(pairs)
+
+        first.after_change = after
+        return swapover(dr_ctl, "--timeout", "1s")
+
+    def test_the_undo_opens_those_that_answer_and_names_it(self, pairs: Pairs, fenced: Ended) -> None:
+        assert (fenced.code, serving(fenced)) == (21, {**dict.fromkeys(NAMES, "london"), DEAD: None})
+        assert DEAD in fenced.document["summary"]
+        assert (pairs.open_at("paris"), pairs.twice) == ([], [])
+        assert "dr-ctl release london" in fenced.document["findings"][-1]["remedy"]
+
+    def test_once_it_is_back_a_release_opens_it(self, dr_ctl: Shell, pairs: Pairs, fenced: Ended) -> None:
+        pairs.sites["london"][DEAD].twin.start("london", DEAD)
+
+        ended = dr_ctl("release", "london", "--yes", "--json")
+
+        assert (ended.code, serving(ended)) == (0, dict.fromkeys(NAMES, "london")), ended.document
+        assert pairs.twice == []
+
+    def test_a_release_opens_those_that_answer(self, dr_ctl: Shell, pairs: Pairs) -> None:
+        assert dr_ctl("fence", "london", "--yes", "--json").code == 0
+        self.dies(pairs)
+
+        ended = dr_ctl("release", "london", "--yes", "--json")
+
+        assert (ended.code, serving(ended)) == (21, {**dict.fromkeys(NAMES, "london"), DEAD: None}), ended.document
+        assert (pairs.open_at("paris"), pairs.twice) == ([], [])
+
+    def test_a_failover_says_how_those_that_serve_are_closed_and_the_rest_moves(
+        self, dr_ctl: Shell, pairs: Pairs
+    ) -> None:
+        path = dr_ctl.folder / "dr-ctl.yaml"
+        told = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for each in told["sites"]["london"]["brokers"]:
+            each["stomp"] = "stomp://{}:{}".format(*pairs.sites["london"][each["name"]].host.stomp)
+        path.write_text(yaml.safe_dump(told), encoding="utf-8")
+        self.dies(pairs)
+
+        refused = dr_ctl("failover", "--to", "paris", "--yes", "--json", "--accept-loss", "unknown")
+        fenced = dr_ctl("fence", "london", "--yes", "--json")
+        ended = dr_ctl("failover", "--to", "paris", "--yes", "--json", "--accept-loss", "unknown")
+
+        assert (refused.code, "dr-ctl fence london" in refused.document["findings"][0]["remedy"]) == (12, True)
+        assert fenced.code == 0, fenced.document
+        assert (ended.code, serving(ended)) == (0, dict.fromkeys(NAMES, "paris")), ended.document
         assert pairs.twice == []

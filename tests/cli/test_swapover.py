@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.runbook import shipped
 from dr_ctl.topologies.common.driver import Driver
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.twin.faults import Fault, FaultKind, When
@@ -141,6 +142,27 @@ class TestMeanwhile:
 
 
 class TestUndone:
+    @pytest.mark.parametrize(
+        "told",
+        [{"orders.in": (1, True), "orders.audit": (-1, True)}, {"orders.in": (0, True)}, {}],
+        ids=["one below zero beside one that is held", "one that is not named", "none is named"],
+    )
+    def test_what_clients_hold_is_not_told_by_a_sum(
+        self, dr_ctl: Shell, installation: Installation, monkeypatch: pytest.MonkeyPatch, told: dict[str, Any]
+    ) -> None:
+        before = installation.settable
+        monkeypatch.setattr("dr_ctl.topologies.artemis.look.dispatch", lambda reader, view: told)
+        books = dr_ctl.folder / "runbooks"
+        books.mkdir()
+        text = (shipped() / "swapover.yaml").read_text(encoding="utf-8")
+        (books / "swapover.yaml").write_text(text.replace("within: 5s", "within: 200ms"), encoding="utf-8")
+        dr_ctl.settings(installation.london.url, installation.paris.url, runbooks=str(books))
+
+        ended = swapover(dr_ctl, "--yes")
+
+        assert (ended.code, "DR-QUEUE-003" in ended.ids) == (20, True), ended.document
+        assert installation.settable == before
+
     @pytest.mark.parametrize(
         ("site", "verb", "changes"),
         [("london", "stop", UNDONE), ("paris", "start", ["resume()", "resume()", "start()"])],

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -22,6 +24,27 @@ OTHER = replace(who("other"), epoch=6, expires_ms=NOW + 1)
 
 def seen(*documents: LockDocument) -> Look:
     return Look("london", PAIR, NOW, documents)
+
+
+class TestTheSameState:
+    """A copy of a machine's disk has the same STATE to the last bit, and its runs live elsewhere."""
+
+    MINE = replace(MINE, state="one", host="bastion", boot="first", pid=os.getpid())
+    OTHER = replace(OTHER, state="one", host="bastion", boot="first", pid=2**22 + 1)
+
+    def test_a_run_of_this_machine_whose_process_is_gone_keeps_nobody_out(self) -> None:
+        assert against(seen(self.OTHER), self.MINE) is None
+        assert against(seen(replace(self.OTHER, pid=os.getpid())), self.MINE) is None
+
+    def test_a_document_of_an_older_version_is_known_by_its_state(self) -> None:
+        assert against(seen(replace(self.OTHER, boot="", host="another")), self.MINE) is None
+
+    @pytest.mark.parametrize("more", [{"boot": "second"}, {"host": "bastion-2"}, {"pid": 1}, {"state": "x"}])
+    def test_one_that_may_live_keeps_others_out_until_it_runs_out(self, more: dict[str, Any]) -> None:
+        there = replace(self.OTHER, **more)
+
+        assert against(seen(there), self.MINE) == there
+        assert against(seen(replace(there, expires_ms=NOW)), self.MINE) is None
 
 
 class TestDecisions:

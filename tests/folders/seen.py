@@ -35,7 +35,8 @@ class FoldersSeen:
 
     def _unit(self, queue: str) -> UnitSeen:
         open_at = tuple(view.site for view in self._views() if view.doors.get(queue))
-        return UnitSeen(queue, open_at[0] if len(open_at) == 1 else None, open_at)
+        closed_at = tuple(view.site for view in self._views() if not view.doors.get(queue))
+        return UnitSeen(queue, open_at[0] if len(open_at) == 1 else None, open_at, closed_at)
 
     def _views(self) -> Sequence[View]:
         return [view for view in self.sites.values() if isinstance(view, View)]

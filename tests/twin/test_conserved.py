@@ -10,7 +10,9 @@ from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.engine import runbook
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.kinds import CONTINUITY
+from dr_ctl.twin.parts import Acceptor
 from tests.conftest import Command
+from tests.patience import impatient
 from tests.twin.matrix import OPERATIONS, at_rest, done, nothing, put, quick, serving, take, unprocessed
 from tests.twin.subject import until
 
@@ -169,3 +171,27 @@ def test_a_queue_that_vanishes_behind_the_fence_undoes_the_run(
     assert ended.document["data"]["undone"]
     assert serving(twin) == ("london",)
     assert staged(twin, "paris") == 2
+
+
+@pytest.mark.parametrize(("site", "codes"), [("london", (20, 24)), ("paris", (20, 23, 24))])
+def test_a_queue_that_vanishes_in_the_middle_of_a_return_ends_it_in_words(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, site: str, codes: tuple[int, ...]
+) -> None:
+    """At the serving site what the plugin leaves of its flow stays paused where it cannot be reached any more."""
+    impatient(monkeypatch, compared_s=0.3, undo_s=1.0)
+    OPERATIONS["reinstate"].before(twin, dr_ctl)
+    paris = plugin(twin, "paris")
+    opens = paris.open_door
+
+    def with_its_last_consumer(acceptor: Acceptor) -> None:
+        opens(acceptor)
+        if acceptor.name == "mirror":
+            plugin(twin, site).destroy_queue("orders.out", with_takers=True)
+
+    monkeypatch.setattr(paris, "open_door", with_its_last_consumer)
+
+    ended = dr_ctl("reinstate", "london", "--timeout", "3s", "--yes")
+
+    assert ended.code in codes, ended.document
+    assert ended.document["data"]["undone"] is (ended.code != 23)
+    assert serving(twin) == ("paris",)

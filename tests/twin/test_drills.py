@@ -257,8 +257,9 @@ def test_a_plan_of_a_return_names_its_site_as_the_command_does(person: Person) -
 def test_a_reason_is_kept_in_the_journal(person: Person, saved: bool) -> None:
     more = ""
     if saved:
-        assert person.types("plan swapover --to paris --out plan.json").code == 0
-        more = " --plan plan.json"
+        path = Path(person.twin.settings_path).with_name("plan.json")
+        assert person.types(f"plan swapover --to paris --out {path}").code == 0
+        more = f" --plan {path}"
 
     assert person.types(f"swapover --to paris --yes --reason rehearsal{more}").code == 0
     [journal] = Path(person.twin.settings_path).parent.parent.glob("state/runs/*/journal.jsonl")

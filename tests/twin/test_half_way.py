@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.lab.lab import Lab
 from dr_ctl.topologies.mirror.acts import reinstate
 from dr_ctl.twin.mirror import way
 from dr_ctl.twin.mirror.broker import MirrorBroker
@@ -34,10 +35,10 @@ NAME = "dr-ctl.quarantine.paris.orders.in"
 class Consumer:
     """A client of Paris that takes what is delivered, and acknowledges it."""
 
-    def __init__(self, twin: PlayedTwin) -> None:
+    def __init__(self, stage: PlayedTwin | Lab) -> None:
         self.got: list[str] = []
         self._stop = threading.Event()
-        self._client = Client(twin.site("paris"), {})
+        self._client = Client(stage.site("paris"), {})
         self._client.subscribe("orders.in")
         self._thread = threading.Thread(target=self._work)
         self._thread.start()
@@ -46,7 +47,7 @@ class Consumer:
         while not self._stop.is_set():
             for frame in self._client.connection.receive(0.02):
                 if frame.cmd == "MESSAGE":
-                    self.got.append(frame.body)
+                    self.got.append(frame.body.decode())
                     self._client.connection.stomp.send_frame("ACK", {"id": frame.headers["ack"]}, "")
 
     def end(self) -> None:
@@ -84,7 +85,7 @@ class Half:
 @pytest.fixture
 def consumer(twin: PlayedTwin, dr_ctl: Command) -> Iterator[Consumer]:
     """London was lost with messages that it had done and some that it had not, and is back; Paris serves."""
-    _settings(twin, stall="600ms")
+    _settings(twin, stall="1500ms")
     twin.cut("london")
     until(lambda: not twin.host("london").broker.attached)
     put(twin, "london", "orders.in", DONE + NEVER)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.model import Json
-from dr_ctl.engine.lease import Forbidden
+from dr_ctl.engine.lease import NOBODYS, Forbidden
 from dr_ctl.jolokia.client import Answer, Ask, Change, Changer, Listing, Read, Reader, Wire
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
@@ -93,5 +93,8 @@ def _texts(told: Answer, papers: Papers) -> dict[str, str]:
     value = told.value()
     if not isinstance(value, dict):
         raise BadValue("a read by pattern gave no beans")
-    fields = [Fields(bean, each) for bean, each in value.items()]
-    return {each.text("Name"): papers.text(each) for each in fields}
+    fields = {bean: Fields(bean, each) for bean, each in value.items()}
+    return {
+        each.any_text("Name"): papers.text(each) if papers.is_own(bean, each) else NOBODYS
+        for bean, each in fields.items()
+    }

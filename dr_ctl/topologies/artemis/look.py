@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dr_ctl.jolokia.client import READ_S, Answer, Read, Reader, Search
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
+from dr_ctl.topologies.artemis.papers import Papers
+from dr_ctl.topologies.common.names import DOCUMENT, OUTFLOW_PREFIX
 from dr_ctl.topologies.common.view import Acceptor, Broker, Connection, Consumer, Grants, Queue
 
 ACCEPTOR: Final = ("Name", "Started", "Parameters")
@@ -19,6 +21,26 @@ QUEUE: Final = (
     "MessagesAdded", "MessagesAcknowledged", "MessagesExpired", "MessagesKilled",
     "Durable", "Temporary", "InternalQueue", "RingSize", "LastValue", "DeadLetterAddress", "ExpiryAddress",
 )  # fmt: skip
+
+
+class Documents(NamedTuple):
+    """The texts of what dr-ctl keeps at a broker, by name; and queues of such names that clients can have made."""
+
+    own: dict[str, str]
+    others: tuple[str, ...]
+
+
+def documents(papers: Papers, told: Iterable[tuple[str, Fields]]) -> Documents:
+    """Tell dr-ctl's own documents from queues that only have such a name."""
+    own: dict[str, str] = {}
+    others = []
+    for bean, fields in told:
+        name = beans.parts(bean)["queue"]
+        if DOCUMENT.match(name) and not papers.is_own(bean, fields):
+            others.append(name)
+        else:
+            own[name] = papers.text(fields)
+    return Documents(own, tuple(sorted(others)))
 
 
 def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:

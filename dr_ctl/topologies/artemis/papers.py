@@ -48,20 +48,23 @@ class Papers(Protocol):
     def text(self, fields: Fields) -> str:
         """The text, as read back."""
 
+    def is_own(self, bean: str, fields: Fields) -> bool:
+        """Say whether only management can have made it: clients may create queues of any name."""
+
 
 class _InUser:
     """Versions that take a queue's whole configuration in one call."""
 
-    attributes = ("Name", "User")
+    attributes = ("Name", "User", "InternalQueue")
 
     def create(self, name: str, text: str, *, kind: str | None = None) -> Operation:
         if kind is not None:
-            return CREATE, (json.dumps(_numbered(name, text, kind)),)
-        return CREATE_QUEUE, (json.dumps(internal_queue(name, text)), True)
+            return CREATE, (json.dumps(_numbered(name, _lasting(text), kind)),)
+        return CREATE_QUEUE, (json.dumps(internal_queue(name, _lasting(text))), True)
 
     def update(self, name: str, text: str, *, kind: str) -> Operation:
         # With all fields: what is left out would be set to what it is by default.
-        return UPDATE, (json.dumps(_numbered(name, text, kind)),)
+        return UPDATE, (json.dumps(_numbered(name, _lasting(text), kind)),)
 
     def probe(self, name: str) -> Operation:
         # Internal: such a queue and what lies in it never reach the peer, whatever the link's address filter says.
@@ -69,10 +72,21 @@ class _InUser:
         return CREATE_QUEUE, (json.dumps(told), True)
 
     def text(self, fields: Fields) -> str:
-        return fields.optional_text("User") or ""
+        return fields.any_text("User")
+
+    def is_own(self, bean: str, fields: Fields) -> bool:
+        del bean
+        # Versions that do not tell it cannot be asked.
+        return not fields.has("InternalQueue") or fields.flag("InternalQueue")
 
 
 IN_USER: Final = _InUser()
+
+
+def _lasting(text: str) -> str:
+    """A document, which is JSON, spelled otherwise: a broker that starts reads `user=TEXT;` from its journal, split at
+    both signs."""
+    return text.replace("=", r"\u003d").replace(";", r"\u003b")
 
 
 def _numbered(name: str, text: str, kind: str) -> dict[str, str | bool | int]:

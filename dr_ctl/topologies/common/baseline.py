@@ -45,13 +45,12 @@ def basis(seen: Seen[Broker]) -> Mapping[str, Json]:
 
 
 def _of(view: Broker) -> dict[str, Json]:
+    by_runs = paused_by_runs(view)
     return {
         "doors": {door.name: door.started for door in view.doors},
         "mirror": {door.name: door.started for door in view.mirror_doors},
         "link": dict(view.ships),
-        "paused": [
-            queue.name for queue in view.business.values() if queue.paused and queue.name not in paused_by_runs(view)
-        ],
+        "paused": [name for name, queue in view.business.items() if queue.paused and name not in by_runs],
         "acceptors": {door.name: door.started for door in view.acceptors},
         "queues": [queue.name for queue in view.business.values()],
         "shut_out": view.shut_out,

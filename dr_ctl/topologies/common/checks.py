@@ -15,6 +15,7 @@ from dr_ctl.topologies.common.view import Broker
 
 V = TypeVar("V", bound=Broker)
 
+UNCOUNTED = "DR-QUEUE-003"
 NAME_STOMP = "Set `stomp:` to an address of the broker's client acceptor, with a user that may connect."
 
 
@@ -103,6 +104,19 @@ def of_queues(name: str, view: Broker) -> Iterator[Finding]:
             f"{name}: {len(view.prepared)} prepared transaction(s): their messages are not at the peer: "
             f"{some(view.prepared)}",
             "Let the transaction manager finish them, or commit or roll them back in the console.",
+        )
+    if wrong := [queue for queue in view.queues if not queue.counted]:
+        told = some([f"{queue.name}: {queue.depth} message(s), {queue.delivering} in delivery" for queue in wrong])
+        yield error(
+            UNCOUNTED,
+            f"{name}: what these queues hold cannot be told, the broker counts below zero: {told}",
+            "Its counters begin anew with a restart of that broker.",
+        )
+    if view.forged:
+        yield warning(
+            "DR-LOCK-004",
+            f"{name}: queues with the name of a document of dr-ctl's that a client can have made: {some(view.forged)}",
+            "None is believed. Remove them, and let nobody but management create addresses that match `dr-ctl.#`.",
         )
     lifted = paused_by_runs(view)
     if paused := [queue.name for queue in view.business.values() if queue.paused and queue.name not in lifted]:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.errors import UNREADABLE
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.calls import remove_document, write_document
@@ -39,7 +40,7 @@ def debts_of(documents: Mapping[str, str]) -> list[Debt]:
         try:
             told = json.loads(text)
             found.append(Debt(DebtKind(kind), about, kept_at, str(told["since"]), bool(told["lasting"])))
-        except (ValueError, KeyError, TypeError):
+        except UNREADABLE:
             found.append(Debt(DebtKind(kind), about, kept_at, "not known"))
     return found
 

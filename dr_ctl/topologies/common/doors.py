@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import Finding, some
+from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Hand
@@ -19,6 +19,7 @@ from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.effects import left_of
 from dr_ctl.topologies.common.observer import AnyObserver
+from dr_ctl.topologies.common.seen import Silent as NoAnswer
 from dr_ctl.topologies.common.view import Broker
 
 Key = tuple[str, str]
@@ -61,7 +62,7 @@ class Doors:
         until = hand.monotonic() + within_s
         greeted = [access for access in self._observer.at(site) if (access.site, access.pair) in self.greeted]
         while True:
-            views = self._observer.look_at(site)
+            views = self._answering(site)
             open_doors = [door.name for view in views for door in view.doors if door.started]
             let_in = [key for key, told in self.greetings(greeted).items() if isinstance(told, Connected)]
             if not open_doors and not let_in:
@@ -78,6 +79,17 @@ class Doors:
             return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, found)
         finding = checks.warning("DR-FENCE-002", f"{site}: the fence is shown by flag only", checks.NAME_STOMP)
         return Done(f"doors closed, by flag only{told}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *found))
+
+    def _answering(self, site: str) -> Sequence[Broker]:
+        """Its brokers; one that is down lets nobody in, any other that does not answer is an error."""
+        try:
+            return self._observer.look_at(site)
+        except BrokerError:
+            seen = self._observer.look_once()
+        for each in seen.sites[site].values():
+            if isinstance(each, NoAnswer) and each.role is not Role.DOWN:
+                raise each.error
+        return seen.views(site)
 
     def _not_lasting(self, views: Sequence[Broker]) -> Iterator[Finding]:
         """What the lasting fence that the settings ask for lacks; the doors are closed all the same."""
@@ -140,9 +152,11 @@ class Doors:
 
     def why_not_open_again(self, site: str, opens: Sequence[Call]) -> str | None:
         """Say why the doors that these calls open are not shown to be open."""
-        if left := left_of(opens, self._observer.look_at(site)):
+        pairs = {call.unit for call in opens}
+        if left := left_of(opens, self._observer.look_at(site, pairs)):
             return f"has not come true: {some(left)}"
-        for key, greeting in self.greetings(self._observer.at(site)).items():
+        mine = [access for access in self._observer.at(site) if access.pair in pairs]
+        for key, greeting in self.greetings(mine).items():
             # Nobody at the port contradicts the flag, whoever asks; any other no counts only where a yes was heard.
             if isinstance(greeting, Closed) or (key in self.greeted and isinstance(greeting, Silent | LoginDenied)):
                 return f"no client is let in: {greeting.because}"

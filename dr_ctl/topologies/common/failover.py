@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common.checks import error, of_silent, warning
+from dr_ctl.topologies.common.checks import UNCOUNTED, error, of_silent, warning
 from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import Broker
@@ -65,7 +65,11 @@ def of_return(
             if isinstance(broker, Silent):
                 yield from of_silent(broker)
             else:
-                yield from (each for each in of_broker(broker) if each.id not in mended)
+                for each in of_broker(broker):
+                    if each.id == UNCOUNTED:  # it is compared by id
+                        yield replace(each, severity=Severity.WARNING)
+                    elif each.id not in mended:
+                        yield each
     if seen.roles[move.target] is Role.SERVING and seen.roles[move.source] is Role.SERVING:
         text = f"{move.target} came back open: it is fenced at once, before anything else"
         yield warning("DR-RETURN-001", text, boots_closed)

@@ -46,6 +46,8 @@ def _closed(view: Broker) -> Iterator[str]:
         yield f"{view.site} has a consumer of {held[0].queue}: {held[0].told}"
     if busy := [queue.name for queue in view.business.values() if queue.delivering > 0]:
         yield f"{view.site} has messages in delivery: {', '.join(busy[:3])}"
+    if unknown := [queue.name for queue in view.business.values() if not queue.counted]:
+        yield f"{view.site}: what lies in {', '.join(unknown[:3])} cannot be told"
     if view.prepared:
         yield f"{view.site} has {len(view.prepared)} prepared transaction(s)"
 

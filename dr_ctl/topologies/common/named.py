@@ -39,6 +39,8 @@ OF_BROKER: Final[Sequence[Named[Any]]] = (
     ),
     Named("DR-DOOR-006", "no other door is open", lambda view: doors(view.other_doors)),
     Named("DR-TX-001", "no transaction is prepared", lambda view: f"{len(view.prepared)} prepared"),
+    Named("DR-QUEUE-003", "the counters of every queue can be told", lambda view: f"{len(view.business)} queue(s)"),
+    Named("DR-LOCK-004", "no document of dr-ctl's is a client's", lambda view: f"{len(view.documents)} document(s)"),
     Named("DR-QUEUE-001", "no queue is paused", lambda view: f"{len(view.business)} queue(s)"),
     Named(
         "DR-STANDBY-001",

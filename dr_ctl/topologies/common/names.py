@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from typing import Final
 
 OWN: Final = "dr-ctl."
+_DIGITS: Final = 15  # of a document's number: what has more was not written by dr-ctl
 OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
 CLUSTER_PREFIX: Final = "$.artemis.internal.sf."
+# What a name has that only a document may have; a queue of messages that dr-ctl keeps aside has none of them.
+DOCUMENT: Final = re.compile(r"dr-ctl\.(lock|debt|receipt)\.")
 QUARANTINE_PREFIX: Final = f"{OWN}quarantine."
 # What brokers keep for themselves, and what is dr-ctl's own: no client's.
 OTHERS: Final = ("activemq.management", "activemq.notifications", "$.artemis.", "$sys.", OUTFLOW_PREFIX, OWN)
@@ -21,6 +24,6 @@ def quarantine_queue(site: str, queue: str) -> str:
 
 def numbered(documents: Mapping[str, str], kind: str) -> list[tuple[int, str]]:
     """Documents of one kind, by number. The site in the name is what other settings may call this one."""
-    name = re.compile(rf"dr-ctl\.{re.escape(kind)}\.[^.]+\.(\d+)")
+    name = re.compile(rf"dr-ctl\.{re.escape(kind)}\.[^.]+\.(\d{{1,{_DIGITS}}})")
     found = [(name.fullmatch(each), text) for each, text in documents.items()]
     return sorted((int(match[1]), text) for match, text in found if match is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -60,8 +60,9 @@ class Observer(ABC, Generic[V_co, A_co]):
         `BrokerError`."""
 
     def spend_at_most(self, seconds: float, site: str) -> None:
-        """Bound all waiting for a site that may be lost, name lookup included, over all looks of this command."""
-        self._left_s[site] = seconds
+        """Bound all waiting for a site that may be lost, name lookup included, over all looks of this command. The two
+        that decide, right before another site opens and at the end, have a part of it for themselves."""
+        self._left_s[site] = max(seconds / 2, seconds - 2 * self.patience.last_look_s)
 
     def all(self) -> Sequence[A_co]:
         return [access for brokers in self.brokers.values() for access in brokers.values()]
@@ -70,13 +71,22 @@ class Observer(ABC, Generic[V_co, A_co]):
         """The brokers of one site."""
         return list(self.brokers[site].values())
 
-    def look_at(self, site: str) -> list[V_co]:
-        """Look at every broker of one site; raises `BrokerError` where one does not answer."""
+    def look_at(self, site: str, pairs: Collection[str] | None = None) -> list[V_co]:
+        """Look at every broker of one site, or at those of some pairs; raises `BrokerError` where one does not
+        answer."""
 
         def look(access: Access[V_co]) -> V_co:
             return access.look()
 
-        return self.together(look, self.at(site))
+        return self.together(look, [each for each in self.at(site) if pairs is None or each.pair in pairs])
+
+    def answering(self, site: str) -> list[V_co]:
+        """Look at one site; only those of its brokers that answer."""
+
+        def view(access: Access[V_co]) -> V_co | Silent:
+            return self._view(access, 0.0)
+
+        return [each for each in self.together(view, self.at(site)) if not isinstance(each, Silent)]
 
     def ways(self, move: Move) -> Sequence[tuple[A_co, A_co]]:
         """Both brokers of each pair that is still to move, the source's first."""

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from dr_ctl.core.clock import stamp
+from dr_ctl.core.errors import UNREADABLE
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.calls import remove_document, write_document
 from dr_ctl.topologies.common.seen import Seen
@@ -75,9 +76,9 @@ def held_at(view: Broker) -> Receipt | None:
         return None
     try:
         told = json.loads(text)
-        marks = {site: Mark(mark["start"], mark["counters"]) for site, mark in told["marks"].items()}
-        return Receipt(told["source"], told["target"], told["epoch"], told["at"], marks)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        marks = {site: Mark(str(mark["start"]), str(mark["counters"])) for site, mark in told["marks"].items()}
+        return Receipt(str(told["source"]), str(told["target"]), int(told["epoch"]), str(told["at"]), marks)
+    except UNREADABLE:
         return Receipt("", "", 0, "a moment that cannot be read", {})
 
 

@@ -64,7 +64,8 @@ class Seen(Generic[V_co]):
 
     def _unit(self, pair: str) -> UnitSeen:
         open_at = tuple(site for site, brokers in self.sites.items() if brokers[pair].role is Role.SERVING)
-        return UnitSeen(pair, open_at[0] if len(open_at) == 1 else None, open_at)
+        closed_at = tuple(site for site, brokers in self.sites.items() if brokers[pair].role is Role.STANDBY)
+        return UnitSeen(pair, open_at[0] if len(open_at) == 1 else None, open_at, closed_at)
 
     def view(self, site: str, pair: str) -> V_co | None:
         """The broker's view, or None where it did not answer."""
@@ -99,7 +100,9 @@ class Seen(Generic[V_co]):
         found: list[Row] = []
         for view in self._all():
             found += view.outflow_rows(self._peer(view), at)
-            found += [replace(queue.row(view, at), acked=queue.acked) for queue in view.business.values()]
+            found += [
+                replace(queue.row(view, at), acked=queue.acked) for queue in view.business.values() if queue.counted
+            ]
         return found
 
     def stake(self, site: str) -> Sequence[Stake]:
@@ -163,7 +166,7 @@ def _broker(view: Broker | Silent) -> BrokerSeen:
         start=view.start,
         doors={door.name: door.started for door in view.doors},
         kept_out=view.shut_out,
-        depths={name: queue.depth for name, queue in business.items()},
+        depths={name: queue.depth if queue.counted else None for name, queue in business.items()},
         paused=tuple(sorted(name for name, queue in business.items() if queue.paused)),
         to_ship=view.to_ship,
         disk_used=view.disk_used,

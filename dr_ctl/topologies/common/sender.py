@@ -17,6 +17,8 @@ from dr_ctl.topologies.common.access import CHANGE_S, Channel
 from dr_ctl.topologies.common.observer import AnyObserver
 
 MOST_AT_ONCE: Final = 8
+# Calls in one POST, which has one time limit: a broker may sync its journal for each of them.
+MOST_IN_A_POST: Final = 500
 
 
 class Sender:
@@ -37,8 +39,8 @@ class Sender:
             channel.close()
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
-        """Send the calls to one broker in their order, in one POST, and several brokers side by side; one outcome
-        each, in the order of the calls."""
+        """Send the calls to one broker in their order, in one POST or as few as their number needs, and several brokers
+        side by side; one outcome each, in the order of the calls."""
         groups: dict[tuple[str, str], list[int]] = {}
         for number, call in enumerate(calls):
             groups.setdefault((call.site, call.unit), []).append(number)
@@ -71,6 +73,15 @@ class Sender:
         return self._lease.paused(site, pair, pausing) if pausing else None
 
     def _post(self, calls: Sequence[Call]) -> list[Outcome]:
+        """What comes after a POST without an answer is not sent."""
+        told: list[Outcome] = []
+        for start in range(0, len(calls), MOST_IN_A_POST):
+            told += self._post_some(calls[start : start + MOST_IN_A_POST])
+            if isinstance(told[-1], Unknown):
+                break
+        return told + [Refused(f"not sent: {told[-1].text}") for _ in calls[len(told) :]]
+
+    def _post_some(self, calls: Sequence[Call]) -> list[Outcome]:
         if (why := self._why_locked(calls)) is not None:
             return [Refused(why) for _ in calls]
         try:

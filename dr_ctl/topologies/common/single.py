@@ -16,7 +16,7 @@ from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RELEASE, R
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import paused_by_runs
-from dr_ctl.topologies.common.checks import error
+from dr_ctl.topologies.common.checks import UNCOUNTED, error
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker, Queue
 
@@ -40,7 +40,8 @@ def findings(
         for each in of_source():
             if restarts and each.id in _MENDED:
                 continue
-            grave = each.id in (_NO_LINK if restarts else _GRAVE) or each.severity is not Severity.ERROR
+            is_uncounted = move.ask.operation == QUIESCE and each.id == UNCOUNTED
+            grave = each.id in (_NO_LINK if restarts else _GRAVE) or is_uncounted or each.severity is not Severity.ERROR
             yield each if grave else replace(each, severity=Severity.WARNING)
     if move.ask.operation == ACTIVATE:
         yield from _unproven(seen, move)
@@ -51,7 +52,7 @@ def findings(
             text = f"{move.source} must not be opened while {move.target} is"
             remedy = f"`dr-ctl swapover --to {move.source}` moves the service."
             yield error("DR-ROLE-011", text, remedy)
-    elif move.ask.operation == RELEASE and seen.roles[move.source] is Role.STANDBY:
+    elif move.ask.operation == RELEASE:
         yield from _moved_on(seen, move)
 
 
@@ -89,7 +90,9 @@ def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
     for pair in seen.sites[move.target]:
         here, there = seen.view(move.source, pair), seen.view(move.target, pair)
         if here is None or there is None:
-            continue  # both answered when the roles were looked at
+            continue  # such a pair is not opened
+        if here.open:
+            continue
         if left := [*_to_ship(there), *_unapplied(here)]:
             text = f"{move.target} holds what {move.source} lacks: {some(left)}"
             remedy = f"`dr-ctl drain --to {move.source}`, then `dr-ctl activate {move.source}`."
@@ -104,7 +107,9 @@ def _to_ship(view: Broker) -> Iterator[str]:
 
 
 def _unapplied(view: Broker) -> Iterator[str]:
-    if view.unapplied:
+    if view.unapplied is None:
+        yield f"which acknowledgements are not applied at {view.site} was not read"
+    elif view.unapplied:
         yield f"{view.unapplied} acknowledgement(s) not applied at {view.site}"
 
 
@@ -118,7 +123,13 @@ def holds_already(seen: Seen[Broker], move: Move) -> str | None:
     if move.ask.operation == FENCE and role is Role.STANDBY and lasts and not _owed(seen, move):
         return f"clients are kept out of {site} already"
     kept_out = any(view.shut_out for view in views)
-    if move.ask.operation == RELEASE and role is Role.SERVING and not (kept_out or paused_at(seen, move.source)):
+    whole = all(view.open for view in views)
+    if (
+        move.ask.operation == RELEASE
+        and role is Role.SERVING
+        and whole
+        and not (kept_out or paused_at(seen, move.source))
+    ):
         return f"{site} serves already, and no run has paused anything there"
     return None
 
@@ -132,6 +143,7 @@ def paused_at(seen: Seen[Broker], site: str) -> Sequence[tuple[Broker, Queue]]:
     return [
         (view, queue)
         for view in seen.views(site)
+        for by_runs in (paused_by_runs(view),)
         for queue in view.business.values()
-        if queue.paused and queue.name in paused_by_runs(view)
+        if queue.paused and queue.name in by_runs
     ]

@@ -38,6 +38,15 @@ class Tools(Generic[V_co]):
         """Every broker of these sites, looked at now. Raises `BrokerError`."""
         return [view for site in sites for view in self.observer.look_at(site)]
 
+    def views_of(self, calls: Sequence[Call]) -> list[V_co]:
+        """The brokers that these calls are for, looked at now: no other one is asked. Raises `BrokerError`."""
+        sites = sorted({call.site for call in calls})
+        return [
+            view
+            for site in sites
+            for view in self.observer.look_at(site, {call.unit for call in calls if call.site == site})
+        ]
+
     def make(self, calls: Sequence[Call], hand: Hand, *sites: str) -> Refused | None:
         """Make those calls whose effect does not hold, and look whether it does; None where all of it holds."""
         views = self.views(*sites)
@@ -59,15 +68,16 @@ class Tools(Generic[V_co]):
         return f"{site}: has not come true: {some([call.about for call in missing])}" if missing else None
 
     def _missing(self, calls: Sequence[Call], site: str) -> list[Call]:
-        views = self.observer.look_at(site) if calls else []
+        views = self.observer.look_at(site, {call.unit for call in calls})
         return [call for call in calls if not holds(call, views)]
 
     def put_back(self, step: PlannedStep, site: str, hand: Hand) -> Outcome:
         """Undo a step all of whose inverse is at one site."""
-        if not (calls := to_undo(step.inverse, self.views(site))):
+        mine = [call for call in step.inverse if call.site == site]
+        if not (calls := to_undo(mine, self.views_of(mine))):
             return NotNeeded("as it was")
         self.change(calls, hand)
-        return still(step.inverse, self.views(site)) or Done("as it was")
+        return still(mine, self.views_of(mine)) or Done("as it was")
 
     def taken_back(self, move: Move) -> set[str]:
         """The pairs at the target that something else closes again, where the topology has such a thing."""

@@ -48,6 +48,11 @@ class Queue:
     oldest_ms: int | None = None  # age of the oldest in an outflow, where the broker can tell
 
     @property
+    def counted(self) -> bool:
+        """Say whether its figures can be believed: brokers count below zero at times, and then nothing is known."""
+        return self.depth >= 0 and self.delivering >= 0
+
+    @property
     def business(self) -> bool:
         """Say whether clients' messages lie in it: neither the broker's own nor dr-ctl's."""
         return not self.internal and not self.name.startswith(OTHERS)
@@ -175,7 +180,8 @@ Grants = Mapping[str, Sequence[str]]
 @dataclass(frozen=True, slots=True)
 class Broker(ABC):
     """One broker as it answered. `grants`, by match, and `users` with their roles are only asked for where the settings
-    name a lasting fence; `users` is None too where the broker cannot tell them."""
+    name a lasting fence; `users` is None too where the broker cannot tell them. `forged` are queues with the name of a
+    document that clients can have made: none of them is believed."""
 
     pair: str
     site: str
@@ -191,9 +197,18 @@ class Broker(ABC):
     consumers: tuple[Consumer, ...]
     prepared: tuple[str, ...]
     documents: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    forged: tuple[str, ...] = field(default=(), kw_only=True)
     grants: Mapping[str, Grants] = field(default_factory=dict, kw_only=True)
     users: Mapping[str, frozenset[str]] | None = field(default=None, kw_only=True)
     disk_used: float | None = field(default=None, kw_only=True)
+    # Made of `queues` once: there may be ten thousand, and each is asked for by its name.
+    named: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
+    business: Mapping[str, Queue] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        named = {queue.name: queue for queue in self.queues}
+        object.__setattr__(self, "named", named)
+        object.__setattr__(self, "business", {name: queue for name, queue in named.items() if queue.business})
 
     # What joins it to its peer.
 
@@ -287,8 +302,8 @@ class Broker(ABC):
                 door = next((each for each in self.acceptors if each.name == call.thing), None)
                 return door is not None and door.started is (call.goal is Goal.OPEN)
             case Goal.PAUSE | Goal.RESUME:
-                paused = any(queue.name == call.thing and queue.paused for queue in self.queues)
-                return paused is (call.goal is Goal.PAUSE)
+                queue = self.named.get(call.thing)
+                return (queue is not None and queue.paused) is (call.goal is Goal.PAUSE)
             case Goal.SHUT_OUT | Goal.ADMIT:
                 let_in = self.lets_in(call.thing) if call.thing != ALL else not self.shut_out
                 return let_in is (call.goal is Goal.ADMIT)
@@ -324,10 +339,6 @@ class Broker(ABC):
     def other_doors(self) -> tuple[Acceptor, ...]:
         mine = {each.name for each in (*self.doors, *self.mirror_doors)}
         return tuple(each for each in self.acceptors if each.name not in mine)
-
-    @property
-    def business(self) -> dict[str, Queue]:
-        return {queue.name: queue for queue in self.queues if queue.business}
 
     @property
     def open(self) -> bool:

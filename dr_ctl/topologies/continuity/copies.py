@@ -19,7 +19,7 @@ from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.view import Queue
-from dr_ctl.topologies.continuity.view import Flow, SiteView
+from dr_ctl.topologies.continuity.view import SiteView
 
 # Deeper queues are not compared; of those deeper than `AT_ONCE` the ids come in slices, one scan of the queue for each.
 IDS_UP_TO: Final = 500_000
@@ -168,7 +168,8 @@ def compare(here: Reader, there: Reader, source: SiteView, target: SiteView) -> 
     mine = _both(ids(here, [queue for flow in shallow for queue in source.places(flow.queue)]))
     theirs = _both(ids(there, [queue for flow in shallow for queue in target.places(flow.queue)]))
     compared = [Compared(flow.queue, *ours, *others) for flow, ours, others in zip(shallow, mine, theirs, strict=True)]
-    return compared + [Compared(flow.queue, None, None, None, None) for flow in flows if flow not in shallow]
+    deep = {flow.queue for flow in flows} - {flow.queue for flow in shallow}
+    return compared + [Compared(name, None, None, None, None) for name in sorted(deep)]
 
 
 def still_to_deliver(here: Reader, there: Reader, source: SiteView, target: SiteView, queue: str) -> frozenset[str]:
@@ -215,15 +216,10 @@ def chosen(names: Iterable[str]) -> str:
 def planned(target: SiteView, source: str) -> tuple[Call, ...]:
     """What a drain may remove, as a plan says it before anything was compared."""
     when = f"it was acknowledged at {source}, or lies at {target.site} twice"
-    return tuple(may_remove(target, queue, when) for flow in target.flows for queue in _places(target, flow))
+    return tuple(may_remove(target, queue, when) for flow in target.flows for queue in target.lying(flow.queue))
 
 
 def may_remove(view: SiteView, queue: Queue, when: str) -> Call:
     """What may be removed of a queue, as a plan says it before anything was compared."""
     asked = request(queue.bean, REMOVE, ("…",))
     return call(view, Goal.REMOVE, queue.name, asked, f"remove by id from {queue.name}", when, CALLS)
-
-
-def _places(view: SiteView, flow: Flow) -> tuple[Queue, ...]:
-    there = view.business.get(flow.queue)
-    return (flow.in_mirror, there) if there is not None else (flow.in_mirror,)

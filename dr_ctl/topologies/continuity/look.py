@@ -81,7 +81,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
             clock(broker),
             Read(beans.all_acceptors(broker), parts.ACCEPTOR),
             Read(f"{server},queue=*,*", _COUNTS),
-            Read(beans.all_queues(broker), ("Name", *parts.QUEUE, "Filter")),
+            Read(beans.all_queues(broker), (*parts.QUEUE, "Filter")),
             Read(f"{server},bridge=*,*", _BRIDGE),
             Read(f"{server},component=bridges,name=*", _BRIDGE),
             Ask(server, Listing.CONNECTIONS, _everything("implementation")),
@@ -98,7 +98,6 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
     fields = Fields(server, told[0].value())
     plugin = _service(service, told[13]) if told[11].value() else None
     whole = parts.found(told[4])
-    own = {each.text("Name"): each for _, each in whole if each.text("Name").startswith(OWN)}
     counted = [replace(parts.counted(bean, each), internal=True) for bean, each in parts.found(told[3])]
     queues = {queue.name: queue for queue in (*counted, *(parts.queue(bean, each) for bean, each in whole))}
     bridges = {each.name: each for each in (_bridge(*one) for group in told[5:7] for one in parts.found(group))}
@@ -108,6 +107,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
     commands = _commands(plugin, queues, bridges)
     theirs |= {commands.out.name, commands.into.name} if commands is not None else set()
     keeping = InFilter(plugin.prefix if plugin is not None else PREFIX)
+    documents = parts.documents(keeping, [each for each in whole if beans.parts(each[0])["queue"].startswith(OWN)])
     return SiteView(
         pair=pair,
         site=site,
@@ -123,7 +123,8 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         connections=tuple(parts.connection(row) for row in parts.rows(told[7])),
         consumers=tuple(parts.consumer(row) for row in parts.rows(told[8])),
         prepared=parts.prepared(told[9]),
-        documents={name: keeping.text(each) for name, each in own.items()},
+        documents=documents.own,
+        forged=documents.others,
         service=plugin,
         flows=tuple(sorted(flows, key=lambda flow: flow.queue)),
         commands=commands,

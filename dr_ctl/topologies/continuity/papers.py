@@ -9,8 +9,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from dr_ctl.jolokia.beans import parts
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis.papers import CREATE_FILTERED, UPDATE_FILTERED, Operation
+from dr_ctl.topologies.common.names import OWN
 
 _WORD: Final = "dr_ctl_says"
 _HELD: Final = re.compile(rf"{_WORD} = '(.*)'", re.DOTALL)
@@ -40,8 +42,14 @@ class InFilter:
         return CREATE_FILTERED, (f"{name}.{self.prefix}", "ANYCAST", name, None, True, -1, False, True)
 
     def text(self, fields: Fields) -> str:
-        found = _HELD.fullmatch(fields.optional_text("Filter") or "")
+        found = _HELD.fullmatch(fields.any_text("Filter"))
         return found[1].replace("''", "'") if found is not None else ""
+
+    def is_own(self, bean: str, fields: Fields) -> bool:
+        """What a client makes by sending or receiving has the address of its name, and no filter of ours."""
+        address = parts(bean)["address"]
+        named = address.startswith(OWN) and address.endswith(f".{self.prefix}")
+        return named and _HELD.fullmatch(fields.any_text("Filter")) is not None
 
 
 def _filter(text: str) -> str:

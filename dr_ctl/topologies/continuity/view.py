@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
@@ -103,6 +103,14 @@ class SiteView(ArtemisBroker):
     service: Service | None
     flows: tuple[Flow, ...]
     commands: Commands | None
+    _flows: Mapping[str, Flow] = field(init=False, repr=False, compare=False)
+    _bridges: Mapping[str, Bridge] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        ArtemisBroker.__post_init__(self)
+        bridges = [bridge for flow in self.flows for bridge in (*flow.shipping, flow.target_bridge)]
+        object.__setattr__(self, "_flows", {flow.queue: flow for flow in self.flows})
+        object.__setattr__(self, "_bridges", {bridge.name: bridge for bridge in bridges})
 
     @property
     def open(self) -> bool:
@@ -185,7 +193,7 @@ class SiteView(ArtemisBroker):
         return InFilter(self.service.prefix if self.service is not None else PREFIX)
 
     def flow(self, queue: str) -> Flow | None:
-        return next((flow for flow in self.flows if flow.queue == queue), None)
+        return self._flows.get(queue)
 
     def places(self, queue: str) -> tuple[Queue, Queue]:
         """Where the messages of a flow lie: in the clients' queue, and staged. LookupError where there is no flow."""
@@ -194,10 +202,14 @@ class SiteView(ArtemisBroker):
             raise LookupError(f"{self.site} has no flow of {queue}")
         return self.business[queue], flow.in_mirror
 
+    def lying(self, queue: str) -> list[Queue]:
+        """The same, of what there is, in the order in which a message goes through them."""
+        flow, there = self.flow(queue), self.business.get(queue)
+        return [*([flow.in_mirror] if flow is not None else []), *([there] if there is not None else [])]
+
     def lies(self, queue: str) -> int:
         """How many messages of a queue lie here, delivered or staged."""
-        flow, there = self.flow(queue), self.business.get(queue)
-        return (there.depth if there is not None else 0) + (flow.in_mirror.depth if flow is not None else 0)
+        return sum(each.depth for each in self.lying(queue))
 
     def unsettled(self) -> Iterator[str]:
         if self.service is None or self.commands is None:
@@ -236,10 +248,13 @@ class SiteView(ArtemisBroker):
             case Goal.CLOSE if call.thing == ALL:
                 return not self.open
             case Goal.LINK_UP | Goal.LINK_DOWN:
-                bridges = [bridge for flow in self.flows for bridge in (*flow.shipping, flow.target_bridge)]
-                started = next((each.started for each in bridges if each.name == call.thing), None)
-                return started is (call.goal is Goal.LINK_UP)
+                bridge = self._bridges.get(call.thing)
+                return bridge is not None and bridge.started is (call.goal is Goal.LINK_UP)
         return ArtemisBroker.holds(self, call)
+
+    def gone_with_its_queue(self, call: Call) -> bool:
+        """Say whether a call is for a bridge that is not there any more: a queue takes its flow along."""
+        return call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) and call.thing not in self._bridges
 
     def linked(self, before: SiteView | None, took_s: float) -> LinkSeen:
         """All bridges as one, with the four figures that the plugin's own design asked for: what may be lost, what may

@@ -12,7 +12,7 @@ from dr_ctl.topologies.artemis import access, beans
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.look import Flow, look, look_at_flow
+from dr_ctl.topologies.mirror.look import Flow, look, look_at_flow, open_doors, unapplied
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
 
@@ -32,7 +32,10 @@ class Access(access.Access[BrokerView]):
         return look_at_flow(self.reader(), self.names(), timeout_s=timeout_s)
 
     def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
-        return self.flow(timeout_s=timeout_s).doors_open
+        return open_doors(self.reader(), self.names(), timeout_s=timeout_s)
+
+    def unapplied(self, *, timeout_s: float) -> int:
+        return unapplied(self.reader(), self.names(), timeout_s=timeout_s)
 
     @staticmethod
     def clock(broker: str) -> Read:
@@ -50,7 +53,7 @@ class Observer(observer.Observer[BrokerView, Access]):
     """Looks at both sites of a mirrored installation."""
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int:
-        return sum(self.together(lambda access: access.flow(timeout_s=timeout_s).unapplied, self.at(site)))
+        return sum(self.together(lambda access: access.unapplied(timeout_s=timeout_s), self.at(site)))
 
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         return Access(installation, site, pair)

@@ -87,6 +87,6 @@ def _done(
 
 def _count(told: HalfWay, view: BrokerView, acks: int | None, why: str) -> None:
     """No more than lies here, and than is acknowledged there where that is known."""
-    lying = sum(queue.depth for queue in view.business.values())
+    lying = sum(max(0, queue.depth) for queue in view.business.values())
     told.twice += lying if acks is None else min(lying, acks)
     told.why = why

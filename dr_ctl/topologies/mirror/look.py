@@ -16,6 +16,7 @@ from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
+from dr_ctl.topologies.artemis.papers import IN_USER
 from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.mirror.view import BrokerView, Link
 
@@ -46,7 +47,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
             Ask(server, Listing.CONSUMERS, _EVERYTHING),
             Ask(server, Listing.PREPARED),
             Ask(server, Listing.LOCK_COORDINATORS),
-            Read(beans.documents(broker), ("Name", "User")),
+            Read(beans.documents(broker), IN_USER.attributes),
             Read(beans.outflows(broker), ("FirstMessageTimestamp",)),
             *(Ask(server, Listing.ROLES, (match,)) for match in matches),
             *([Ask(server, Listing.USERS, ("",))] if matches else []),
@@ -57,6 +58,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
     now_ms = fields.number("CurrentTimeMillis")
     outflows = dict(parts.found(told[10]))
     queues = [_aged(parts.queue(bean, each), outflows, now_ms) for bean, each in parts.found(told[4])]
+    documents = parts.documents(IN_USER, parts.found(told[9]))
     return BrokerView(
         pair=pair,
         site=site,
@@ -76,7 +78,8 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         consumers=tuple(parts.consumer(row) for row in parts.rows(told[6])),
         prepared=parts.prepared(told[7]),
         lock_coordinators=_coordinators(told[8]),
-        documents={each.text("Name"): each.optional_text("User") or "" for _, each in parts.found(told[9])},
+        documents=documents.own,
+        forged=documents.others,
         grants={match: parts.grants(each.value()) for match, each in zip(matches, told[11:], strict=False)},
         users=parts.users(told[-1]) if matches else None,
     )
@@ -121,20 +124,38 @@ def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
     )
     queue = Fields(outflow.bean, told[1].value())
     connection = Fields(link.name, told[2].value())
-    started = {fields.text("Name"): fields.flag("Started") for _, fields in parts.found(told[3])}
-    if lost := [door.name for door in (*view.doors, *view.mirror_doors) if door.name not in started]:
-        raise NoSuchBean(f"{reader.url}: acceptor {', '.join(lost)} is not there any more")
+    started = _started(reader, view, told[3])
     return Flow(
-        to_ship=queue.number("MessageCount"),
-        outflow_delivering=queue.number("DeliveringCount"),
+        to_ship=queue.count("MessageCount"),
+        outflow_delivering=queue.count("DeliveringCount"),
         outflow_consumers=queue.number("ConsumerCount"),
         outflow_added=queue.number("MessagesAdded"),
-        unapplied=Fields(view.broker, told[0].value()).number("PendingMirrorAcks"),
+        unapplied=Fields(view.broker, told[0].value()).count("PendingMirrorAcks"),
         link_started=connection.flag("Started"),
         link_connected=connection.flag("Connected"),
         doors_open=tuple(door.name for door in view.doors if started[door.name]),
         mirror_open=all(started[door.name] for door in view.mirror_doors),
     )
+
+
+def unapplied(reader: Reader, view: BrokerView, *, timeout_s: float) -> int:
+    """How many acknowledgements of the peer wait to be applied; the broker says so whether it has a link or not."""
+    told = reader.look([Read(beans.server(view.broker), ("PendingMirrorAcks",))], timeout_s=timeout_s)
+    return Fields(view.broker, told[0].value()).count("PendingMirrorAcks")
+
+
+def open_doors(reader: Reader, view: BrokerView, *, timeout_s: float) -> tuple[str, ...]:
+    """The client acceptors that are started; raises `NoSuchBean` where one is gone."""
+    told = reader.look([Read(beans.all_acceptors(view.broker), ("Name", "Started"))], timeout_s=timeout_s)
+    started = _started(reader, view, told[0])
+    return tuple(door.name for door in view.doors if started[door.name])
+
+
+def _started(reader: Reader, view: BrokerView, answer: Answer) -> dict[str, bool]:
+    started = {fields.text("Name"): fields.flag("Started") for _, fields in parts.found(answer)}
+    if lost := [door.name for door in (*view.doors, *view.mirror_doors) if door.name not in started]:
+        raise NoSuchBean(f"{reader.url}: acceptor {', '.join(lost)} is not there any more")
+    return started
 
 
 def _link(bean: str, fields: Fields) -> Link:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from dr_ctl.jolokia.client import Ask, Listing, Reader
+from dr_ctl.jolokia.client import READ_S, Ask, Listing, Reader
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean
 from dr_ctl.topologies.common.view import Broker, Queue, Residue
 from dr_ctl.topologies.mirror.view import BrokerView
@@ -17,6 +17,7 @@ Origin = tuple[str, int]
 
 RESIDUE_UP_TO: Final = 5000
 _PAGE: Final = 1000
+_SCANNED_A_SECOND: Final = 20_000  # a count by filter looks at each message, paged ones too
 _KIND: Final = "x-opt-amq-mr-ev-type"
 # Every event says of which address it is; which event it is, the broker cuts off where names are long.
 _OF_ADDRESS: Final = "messageAnnotations.x-opt-amq-mr-adr"
@@ -57,7 +58,8 @@ def residue(reader: Reader, view: BrokerView) -> Residue:
     if view.outflow is None:
         raise NoSuchBean(f"{reader.url}: no link to the peer, so no outflow to count")
     counted = [Ask(view.outflow.bean, Listing.COUNT, (f'"m.{_KIND}" IS {what}',)) for what in ("NULL", "NOT NULL")]
-    counts = [answer.value() for answer in reader.look(counted)]
+    within_s = READ_S + view.outflow.depth / _SCANNED_A_SECOND
+    counts = [answer.value() for answer in reader.look(counted, timeout_s=within_s)]
     if not all(isinstance(count, int) for count in counts):
         raise BadValue(f"{reader.url}: a count of messages is no number: {counts}")
     messages, acks = counts

@@ -71,11 +71,11 @@ class BrokerView(ArtemisBroker):
 
     @property
     def to_ship(self) -> int | None:
-        return self.outflow.depth if self.outflow is not None else None
+        return self.outflow.depth if self.outflow is not None and self.outflow.counted else None
 
     @property
-    def unapplied(self) -> int:
-        return self.pending_acks
+    def unapplied(self) -> int | None:
+        return self.pending_acks if self.pending_acks >= 0 else None
 
     def unsettled(self) -> Iterator[str]:
         link, outflow = self.link, self.outflow
@@ -88,8 +88,8 @@ class BrokerView(ArtemisBroker):
             yield f"{self.site}: link {link.name} is not attached"
         if outflow.depth or outflow.delivering:
             yield f"{self.site}: {outflow.depth} to ship"
-        if self.unapplied:
-            yield f"{self.site}: {self.unapplied} acknowledgement(s) not applied yet"
+        if self.unapplied != 0:
+            yield f"{self.site}: {self.pending_acks} acknowledgement(s) not applied yet"
 
     @property
     def ships(self) -> Mapping[str, bool]:
@@ -116,7 +116,7 @@ class BrokerView(ArtemisBroker):
 
     def outflow_rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
         """A single stream carries messages and acknowledgements for all queues."""
-        if self.outflow is not None and self.link is not None:
+        if self.outflow is not None and self.outflow.counted and self.link is not None:
             pending = peer.unapplied if peer is not None else None
             row = self.outflow.row(self, at)
             yield replace(row, kind="mixed", name="*", pending=pending, link=self.attached)

@@ -44,3 +44,14 @@ class ArtemisBroker(Broker):
     def marks(self, queue: Queue, message: Message) -> tuple[Mapping[str, str], Mapping[str, int]]:
         texts = {"_AMQ_ORIG_QUEUE": queue.name, "_AMQ_ORIG_ADDRESS": queue.address}
         return texts, {"_AMQ_ORIG_MESSAGE_ID": message.number}
+
+    def kill(self) -> None:
+        super().kill()
+        for queue in self.queues.values():
+            queue.user = _kept(queue.user)
+
+
+def _kept(user: str | None) -> str | None:
+    """What a start reads of `user=TEXT;` in the journal: it splits that at both signs."""
+    parts = [part.split("=") for part in f"user={user or ''};".split(";")]
+    return next((part[1] or None for part in parts if len(part) == 2 and part[0] == "user"), None)  # noqa: PLR2004

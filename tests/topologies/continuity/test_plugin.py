@@ -150,6 +150,33 @@ def test_copies_that_the_plugin_deleted_refuse_the_move_and_are_named(
     assert activated(plugin_lab, "london") == (True, True)
 
 
+def test_what_a_full_address_has_not_taken_is_never_removed(tmp_path: Path) -> None:
+    """One that blocks goes on taking what the plugin delivers, one that fails does not."""
+
+    def small(xml: str) -> str:
+        full = (
+            '<address-settings><address-setting match="slow.a"><max-size-bytes>20000</max-size-bytes>'
+            "<address-full-policy>FAIL</address-full-policy></address-setting>"
+        )
+        return xml.replace("<address-settings>", full) if "<name>paris</name>" in xml else xml
+
+    with up(tmp_path / "lab", edit=small) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        with lab.load(400, queues=["slow.a"], consumers=0) as idle:
+            idle.wait_for(300)
+            sent = idle.stop(drain_s=0).counts.sent
+        moved = operator.run("swapover", "--to", "paris", "--yes")
+        until(lambda: lab.admin("paris").depths().get("slow.a", 0) > 0, why="it takes the first of them")
+        back = operator.run("swapover", "--to", "london", "--yes")
+        depths = lab.admin("paris").depths()
+
+    assert moved.code == 0, moved.told
+    assert back.code == 10, back.told
+    assert "paris still delivers" in back.document["summary"]
+    assert 0 < depths["slow.a"] < sent
+    assert depths["slow.a"] + depths["slow.a.in.mirror"] == sent
+
+
 def test_a_plugin_that_left_its_beans_where_they_were_is_read_as_well(tmp_path: Path) -> None:
     def unmoved(xml: str) -> str:
         return xml.replace('hierarchy" value="true"', 'hierarchy" value="false"')

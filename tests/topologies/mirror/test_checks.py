@@ -76,6 +76,13 @@ def test_a_clean_pair_has_no_findings() -> None:
     [
         (paris(active=False), "DR-SITE-002", ERROR, ["paris/orders-1", "not active"], "promote"),
         (
+            paris(queues=tuple(replace(each, delivering=-1) for each in PARIS.queues[:1]) + PARIS.queues[1:]),
+            "DR-QUEUE-003",
+            ERROR,
+            ["counts below zero", "-1 in delivery"],
+            "restart",
+        ),
+        (
             paris(config=Config(("clients", "cleints"), ("mirror",), None)),
             "DR-DOOR-001",
             ERROR,

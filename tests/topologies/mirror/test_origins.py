@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from dr_ctl.jolokia.client import READ_S
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.mirror.look import look
@@ -83,3 +85,23 @@ def test_messages_are_the_same_at_both_sites_and_have_their_own_numbers() -> Non
 
     assert origin_ids(london.reader(), view, [queue], limit=10) == [frozenset({(view.node, 7), ("node-paris", 3)})]
     assert numbered(london.reader(), view, queue, limit=10) == {(view.node, 7): 7, ("node-paris", 3): 8}
+
+
+def test_a_deep_outflow_is_given_the_time_to_be_counted() -> None:
+    london, view = holding(acks=0)
+    given: list[float] = []
+
+    class Patient:
+        url = "http://london"
+
+        def look(self, requests: Any, *, timeout_s: float = READ_S) -> Any:
+            given.append(timeout_s)
+            return london.reader().look(requests)
+
+    assert view.outflow is not None
+    deep = tuple(replace(each, depth=1_000_000) if each is view.outflow else each for each in view.queues)
+    reader: Any = Patient()
+
+    residue(reader, replace(view, queues=deep))
+
+    assert given[0] > 40

@@ -89,7 +89,8 @@ def test_a_pair_is_served_by_one_site_or_by_none(london: bool, paris: bool, serv
     look = seen(broker("london", serving=london), broker("paris", serving=paris))
 
     open_at = tuple(site for site, is_open in (("london", london), ("paris", paris)) if is_open)
-    assert list(look.units) == [UnitSeen(PAIR, serving, open_at)]
+    closed_at = tuple(site for site in ("london", "paris") if site not in open_at)
+    assert list(look.units) == [UnitSeen(PAIR, serving, open_at, closed_at)]
 
 
 def test_a_silent_broker_has_no_view() -> None:

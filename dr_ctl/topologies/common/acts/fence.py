@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode
+from dr_ctl.core.model import ExitCode, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
-from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.effects import holds, left_of, still
 from dr_ctl.topologies.common.tools import Tools
@@ -51,6 +53,8 @@ def _answers(tools: Tools[Broker], site: str) -> bool:
 def owe(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     if not step.calls:
         return NotNeeded(step.about)
+    if any(call.site == move.source for call in step.calls):
+        return act(tools, step, move, hand)
     done = Done(f"{move.source} cannot be fenced now: the fence is owed")
     return tools.make(step.calls, hand, move.target) or done
 
@@ -66,21 +70,40 @@ def undo_by_itself(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Ha
 
 
 def _open_again(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand, *, sent: bool) -> Outcome:
-    """Let clients in again at the source. `sent`: the run has tried to open the other site."""
-    views = tools.observer.look_at(move.source)
-    admits = [call for call in step.inverse if call.goal is Goal.ADMIT]
-    calls = [call for call in step.inverse if call.goal is Goal.OPEN and not holds(call, views)]
-    if not calls and all(holds(call, views) for call in admits):
-        return NotNeeded(f"{move.source} is open")
+    """Let clients in again at the source, pair by pair: what does not answer is named, and keeps no other one shut.
+    `sent`: the run has tried to open the other site."""
+    seen = tools.observer.look_once()
+    views = seen.views(move.source)
+    here = {view.pair for view in views}
+    inverse = [call for call in step.inverse if call.site == move.source and call.goal in (Goal.ADMIT, Goal.OPEN)]
+    left = [call for call in inverse if call.unit in here and not holds(call, views)]
     # Every call that lets clients in looks at the other site first.
-    try:
-        if any(view.open for view in tools.observer.look_at(move.target)):
-            return Refused(f"{move.target} is open: {move.source} stays closed", code=ExitCode.STRANDED)
-    except BrokerError as error:
-        if sent:
-            return Unknown(f"{move.target} does not answer, and it may have been opened: {error}")
-    why = tools.admit(move.source, admits, hand)
-    if why is None:
-        tools.change(calls, hand)
-        why = tools.doors.why_not_open_again(move.source, calls)
-    return Refused(f"{move.source}: {why}") if why is not None else Done(f"{move.source} lets clients in again")
+    beside = {call.unit: seen.view(move.target, call.unit) for call in left}
+    opened = sorted(pair for pair, view in beside.items() if view is not None and view.open)
+    unseen = sorted(pair for pair, view in beside.items() if view is None and sent)
+    why = _opened(tools, [call for call in left if call.unit not in (*opened, *unseen)], move, hand)
+    if why is not None:
+        return Refused(f"{move.source}: {why}")
+    if opened:
+        return Refused(f"{_named(tools, move.target, opened)} open: {move.source} stays closed", code=ExitCode.STRANDED)
+    if unseen:
+        text = f"{_named(tools, move.target, unseen)} silent, and may have been opened: {move.source} stays closed"
+        return Unknown(text)
+    if away := sorted({call.unit for call in inverse} - here):
+        return Refused(f"{_named(tools, move.source, away)} silent: whether clients are let in there is not known")
+    return Done(f"{move.source} lets clients in again") if left else NotNeeded(f"{move.source} is open")
+
+
+def _opened(tools: Tools[Broker], calls: Sequence[Call], move: Move, hand: Hand) -> str | None:
+    """Say why clients are not let in by these calls; None where they are."""
+    if (why := tools.admit(move.source, [call for call in calls if call.goal is Goal.ADMIT], hand)) is not None:
+        return why
+    doors = [call for call in calls if call.goal is Goal.OPEN]
+    tools.change(doors, hand)
+    return tools.doors.why_not_open_again(move.source, doors) if doors else None
+
+
+def _named(tools: Tools[Broker], site: str, pairs: Sequence[str]) -> str:
+    """The site where it has one broker, else those that are meant."""
+    whole = len(tools.observer.brokers[site]) == 1
+    return f"{site} is" if whole else f"{site}: {some(pairs)} {'is' if len(pairs) == 1 else 'are'}"

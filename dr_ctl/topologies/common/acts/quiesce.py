@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
@@ -14,7 +14,9 @@ from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.calls import pause
+from dr_ctl.topologies.common.checks import UNCOUNTED
 from dr_ctl.topologies.common.drafts.quiesce import lifts, to_pause
+from dr_ctl.topologies.common.effects import left_of
 from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
@@ -37,36 +39,68 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     until = hand.monotonic() + step.limits["within"]
     calm = 0
     while True:
-        busy, unpaused = _dispatch(tools, views, move)
-        held = sum(busy.values())
-        hand.sample({"delivering": held})
-        hand.waiting("messages that clients hold", held, "clients have not finished them" if held else None)
-        calm = calm + 1 if held == 0 else 0
+        now = _dispatch(tools, views, move)
+        hand.sample({"delivering": now.total})
+        hand.waiting("messages that clients hold", now.total, now.why)
+        calm = calm + 1 if now.total == 0 else 0
         if calm >= CALM:
             break
         if hand.monotonic() > until:
-            return _not_quiet(tools, busy, move, step)
+            return _not_quiet(tools, now, move, step)
         hand.wait(tools.patience.poll_s)
-    if unpaused:
-        return Refused(f"could not pause {some(unpaused)}")
+    if now.unpaused:
+        return Refused(f"could not pause {some(now.unpaused)}")
     return Done("clients hold nothing", {"paused": len(calls)})
 
 
-def _dispatch(tools: Tools[Broker], views: Iterable[Broker], move: Move) -> tuple[dict[str, int], list[str]]:
-    """What clients hold, by queue, and which queues dispatch still: of those that quiesce is for."""
-    held: dict[str, int] = {}
-    unpaused: list[str] = []
+@dataclass
+class _Dispatch:
+    """One poll: what clients hold, by queue, which queues dispatch still, of which it cannot be told what they hold."""
+
+    busy: dict[str, int] = field(default_factory=dict)
+    unpaused: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+    @property
+    def total(self) -> int | None:
+        return sum(self.busy.values()) if not self.unknown else None
+
+    @property
+    def why(self) -> str | None:
+        if self.unknown:
+            return f"cannot be told: {some(self.unknown)}"
+        return "clients have not finished them" if self.busy else None
+
+
+def _dispatch(tools: Tools[Broker], views: Iterable[Broker], move: Move) -> _Dispatch:
+    """Poll the queues that quiesce is for. One that the poll does not name counts only where it is seen to be gone."""
+    now = _Dispatch()
     for view in views:
-        queues = tools.observer.brokers[move.source][view.pair].dispatch()
+        access = tools.observer.brokers[move.source][view.pair]
+        queues = access.dispatch()
         mine = selected(view, tools.observer.queues)
-        for name, (count, paused) in queues.items():
-            if name in mine:
-                held |= {name: held.get(name, 0) + count} if count else {}
-                unpaused += [] if paused else [name]
-    return held, unpaused
+        for name in [name for name in mine if name in queues]:
+            count, paused = queues[name]
+            if count < 0:
+                now.unknown.append(f"{name} has {count} in delivery")
+            elif count:
+                now.busy[name] = now.busy.get(name, 0) + count
+            now.unpaused += [] if paused else [name]
+        if missing := [name for name in mine if name not in queues]:
+            there = access.look()
+            gone = set(missing) - set(there.business) if there.queues else set()
+            now.unknown += [f"{name} was not read" for name in missing if name not in gone]
+    return now
 
 
-def _not_quiet(tools: Tools[Broker], busy: Mapping[str, int], move: Move, step: PlannedStep) -> Outcome:
+def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedStep) -> Outcome:
+    busy = now.busy
+    if now.unknown:
+        text = f"what clients hold cannot be told: {some(now.unknown)}"
+        finding = Finding(UNCOUNTED, Severity.ERROR, text, "Its counters begin anew with a restart of that broker.")
+        if not move.ask.cut_in_flight:
+            return Refused(text, {"queues": dict(busy)}, (finding,))
+        return Done(text, {"come_again": None}, (replace(finding, severity=Severity.WARNING),))
     consumers = [each for view in tools.observer.look_at(move.source) for each in view.consumers if each.queue in busy]
     told = []
     for queue, count in busy.items():
@@ -89,12 +123,14 @@ def _not_quiet(tools: Tools[Broker], busy: Mapping[str, int], move: Move, step: 
 
 def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     del step
-    calls = [call for view in tools.observer.look_at(move.source) for call in lifts(tools.recipe.rules, view, move)]
-    if not calls:
-        return NotNeeded("nothing is paused that was not before")
+    views = tools.observer.answering(move.source)
+    calls = [call for view in views for call in lifts(tools.recipe.rules, view, move)]
     tools.change(calls, hand)
-    left = [call for view in tools.observer.look_at(move.source) for call in lifts(tools.recipe.rules, view, move)]
-    return Refused(f"still paused: {some([call.about for call in left])}") if left else Done("pauses lifted")
+    if left := left_of(calls, tools.views_of(calls)):
+        return Refused(f"still paused: {some(left)}")
+    if away := sorted(set(tools.observer.brokers[move.source]) - {view.pair for view in views}):
+        return Refused(f"{move.source}: {some(away)} silent: whether anything is paused there is not known")
+    return Done("pauses lifted") if calls else NotNeeded("nothing is paused that was not before")
 
 
 @dataclass

@@ -12,7 +12,8 @@ from dr_ctl.topologies.common.view import Broker
 
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     opens, admits, rest = step.part("doors"), step.part("admit"), step.part("")
-    if (opens or admits) and any(view.open for view in tools.observer.look_at(move.target)):
+    beside = tools.observer.look_at(move.target, {call.unit for call in (*opens, *admits)})
+    if any(view.open for view in beside):
         return Refused(f"{move.target} is open: a second site is never opened")
     if (kept_out := tools.admit(move.source, admits, hand)) is not None:
         return Refused(kept_out)
@@ -21,7 +22,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
         return Refused(f"{move.source}: {why}")
     tools.change(rest, hand)
     done = Done(f"{move.source} lets clients in, and delivers" if opens or admits else "pauses lifted")
-    return still(rest, tools.views(move.source, move.target)) or done
+    return still(rest, tools.views_of(rest)) or done
 
 
 def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:

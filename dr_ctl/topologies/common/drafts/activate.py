@@ -23,8 +23,9 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
     lifted = [
         resume(view, queue)
         for view in seen.views(move.target)
+        for by_runs in (paused_by_runs(view),)
         for queue in view.business.values()
-        if queue.paused and queue.name in paused_by_runs(view)
+        if queue.paused and queue.name in by_runs
     ]
     # One that came back open is closed before anything else, and stays closed where the move back is undone.
     returns = move.ask.operation == FAILBACK

@@ -44,8 +44,9 @@ def by_itself(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -
 
 def of_lost(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
     """A site that is away cannot be fenced at its doors: it is owed, on the brokers that go on, unless a hook before it
-    has cut the site off."""
-    del rules
+    has cut the site off. One that lets clients in again, once the other was opened, is closed."""
+    if seen.roles[move.source] is Role.SERVING:
+        return draft(rules, step, seen, move)
     if seen.roles[move.source] is Role.STANDBY:
         return Draft(move.source, "its doors are closed already")
     if step.words.get(CUT_OFF):

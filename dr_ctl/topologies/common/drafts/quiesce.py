@@ -24,11 +24,11 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
     inverse: list[Call] = []
     for view in seen.views(move.source):
         calls += _of_each(rules, view, pause, Goal.PAUSE)
-        was = before(move, view)
+        was = set(before(move, view)["paused"])
         inverse += [
             resume(view, queue, "it is paused")
             for queue in view.business.values()
-            if queue.name not in was["paused"] and rules.selects(queue.name)
+            if queue.name not in was and rules.selects(queue.name)
         ]
     return Draft(
         move.source,
@@ -46,11 +46,11 @@ def to_pause(rules: Rules, view: Broker) -> list[Queue]:
 
 def lifts(rules: Rules, view: Broker, move: Move) -> list[Call]:
     """Resume what is paused now and was not before the run."""
-    was = before(move, view)
+    was = set(before(move, view)["paused"])
     return [
         resume(view, queue)
         for queue in view.business.values()
-        if queue.paused and queue.name not in was["paused"] and rules.selects(queue.name)
+        if queue.paused and queue.name not in was and rules.selects(queue.name)
     ]
 
 

@@ -20,6 +20,8 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
     del rules, step
     views = seen.views(move.source)
     opens = seen.roles[move.target] is not Role.SERVING
+    # A pair whose other broker is silent is left as it is.
+    views = [view for view in views if view.open or seen.view(move.target, view.pair) is not None]
     shut = [(view, [door for door in view.doors if opens and not door.started]) for view in views]
     paused = paused_at(seen, move.source)
     kept_out = [view for view in views if opens and view.shut_out]

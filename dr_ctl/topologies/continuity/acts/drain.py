@@ -157,8 +157,9 @@ def _undelivered(compared: Sequence[Compared], move: Move) -> Refused | None:
         return None
     told = f"staged at {move.source} and never delivered there: {_named(waiting)}"
     remedy = (
-        f"`dr-ctl activate {move.source}`, and let it deliver: see that the address takes messages (its size, the "
-        "disk). What it goes on refusing was done there: remove that from its queue of what is staged, by hand."
+        f"`dr-ctl activate {move.source}`, and let it deliver: see that the address takes messages (its size and "
+        "policy, the disk). What it goes on refusing was done there: remove that by hand from its queue of what is "
+        "staged."
     )
     evidence: dict[str, Json] = {"undelivered": {name: [*ids] for name, ids in waiting.items()}}
     return Refused(told, evidence, (error("DR-CONT-017", told, remedy),))

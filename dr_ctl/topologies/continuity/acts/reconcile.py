@@ -57,17 +57,19 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
 
 def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], frozenset[str]]:
     """The messages of each queue that only the returned site has."""
-    found = {}
+    found: dict[tuple[str, str], frozenset[str]] = {}
     for (here, there), (serving, returned) in zip(tools.ways(move), tools.look(tools.ways(move)), strict=True):
-        names = [flow.queue for flow in returned.flows if returned.business[flow.queue].depth]
+        lying = [flow.queue for flow in returned.flows if flow.queue in returned.business]
+        names = [name for name in lying if returned.business[name].depth]
         mine = copies.present(there.reader(), [returned.business[name] for name in names])
-        queues = [serving.business[name] for name in names]
-        flows = [flow for name in names if (flow := serving.flow(name)) is not None]
-        theirs = copies.present(here.reader(), queues)
-        staged = copies.present(here.reader(), [flow.in_mirror for flow in flows])
-        for name, ours, others, more in zip(names, mine, theirs, staged, strict=True):
-            if only := ours - others - more:
-                found[serving.pair, name] = only
+        # A queue that is gone there has nothing.
+        places = [(name, queue) for name in names for queue in serving.lying(name)]
+        theirs = dict.fromkeys(names, frozenset[str]())
+        for (name, _), told in zip(places, copies.present(here.reader(), [queue for _, queue in places]), strict=True):
+            theirs[name] |= told
+        found |= {
+            (serving.pair, name): only for name, ours in zip(names, mine, strict=True) if (only := ours - theirs[name])
+        }
     return found
 
 

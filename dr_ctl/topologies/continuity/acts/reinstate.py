@@ -125,6 +125,8 @@ def _compared(tools: ContinuityTools, way: Way, hand: Hand) -> str | None:
     here, there = way
     flows = [flow for flow in serving.flows if flow.in_mirror.depth]
     names = [flow.queue for flow in flows]
+    if lacking := sorted({*copies.one_sided(returned, serving)} & {*names}):
+        return f"{some(lacking)}: only one of the sites has it"
     staged = copies.ids(here.reader(), [flow.in_mirror for flow in flows])
     still = copies.present(there.reader(), [returned.business[name] for name in names])
     lying = copies.present(here.reader(), [serving.business[name] for name in names])
@@ -133,8 +135,8 @@ def _compared(tools: ContinuityTools, way: Way, hand: Hand) -> str | None:
     surplus: dict[str, frozenset[str]] = {}
     for flow, mine, theirs, ours in zip(flows, staged, still, lying, strict=True):
         # It may grow less meanwhile: consumers of the serving site go on, and their acknowledgements come in.
-        depths = returned.business[flow.queue].depth, later.business[flow.queue].depth
-        if mine is None or not depths[1] <= len(theirs) <= depths[0]:
+        depth, now = returned.business[flow.queue].depth, later.business.get(flow.queue)
+        if mine is None or now is None or not now.depth <= len(theirs) <= depth:
             return f"{flow.queue}: who its messages are could not be read at both sites"
         found[flow.queue] = (mine & theirs) - ours
         surplus[flow.queue] = mine - found[flow.queue]
@@ -152,8 +154,9 @@ def _compared(tools: ContinuityTools, way: Way, hand: Hand) -> str | None:
 def undo(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Shut the way first, then compare: what came in and was done there must not be delivered now either. One that
     is away again can neither be compared with nor be put back: what came in stays held."""
-    there = {(view.site, view.pair) for view in _answering(tools, move)}
+    there = {(view.site, view.pair): view for view in _answering(tools, move)}
     inverse = [each for each in step.inverse if each.goal is not Goal.REMOVE and (each.site, each.unit) in there]
+    inverse = [each for each in inverse if not there[each.site, each.unit].gone_with_its_queue(each)]
     if not left_of(inverse, _answering(tools, move)):
         return NotNeeded("as it was")
     shut = [each for each in inverse if each.goal is Goal.CLOSE]

@@ -30,11 +30,12 @@ def draft(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draf
     struck: list[Call] = []
     for view in seen.views(move.source):
         was = before(move, view)
+        paused_before = set(was["paused"])
         # All of them, whatever the settings narrow: one that goes on delivering would meet the residue.
         for queue in view.business.values():
             if not queue.paused:
                 held.append(pause_lasting(view, queue))
-            if queue.name not in was["paused"]:
+            if queue.name not in paused_before:
                 resumed.append(resume(view, queue))
                 inverse.append(resume(view, queue, "it is paused"))
         let_in += _doors(view)

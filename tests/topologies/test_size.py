@@ -1,0 +1,95 @@
+"""Ten times as many queues take ten times as long to decide for, not a hundred times."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.lease import LockDocument
+from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.ports import Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.common.baseline import paused_by_runs
+from dr_ctl.topologies.common.effects import left_of
+from dr_ctl.topologies.common.single import paused_at
+from dr_ctl.topologies.continuity import copies, procedure
+from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
+from tests.topologies.continuity.views import broker, flow, queue, seen
+
+FEW, MANY = 1_000, 10_000
+QUADRATIC = MANY / FEW * 4  # a hundred, where the time grows with the square
+RECIPE = procedure.recipe(Queues(), Drain(), Patience())
+
+
+def site(name: str, number: int) -> SiteView:
+    """All its queues are paused, one half by a run."""
+    names = [f"orders.{n}" for n in range(number)]
+    lock = LockDocument(4, "a run", paused={"a run": tuple(names[::2])})
+    return broker(
+        name,
+        *(flow(each, staged=1) for each in names),
+        queues=tuple(queue(each, 1, paused=True) for each in names),
+        documents={f"dr-ctl.lock.{name}.4": lock.to_text()},
+    )
+
+
+def both(number: int) -> ContinuitySeen:
+    return seen(site("london", number), site("paris", number))
+
+
+def asked(told: ContinuitySeen, operation: str = "swapover") -> Move:
+    return Move(Ask(operation, "paris"), "london", RECIPE.baseline(told))
+
+
+def drafted(verb: str, operation: str = "swapover") -> Callable[[ContinuitySeen], Any]:
+    """What a verb decides, and whether all of it is seen to hold."""
+
+    def draft(told: ContinuitySeen) -> None:
+        found = RECIPE.draft(RunbookStep(verb, "both", 1), told, asked(told, operation))
+        effects = [call for call in (*found.calls, *found.inverse) if call.goal.value not in ("remove", "move")]
+        assert left_of(effects, [*told.views("london"), *told.views("paris")]) is not None
+
+    return draft
+
+
+WORK: dict[str, Callable[[ContinuitySeen], Any]] = {
+    "baseline": RECIPE.baseline,
+    "basis": RECIPE.basis,
+    "paused by runs": lambda told: [paused_by_runs(view) for view in told.views("london")],
+    "paused at": lambda told: paused_at(told, "london"),
+    "quiesce": drafted("quiesce"),
+    "drain": drafted("drain"),
+    "activate": drafted("activate"),
+    "release": drafted("release", "release"),
+    "reinstate": drafted("reinstate", "reinstate"),
+    "checks": lambda told: RECIPE.why_not(told, asked(told)),
+    "stake": lambda told: told.stake("london"),
+    "compared": lambda told: copies.one_sided(*told.views("london"), *told.views("paris")),
+}
+
+
+def took_s(work: Callable[[ContinuitySeen], Any], told: ContinuitySeen) -> float:
+    """The least of a few: what else the machine does adds to each."""
+    found = []
+    for _ in range(3):
+        began = time.process_time()
+        work(told)
+        found.append(time.process_time() - began)
+    return min(found)
+
+
+@pytest.fixture(scope="module")
+def sizes() -> tuple[ContinuitySeen, ContinuitySeen]:
+    return both(FEW), both(MANY)
+
+
+@pytest.mark.parametrize("what", WORK)
+def test_nothing_grows_with_the_square_of_the_queues(sizes: tuple[ContinuitySeen, ContinuitySeen], what: str) -> None:
+    few, many = (took_s(WORK[what], each) for each in sizes)
+
+    assert many < max(few, 0.0005) * QUADRATIC, (few, many)
