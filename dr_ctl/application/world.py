@@ -119,8 +119,9 @@ class World:
         if not isinstance(decided, Refusal) or ask.operation != FAILOVER:
             return decided.findings
         away = [link.site for link in seen.links() if link.attached is False]
+        is_whole = all(each.silent is None for each in seen.brokers if each.site == left)
         first, *others = decided.findings
-        if first.id == "DR-ALIVE-001" and seen.roles[left] is Role.SERVING and away:
+        if first.id == "DR-ALIVE-001" and seen.roles[left] is Role.SERVING and is_whole and away:
             remedy = (
                 f"Leave {left} as it is, its clients are served. Nothing can be moved without loss before the link is "
                 f"back. {self.mending(away[0])}"

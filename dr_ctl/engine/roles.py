@@ -86,7 +86,7 @@ def open_again(seen: Observation, past: History) -> bool:
 def was_open_again(source: str, ask: Ask) -> Finding:
     """Say that clients may have worked at both sites."""
     text = f"{source} lets clients in again beside {ask.target}: it is closed before anything else"
-    return Finding("DR-ROLE-017", Severity.WARNING, text, "Compare what its clients did there meanwhile.")
+    return Finding("DR-ROLE-018", Severity.WARNING, text, "Compare what its clients did there meanwhile.")
 
 
 def source_of(
