@@ -120,7 +120,8 @@ class World:
             return decided.findings
         away = [link.site for link in seen.links() if link.attached is False]
         first, *others = decided.findings
-        if first.id == "DR-ALIVE-001" and seen.roles[left] is Role.SERVING and away:
+        answers = all(each.silent is None for each in seen.brokers if each.site == left)
+        if first.id == "DR-ALIVE-001" and seen.roles[left] is Role.SERVING and answers and away:
             remedy = (
                 f"Leave {left} as it is, its clients are served. Nothing can be moved without loss before the link is "
                 f"back. {self.mending(away[0])}"

@@ -145,7 +145,7 @@ class TestLost:
         ready = dr_ctl("validate", "--for", "failover", "--json")
         ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown")
 
-        assert ready.document["summary"] == "failover to paris: ready"
+        assert ready.document["summary"] == "failover to paris: ready, with --accept-loss unknown"
         assert ended.code == 0, ended.document
         assert sites.paris.open
 
