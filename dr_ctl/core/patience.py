@@ -40,6 +40,8 @@ class Patience:
     """Until closed doors are shown to be closed."""
     activate_s: float = 30.0
     """Until every pair is shown to serve."""
+    opened_s: float = 1.0
+    """For doors that were told to open to be open: the plugin opens them up to a tenth of a second after its answer."""
     again_s: float = 0.5
     """Between tries to open a pair that was refused beside others that opened."""
     probe_s: float = 10.0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dr_ctl.engine.outcome import Done, Outcome, Refused
-from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.effects import still
 from dr_ctl.topologies.common.tools import Tools
@@ -18,11 +20,19 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     if (kept_out := tools.admit(move.source, admits, hand)) is not None:
         return Refused(kept_out)
     tools.change(opens, hand)
-    if opens and (why := tools.doors.why_not_open_again(move.source, opens)) is not None:
+    if opens and (why := _why_not_open(tools, move.source, opens, hand)) is not None:
         return Refused(f"{move.source}: {why}")
     tools.change(rest, hand)
     done = Done(f"{move.source} lets clients in, and delivers" if opens or admits else "pauses lifted")
     return still(rest, tools.views_of(rest)) or done
+
+
+def _why_not_open(tools: Tools[Broker], site: str, opens: Sequence[Call], hand: Hand) -> str | None:
+    patience = tools.observer.patience
+    until = hand.monotonic() + patience.opened_s
+    while (why := tools.doors.why_not_open_again(site, opens)) is not None and hand.monotonic() < until:
+        hand.wait(patience.poll_s)
+    return why
 
 
 def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
