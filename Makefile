@@ -28,7 +28,7 @@ demo: setup ## the main job on two real brokers: swapover, failover and failback
 PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 8 --dist loadgroup --durations=10
 
 fast: setup lint ## lint, types and the tests that start nothing: no site, no Java, no Spark
-	$(PYTEST) -m "not broker and not spark and not deep and not chaos" --ignore tests/twin --ignore tests/stories
+	$(PYTEST) -m "not broker and not spark and not deep and not chaos" --ignore tests/twin --ignore tests/stories --ignore tests/older --ignore tests/cli/test_pairs.py
 
 test: setup lint ## what a change has to pass: fast, the twin, a part of Spark's, and one story on real brokers for each topology
 	$(PYTEST) -m "not deep and not chaos"
