@@ -24,7 +24,7 @@ AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every lo
 
 
 def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool) -> Result:
-    """Look until the time is over, once at least, or until a signal. `pay_debts`: take a lost site in again once it is back."""
+    """Look at least once, until the time is over or a signal ends it. `pay_debts`: take in a lost site that is back."""
     installation, clock = caller.installation(), caller.clock
     until = clock.monotonic() + lasting_s if lasting_s is not None else None
     payer = Payer(caller.called(REINSTATE)) if pay_debts else None
