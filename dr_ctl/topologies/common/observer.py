@@ -183,9 +183,7 @@ class Observer(ABC, Generic[V_co, A_co]):
         if isinstance(view, Silent) and view.ports_refuse:
             peers = [each for (site, pair), each in views.items() if site != view.site and pair == view.pair]
             for peer in peers:
-                if not isinstance(peer, Silent) and (
-                    peer.attached or peer.peer_attached or self._knocked(access, peer)
-                ):
+                if not isinstance(peer, Silent) and (peer.hears_peer or self._knocked(access, peer)):
                     return replace(view, ports_refuse=False)
         return view
 

@@ -336,6 +336,11 @@ class Broker(ABC):
         return any(each.port in ports for each in self.connections)
 
     @property
+    def hears_peer(self) -> bool:
+        """Say whether a link between the two is attached, in either direction: a sign that its peer lives."""
+        return bool(self.attached) or self.peer_attached
+
+    @property
     def other_doors(self) -> tuple[Acceptor, ...]:
         mine = {each.name for each in (*self.doors, *self.mirror_doors)}
         return tuple(each for each in self.acceptors if each.name not in mine)

@@ -155,6 +155,12 @@ class SiteView(ArtemisBroker):
         return all(queue.consumers for flow in self.flows for queue in flow.outflow) and self.commands.out.consumers > 0
 
     @property
+    def hears_peer(self) -> bool:
+        """Its own bridges only. Those of the peer come over the Core protocol, which may reconnect: a broker lists such
+        a connection for its time to live, a minute, after the other end was killed (seen for 53 s)."""
+        return bool(self.attached)
+
+    @property
     def to_ship(self) -> int | None:
         if self.service is None:
             return None
