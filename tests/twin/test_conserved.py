@@ -131,8 +131,15 @@ def test_what_arrives_behind_the_fence_was_never_delivered_either(twin: PlayedTw
 @pytest.mark.parametrize("site", ["london", "paris"])
 @pytest.mark.parametrize("operation", ["swapover", "activate", "release", "failover", "reinstate", "failback"])
 def test_whatever_is_done_while_an_address_takes_nothing_every_message_lies_somewhere(
-    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, operation: str, site: str
+    twin: PlayedTwin,
+    dr_ctl: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    operation: str,
+    site: str,
 ) -> None:
+    mine = brief(tmp_path)
+    monkeypatch.setattr(runbook, "shipped", lambda: mine)
     OPERATIONS[operation].before(twin, dr_ctl)
     had = unprocessed(twin)
     plugin(twin, site).full.add(ORDERS)
