@@ -21,7 +21,7 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import BrokerSeen, Seen
 
 if TYPE_CHECKING:
-    from dr_ctl.rpo.bounds.bounds import Bounds
+    from dr_ctl.rpo.bounds.result import Bounds
 
 
 SKEW: Final = timedelta(seconds=2)
@@ -105,7 +105,7 @@ class FailoverPrice:
     def _of_read(self, seen: Seen, at: datetime) -> Bounds:
         """What lies in the outflows is all that may be lost or come twice: a closed site adds nothing to them. Of one
         queue no more than lies in it can be lost."""
-        from dr_ctl.rpo.bounds.bounds import Bound, Bounds, ClassBound, QueueBound  # noqa: PLC0415 - as above
+        from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound  # noqa: PLC0415 - as above
 
         settings, told = self._installation.settings, objectives(self._installation)
         held = seen.stake(self.lost)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.rpo.bounds.bounds import Bounds, bounds
+from dr_ctl.rpo.bounds.bounds import bounds
+from dr_ctl.rpo.bounds.result import Bounds
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import at

@@ -25,119 +25,27 @@ All of it rests on one assumption, told as finding DR-RPO-010: that clients were
 from __future__ import annotations
 
 import itertools
-from dataclasses import asdict, dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal
 
 from dr_ctl.core.clock import stamp
-from dr_ctl.core.model import Finding, Json, Role, Severity, some
+from dr_ctl.core.model import Finding, Role, Severity, some
+from dr_ctl.rpo.bounds.death import STALE_US, Death, How, latest
+from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound
 from dr_ctl.rpo.bounds.staged import done_and_there
 from dr_ctl.rpo.bounds.waiting import is_explained, newest_cut, unconsumed, unshipped_acks
 from dr_ctl.rpo.estimate.result import LossLimit, Objectives, matches
-from dr_ctl.rpo.history.newest import OUTFLOWS, US, WINDOW_US, Count, Recent, recent
+from dr_ctl.rpo.history.newest import US, WINDOW_US, Count, Recent, recent
 from dr_ctl.rpo.history.row import micros, moment
-from dr_ctl.settings.durations import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
     from pathlib import Path
 
-STALE_US: Final = 30 * US
 _SENDS: Final = ("mirror", "mixed")
 _ACKS: Final = ("acks", "mixed")
 _LEAST_INTERVALS: Final = 2
 _EVERY_FLOW: Final = "*"
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """At most so many, from a look at that moment: the oldest of the pairs' last ones. None: not known."""
-
-    at_most: int | None
-    read_at: datetime | None
-
-    def as_json(self) -> dict[str, Json]:
-        return {"at_most": self.at_most, "read_at": None if self.read_at is None else stamp(self.read_at)}
-
-
-@dataclass(frozen=True, slots=True)
-class QueueBound:
-    """The same of one queue."""
-
-    name: str
-    lost: int | None
-    twice: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class ClassBound:
-    """The same of the queues that have a limit of their own. `exceeded` is None where it cannot be told."""
-
-    queues: tuple[str, ...]
-    lost: int | None
-    limit: int | None
-    age_limit_s: float | None = None
-
-    @property
-    def exceeded(self) -> bool | None:
-        if self.limit is None:
-            return False
-        return None if self.lost is None else self.lost > self.limit
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What a failover from `site` may lose and bring twice at most; `findings` say what that rests on."""
-
-    site: str
-    lost: Bound
-    twice: Bound
-    queues: tuple[QueueBound, ...] = ()
-    classes: tuple[ClassBound, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    age_s: float | None = None  # since the oldest that may be lost was sent, at most; None: not known
-    because: str | None = None  # the arithmetic of what is lost, in a sentence; None where it is not known
-
-    def as_json(self) -> dict[str, Json]:
-        """Make `data.bounds` of the envelope; the findings belong to the envelope's own."""
-        queues: list[Json] = [asdict(queue) for queue in self.queues]
-        told: dict[str, Json] = {"lost": self.lost.as_json(), "twice": self.twice.as_json(), "queues": queues}
-        return {**told, "because": self.because}
-
-    def exceeds(self, objectives: Objectives | None, accept: int | Literal["unknown"] | None = None) -> tuple[str, ...]:
-        """Say why this may not go on; nothing where it may.
-
-        `accept` replaces all limits: a number is one for the total, "unknown" sets none. Without objectives nothing may
-        be lost.
-        """
-        if accept == "unknown":
-            return ()
-        if self.lost.at_most is None:
-            covered = f"; accepting {accept} does not cover the unknown" if accept is not None else ""
-            return (f"how much {self.site} takes with it is not known{covered}",)
-        told = f"up to {self.lost.at_most} message(s) may be lost"
-        if accept is not None:
-            return (f"{told}, {accept} are accepted",) if self.lost.at_most > accept else ()
-        limit = 0 if objectives is None else objectives.loss.messages
-        reasons = [f"{told}, the limit is {limit}"] if limit is not None and self.lost.at_most > limit else []
-        for each in self.classes:
-            if each.exceeded:
-                name = ", ".join(each.queues)
-                reasons.append(f"up to {each.lost} message(s) of {name} may be lost, their limit is {each.limit}")
-            if each.lost != 0:
-                reasons += self._too_old(each.age_limit_s, f" of {', '.join(each.queues)}")
-        if self.lost.at_most > 0 and objectives is not None:
-            reasons += self._too_old(objectives.loss.age_s, "")
-        return tuple(reasons)
-
-    def _too_old(self, limit_s: float | None, of: str) -> list[str]:
-        if limit_s is None or (self.age_s is not None and self.age_s <= limit_s):
-            return []
-        age = (
-            "how old they are is not known" if self.age_s is None else f"the oldest is up to {duration(self.age_s)} old"
-        )
-        return [f"messages{of} may be lost and {age}, the limit is {duration(limit_s)}"]
 
 
 def bounds(
@@ -160,7 +68,7 @@ def bounds(
     which queue.
     """
     seen = recent(history, site, pairs)
-    death = _death(seen, micros(down_at or now), is_down=down_at is not None)
+    death = latest(seen, micros(down_at or now), is_down=down_at is not None)
     if silent_since is not None:
         death = death.or_earlier(micros(silent_since), seen)
     told = [_Pair(name, seen, death.us) for name in sorted(seen.pairs)]
@@ -177,46 +85,6 @@ def bounds(
         age_s=_oldest(pair.age_us for pair in told),
         because=_because(told, death),
     )
-
-
-class _How(Enum):
-    """How the moment is known at which nothing more can have been put in."""
-
-    DOWN = "it was seen down"
-    WORD = "its service had ended, by the operator's word"
-    OPEN = "it was not yet seen down"
-
-
-@dataclass(frozen=True, slots=True)
-class _Death:
-    """The latest moment at which the site can have died."""
-
-    us: int
-    how: _How
-
-    @property
-    def text(self) -> str:
-        return f"{stamp(moment(self.us))}, when {self.how.value}"
-
-    def or_earlier(self, word_us: int, seen: Recent) -> _Death:
-        """That word instead, where it is earlier: it shortens only the time that nobody saw; what was read is read."""
-        return _Death(max(word_us, _last_read_us(seen)), _How.WORD) if word_us < self.us else self
-
-
-def _death(seen: Recent, now_us: int, *, is_down: bool) -> _Death:
-    """A look that was not down, or too long without any, and the time begins anew: the site may have been back."""
-    read_us = _last_read_us(seen)
-    downs = itertools.takewhile(lambda each: each[1] == Role.DOWN.value, reversed(seen.roles))
-    run = [*reversed([us for us, _ in downs if us > read_us]), now_us]
-    is_unbroken = len(run) > 1 and all(later - earlier <= STALE_US for earlier, later in itertools.pairwise(run))
-    if is_unbroken:
-        return _Death(run[0], _How.DOWN)
-    return _Death(now_us, _How.DOWN if is_down else _How.OPEN)
-
-
-def _last_read_us(seen: Recent) -> int:
-    """When an outflow of the site was last read."""
-    return max((looks[-1].us for key, looks in seen.counts.items() if key[1] in OUTFLOWS and looks), default=0)
 
 
 class _Pair:
@@ -400,7 +268,7 @@ def _class(patterns: tuple[str, ...], limit: LossLimit, names: Sequence[str], pa
     return ClassBound(patterns, _sum(lost) if lost else None, limit.messages, limit.age_s)
 
 
-def _because(pairs: Sequence[_Pair], death: _Death) -> str | None:
+def _because(pairs: Sequence[_Pair], death: Death) -> str | None:
     """The sum of what may be lost, as an operator can check it."""
     there, since = _sum(pair.parts[0] for pair in pairs), _sum(pair.parts[1] for pair in pairs)
     read = [pair.lost_read_us for pair in pairs if pair.lost_read_us is not None]
@@ -410,12 +278,12 @@ def _because(pairs: Sequence[_Pair], death: _Death) -> str | None:
         f"{there + since} = {there} not shipped at the last look, {stamp(moment(min(read)))}, + at most {since} that "
         f"may have come in the {max(0, death.us - min(read)) / US:.1f} s until {death.text}"
     )
-    if death.how is _How.OPEN:
+    if death.how is How.OPEN:
         return f"{text}; it grows by up to {sum(pair.rate for pair in pairs):.0f} a second until then"
     return f"{text}; it does not shrink or grow by waiting"
 
 
-def _findings(site: str, pairs: Sequence[_Pair], death: _Death) -> Iterable[Finding]:
+def _findings(site: str, pairs: Sequence[_Pair], death: Death) -> Iterable[Finding]:
     for pair in pairs:
         where = f"the outflow of {site}, pair {pair.name}"
         if pair.lost_read_us is None or pair.twice_read_us is None:
@@ -449,7 +317,7 @@ def _left(pair: _Pair, site: str) -> Iterable[Finding]:
         yield Finding("DR-RPO-022", Severity.INFO, text, "A planned move removes such copies by their ids.")
 
 
-def _rests_on(pair: _Pair, where: str, elapsed_us: int, death: _Death) -> Finding:
+def _rests_on(pair: _Pair, where: str, elapsed_us: int, death: Death) -> Finding:
     read_at = stamp(moment(pair.lost_read_us or 0))
     if pair.lost is None or pair.twice is None:
         why = "there are too few looks before it for a rate, or not every figure was read"

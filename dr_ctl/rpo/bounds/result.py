@@ -1,0 +1,104 @@
+"""What a failover may lose and bring twice at most, as values: in all, by queue, by class; what exceeds a limit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Literal
+
+from dr_ctl.core.clock import stamp
+from dr_ctl.core.model import Finding, Json
+from dr_ctl.rpo.estimate.result import Objectives
+from dr_ctl.settings.durations import duration
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """At most so many, from a look at that moment: the oldest of the pairs' last ones. None: not known."""
+
+    at_most: int | None
+    read_at: datetime | None
+
+    def as_json(self) -> dict[str, Json]:
+        return {"at_most": self.at_most, "read_at": None if self.read_at is None else stamp(self.read_at)}
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBound:
+    """The same of one queue."""
+
+    name: str
+    lost: int | None
+    twice: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassBound:
+    """The same of the queues that have a limit of their own. `exceeded` is None where it cannot be told."""
+
+    queues: tuple[str, ...]
+    lost: int | None
+    limit: int | None
+    age_limit_s: float | None = None
+
+    @property
+    def exceeded(self) -> bool | None:
+        if self.limit is None:
+            return False
+        return None if self.lost is None else self.lost > self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a failover from `site` may lose and bring twice at most; `findings` say what that rests on."""
+
+    site: str
+    lost: Bound
+    twice: Bound
+    queues: tuple[QueueBound, ...] = ()
+    classes: tuple[ClassBound, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    age_s: float | None = None  # since the oldest that may be lost was sent, at most; None: not known
+    because: str | None = None  # the arithmetic of what is lost, in a sentence; None where it is not known
+
+    def as_json(self) -> dict[str, Json]:
+        """Make `data.bounds` of the envelope; the findings belong to the envelope's own."""
+        queues: list[Json] = [asdict(queue) for queue in self.queues]
+        told: dict[str, Json] = {"lost": self.lost.as_json(), "twice": self.twice.as_json(), "queues": queues}
+        return {**told, "because": self.because}
+
+    def exceeds(self, objectives: Objectives | None, accept: int | Literal["unknown"] | None = None) -> tuple[str, ...]:
+        """Say why this may not go on; nothing where it may.
+
+        `accept` replaces all limits: a number is one for the total, "unknown" sets none. Without objectives nothing may
+        be lost.
+        """
+        if accept == "unknown":
+            return ()
+        if self.lost.at_most is None:
+            covered = f"; accepting {accept} does not cover the unknown" if accept is not None else ""
+            return (f"how much {self.site} takes with it is not known{covered}",)
+        told = f"up to {self.lost.at_most} message(s) may be lost"
+        if accept is not None:
+            return (f"{told}, {accept} are accepted",) if self.lost.at_most > accept else ()
+        limit = 0 if objectives is None else objectives.loss.messages
+        reasons = [f"{told}, the limit is {limit}"] if limit is not None and self.lost.at_most > limit else []
+        for each in self.classes:
+            if each.exceeded:
+                name = ", ".join(each.queues)
+                reasons.append(f"up to {each.lost} message(s) of {name} may be lost, their limit is {each.limit}")
+            if each.lost != 0:
+                reasons += self._too_old(each.age_limit_s, f" of {', '.join(each.queues)}")
+        if self.lost.at_most > 0 and objectives is not None:
+            reasons += self._too_old(objectives.loss.age_s, "")
+        return tuple(reasons)
+
+    def _too_old(self, limit_s: float | None, of: str) -> list[str]:
+        if limit_s is None or (self.age_s is not None and self.age_s <= limit_s):
+            return []
+        age = (
+            "how old they are is not known" if self.age_s is None else f"the oldest is up to {duration(self.age_s)} old"
+        )
+        return [f"messages{of} may be lost and {age}, the limit is {duration(limit_s)}"]
