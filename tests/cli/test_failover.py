@@ -16,7 +16,7 @@ from dr_ctl.engine.runbook import shipped
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.mirror.view import BrokerView
-from tests.cli.conftest import Ended, Shell
+from tests.cli.conftest import Ended, Hasty, Shell
 from tests.cli.installation import NOT_NOW
 from tests.cli.sites import Sites, sites
 from tests.cli.test_gone_on_with import begun
@@ -495,24 +495,25 @@ class TestBack:
         assert "DR-DOOR-004" in ended.ids
 
 
+@pytest.fixture
+def since(dr_ctl: Shell, sites: Sites) -> datetime:
+    """Looks at ten messages a second, the last one ten minutes ago, with seven to ship; then silence."""
+    last = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=10)
+    rows = []
+    for second, depth, added in ((-10, 0, 0), (-5, 3, 50), (0, 7, 100)):
+        at = last + timedelta(seconds=second)
+        rows.append(Row(site="london", ts=at, pair="orders-1", kind="site", name="serving"))
+        counted = {"depth": depth, "delivering": 0, "added": added, "removed": added - depth}
+        rows.append(Row(site="london", ts=at, pair="orders-1", kind="mixed", name="*", start="1", **counted))
+    write(rows, dr_ctl.folder / "history")
+    sites.lose(shown=False)
+    return last
+
+
 class TestWord:
     """Nobody saw the site down, and somebody knows when its service ended."""
 
     SURE = ("--presume-down", "london", "--reason", "power was cut")
-
-    @pytest.fixture
-    def since(self, dr_ctl: Shell, sites: Sites) -> datetime:
-        """Looks at ten messages a second, the last one ten minutes ago, with seven to ship; then silence."""
-        last = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=10)
-        rows = []
-        for second, depth, added in ((-10, 0, 0), (-5, 3, 50), (0, 7, 100)):
-            at = last + timedelta(seconds=second)
-            rows.append(Row(site="london", ts=at, pair="orders-1", kind="site", name="serving"))
-            counted = {"depth": depth, "delivering": 0, "added": added, "removed": added - depth}
-            rows.append(Row(site="london", ts=at, pair="orders-1", kind="mixed", name="*", start="1", **counted))
-        write(rows, dr_ctl.folder / "history")
-        sites.lose(shown=False)
-        return last
 
     def test_it_makes_the_bound_finite_and_stands_in_the_journal(self, dr_ctl: Shell, since: datetime) -> None:
         word = (since + timedelta(seconds=3)).isoformat()
@@ -563,3 +564,20 @@ class TestWhatIsAdvised:
         ended = failover(dr_ctl, "--yes", "--presume-down", "london", "--reason", "so")
 
         assert ended.ids[:2] == ["DR-ALIVE-001", "DR-ALIVE-003"]
+
+
+class TestClock:
+    """This machine's clock is behind the brokers'."""
+
+    def test_it_shrinks_no_bound_and_is_said(
+        self, dr_ctl: Shell, since: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Hasty, "now", lambda self: datetime.now(UTC) - timedelta(seconds=50))
+
+        ended = failover(dr_ctl, "--yes", "--accept-loss", "unknown", "--dry-run", *TestWord.SURE)
+
+        passed_s = int((datetime.now(UTC) - since).total_seconds())
+        assert ended.code == 0, ended.document
+        assert ended.document["data"]["bounds"]["lost"]["at_most"] >= 7 + 10 * (passed_s - 5)
+        served = failover(dr_ctl, "--yes", "--accept-loss", "unknown", *TestWord.SURE)
+        assert "DR-LOSS-003" in served.ids
