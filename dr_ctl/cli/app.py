@@ -22,6 +22,7 @@ from dr_ctl.cli.operations_app import link_app, operations_app
 from dr_ctl.cli.session import Session, Time
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Severity
+from dr_ctl.lab.kinds import MIRROR
 
 app = typer.Typer(cls=Whole, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.callback()(common)
@@ -230,7 +231,7 @@ def demo(
     ] = "brokers",
     topology: Annotated[
         str, typer.Option("--topology", metavar="ID", help="What joins the sites, as in `lab up`.")
-    ] = "artemis-mirror",
+    ] = MIRROR,
 ) -> Result:
     """The main job on two brokers: a swapover, a failover and a failback under load; the ledger judges each."""
     from dr_ctl.cli import demonstration  # noqa: PLC0415

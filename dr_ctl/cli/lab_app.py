@@ -11,6 +11,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.cli.command import command, group
 from dr_ctl.cli.session import Session
 from dr_ctl.core.model import ExitCode
+from dr_ctl.lab.kinds import KINDS, MIRROR
 
 if TYPE_CHECKING:
     from dr_ctl.lab.lab import Lab
@@ -39,8 +40,8 @@ def lab_up(
         str, typer.Option("--sites", metavar="A,B", help="Names of the sites; the first serves.")
     ] = "london,paris",
     topology: Annotated[
-        str, typer.Option("--topology", metavar="ID", help="artemis-mirror, or artemis-continuity (Artemis 2.11).")
-    ] = "artemis-mirror",
+        str, typer.Option("--topology", metavar="ID", help=f"What joins the sites: {' or '.join(KINDS)}.")
+    ] = MIRROR,
     plugin: Annotated[
         Path | None,
         typer.Option("--plugin", metavar="JAR", help="The continuity plugin; default: DR_CTL_CONTINUITY_JAR."),
