@@ -189,9 +189,9 @@ def test_what_nothing_explains_is_taken_out_and_kept(lab: Lab, operator: Operato
     assert "DR-RECONCILE-003" in status.told
 
 
-@pytest.mark.parametrize("nth", [1, 3])
+@pytest.mark.parametrize(("of_failover", "of_failback"), [(1, 1), (2, 3)])
 def test_a_failover_and_a_failback_that_are_killed_go_on_where_they_were(
-    lab: Lab, operator: Operator, tmp_path: Path, nth: int
+    lab: Lab, operator: Operator, tmp_path: Path, of_failover: int, of_failback: int
 ) -> None:
     send(lab, "london", "orders.in", 3)
     lab.wait_mirrored()
@@ -205,11 +205,11 @@ def test_a_failover_and_a_failback_that_are_killed_go_on_where_they_were(
         cut = Operator(lab, operator.state, settings)
         # What stands before London's console goes on accepting connections: nothing shows that it is down.
         presumed = ("--accept-loss", "unknown", "--presume-down", "london", "--reason", "it was killed")
-        killed_at(cut, recorders, "paris", nth, "failover", "--to", "paris", "--yes", *presumed)
+        killed_at(cut, recorders, "paris", of_failover, "failover", "--to", "paris", "--yes", *presumed)
         failed_over = cut.run("resume", "--yes")
         lab.heal()
         lab.start("london")
-        killed_at(cut, recorders, "paris", nth, "failback", "--to", "london", "--yes")
+        killed_at(cut, recorders, "paris", of_failback, "failback", "--to", "london", "--yes")
         failed_back = cut.run("resume", "--yes")
 
     assert failed_over.code == 0, failed_over.document
