@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from dr_ctl.settings.loader import SettingsError, find, load
+from dr_ctl.settings.topologies import TOPOLOGIES
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "artemis-mirror.yaml"
 GOOD = EXAMPLE.read_text(encoding="utf-8")
@@ -88,7 +89,8 @@ def test_what_a_topology_does_not_have_is_not_taken_in_silence(
 def test_a_topology_that_is_no_text_is_told_like_one_that_there_is_not(tmp_path: Path, topology: object) -> None:
     told = problems(written(tmp_path, swap("topology: artemis-mirror", f"topology: {json.dumps(topology)}")))
 
-    assert told == "dr-ctl.yaml:4:11: topology: should be 'artemis-mirror' or 'artemis-continuity'"
+    *first, last = [repr(each) for each in TOPOLOGIES]
+    assert told == f"dr-ctl.yaml:4:11: topology: should be {', '.join(first)} or {last}"
 
 
 def test_a_topology_that_is_left_out_is_missing(tmp_path: Path) -> None:

@@ -41,11 +41,12 @@ class ArtemisBroker(Broker):
     username: str = Field(description="login for both")
     password: Secret = Field(description="password for both: a secret, see below")
     clients: Names = Field(min_length=1, description="names of the client acceptors")
-    mirror: Names | None = Field(
-        default=None,
-        description="names of the acceptors that the peer's link uses; without: the only AMQP one not in `clients`",
-    )
     broker: str | None = Field(default=None, description="the broker's own name; without: found out")
+
+    @property
+    def link_doors(self) -> tuple[str, ...] | None:
+        """The acceptors that the peer's link uses; None where they are to be found out."""
+        return None
 
     @property
     def identity(self) -> str:
@@ -76,3 +77,16 @@ class ArtemisBroker(Broker):
             if parts.username is not None or parts.password is not None:
                 raise ValueError("must not hold a login; set username and password beside it")
         return told
+
+
+class AmqpLinked(ArtemisBroker):
+    """One whose peer connects to it over AMQP."""
+
+    mirror: Names | None = Field(
+        default=None,
+        description="names of the acceptors that the peer's link uses; without: the only AMQP one not in `clients`",
+    )
+
+    @property
+    def link_doors(self) -> tuple[str, ...] | None:
+        return self.mirror

@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from dr_ctl.settings.model import Settings, Site, SiteName
-from dr_ctl.settings.topologies.artemis import APART, ID_CACHE_SIZE, ArtemisBroker
+from dr_ctl.settings.topologies.artemis import APART, ID_CACHE_SIZE, AmqpLinked
 
 
-class ContinuityBroker(ArtemisBroker):
+class ContinuityBroker(AmqpLinked):
     """One broker with the plugin, which closes its doors at every start and whose bridges are found out."""
 
     id_cache_size: int = Field(

@@ -7,10 +7,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from dr_ctl.settings.model import Settings, Site, SiteName
-from dr_ctl.settings.topologies.artemis import APART, ArtemisBroker, LastingFence
+from dr_ctl.settings.topologies.artemis import APART, AmqpLinked, LastingFence
 
 
-class MirrorBroker(ArtemisBroker):
+class MirrorBroker(AmqpLinked):
     """One broker of a mirrored pair."""
 
     link: str | None = Field(

@@ -35,7 +35,7 @@ class Access(access.Access[B_co]):
         """What the settings of all such brokers say; a topology adds what its own say beside."""
         stomp = self._settings.stomp
         greets_at = parse_address(stomp).port if stomp is not None else None
-        return Config(self._settings.clients, self._settings.mirror, None, greets_at=greets_at)
+        return Config(self._settings.clients, self._settings.link_doors, None, greets_at=greets_at)
 
     def store(self) -> Store:
         return Documents(self)
