@@ -292,6 +292,8 @@ class Lab(Played):
                 self.create_queue(name)
         for broker in self.state.sites:
             self._admin(broker).prepare()
+        # Again: what ships a queue may dial anew until the peer has that queue too.
+        self._wait_links([self.site(broker.name, broker.pair) for broker in linked], until)
 
     def _start_processors(self) -> None:
         ids = self._kind.ids

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from xml.sax.saxutils import escape, quoteattr
 
+from dr_ctl.core.errors import UsageError
 from dr_ctl.jolokia.beans import parts, quote
 from dr_ctl.lab.artemis import create
 from dr_ctl.lab.artemis.admin import Admin
@@ -199,6 +200,9 @@ class BridgesAdmin(Admin):
     def create_queue(self, name: str) -> None:
         """Make a queue with all that copies it, the divert last: before it nothing is captured. It is served where the
         others are."""
+        if "," in name:
+            # A comma parts several forwarding addresses of a divert: it would take the messages and keep none.
+            raise UsageError(f"{name!r} has a comma: no divert can copy such a queue")
         if name in self._copied():
             return
         (peer,) = (one["name"] for one in json.loads(self._read(self._broker, "ConnectorsAsJSON")))
