@@ -31,6 +31,9 @@ CLIENTS, BRIDGE, AGENT = "app", "bridge", "agent"  # roles
 IDS: Final = "notification.idempotent-consumer"
 ORIGIN: Final = "ARTEMIS_MESSAGE_ORIGIN"
 TRANSFORMER: Final = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
+# A consumer here waits for each of its acknowledgements: without it the disk gathers writes for 3.3 ms, and it
+# does 250 messages a second instead of 700.
+SYNC_NS: Final = 400_000
 TEXT: Final = "java.lang.String"
 # What a bridge is told, in broker.xml and over management alike. It never gives up.
 BRIDGED: Final = {
@@ -85,7 +88,9 @@ def configured(xml: str, make: Make) -> str:
 def _doors(make: Make, copied: Sequence[str]) -> str:
     site, peer = make.site, make.peer.name
     ports = site.ports
-    return f"""<connectors>
+    return f"""<journal-buffer-timeout>{SYNC_NS}</journal-buffer-timeout>
+
+      <connectors>
          <connector name="{peer}">tcp://127.0.0.1:{make.link_port}</connector>
       </connectors>
 
