@@ -130,6 +130,13 @@ def queue_attributes(queue: Queue) -> dict[str, Any]:
     }
 
 
+def aged(broker: Broker, queue: Queue) -> dict[str, Any]:
+    """The attributes of a queue with the age of its first message."""
+    told = queue_attributes(queue)
+    since_ms = told["FirstMessageTimestamp"]
+    return {**told, "FirstMessageAge": None if since_ms is None else broker.now_ms() - since_ms}
+
+
 def pausing(queue: Queue, broker: Broker) -> Operations:
     def pause(lasting: bool = False) -> None:
         queue.paused = True
