@@ -55,6 +55,7 @@ def beans(broker: BridgesBroker) -> Iterator[Bean]:
 def _server(broker: BridgesBroker) -> dict[str, Any]:
     return {
         **current.server(broker),
+        "ConnectorsAsJSON": json.dumps([{"name": broker.peer, "params": {}}]),
         "ConnectionCount": len(connections(broker)),
         "BridgeNames": [*broker.bridges],
         "DivertNames": [*broker.diverts],

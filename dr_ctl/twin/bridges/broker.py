@@ -16,24 +16,26 @@ from dr_ctl.twin.artemis.bridged import BridgedBroker
 from dr_ctl.twin.artemis.current import VERSION
 from dr_ctl.twin.bridges import layout
 from dr_ctl.twin.bridges.divert import ORIGIN, CoreBridge, Divert, Told
-from dr_ctl.twin.bridges.layout import BRIDGE, CLIENTS, ID_HEADER, NOTIFICATIONS, NOTIFIED, QUEUE_HEADER
+from dr_ctl.twin.bridges.ids import IdStore
+from dr_ctl.twin.bridges.layout import BRIDGE, CLIENTS, GRANTS, ID_HEADER, NOTIFICATIONS, QUEUE_HEADER
 from dr_ctl.twin.bridges.processor import Processor
+from dr_ctl.twin.broker import ANYCAST
 from dr_ctl.twin.messages import Message, Queue, Reason
-from dr_ctl.twin.security import WORDS
+from dr_ctl.twin.security import WORDS, Security
 
 
 @dataclass(kw_only=True)
 class BridgesBroker(BridgedBroker):
-    """One broker of a pair. `peers_login`: what its bridges log in with at the peer."""
+    """One broker of a pair."""
 
     version: ClassVar[str] = VERSION
     peers_door: ClassVar[str] = "bridge"
 
     peer: str
-    peers_login: tuple[str, str] = (BRIDGE, "")
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.security = Security(self.roles, GRANTS)
         # What is to be there after a start, and what of it is there now.
         self.told_diverts: dict[str, Told] = {}
         self.told_bridges: dict[str, Told] = {}
@@ -42,7 +44,7 @@ class BridgesBroker(BridgedBroker):
         self._in_file: frozenset[str] = frozenset()
         self.took: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
-        self.ids: set[tuple[str, str]] = set()  # the site's id store: a queue and an id; it outlives the broker
+        self.ids = IdStore(self.home and self.home / "ids" / f"{self.name}.sqlite")
         self.processor = Processor(self)
         self._first_start = True
 
@@ -63,10 +65,8 @@ class BridgesBroker(BridgedBroker):
 
     @property
     def even(self) -> bool:
-        own = [
-            each for name, each in self.queues.items() if name == NOTIFIED or name.startswith(f"mirror.{self.peer}.")
-        ]
-        return not any(queue.messages for queue in own)
+        mine = (NOTIFICATIONS, *(name for name in self.queues if name.startswith(f"mirror.{self.peer}.")))
+        return not any(self.queues[name].messages for name in mine if name in self.queues)
 
     @property
     def settable(self) -> Mapping[str, Any]:
@@ -81,13 +81,12 @@ class BridgesBroker(BridgedBroker):
     def installed(self, names: Sequence[str]) -> None:
         """Every queue is closed: one site's are opened when both are there."""
         super().installed(names)
-        self.add_address(NOTIFICATIONS, "multicast")
-        self.create_queue({"name": NOTIFIED, "address": NOTIFICATIONS, "routing-type": "MULTICAST"})
+        self.create_queue({"name": NOTIFICATIONS, "routing-type": ANYCAST})
         for address in (*names, NOTIFICATIONS):
             self.create_queue(layout.buffer(self.peer, address))
             told = layout.divert(self.site, address)
             self.told_diverts[told["name"]] = told
-            told = layout.bridge(self.site, self.peer, address, self.peers_login)
+            told = layout.bridge(self.site, self.peer, address, (BRIDGE, self.users.get(BRIDGE, "")))
             self.told_bridges[told["name"]] = told
         self._in_file = frozenset((*self.told_diverts, *self.told_bridges))
         for name in names:
@@ -114,6 +113,9 @@ class BridgesBroker(BridgedBroker):
 
     def work(self, now_s: float) -> list[float]:
         return self.processor.work(now_s)
+
+    def ended(self) -> None:
+        self.ids.close()
 
     # diverts and bridges
 
@@ -144,7 +146,7 @@ class BridgesBroker(BridgedBroker):
         """One whose name is taken, or that lacks its queue or its connector, is passed over without a word."""
         queue = self.queues.get(str(told.get("queue-name")))
         connectors = set(told.get("static-connectors") or ())
-        if told["name"] not in self.bridges and queue is not None and connectors == {layout.connector(self.peer)}:
+        if told["name"] not in self.bridges and queue is not None and connectors == {self.peer}:
             bridge = CoreBridge(told, queue, self.clock)
             bridge.started = True
             self.bridges[bridge.name] = bridge
@@ -166,7 +168,7 @@ class BridgesBroker(BridgedBroker):
 
     @property
     def serves(self) -> bool:
-        return any(self.is_open(name) for name in self.units)
+        return any(self.serves_queue(name) for name in self.units)
 
     def let_clients_in(self) -> None:
         super().let_clients_in()
@@ -177,7 +179,7 @@ class BridgesBroker(BridgedBroker):
         for name in self.units:
             self.close_unit(name)
 
-    def is_open(self, name: str) -> bool:
+    def serves_queue(self, name: str) -> bool:
         """Say whether clients of a queue are let in and are served."""
         queue = self.queues.get(name)
         if not self.acceptors["clients"].started or queue is None or queue.paused:
@@ -201,10 +203,10 @@ class BridgesBroker(BridgedBroker):
 
     def waiting(self, queue: str) -> int:
         """What lies where nobody is served, or was processed at the other site, no client has still to get."""
-        if not self.is_open(queue):
+        if not self.serves_queue(queue):
             return 0
         lying = self.queues[queue].messages.values()
-        return sum((queue, self.identity(message)) not in self.ids for message in lying)
+        return sum(not self.ids.knows(queue, self.identity(message)) for message in lying)
 
     def identity(self, message: Message) -> str:
         """The id of a message, the same at both sites: its producer's, or where it was born and its number there."""

@@ -10,15 +10,15 @@ def work_off(broker: BridgesBroker, name: str, *, most: int | None = None) -> li
     out of a queue that is closed."""
     worked: list[str] = []
     queue = broker.queue(name)
-    while broker.is_open(name) and (most is None or len(worked) < most):
+    while broker.serves_queue(name) and (most is None or len(worked) < most):
         message = next(queue.live(), None)
         if message is None:
             break
         ident = broker.identity(message)
-        if (name, ident) not in broker.ids:
+        if not broker.ids.knows(name, ident):
             worked.append(ident)
             # After the work: who dies before this works twice, who wrote it first would lose a message.
-            broker.ids.add((name, ident))
+            broker.ids.add(name, ident, here=True)
             broker.notify(name, ident)
         broker.remove(queue, message)
     return worked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,10 +19,7 @@ if TYPE_CHECKING:
 
 
 def _broker(peer: str, **told: Any) -> BridgesBroker:
-    """One with users and roles of its own beside those that every broker of a twin has."""
-    users = {**told.pop("users"), **{user: secrets.token_urlsafe(18) for user in (BRIDGE, AGENT)}}
-    roles = {**told.pop("roles"), **{user: user for user in (CLIENTS, BRIDGE, AGENT)}}
-    return BridgesBroker(peer=peer, users=users, roles=roles, **told)
+    return BridgesBroker(peer=peer, **told)
 
 
 def _settings(host: Host) -> Mapping[str, Any]:
@@ -43,4 +39,5 @@ KIND: Final = Kind(
     beans=beans,
     dialect=console("2.4.3", "8.1"),
     settings=_settings,
+    roles={user: user for user in (CLIENTS, BRIDGE, AGENT)},
 )

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from dr_ctl.twin.bridges.divert import ADDS_HEADERS, ORIGIN, TRANSFORMER
+from dr_ctl.twin.security import ALL, CLIENTS_DO, EVERYTHING, Grants
 
+ADMINS = "amq"
 CLIENTS, BRIDGE, AGENT = "app", "bridge", "agent"  # users, each with a role of the same name
-NOTIFICATIONS: Final = "notification.idempotent-consumer"
-NOTIFIED: Final = f"{NOTIFICATIONS}.processor"
+NOTIFICATIONS: Final = "notification.idempotent-consumer"  # the address, and the queue of those that arrive
 QUEUE_HEADER: Final = "DR_QUEUE"
 ID_HEADER: Final = "order_id"
+# Clients may not delete, a bridge may only send; ids that arrived are the processor's alone.
+GRANTS: Final[Mapping[str, Grants]] = {
+    ALL: {ADMINS: EVERYTHING, CLIENTS: CLIENTS_DO, BRIDGE: frozenset({"send"})},
+    NOTIFICATIONS: {
+        ADMINS: frozenset({"send", "consume", "browse"}),
+        CLIENTS: frozenset({"send"}),
+        BRIDGE: frozenset({"send"}),
+        AGENT: frozenset({"consume"}),
+    },
+}
 
 
 def buffer(peer: str, address: str) -> dict[str, Any]:
@@ -34,9 +46,8 @@ def bridge(site: str, peer: str, address: str, login: tuple[str, str]) -> dict[s
         "name": f"bridge.mirror.{peer}.{address}",
         "queue-name": f"mirror.{peer}.{address}",
         "forwarding-address": address,
-        "ha": True,
         TRANSFORMER: {"class-name": ADDS_HEADERS, "properties": {ORIGIN: site}},
-        "static-connectors": [connector(peer)],
+        "static-connectors": [peer],
         "user": login[0],
         "password": login[1],
         "retry-interval": 500,
@@ -45,7 +56,3 @@ def bridge(site: str, peer: str, address: str, login: tuple[str, str]) -> dict[s
         "initial-connect-attempts": -1,
         "use-duplicate-detection": True,
     }
-
-
-def connector(peer: str) -> str:
-    return f"{peer}-connector"

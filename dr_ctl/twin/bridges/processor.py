@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.twin.bridges.layout import AGENT, NOTIFICATIONS, NOTIFIED, QUEUE_HEADER
+from dr_ctl.twin.bridges.layout import AGENT, NOTIFICATIONS, QUEUE_HEADER
 from dr_ctl.twin.messages import Message, Queue, Taker
 from dr_ctl.twin.parts import Holding
 
@@ -32,7 +32,7 @@ class Processor(Taker):
         self.local_port = self.number = self.since_ms = self.delivered = self.acknowledged = 0
         self.in_hand: dict[int, Message] = {}
         self._next_s = 0.0
-        self.queue = Queue(NOTIFIED, NOTIFICATIONS, 0, {})  # until it is connected
+        self.queue = Queue(NOTIFICATIONS, NOTIFICATIONS, 0, {})  # until it is connected
 
     @property
     def connected(self) -> bool:
@@ -89,7 +89,7 @@ class Processor(Taker):
 
     def _connect(self) -> None:
         broker = self._broker
-        queue = broker.queues.get(NOTIFIED)
+        queue = broker.queues.get(NOTIFICATIONS)
         if self.connected or not self.running or queue is None or not broker.acceptors[DOOR].started:
             return
         if broker.security.may(AGENT, "consume", queue.address):
@@ -101,7 +101,7 @@ class Processor(Taker):
 
     def _apply(self, message: Message) -> None:
         """Twice is once; written before it is acknowledged, or a break between the two would lose it."""
-        self._broker.ids.add((message.headers.get(QUEUE_HEADER, ""), message.body.decode()))
+        self._broker.ids.add(message.headers.get(QUEUE_HEADER, ""), message.body.decode(), here=False)
         del self.in_hand[message.number]
         self.acknowledged += 1
         if message.number in self.queue.messages:

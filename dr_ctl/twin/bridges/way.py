@@ -5,16 +5,11 @@ from __future__ import annotations
 from dr_ctl.twin.artemis.bridge import Bridge
 from dr_ctl.twin.artemis.way import BridgedWay
 from dr_ctl.twin.bridges.broker import BridgesBroker
-from dr_ctl.twin.bridges.layout import BRIDGE
 from dr_ctl.twin.messages import Message
 
 
 class BridgesWay(BridgedWay[BridgesBroker]):
-    """One direction of a pair; the peer's login is learned from it."""
-
-    def __init__(self, source: BridgesBroker, target: BridgesBroker, *, delay_s: float = 0.0) -> None:
-        super().__init__(source, target, delay_s=delay_s)
-        source.peers_login = (BRIDGE, target.users.get(BRIDGE, ""))
+    """One direction of a pair."""
 
     def _lets_in(self, bridge: Bridge) -> bool:
         mine = self.source.bridges.get(bridge.name)
