@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dr_ctl.lab.ids import Ids, store_at
 from dr_ctl.lab.kinds import KINDS
 from dr_ctl.lab.make import Admin
 from dr_ctl.lab.stage import Played
@@ -33,4 +34,7 @@ class PlayedTwin(Twin, Played):
     def target(self, pair: str | None = None) -> Target:
         """Where the clients of a pair may be served."""
         sites = tuple((site, self.site(site, pair).stomp) for site in self.sites)
-        return Target(sites, self.site(self.sites[0], pair).app, self.left)
+        told_at = KINDS.named(self.kind.topology).ids if self.kind.topology in KINDS else None
+        stores = {site: store_at(self.directory, self.site(site, pair).name) for site in self.sites}
+        ids = None if told_at is None else Ids(stores, told_at.address)
+        return Target(sites, self.site(self.sites[0], pair).app, self.left, ids)
