@@ -117,6 +117,7 @@ def plan(
         cannot_know=tuple(recipe.cannot_know(move)),
         serving=past.serving if past is not None else serving(part),
         moved=move.moved,
+        untouched=tuple(unit.name for unit in seen.units if not ask.includes(unit.name)),
         basis=_basis(runbook, recipe, seen),
     )
 

@@ -64,7 +64,8 @@ def not_there(seen: Observation, ask: Ask) -> Finding | None:
     if not missing and ask.units != ():
         return None
     remedy = "`dr-ctl status` names what there is."
-    return error("DR-UNIT-001", f"nothing of that name can be moved: {', '.join(missing) or 'none was named'}", remedy)
+    named = ", ".join(missing) or ask.queues or "none was named"
+    return error("DR-UNIT-001", f"nothing of that name can be moved: {named}", remedy)
 
 
 def other(seen: Observation, site: str) -> str:

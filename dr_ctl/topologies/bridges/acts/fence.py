@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, some
@@ -112,7 +113,7 @@ def _beside(tools: BridgesTools, move: Move) -> list[BrokerView] | BrokerError:
 
 def residue(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Close the returned site's queues, and count what it still holds for the other."""
-    closed = _closed(tools, move.target, step.calls, move.ask, hand)
+    closed = _closed(tools, move.target, step.calls, replace(move.ask, units=None), hand)
     if isinstance(closed, Refused):
         return closed
     for view in tools.observer.look_at(move.target):

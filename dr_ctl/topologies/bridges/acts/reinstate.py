@@ -26,13 +26,11 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     if (refused := tools.make(lets_in, hand, move.source, move.target)) is not None:
         return refused
     sites = tools.observer.brokers
-    back = [
-        Direction(sites[move.target][pair], mine, move.ask, IdBarrier()) for pair, mine in sites[move.source].items()
-    ]
-    forth = [
-        Direction(mine, sites[move.target][pair], move.ask, IdBarrier()) for pair, mine in sites[move.source].items()
-    ]
-    wait = Wait(tools, [*back, *forth], hand)
+    # All of it, whatever is to move back.
+    whole = replace(move.ask, units=None)
+    pairs = [(mine, sites[move.target][pair]) for pair, mine in sites[move.source].items()]
+    ways = [(here, there) for mine, other in pairs for here, there in ((other, mine), (mine, other))]
+    wait = Wait(tools, [Direction(*way, whole, IdBarrier()) for way in ways], hand)
     within_s, stall_s = step.limits.get("within"), step.limits["stall"]
     if (failed := wait.until(tools.rules.drain.poll, within_s=within_s, stall_s=stall_s)) is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
@@ -90,7 +88,7 @@ def reconcile(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) ->
         there = seen.view(move.target, here.pair)
         if there is None:
             return Refused(f"{move.target}/{here.pair} does not answer: its copies could not be compared")
-        short = lacking(here, there, here.open_for(move.ask), seen.moved.get(here.pair, {}))
+        short = lacking(here, there, here.open_for(replace(move.ask, units=None)), seen.moved.get(here.pair, {}))
         found += [f"{unit} {less}" for unit, less in short.items()]
     if found:
         text = f"the copies at {move.target} lack messages that lie at {move.source}: {some(found)}"

@@ -57,5 +57,5 @@ def of_returned(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: M
     """Its queues are closed one by one, whatever its doors say: they open before the return ends, for what applies the
     ids."""
     del rules, step
-    calls = [each for view in seen.views(move.target) for each in closes(view, view.asked(move.ask))]
+    calls = [each for view in seen.views(move.target) for each in closes(view, list(view.fenced))]
     return Draft(move.target, "what it still holds is counted; its queues are closed first", tuple(calls))
