@@ -25,6 +25,7 @@ class PlayedTwin(Twin, Played):
             },
             admin_password=host.admin[1],
             app_password=host.app[1],
+            others={user: host.broker.users[user] for user in self.kind.roles},
         )
 
     def admin(self, site: str, *, timeout_s: float = 5.0) -> Admin:
