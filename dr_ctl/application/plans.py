@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.model import Json
+from dr_ctl.core.model import Json, some
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
 from dr_ctl.engine.plan import Ask, Decision, Plan, PlannedStep, Refusal
 from dr_ctl.engine.roles import error
@@ -22,11 +22,13 @@ from dr_ctl.engine.runs import write
 def title(plan: Plan) -> str:
     """What is planned, in a few words."""
     operation = plan.ask.operation
-    if operation in AT_SOURCE:
+    if plan.ask.units is not None:
+        operation = f"{operation} of {some(plan.ask.units)}"
+    if plan.ask.operation in AT_SOURCE:
         return f"{operation} {plan.source}"
-    if operation == REINSTATE:
+    if plan.ask.operation == REINSTATE:
         return f"{operation} {plan.target}"
-    if operation in ALONE:
+    if plan.ask.operation in ALONE:
         return f"{operation} to {plan.target}"
     return f"{operation} from {plan.source} to {plan.target}"
 
@@ -64,7 +66,8 @@ def read(path: Path, asked: Ask) -> Saved:
         text = f"--plan {path}: is a plan for {saved.ask.operation} to {saved.ask.target}"
         raise UsageError(text, remedy=again)
     bare = replace(asked, reason=saved.ask.reason)  # which is a word beside the plan, not a part of it
-    if bare not in (saved.ask, Ask(asked.operation, asked.target, max_outage_s=asked.max_outage_s, reason=bare.reason)):
+    own = replace(saved.ask, units=None) if saved.ask.queues is not None else saved.ask
+    if bare not in (own, Ask(asked.operation, asked.target, max_outage_s=asked.max_outage_s, reason=bare.reason)):
         text = f"--plan {path}: the options of the command are not those of the plan"
         raise UsageError(text, remedy="Leave them out: the plan has its own.")
     return saved

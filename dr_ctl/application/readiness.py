@@ -19,7 +19,7 @@ from dr_ctl.engine.operations import SWAPOVER, VERIFY, WHOLE
 from dr_ctl.engine.outcome import Done, Unknown
 from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.engine.ports import Check, Move
-from dr_ctl.engine.roles import error
+from dr_ctl.engine.roles import error, part_of
 from dr_ctl.topologies.topology import Seen
 
 VERIFY_S = 5.0
@@ -102,12 +102,14 @@ def verify(caller: Caller, asked: Ask) -> Result:
     """The whole gate over its window, without a run. What lets clients in is said at once, not waited for."""
     with World.of(caller) as world:
         world.must_know(asked)
+        world.must_move_parts(asked)
         seen = world.look(None)
-        roles = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
+        asked = world.chosen(asked, seen)
+        roles = ", ".join(f"{site} is {role.value}" for site, role in part_of(seen, asked).roles.items())
         data: dict[str, Json] = {"pairs": [unit.as_json() for unit in seen.units]}
         if any(role in _UNANSWERED for role in seen.roles.values()):
             return Result(ExitCode.UNKNOWN, f"the gate cannot be looked at: {roles}", silent(seen), data)
-        if any(role is Role.SERVING for role in seen.roles.values()):
+        if any(role is Role.SERVING for role in part_of(seen, asked).roles.values()):
             return _nothing_to_verify(world, seen, asked, data)
         limits = {"within": asked.timeout_s or VERIFY_S, "stable": float(world.installation.settings.drain.stable)}
         step = PlannedStep(1, VERIFY, asked.target, "the whole gate", limits=limits)

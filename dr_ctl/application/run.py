@@ -55,6 +55,7 @@ def run(caller: Caller, asked: Ask, how: How) -> Result:
     with World.of(caller) as world:
         world.must_know(asked)
         world.must_be_able(asked)
+        world.must_move_parts(asked)
         if not how.dry_run:
             with runs.lock(_what(world, asked)):
                 pass  # a run of this STATE that lives is named before any broker is asked
@@ -99,16 +100,19 @@ def plan(caller: Caller, asked: Ask) -> Result:
     """The plan as it is decided now, whatever is under way: takes no lock, asks nothing."""
     with World.of(caller) as world:
         world.must_know(asked)
+        world.must_move_parts(asked)
         price = world.price(asked)
         seen = world.look(price)
+        asked = world.chosen(asked, seen)
         decided = world.decide(asked, seen, price=price)
         return _with(_priced(_undecided(decided) or _planned(decided), price), world.residue(asked, seen))
 
 
 def _carried_out(caller: Caller, world: World, task: _Task, how: How) -> Result:
-    runs, asked = caller.runs(), task.ask
-    price = world.price(asked)
+    price = world.price(task.ask)
     seen = world.look(price)
+    runs, asked = caller.runs(), world.chosen(task.ask, seen)
+    task = replace(task, ask=asked)
     if not how.dry_run:
         lock.refuse_if_held(seen, runs, how.theft)
     decided = task.decide(world, seen, price)

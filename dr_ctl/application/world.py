@@ -33,6 +33,7 @@ from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
 from dr_ctl.engine.verbs import GENERAL, HOOK
+from dr_ctl.rpo.estimate.result import matches
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
 from dr_ctl.topologies.topology import Seen, Topology
@@ -88,6 +89,20 @@ class World:
             text = f"{ask.operation}: {kind} has nothing that dr-ctl could do this with"
             remedy = "The links of that topology connect by themselves; its brokers' console stops and starts them."
             raise UsageError(text, remedy=remedy if ask.operation == RESTART else "`dr-ctl --help` has the others.")
+
+    def must_move_parts(self, ask: Ask) -> None:
+        """Raise `UsageError` where queues were named and this topology moves whole sites."""
+        if ask.queues is not None and not self.topology.recipe.moves_parts:
+            kind = self.installation.settings.topology
+            text = f"--queues {ask.queues}: with {kind} all queues of a pair move together"
+            raise UsageError(text, remedy="Leave --queues out: what ships between the sites cannot tell queues apart.")
+
+    @staticmethod
+    def chosen(ask: Ask, seen: Seen) -> Ask:
+        """With the units that its pattern names, of those that were seen."""
+        if ask.queues is None or ask.units is not None:
+            return ask
+        return replace(ask, units=tuple(unit.name for unit in seen.units if matches((ask.queues,), unit.name)))
 
     def look(self, price: FailoverPrice | None) -> Seen:
         """Look at both sites; what a failover may cost follows from what was seen."""

@@ -31,6 +31,7 @@ def asked(
     presume_down: str | None = None,
     silent_since: str | None = None,
     reason: str | None = None,
+    queues: str | None = None,
 ) -> Ask:
     """Make the question out of the options; raises `UsageError` where one is not well formed. A planned move has a
     bound on the outage also where none was given."""
@@ -43,6 +44,7 @@ def asked(
         expect_serving,
         reason=reason,
         max_outage_s=_outage_s(session, max_outage) if operation in (SWAPOVER, FAILBACK) else None,
+        queues=queues,
     )
     if presume_down is not None and not reason:
         raise UsageError("--presume-down needs --reason", remedy="Say why that site is taken for down: --reason TEXT.")

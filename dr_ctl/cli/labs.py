@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from dr_ctl.application.result import Result
@@ -12,6 +13,7 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.ledger import Verdict
+from dr_ctl.lab.status import SiteStatus
 from dr_ctl.settings.durations import seconds
 
 LOOK_EVERY_S = 0.5
@@ -50,12 +52,13 @@ def up(
 
 def status(session: Session, directory: Path) -> Result:
     del session
-    told = Lab.open(directory).status()
+    lab = Lab.open(directory)
+    told = lab.status()
     several = len({site.pair for site in told.sites}) > 1
     lines = [
         f"{f'{site.name}/{site.pair}' if several else site.name:<20} {'runs' if site.running else 'does not run'}"
         f"{', frozen' if site.frozen else ''}{'' if site.answers else ', management does not answer'}"
-        f"{', lets clients in' if site.clients_open else ''}"
+        f"{_letting_in(site, lab.queues)}{', its processor does not run' if site.processor is False else ''}"
         for site in told.sites
     ]
     lines += [
@@ -66,6 +69,13 @@ def status(session: Session, directory: Path) -> Result:
         for link in told.links
     ]
     return Result(ExitCode.OK, f"lab {told.name}", data=told.as_json(), text="\n".join(lines))
+
+
+def _letting_in(site: SiteStatus, queues: Sequence[str]) -> str:
+    if not site.clients_open:
+        return ""
+    serves = site.serves or ()
+    return ", lets clients in" + (f" at {', '.join(serves)}" if set(serves) < set(queues) else "")
 
 
 def load(session: Session, directory: Path, rate: float, lasting: str) -> Result:

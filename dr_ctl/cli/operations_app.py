@@ -56,7 +56,9 @@ SILENT = _option(
     "T",
     "When the lost site's service ended, a moment or a time ago: bounds the loss; needs --reason.",
 )
-MOVE = (TO, TIMEOUT, OUTAGE, CUT, ACCEPT)
+QUEUES = _option("queues", "PATTERN", "Only these, where the topology can move part of a site.")
+MOVE = (TO, TIMEOUT, OUTAGE, CUT, ACCEPT, QUEUES)
+STEP = (SITE, TIMEOUT, QUEUES)
 # How it is run: these become one value, `How`.
 EXPECT = _option("expect-serving", "SITE", "Refuse unless SITE serves.")
 REASON = _option("reason", "TEXT", "Why; the journal keeps it.")
@@ -123,22 +125,20 @@ _operation(
     MOVE,
     WHOLE,
 )
-_operation(
-    "quiesce", "One step: let the clients of a site finish what they hold. `release` undoes it.", (SITE, TIMEOUT)
-)
+_operation("quiesce", "One step: let the clients of a site finish what they hold. `release` undoes it.", STEP)
 _operation(
     "fence",
     "One step: keep clients out of a site, proven; a silent one is cut off by a hook. `release` undoes it.",
-    (SITE, TIMEOUT),
+    STEP,
 )
 _operation(
     "drain",
     "One step: wait until both sites hold the same, and write the receipt. The other site must be fenced.",
-    (TO, TIMEOUT, ACCEPT),
+    (TO, TIMEOUT, ACCEPT, QUEUES),
 )
 
 
-@command(operations_app, "verify", asks=(TO, TIMEOUT, ACCEPT))
+@command(operations_app, "verify", asks=(TO, TIMEOUT, ACCEPT, QUEUES))
 def verify(session: Session, asked: Ask) -> Result:
     """Whether the gate holds now: 0, 10 with what keeps it shut, 22 where a site does not answer. Only looks."""
     from dr_ctl.application import readiness  # noqa: PLC0415
@@ -149,11 +149,9 @@ def verify(session: Session, asked: Ask) -> Result:
 _operation(
     "activate",
     "One step: make a site serve, proven. Needs the receipt of a drain, or outflows that are read as empty.",
-    (SITE, TIMEOUT),
+    STEP,
 )
-_operation(
-    "release", "One step: undo a fence where nothing has moved since, and lift what runs have paused.", (SITE, TIMEOUT)
-)
+_operation("release", "One step: undo a fence where nothing has moved since, and lift what runs have paused.", STEP)
 _operation(
     "link restart",
     "One step: stop and start the link of a site's brokers, and see that it attaches. Clients stay where they are.",

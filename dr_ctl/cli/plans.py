@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dr_ctl.application.plans import title
+from dr_ctl.core.model import some
 from dr_ctl.core.printable import page
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, FAILBACK, REINSTATE
 from dr_ctl.engine.plan import Call, Plan
@@ -24,6 +25,8 @@ def plan_text(plan: Plan) -> str:
         if len(step.calls) > _SHOWN:
             lines.append(f"       … and {len(step.calls) - _SHOWN} more, all of them with --json")
     lines.append("")
+    if plan.untouched:
+        lines.append(f"Untouched: {some(plan.untouched)}.")
     if undone := [step.verb for step in reversed(plan.steps) if step.inverse and step.undoable]:
         returns = any(step.verb == NO_RETURN for step in plan.steps)
         when = " before the point of no return" if returns else ""

@@ -13,6 +13,7 @@ class Goal(Enum):
     CLOSE = "close"
     ADMIT = "admit"  # the clients' roles may do what they do
     SHUT_OUT = "shut-out"
+    CUT = "cut"  # clients' connections are ended
     PAUSE = "pause"  # a queue delivers nothing
     RESUME = "resume"
     WRITE = "write"  # a document, or another queue of dr-ctl's own, stands there

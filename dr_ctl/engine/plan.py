@@ -111,7 +111,8 @@ class PlannedStep:
 class Ask:
     """What the operator asked for: the operation, its target, and the options that shape it.
 
-    `units` are those to move, by name; None for all. The others are left alone. `silent_since` is the operator's word
+    `units` are those to move, by name; None for all. The others are left alone. `queues` is the pattern that they were
+    named by. `silent_since` is the operator's word
     on when a lost site's service ended.
     """
 
@@ -127,6 +128,7 @@ class Ask:
     max_outage_s: float | None = None
     units: tuple[str, ...] | None = None
     silent_since: str | None = None
+    queues: str | None = None
 
     def includes(self, unit: str) -> bool:
         return self.units is None or unit in self.units
@@ -135,6 +137,8 @@ class Ask:
         part: dict[str, Json] = {} if self.units is None else {"units": list(self.units)}
         if self.silent_since is not None:
             part["silent_since"] = self.silent_since
+        if self.queues is not None:
+            part["queues"] = self.queues
         return {
             "operation": self.operation,
             "target": self.target,
@@ -158,8 +162,8 @@ class Ask:
 class Plan:
     """Every step in order. `baseline` is what dr-ctl may set, as it was before the run; undo restores exactly that.
 
-    `serving` are the sites that served before the run, `moved` the units that the target serves already. `basis` is
-    what the plan was decided from: no counters.
+    `serving` are the sites that served before the run, `moved` the units that the target serves already, `untouched`
+    those that were not asked for. `basis` is what the plan was decided from: no counters.
     """
 
     ask: Ask
@@ -171,6 +175,7 @@ class Plan:
     cannot_know: tuple[str, ...]
     serving: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
+    untouched: tuple[str, ...] = ()
     basis: Mapping[str, Json] = field(default_factory=dict)
 
     @property
@@ -185,6 +190,7 @@ class Plan:
             "target": self.target,
             "serving": list(self.serving),
             "moved": list(self.moved),
+            "untouched": list(self.untouched),
             "steps": [step.as_json() for step in self.steps],
             "point_of_no_return": next((step.number for step in self.steps if step.verb == NO_RETURN), None),
             "findings": [finding.as_json() for finding in self.findings],

@@ -71,7 +71,7 @@ def plan(
         elsewhere = other_sites(part, past) or other_brokers(recipe.basis(seen), past)
         if elsewhere is not None:
             return Refusal((elsewhere,))
-    source = source_of(part, ask, past, cut_off=bool(cutting_off(runbook.steps)), again=again)
+    source = source_of(part, ask, past, cut_off=bool(cutting_off(runbook.steps)), again=again, parts=recipe.moves_parts)
     if isinstance(source, Finding):
         # The topology's own findings say why a role is not known; the operator hates finding them one by one.
         others = recipe.why_not(seen, Move(ask, other(seen, ask.target), recipe.baseline(seen)))
@@ -117,6 +117,7 @@ def plan(
         cannot_know=tuple(recipe.cannot_know(move)),
         serving=past.serving if past is not None else serving(part),
         moved=move.moved,
+        untouched=tuple(unit.name for unit in seen.units if not ask.includes(unit.name)),
         basis=_basis(runbook, recipe, seen),
     )
 

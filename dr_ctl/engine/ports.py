@@ -122,6 +122,11 @@ class Check:
 class Recipe(Protocol[O_contra]):
     """How a topology does each verb, as values. Touches nothing: no broker, no file, no clock."""
 
+    @property
+    def moves_parts(self) -> bool:
+        """Say whether a unit can move without the others: then a service whose units are served at different sites is
+        no trouble."""
+
     def verbs(self) -> frozenset[str]:
         """Name the verbs of a runbook that this topology can do."""
 

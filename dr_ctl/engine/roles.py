@@ -64,7 +64,8 @@ def not_there(seen: Observation, ask: Ask) -> Finding | None:
     if not missing and ask.units != ():
         return None
     remedy = "`dr-ctl status` names what there is."
-    return error("DR-UNIT-001", f"nothing of that name can be moved: {', '.join(missing) or 'none was named'}", remedy)
+    named = ", ".join(missing) or ask.queues or "none was named"
+    return error("DR-UNIT-001", f"nothing of that name can be moved: {named}", remedy)
 
 
 def other(seen: Observation, site: str) -> str:
@@ -90,12 +91,18 @@ def was_open_again(source: str, ask: Ask) -> Finding:
 
 
 def source_of(
-    seen: Observation, ask: Ask, past: History | None, *, cut_off: bool = False, again: bool = False
+    seen: Observation,
+    ask: Ask,
+    past: History | None,
+    *,
+    cut_off: bool = False,
+    again: bool = False,
+    parts: bool = False,
 ) -> str | Finding:
     """Say which site is left: the one that the service leaves, that was lost, or that serves beside a returned one.
 
     `cut_off`: a hook will show that a site which does not answer keeps no client, or end the run. `again`: the site
-    that the run has left is open again.
+    that the run has left is open again. `parts`: units move by themselves.
     """
     if past is not None and again:
         return unexpected(seen, ask) or past.source
@@ -106,8 +113,8 @@ def source_of(
     if ask.operation in RETURNS:
         return _serving_beside(seen, ask, past)
     if past is None:
-        return _source(seen, ask)
-    return unexpected(seen, ask) or _resumed_source(seen, past)
+        return _source(seen, ask, parts=parts)
+    return unexpected(seen, ask) or _resumed_source(seen, past, parts=parts)
 
 
 def _told(seen: Observation) -> str:
@@ -192,17 +199,15 @@ def _of_both(seen: Observation, ask: Ask) -> Finding | None:
     return None
 
 
-def _source(seen: Observation, ask: Ask) -> str | Finding:
+def _source(seen: Observation, ask: Ask, *, parts: bool) -> str | Finding:
     """Say which site the service leaves, or why that cannot be told."""
     source = other(seen, ask.target)
     roles = seen.roles
     serving = [name for name, role in roles.items() if role is Role.SERVING]
     told = _told(seen)
     if is_split(seen):
-        return split(
-            seen,
-            f"`dr-ctl fence {source}` keeps clients out of {source}; then the same command brings all to {ask.target}.",
-        )
+        remedy = f"`dr-ctl fence {source}` keeps clients out of {source}; then the same command brings all to "
+        return (unexpected(seen, ask) or source) if parts else split(seen, f"{remedy}{ask.target}.")
     if len(serving) > 1:
         return both_open(seen)
     if (surprise := unexpected(seen, ask)) is not None:
@@ -330,7 +335,7 @@ def other_brokers(basis: Mapping[str, Any], past: History) -> Finding | None:
     return None
 
 
-def _resumed_source(seen: Observation, past: History) -> str | Finding:
+def _resumed_source(seen: Observation, past: History, *, parts: bool) -> str | Finding:
     """Say that the run's own source is still the one, or why going on is not safe."""
     roles = seen.roles
     told = _told(seen)
@@ -340,6 +345,6 @@ def _resumed_source(seen: Observation, past: History) -> str | Finding:
             f"going on needs an answer from both sites: {told}",
             "Bring the silent site's management back, then `dr-ctl resume` or `dr-ctl abort`.",
         )
-    if all(role is Role.SERVING for role in roles.values()):
+    if all(role is Role.SERVING for role in roles.values()) and not (parts and is_split(seen)):
         return both_open(seen)
     return past.source

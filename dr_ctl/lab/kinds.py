@@ -9,12 +9,14 @@ from dr_ctl.lab.make import Kind
 
 MIRROR: Final = "artemis-mirror"
 CONTINUITY: Final = "artemis-continuity"
+BRIDGES: Final = "artemis-bridges"
 
 KINDS: Final[Registry[Kind]] = Registry(
     "KIND",
     {
         MIRROR: "dr_ctl.lab.artemis.mirror",
         CONTINUITY: "dr_ctl.lab.artemis.continuity",
+        BRIDGES: "dr_ctl.lab.artemis.bridges",
     },
     unknown="no lab is made of",
 )

@@ -18,9 +18,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault, UsageError
-from dr_ctl.lab import daemons, distribution, settings_file, status, wire
+from dr_ctl.lab import daemons, distribution, processor, settings_file, status, wire
 from dr_ctl.lab import state as lab_state
 from dr_ctl.lab.cache import release_ports, reserve_ports
+from dr_ctl.lab.ids import Ids, IdStore
 from dr_ctl.lab.kinds import KINDS, MIRROR
 from dr_ctl.lab.make import Make
 from dr_ctl.lab.stage import Played
@@ -95,6 +96,7 @@ class Lab(Played):
             lab._create(home, makes)
             lab._start_brokers([make.site for make in makes if kind.links_at_boot(make)])
             settings_file.write(directory, lab.state)
+            lab._start_processors()
             if serving is not None:
                 lab.open_clients(serving)
         except BaseException:
@@ -152,7 +154,9 @@ class Lab(Played):
 
     def processes(self) -> list[daemons.Process]:
         """Everything that was started and may still run."""
-        started = [site.process for site in self.state.sites] + [link.process for link in self.state.links]
+        sites, links = self.state.sites, self.state.links
+        started = [site.process for site in sites] + [link.process for link in links]
+        started += [site.processor for site in sites]
         return [one for one in started if one is not None]
 
     def down(self) -> None:
@@ -160,9 +164,10 @@ class Lab(Played):
         running = [site.process for site in self.state.sites if site.process is not None]
         with ThreadPoolExecutor(max_workers=2 * MOST_PAIRS) as side_by_side:
             list(side_by_side.map(lambda process: daemons.end(process, within_s=DOWN_S), running))
-        for link in self.state.links:
-            if link.process is not None:
-                daemons.end(link.process, within_s=2)
+        beside = [link.process for link in self.state.links] + [site.processor for site in self.state.sites]
+        for process in beside:
+            if process is not None:
+                daemons.end(process, within_s=2)
         release_ports(self.directory)
         if (self.directory / lab_state.FILE).exists():
             shutil.rmtree(self.directory)
@@ -235,8 +240,15 @@ class Lab(Played):
     def target(self, pair: str | None = None) -> Target:
         """Where the clients of a pair may be served: for a `Load`."""
         name = pair or self.pairs[0]
-        sites = tuple((broker.name, broker.stomp) for broker in self.state.sites if broker.pair == name)
-        return Target(sites, self.state.sites[0].app, partial(self._left, name))
+        brokers = [broker for broker in self.state.sites if broker.pair == name]
+        sites = tuple((broker.name, broker.stomp) for broker in brokers)
+        stores = {broker.name: self.id_store(broker.name, name) for broker in brokers}
+        ids = Ids(stores, self._kind.ids.address) if self._kind.ids is not None else None
+        return Target(sites, self.state.sites[0].app, partial(self._left, name), ids)
+
+    def id_store(self, site: str, pair: str | None = None) -> Path:
+        """Where a site knows what is processed, if consumers of this kind of lab do."""
+        return self.directory / "ids" / f"{self.site(site, pair).broker}.sqlite"
 
     def status(self) -> status.LabStatus:
         """Say how everything is; what does not answer within two seconds is said not to answer."""
@@ -278,6 +290,26 @@ class Lab(Played):
         for name in self.queues:
             if not self._kind.made_at_once(name):
                 self.create_queue(name)
+        for broker in self.state.sites:
+            self._admin(broker).prepare()
+        # Again: what ships a queue may dial anew until the peer has that queue too.
+        self._wait_links([self.site(broker.name, broker.pair) for broker in linked], until)
+
+    def _start_processors(self) -> None:
+        ids = self._kind.ids
+        if ids is None:
+            return
+        (self.directory / "ids").mkdir(mode=0o700)
+        for broker in self.state.sites:
+            store = self.id_store(broker.name, broker.pair)
+            IdStore(store).close()  # made before several open it at once
+            argv = [
+                sys.executable, "-m", processor.__name__, "--port", str(broker.ports[ids.acceptor]), "--user", ids.user,
+                "--password-file", str(settings_file.secret(self.directory, broker, ids.user)),
+                "--queue", ids.address, "--store", str(store),
+            ]  # fmt: skip
+            log = self.directory / f"processor-{broker.broker}.log"
+            self._keep(replace(broker, processor=daemons.launch(argv, cwd=self.directory, log=log)))
 
     def _wait_active(self, started: Sequence[SiteState], until: float) -> None:
         for broker in started:
@@ -303,19 +335,19 @@ class Lab(Played):
         return self._kind.admin(broker, timeout_s=timeout_s)
 
     def _left(self, pair: str, queues: Sequence[str]) -> int | None:
-        """Count what lies in a pair's queues where clients are served; None where no site says that it serves."""
-        found: list[int] = []
+        """Count what lies in a pair's queues where clients are served; None where one of them is served nowhere."""
+        found: dict[str, int] = {}
         for broker in self.state.sites:
             if broker.pair != pair:
                 continue
             admin = self._admin(broker, timeout_s=2)
             try:
-                if admin.clients_open():
+                if served := admin.served(queues):
                     depths = admin.depths()
-                    found.append(sum(depths.get(name, 0) for name in queues))
+                    found |= {name: found.get(name, 0) + depths.get(name, 0) for name in served}
             except BrokerError:
                 continue
-        return sum(found) if found else None
+        return sum(found.values()) if found.keys() >= set(queues) else None
 
     def _signal(self, site: str, signum: signal.Signals) -> None:
         for broker in self.state.brokers(site):
@@ -342,6 +374,7 @@ class Lab(Played):
 
 def _new_state(directory: Path, sites: tuple[str, str], queues: Sequence[str], kind: Kind, pairs: int) -> LabState:
     app_password = secrets.token_urlsafe(18)  # one for both sites: clients move with the service
+    others = {user: secrets.token_urlsafe(18) for user in kind.users}
     ports = iter(reserve_ports(2 * pairs * (len(kind.ports) + PORTS_PER_LINK), directory))
     names = [PAIR, *(f"orders-{number}" for number in range(2, pairs + 1))]
     made = tuple(
@@ -351,6 +384,7 @@ def _new_state(directory: Path, sites: tuple[str, str], queues: Sequence[str], k
             admin_password=secrets.token_urlsafe(18),
             app_password=app_password,
             pair=pair,
+            others=others,
         )
         for pair in names
         for name in sites

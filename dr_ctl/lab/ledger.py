@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Self
 from dr_ctl.core.clock import Clock, SystemClock, stamp
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from dr_ctl.core.model import Json
@@ -73,7 +74,7 @@ class Verdict:
     confirmed in between, which at-least-once delivery allows. `in_doubt`: sends without a receipt, of which
     `in_doubt_arrived` came nevertheless. `unexpected`: received, and never sent by this load. Where `drained` is
     False the consumers were stopped before the queues were known to be empty, and `lost` may count what still lies
-    there.
+    there. `receive_gaps` are those of each queue by itself.
     """
 
     counts: Counts
@@ -84,6 +85,7 @@ class Verdict:
     in_doubt_arrived: int
     unexpected: tuple[Key, ...]
     receive_gap: Gap
+    receive_gaps: Mapping[str, Gap]
     send_gap: Gap
     drained: bool
 
@@ -115,6 +117,7 @@ class _Pace:
     last: tuple[float, str] | None = None
     longest: Gap = field(default_factory=Gap)
     resting: bool = False
+    awaited: int = 0  # of messages with a receipt, those that nobody received yet
 
     def tick(self, at_s: float, ts: str) -> None:
         if self.resting:
@@ -140,7 +143,7 @@ class Ledger:
         self._messages: dict[Key, _Message] = {}
         self._totals: Counter[str] = Counter()
         self._sends, self._receives = _Pace(), _Pace()
-        self._awaited = 0
+        self._by_queue: dict[str, _Pace] = {}  # receives again, each queue by itself
         self._flushed_s = 0.0
         self._file = None if path is None else os.fdopen(_open(path), "a", encoding="utf-8")
 
@@ -160,10 +163,11 @@ class Ledger:
         return ledger
 
     def attempt(self, queue: str, ident: str) -> None:
-        """Note that a message is about to be sent: from now on it is ours, whatever happens."""
+        """Note that a message is about to be sent: from now on it is ours, whatever happens. Twice is once."""
         with self._lock:
-            self._totals["attempted"] += 1
-            self._message((queue, ident)).attempted = True
+            one = self._message((queue, ident))
+            self._totals["attempted"] += not one.attempted
+            one.attempted = True
 
     def record(self, event: Event, queue: str, ident: str, site: str) -> None:
         """Note what happened, now."""
@@ -182,11 +186,13 @@ class Ledger:
         with self._lock:
             at_s, ts = self._clock.monotonic(), stamp(self._clock.now())
             self._sends.rest(at_s, ts, expected=True)
-            self._receives.rest(at_s, ts, expected=self._awaited > 0)
+            for pace in self._paces():
+                pace.rest(at_s, ts, expected=pace.awaited > 0)
 
     def resume(self) -> None:
         with self._lock:
-            self._sends.resting = self._receives.resting = False
+            for pace in (self._sends, *self._paces()):
+                pace.resting = False
 
     def counts(self) -> Counts:
         with self._lock:
@@ -213,6 +219,7 @@ class Ledger:
                 in_doubt_arrived=sum(one.received > 0 for one in in_doubt),
                 unexpected=tuple(key for key, one in every if not one.attempted),
                 receive_gap=_rounded(self._receives.longest),
+                receive_gaps={queue: _rounded(pace.longest) for queue, pace in sorted(self._by_queue.items())},
                 send_gap=_rounded(self._sends.longest),
                 drained=drained,
             )
@@ -231,11 +238,19 @@ class Ledger:
                 one.received += 1
                 one.came_after_consumed |= one.consumed > 0
                 self._receives.tick(at_s, ts)
+                self._pace(key[0]).tick(at_s, ts)
             case Event.CONSUMED:
                 one.consumed += 1
             case Event.ACK_IN_DOUBT:
                 pass  # it may come again: what comes of it is seen when it does
-        self._awaited += (one.sent and not one.received) - waited
+        for pace in (self._receives, self._pace(key[0])):
+            pace.awaited += (one.sent and not one.received) - waited
+
+    def _pace(self, queue: str) -> _Pace:
+        return self._by_queue.setdefault(queue, _Pace(resting=self._receives.resting))
+
+    def _paces(self) -> list[_Pace]:
+        return [self._receives, *self._by_queue.values()]
 
     def _message(self, key: Key) -> _Message:
         if (one := self._messages.get(key)) is None:
@@ -243,7 +258,7 @@ class Ledger:
         return one
 
     def _counts(self) -> Counts:
-        return Counts(**self._totals, awaited=self._awaited)
+        return Counts(**self._totals, awaited=self._receives.awaited)
 
 
 def _open(path: Path) -> int:

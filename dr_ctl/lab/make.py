@@ -35,6 +35,9 @@ class Admin(Protocol):
 
     def active(self) -> bool: ...
 
+    def prepare(self) -> None:
+        """Do what the first start leaves to management, before any site serves."""
+
     def link_attached(self, peer: str) -> bool:
         """Say whether the broker ships to its peer."""
 
@@ -48,6 +51,9 @@ class Admin(Protocol):
     def create_queue(self, name: str) -> None:
         """Make a durable queue of any name; one that exists is left as it is."""
 
+    def served(self, queues: Sequence[str]) -> list[str]:
+        """Say which of those queues clients are served from here."""
+
     def depths(self) -> dict[str, int]:
         """Count the messages of every queue, by name; the broker's own included."""
 
@@ -59,6 +65,16 @@ class Manage(Protocol):
     """What opens the management of a broker."""
 
     def __call__(self, site: SiteState, *, timeout_s: float = 5.0) -> Admin: ...
+
+
+@dataclass(frozen=True, slots=True)
+class IdsAt:
+    """Where processed ids travel: the address that consumers tell them at is the name of the queue where the peer's
+    arrive; `user` takes them from there, at the acceptor of that name."""
+
+    address: str
+    acceptor: str
+    user: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +95,8 @@ class Kind:
     links_at_boot: Callable[[Make], bool] = lambda _: True
     # Whether a queue of that name is there from the first start on; any other is made over management.
     made_at_once: Callable[[str], bool] = lambda _: False
+    # Who else logs in at the brokers: each has a password of its own, the same at both sites.
+    users: tuple[str, ...] = ()
+    # Where consumers tell which ids they have processed. They skip then what their site's store knows, serve one queue
+    # each, wherever that is open, and a processor at each site writes into its store what the peer's consumers told.
+    ids: IdsAt | None = None

@@ -12,21 +12,27 @@ from dr_ctl.lab.kinds import KINDS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dr_ctl.lab.state import LabState
+    from dr_ctl.lab.state import LabState, SiteState
 
 NAME = "dr-ctl.yaml"
 
 
 def write(directory: Path, state: LabState) -> Path:
     """Write `dr-ctl.yaml` and the secrets it points to; all readable by their owner only."""
-    secrets = directory / "secrets"
-    secrets.mkdir(mode=0o700, exist_ok=True)
+    (directory / "secrets").mkdir(mode=0o700, exist_ok=True)
     for site in state.sites:
-        write_text(secrets / site.broker, site.admin_password + "\n")
+        write_text(secret(directory, site), site.admin_password + "\n")
+        for user, password in site.others.items():
+            write_text(secret(directory, site, user), password + "\n")
     path = directory / NAME
     text = yaml.safe_dump(document(state), sort_keys=False, allow_unicode=True, default_flow_style=None)
     write_text(path, f"# Written by `dr-ctl lab up`: real brokers on this machine.\n{text}")
     return path
+
+
+def secret(directory: Path, site: SiteState, user: str | None = None) -> Path:
+    """Where a password stands: the administrator's, or that of another one whom the kind of lab has."""
+    return directory / "secrets" / (site.broker if user is None else f"{site.broker}.{user}")
 
 
 def document(state: LabState) -> dict[str, Any]:

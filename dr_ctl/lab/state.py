@@ -28,7 +28,11 @@ PAIR = "orders-1"
 
 @dataclass(frozen=True, slots=True)
 class SiteState:
-    """One broker of a site: its ports by name, who may log in, and the process, None while it is not running."""
+    """One broker of a site: its ports by name, who may log in, and the process, None while it is not running.
+
+    `others` are the passwords of whoever else its kind has; `processor` is what applies the ids that the peer's
+    consumers processed, where the kind has that: it outlives its broker.
+    """
 
     name: str
     ports: Mapping[str, int]
@@ -36,6 +40,8 @@ class SiteState:
     app_password: str = field(repr=False)
     process: Process | None = None
     pair: str = PAIR
+    others: Mapping[str, str] = field(default_factory=dict, repr=False)
+    processor: Process | None = None
 
     @property
     def broker(self) -> str:
@@ -53,6 +59,10 @@ class SiteState:
     @property
     def app(self) -> Login:
         return Login(APP, self.app_password)
+
+    def login(self, user: str) -> Login:
+        """Whoever else may log in, by name."""
+        return Login(user, self.others[user])
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SiteStatus:
-    """How one broker of a site is. `clients_open` is None where it does not say."""
+    """How one broker of a site is. `clients_open` is None where it does not say, `serves` too: which queues of the
+    lab clients are served from here. `processor`: whether it runs; None where the kind of lab has none."""
 
     name: str
     pair: str
@@ -25,6 +26,8 @@ class SiteStatus:
     frozen: bool
     answers: bool
     clients_open: bool | None
+    serves: tuple[str, ...] | None
+    processor: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +65,15 @@ def read(state: LabState) -> LabStatus:
 def _site_status(state: LabState, site: SiteState) -> SiteStatus:
     running = site.process is not None and site.process.alive()
     frozen = site.process is not None and site.process.frozen()
-    clients_open = None
+    processor = None if site.processor is None else site.processor.alive()
+    clients_open, serves = None, None
     if running:
         try:
-            clients_open = KINDS.named(state.topology).admin(site, timeout_s=2).clients_open()
+            admin = KINDS.named(state.topology).admin(site, timeout_s=2)
+            clients_open, serves = admin.clients_open(), tuple(admin.served(state.queues))
         except BrokerError:
-            clients_open = None
-    return SiteStatus(site.name, site.pair, running, frozen, clients_open is not None, clients_open)
+            clients_open = serves = None
+    return SiteStatus(site.name, site.pair, running, frozen, clients_open is not None, clients_open, serves, processor)
 
 
 def _link_status(state: LabState, link: LinkState) -> LinkStatus:

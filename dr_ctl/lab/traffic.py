@@ -5,22 +5,23 @@ them outstanding at once, one message acknowledged at a time, and after a break 
 lets them in. They send nothing again: a send without its receipt is in doubt, and the ledger says so.
 
 Each client is one thread on its own socket. A door that opens is found within some ten milliseconds, so that a gap
-in the ledger is the brokers' gap and not the clients'.
+in the ledger is the brokers' gap and not the clients'. Where each queue has a door of its own, each client serves one
+queue: one that is closed then cuts no other, and its clients look for it at both sites.
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dr_ctl.lab.ids import Ids, IdStore
 from dr_ctl.lab.ledger import Event, Ledger, Verdict
+from dr_ctl.lab.working import ID_HEADER, Store, Work
 from dr_ctl.stomp_io.address import endpoints
-from dr_ctl.stomp_io.connection import Connected, Connection, ConnectionLost, Knock, wait_for
-from dr_ctl.stomp_io.frames import Frame
+from dr_ctl.stomp_io.connection import Connected, Connection, ConnectionLost, Knock, SaidError, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from dr_ctl.lab.ledger import Counts
     from dr_ctl.stomp_io.address import Address, Endpoint, Login
 
-ID_HEADER = "order_id"
 RETRY_S = 0.01
+AWAY_S = 0.02  # after a site that does not serve what we came for
 HEAD_START_S = 0.1  # of the site that served last, before the other is tried too
 GREETING_S = 2.0
 AGAIN_S, MOST_KNOCKS = 0.1, 4
@@ -42,19 +43,23 @@ MOST_OUTSTANDING = 256
 TURN_S = 0.05
 FINISH_S = 3.0
 LOOK_S, QUIET_S = 0.3, 1.5
-WINDOW_BYTES = "4096"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """Where clients may be served: the sites' names and client addresses, and one login for both.
 
-    `left` counts the messages that still lie in the queues, or says None where it cannot tell.
+    `left` counts the messages that still lie in the queues, or says None where it cannot tell. With `ids` consumers are
+    idempotent, and each queue is served by itself: a site may let clients in and refuse them one of its queues.
     """
 
     sites: tuple[tuple[str, Address], ...]
     login: Login
     left: Callable[[Sequence[str]], int | None] = lambda _: None
+    ids: Ids | None = None
+
+    def store(self, site: str) -> Store | None:
+        return None if self.ids is None else Store(IdStore(self.ids.stores[site]), self.ids.address)
 
 
 class Dialler:
@@ -65,12 +70,19 @@ class Dialler:
         self._headers = headers or {}
         self._where: dict[str, list[Endpoint]] = {}
         self._last = target.sites[0][0]
+        self._away_until = 0.0
+
+    def turned_away(self, site: str) -> None:
+        """Note that a site let us in and refused what we came for: the other one is next, and in a moment."""
+        self._last = next((name for name, _ in self._target.sites if name != site), site)
+        self._away_until = time.monotonic() + AWAY_S
 
     def dial(self, stop: threading.Event) -> tuple[str, Connection] | None:
         """Return the site and the connection; None once `stop` is set."""
         knocks: list[_Knocking] = []
         not_before: dict[str, float] = {}
         answered_no: set[str] = set()
+        stop.wait(max(0.0, self._away_until - time.monotonic()))
         began = time.monotonic()
         try:
             while not stop.is_set():
@@ -145,8 +157,10 @@ class Load:
         ledger_path: Path | None = None,
     ) -> None:
         """`rate` is messages per second of all producers together; `work_ms` is what a consumer needs for each. The
-        clients are dealt out over the target and those `beside` it; each has at least one of a kind that there is."""
-        producers, consumers = (max(each, 1 + len(beside)) if each else 0 for each in (producers, consumers))
+        clients are dealt out over the target and those `beside` it, and over their queues where each is served by
+        itself; each has at least one of a kind that there is."""
+        self._shares = [share for each in (target, *beside) for share in _shares(each, tuple(queues))]
+        producers, consumers = (max(each, len(self._shares)) if each else 0 for each in (producers, consumers))
         self.run = uuid.uuid4().hex[:8]
         self.ledger = Ledger(ledger_path)
         self._targets = (target, *beside)
@@ -247,9 +261,9 @@ class Load:
             total += left
         return total
 
-    def _thread(self, client: Callable[[str, Target], None], kind: str, number: int) -> threading.Thread:
-        name, target = f"{kind}-{number}", self._targets[number % len(self._targets)]
-        return threading.Thread(target=client, args=(name, target), name=f"{name}-{self.run}", daemon=True)
+    def _thread(self, client: Callable[[str, Target, Sequence[str]], None], kind: str, number: int) -> threading.Thread:
+        name, share = f"{kind}-{number}", self._shares[number % len(self._shares)]
+        return threading.Thread(target=client, args=(name, *share), name=f"{name}-{self.run}", daemon=True)
 
     def _see_them_live(self) -> None:
         """A client that ended by itself is a defect, and must not look like a quiet broker."""
@@ -258,28 +272,25 @@ class Load:
                 if thread.ident is not None and not thread.is_alive() and not told.is_set():
                     raise RuntimeError(f"{thread.name} ended by itself; its trace is on standard error")
 
-    def _produce(self, name: str, target: Target) -> None:
+    def _produce(self, name: str, target: Target, queues: Sequence[str]) -> None:
         dialler = Dialler(target)
-        numbers = itertools.count(1)
+        sent = 0
         while (found := dialler.dial(self._no_more_sends)) is not None:
-            site, connection = found
-            outstanding: dict[str, tuple[str, float]] = {}
+            sending = _Sending(*found, queues, name, sent, let_in=target.ids is None)
             try:
-                self._send_all(name, numbers, site, connection, outstanding)
-                connection.close()
-            except ConnectionLost:
-                connection.close(politely=False)
-            for ident, (queue, _) in outstanding.items():
-                self.ledger.record(Event.SEND_IN_DOUBT, queue, ident, site)
+                self._send_all(sending)
+                sending.connection.close()
+            except ConnectionLost as lost:
+                sending.connection.close(politely=False)
+                if isinstance(lost, SaidError) and not sending.let_in:
+                    dialler.turned_away(sending.site)
+                    continue  # what it was tried with is refused, and goes elsewhere
+            sent = sending.number
+            for ident, queue in sending.outstanding.items():
+                self.ledger.attempt(queue, ident)
+                self.ledger.record(Event.SEND_IN_DOUBT, queue, ident, sending.site)
 
-    def _send_all(
-        self,
-        name: str,
-        numbers: itertools.count[int],
-        site: str,
-        connection: Connection,
-        outstanding: dict[str, tuple[str, float]],
-    ) -> None:
+    def _send_all(self, sending: _Sending) -> None:
         """Send at the rate, noting receipts, until told to stop and the last receipt is there."""
         due = time.monotonic()
         stopped_at: float | None = None
@@ -287,75 +298,87 @@ class Load:
             now = time.monotonic()
             if self._no_more_sends.is_set():
                 stopped_at = stopped_at or now
-                if not outstanding or now - stopped_at > FINISH_S:
+                if not sending.outstanding or now - stopped_at > FINISH_S:
                     return
             elif not self._producing.is_set():
                 due = now
-            while (
-                stopped_at is None and self._producing.is_set() and due <= now and len(outstanding) < MOST_OUTSTANDING
-            ):
-                number = next(numbers)
-                queue = self._queues[number % len(self._queues)]
-                ident = f"{self.run}-{name}-{number}"
-                self.ledger.attempt(queue, ident)
-                outstanding[ident] = (queue, now)
-                _send(connection, queue, ident, self._body)
+            while stopped_at is None and self._producing.is_set() and due <= now and sending.may_send:
+                ident, queue = sending.next(self.run)
+                if sending.let_in:
+                    self.ledger.attempt(queue, ident)
+                _send(sending.connection, queue, ident, self._body)
                 # After a stall the rate goes on; what was missed is not made up for in one burst.
                 due = max(due + self._interval_s, now - 1.0)
-            for frame in connection.receive(max(0.0005, min(due - time.monotonic(), TURN_S))):
-                done = outstanding.pop(frame.headers.get("receipt-id", ""), None) if frame.cmd == "RECEIPT" else None
-                if done is not None:
-                    self.ledger.record(Event.SENT, done[0], frame.headers["receipt-id"], site)
-            connection.beat(every_s=BEAT_S, silent_s=SILENT_S)
+            for frame in sending.connection.receive(max(0.0005, min(due - time.monotonic(), TURN_S))):
+                ident = frame.headers.get("receipt-id", "")
+                if frame.cmd == "RECEIPT" and (done := sending.outstanding.pop(ident, None)) is not None:
+                    sending.let_in = True
+                    self.ledger.attempt(done, ident)
+                    self.ledger.record(Event.SENT, done, ident, sending.site)
+            sending.connection.beat(every_s=BEAT_S, silent_s=SILENT_S)
 
-    def _consume(self, name: str, target: Target) -> None:
+    def _consume(self, name: str, target: Target, queues: Sequence[str]) -> None:
+        del name
         dialler = Dialler(target)
         while (found := dialler.dial(self._no_more_work)) is not None:
             site, connection = found
-            unconfirmed: dict[str, tuple[str, str]] = {}
+            store = target.store(site)
+            work = Work(connection, site, queues, self.ledger, work_s=self._work_s, store=store)
             try:
-                for number, queue in enumerate(self._queues):
-                    subscribe(connection, str(number), queue)
-                self._work_all(name, site, connection, unconfirmed)
+                self._work_all(connection, work)
                 connection.close()
-            except ConnectionLost:
+            except ConnectionLost as lost:
                 connection.close(politely=False)
-            for queue, ident in unconfirmed.values():
-                self.ledger.record(Event.ACK_IN_DOUBT, queue, ident, site)
+                if isinstance(lost, SaidError) and not work.let_in:
+                    dialler.turned_away(site)
+            work.give_up()
+            if store is not None:
+                store.close()
 
-    def _work_all(self, name: str, site: str, connection: Connection, unconfirmed: dict[str, tuple[str, str]]) -> None:
-        receipts = itertools.count(1)
+    def _work_all(self, connection: Connection, work: Work) -> None:
+        work.subscribe()
         stopped_at: float | None = None
         while True:
             if self._no_more_work.is_set():
                 stopped_at = stopped_at or time.monotonic()
-                if not unconfirmed or time.monotonic() - stopped_at > FINISH_S:
+                if not work.unconfirmed or time.monotonic() - stopped_at > FINISH_S:
                     return
             for frame in connection.receive(TURN_S):
-                if frame.cmd == "RECEIPT":
-                    done = unconfirmed.pop(frame.headers.get("receipt-id", ""), None)
-                    if done is not None:
-                        self.ledger.record(Event.CONSUMED, *done, site)
-                elif frame.cmd == "MESSAGE" and stopped_at is None:
-                    queue, ident = self._queues[int(frame.headers["subscription"])], identify(frame)
-                    if self._work_s:
-                        time.sleep(self._work_s)
-                    self.ledger.record(Event.RECEIVED, queue, ident, site)
-                    receipt = f"{name}-{next(receipts)}"
-                    unconfirmed[receipt] = (queue, ident)
-                    connection.stomp.ack(frame.headers["ack"], receipt=receipt)
+                work.take(frame, begin=stopped_at is None)
             connection.beat(every_s=BEAT_S, silent_s=SILENT_S)
 
 
-def subscribe(connection: Connection, ident: str, queue: str, *, window: str = WINDOW_BYTES) -> None:
-    """Subscribe to a queue so that every message is acknowledged by itself."""
-    headers = {"subscription-type": "ANYCAST", "consumer-window-size": window}
-    connection.stomp.subscribe(queue, ident, "client-individual", headers)
+@dataclass(slots=True)
+class _Sending:
+    """A producer on one connection; `number` is that of its last message.
+
+    Where queues are closed one by one, a greeting says nothing yet: the first message goes alone, and until its receipt
+    is there nobody is `let_in`.
+    """
+
+    site: str
+    connection: Connection
+    queues: Sequence[str]
+    name: str
+    number: int
+    let_in: bool
+    outstanding: dict[str, str] = field(default_factory=dict)  # the queue of each
+
+    @property
+    def may_send(self) -> bool:
+        return len(self.outstanding) < (MOST_OUTSTANDING if self.let_in else 1)
+
+    def next(self, run: str) -> tuple[str, str]:
+        """Name the next message, and its queue; from now on its receipt is awaited."""
+        self.number += 1
+        ident, queue = f"{run}-{self.name}-{self.number}", self.queues[self.number % len(self.queues)]
+        self.outstanding[ident] = queue
+        return ident, queue
 
 
-def identify(frame: Frame) -> str:
-    """Name a message: by the id that a load gave it, else by the broker's."""
-    return str(frame.headers.get(ID_HEADER) or frame.headers.get("message-id", "?"))
+def _shares(target: Target, queues: tuple[str, ...]) -> list[tuple[Target, tuple[str, ...]]]:
+    """What one client takes on there: all of it, or one queue where each is served by itself."""
+    return [(target, queues)] if target.ids is None else [(target, (queue,)) for queue in queues]
 
 
 def _send(connection: Connection, queue: str, ident: str, body: str) -> None:

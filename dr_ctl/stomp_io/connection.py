@@ -73,6 +73,10 @@ class ConnectionLost(BrokerError):
     """The connection is gone; what was sent on it without a receipt is in doubt."""
 
 
+class SaidError(ConnectionLost):
+    """The broker said ERROR, and why: what it answers with that did not happen."""
+
+
 class Knock:
     """One attempt to be greeted at one address. `advance` moves it on and never blocks."""
 
@@ -261,7 +265,7 @@ class Connection:
             raise ConnectionLost(f"{self.address}: {error}") from error
         for frame in frames:
             if frame.cmd == "ERROR":
-                raise ConnectionLost(f"{self.address}: {said(frame)}")
+                raise SaidError(f"{self.address}: {said(frame)}")
         return frames
 
     def beat(self, *, every_s: float, silent_s: float) -> None:

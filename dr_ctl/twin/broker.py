@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from dr_ctl.twin.clock import Clock
@@ -52,6 +53,7 @@ class Broker(ABC):
     console_port: int = 0
     users: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
+    home: Path | None = None  # the twin's directory, for what outlives the broker
     node: str = field(default_factory=lambda: str(uuid.uuid1()))
     alive: bool = False
     frozen: bool = False
@@ -103,6 +105,11 @@ class Broker(ABC):
         """Say whether clients get in and are served."""
         return self.acceptors["clients"].started
 
+    def serves_queue(self, name: str) -> bool:
+        """Say whether clients of a queue are served."""
+        del name
+        return self.serves
+
     def let_clients_in(self) -> None:
         """What a person at its console would do for it."""
         self.open_door(self.acceptors["clients"])
@@ -150,6 +157,10 @@ class Broker(ABC):
     @abstractmethod
     def cut_off(self, queue: Queue, held: Sequence[Message]) -> None:
         """A client's connection ended while it held these."""
+
+    def ended(self) -> None:
+        """Nothing of it is needed any more."""
+        return
 
     # its life
 

@@ -1,10 +1,11 @@
 """The filters that are asked of the brokers: comparisons with a text, a list of them, or the beginning of one; IS NULL,
-IS NOT NULL; joined by AND."""
+IS NOT NULL; joined by AND, and those by OR."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 _TERM: Final = re.compile(
@@ -15,6 +16,8 @@ _TERM: Final = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
+# Outside of quotes: an even number of them follows.
+_AND, _OR = (re.compile(rf"\b{word}\b(?=(?:[^']*'[^']*')*[^']*$)", re.IGNORECASE) for word in ("AND", "OR"))
 _QUOTED: Final = re.compile(r"'((?:[^']|'')*)'")
 
 Named = Callable[[str], str | None]
@@ -28,10 +31,10 @@ def compiled(text: str | None) -> Callable[[Named], bool]:
     """Read a filter; what it gives takes a way to look a property up. `BadFilter` where it cannot be read."""
     if text is None or not text.strip():
         return lambda _: True
-    terms = [_TERM.fullmatch(term) for term in re.split(r"\bAND\b", text, flags=re.IGNORECASE)]
-    if not all(terms):
+    ways = [[_TERM.fullmatch(term) for term in _AND.split(way)] for way in _OR.split(text)]
+    if not all(term for way in ways for term in way):
         raise BadFilter(text)
-    return lambda named: all(_holds(term, named) for term in terms if term is not None)
+    return lambda named: any(all(_holds(term, named) for term in way if term is not None) for way in ways)
 
 
 def _holds(term: re.Match[str], named: Named) -> bool:
@@ -41,8 +44,14 @@ def _holds(term: re.Match[str], named: Named) -> bool:
     if value is None:
         return False
     if term["some"] is not None:
-        return value in [each.replace("''", "'") for each in _QUOTED.findall(term["some"])]
+        return value in _listed(term["some"])
     if term["begins"] is not None:
         return value.startswith(term["begins"]) is (term["unlike"] is None)
     same = value == term["text"].replace("''", "'")
     return same if term["op"] == "=" else not same
+
+
+@lru_cache(maxsize=8)
+def _listed(text: str) -> frozenset[str]:
+    """The texts of a list: it may be long, and is asked for each message."""
+    return frozenset(each.replace("''", "'") for each in _QUOTED.findall(text))

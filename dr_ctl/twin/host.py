@@ -6,6 +6,7 @@ import socket
 import threading
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.twin.broker import Broker
@@ -49,6 +50,7 @@ class Host:
         changed: threading.Condition,
         users: dict[str, str],
         clock: Clock,
+        home: Path,
     ) -> None:
         self.changes: list[Change] = []
         self.faults = Faults()
@@ -72,7 +74,8 @@ class Host:
             console_port=self._doors.reserve("console", self._welcome),
             users=users,
             clock=clock,
-            roles=ROLES,
+            roles={**ROLES, **kind.roles},
+            home=home,
         )
         told = partial(kind.beans, self.broker)
         self.management = Management(told, kind.dialect, self.broker.version, self.broker.node)
@@ -140,6 +143,7 @@ class Host:
             timer.join()
         self.die()
         self._doors.end()
+        self.broker.ended()
         for thread in self._ending:
             thread.join()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dr_ctl.twin.bean import Bean
@@ -29,3 +29,5 @@ class Kind:
     beans: Callable[[Any], Iterator[Bean]]
     dialect: Dialect
     settings: Callable[[Host], Mapping[str, Any]]
+    # Of users that only its brokers have, or who have another one there: the role of each.
+    roles: Mapping[str, str] = field(default_factory=dict)

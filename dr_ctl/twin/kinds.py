@@ -9,12 +9,14 @@ from dr_ctl.twin.kind import Kind
 
 MIRROR: Final = "artemis-mirror"
 CONTINUITY: Final = "artemis-continuity"
+BRIDGES: Final = "artemis-bridges"
 
 KINDS: Final[Registry[Kind]] = Registry(
     "KIND",
     {
         MIRROR: "dr_ctl.twin.mirror.kind",
         CONTINUITY: "dr_ctl.twin.continuity.kind",
+        BRIDGES: "dr_ctl.twin.bridges.kind",
     },
     unknown="no twin is made of",
 )

@@ -57,6 +57,9 @@ class Session(Protocol):
     def cut(self) -> None:
         """Close its socket, nothing more."""
 
+    def refuse(self, text: str) -> None:
+        """Tell the client why, and end."""
+
     def holds(self) -> Sequence[Holding]:
         """Its subscriptions."""
 

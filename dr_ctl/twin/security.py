@@ -11,8 +11,9 @@ WORDS: Final = (
     "manage", "browse", "createAddress", "deleteAddress", "view", "edit",
 )  # fmt: skip
 _DELETING: Final = frozenset({"deleteDurableQueue", "deleteNonDurableQueue", "deleteAddress"})
-_EVERYTHING: Final = frozenset(WORDS) - {"manage", "view", "edit"}
-_ALL: Final = "#"
+EVERYTHING: Final = frozenset(WORDS) - {"manage", "view", "edit"}
+CLIENTS_DO: Final = EVERYTHING - _DELETING
+ALL: Final = "#"
 APPS: Final = "apps"  # the role of the clients
 
 Grants = Mapping[str, frozenset[str]]
@@ -22,12 +23,13 @@ class Security:
     """`kept` is what management has set: it outlasts a restart. What is set for the match of broker.xml and taken away
     again stays in force until the file is read again."""
 
-    def __init__(self, roles: Mapping[str, str]) -> None:
-        """`roles`: of each user the one that it has; the first user's may do everything."""
+    def __init__(self, roles: Mapping[str, str], file: Mapping[str, Grants] | None = None) -> None:
+        """`roles`: of each user the one that it has. Where broker.xml says no more, the first user's may do
+        everything, and the others what clients do."""
         self.roles = dict(roles)
         first = next(iter(roles.values()), "")
-        told = {role: _EVERYTHING if role == first else _EVERYTHING - _DELETING for role in roles.values()}
-        self._file: Mapping[str, Grants] = {_ALL: told}
+        told = {role: EVERYTHING if role == first else CLIENTS_DO for role in roles.values()}
+        self._file: Mapping[str, Grants] = file or {ALL: told}
         self.kept: dict[str, Grants] = {}
         self._in_force: dict[str, Grants] = dict(self._file)
 
@@ -70,5 +72,5 @@ class Security:
 
 
 def _fits(match: str, address: str) -> bool:
-    stem = match.removesuffix(_ALL).removesuffix(".")
-    return match in (_ALL, address) or (match.endswith(f".{_ALL}") and f"{address}.".startswith(f"{stem}."))
+    stem = match.removesuffix(ALL).removesuffix(".")
+    return match in (ALL, address) or (match.endswith(f".{ALL}") and f"{address}.".startswith(f"{stem}."))

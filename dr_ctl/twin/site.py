@@ -51,7 +51,8 @@ class Twin:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._ended = False
-        password = secrets.token_urlsafe(18)  # one for both sites: clients move with the service
+        # One for both sites: clients move with the service, and what joins the sites logs in at either.
+        passwords = {user: secrets.token_urlsafe(18) for user in (APP, *kind.roles)}
         self._hosts = {
             (site, pair): Host(
                 site,
@@ -61,8 +62,9 @@ class Twin:
                 kind=kind,
                 lock=self._lock,
                 changed=self._changed,
-                users={ADMIN: secrets.token_urlsafe(18), APP: password},
+                users={ADMIN: secrets.token_urlsafe(18), **passwords},
                 clock=clock,
+                home=directory,
             )
             for site, peer in (sites, sites[::-1])
             for pair in self.pairs
@@ -288,11 +290,12 @@ class Twin:
             return len(found.messages) if found is not None else 0
 
     def left(self, queues: Sequence[str]) -> int | None:
-        """Count what lies in the queues where clients are served; None where no broker serves."""
+        """Count what lies in the queues where clients are served; None where no broker serves one of them."""
         with self._lock:
-            serving = [host.broker for host in self._hosts.values() if host.broker.serves]
-            depths = [broker.waiting(queue) for broker in serving for queue in queues]
-            return sum(depths) if serving else None
+            brokers = [host.broker for host in self._hosts.values()]
+            serving = {queue: [each for each in brokers if each.serves_queue(queue)] for queue in queues}
+            depths = [broker.waiting(queue) for queue, found in serving.items() for broker in found]
+            return sum(depths) if all(serving.values()) else None
 
     def _write_settings(self) -> None:
         """JSON, which every reader of YAML reads too."""

@@ -135,7 +135,7 @@ class StompSession:
         if now - self._heard > self._ttl_s:
             ttl_ms = round(self._ttl_s * 1000)
             text = f"AMQ229014: Did not receive data from {self.remote} within the {ttl_ms}ms connection TTL. "
-            self._refuse(f"{text}The connection will now be closed.")
+            self.refuse(f"{text}The connection will now be closed.")
         elif self._beat_s is not None and now - self._said >= self._beat_s:
             self._send(b"\n")
 
@@ -185,7 +185,7 @@ class StompSession:
             self._receipt(got)
             self.broker.hang_up(self)
         elif got.command not in commands:
-            self._refuse("AMQ339023 Invalid STOMP frame", body=b"AMQ339024: Invalid STOMP frame")
+            self.refuse("AMQ339023 Invalid STOMP frame", body=b"AMQ339024: Invalid STOMP frame")
         else:
             # A consumer's receipt comes before its first message.
             commands[got.command](got)
@@ -194,12 +194,12 @@ class StompSession:
         if "1.2" not in got.headers.get("accept-version", "").split(","):
             version = got.headers.get("accept-version", "1.0")
             body = b"Supported protocol versions are v1.0 v1.1 v1.2"
-            self._refuse(f"AMQ339002 Stomp versions not supported {version}", body=body)
+            self.refuse(f"AMQ339002 Stomp versions not supported {version}", body=body)
             return
         user, password = got.headers.get("login"), got.headers.get("passcode")
         if user is None or self.broker.users.get(user) != password:
             text = f"Security Error occurred: User name [{user or 'null'}] or password is invalid"
-            self._refuse(text, body=text.encode())
+            self.refuse(text, body=text.encode())
             return
         self._connected, self.user, self.client = True, user, got.headers.get("client-id", "")
         told = [
@@ -219,15 +219,15 @@ class StompSession:
         broker, address = self.broker, got.headers.get("destination")
         if address is None:
             text = 'Cannot invoke "Object.hashCode()" because "key" is null'
-            self._refuse(text, body=text.encode(), receipt=got.headers.get("receipt"))
+            self.refuse(text, body=text.encode(), receipt=got.headers.get("receipt"))
             return
         kind, may = got.headers.get("destination-type"), partial(broker.security.may, self.user, address=address)
         if address not in broker.addresses and not may("createAddress"):
             text = f"AMQ229032: User: {self.user} does not have permission='CREATE_ADDRESS' on address {address}"
-            self._refuse(text.replace(":", ""), body=text.encode(), receipt=got.headers.get("receipt"))
+            self.refuse(text.replace(":", ""), body=text.encode(), receipt=got.headers.get("receipt"))
             return
         if not may("send"):
-            self._refuse(f"AMQ339011 Error sending message to {address}", receipt=got.headers.get("receipt"))
+            self.refuse(f"AMQ339011 Error sending message to {address}", receipt=got.headers.get("receipt"))
             return
         if kind == ANYCAST and not any(queue.address == address for queue in broker.queues.values()):
             told = {"name": address, "address": address, "routing-type": ANYCAST, "durable": True}
@@ -260,10 +260,10 @@ class StompSession:
         ident = got.headers.get("id") or f"subscription/{address}"
         if ident in self._subscriptions:
             text = f"There already is a subscription for: {ident}. Either use unique subscription IDs or do not create "
-            self._refuse(f"{text}multiple subscriptions for the same destination")
+            self.refuse(f"{text}multiple subscriptions for the same destination")
             return
         if not self.broker.security.may(self.user, "consume", address):
-            self._refuse(f"AMQ339016 Error creating subscription {ident}")
+            self.refuse(f"AMQ339016 Error creating subscription {ident}")
             return
         selector = got.headers.get("selector", "")
         queue = self._queue_of(address, got.headers.get("subscription-type"))
@@ -281,7 +281,7 @@ class StompSession:
                 since_ms=self.broker.now_ms(),
             )
         except BadFilter:
-            self._refuse(f'Invalid selector "{selector}"', body=selector.encode())
+            self.refuse(f'Invalid selector "{selector}"', body=selector.encode())
             return
         self._subscriptions[ident] = taker
         self._receipt(got)
@@ -300,7 +300,7 @@ class StompSession:
         taker = self._subscriptions.pop(ident, None)
         if taker is None:
             text = f"Cannot unsubscribe as no subscription exists for id: {ident}"
-            self._refuse(text, receipt=got.headers.get("receipt"))
+            self.refuse(text, receipt=got.headers.get("receipt"))
             return
         taker.leave(cut=False)
         self._receipt(got)
@@ -317,7 +317,7 @@ class StompSession:
                 self._receipt(got)
                 return
         text = f"AMQ339025 failed to ack because no message with id {ident}"
-        self._refuse(text, receipt=got.headers.get("receipt"))
+        self.refuse(text, receipt=got.headers.get("receipt"))
 
     def deliver(self, taker: Subscription, message: Message) -> None:
         ident = taker.name_of(message)
@@ -349,7 +349,7 @@ class StompSession:
         if (receipt := got.headers.get("receipt")) is not None:
             self._send(frame("RECEIPT", [("receipt-id", receipt)]))
 
-    def _refuse(self, text: str, *, body: bytes = b"", receipt: str | None = None) -> None:
+    def refuse(self, text: str, *, body: bytes = b"", receipt: str | None = None) -> None:
         """Say ERROR and close, as the protocol wants it."""
         told = [("message", text)]
         if body:

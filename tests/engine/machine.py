@@ -206,6 +206,8 @@ class Recipe:
     lacks: frozenset[str] = frozenset()
     owes: bool = False
 
+    moves_parts = False
+
     def verbs(self) -> frozenset[str]:
         return frozenset(VERBS) - GENERAL - self.lacks
 

@@ -25,6 +25,8 @@ LINK = "closed"  # the file that keeps out what the peer ships
 class FoldersRecipe:
     """Implements `Recipe`."""
 
+    moves_parts = True
+
     def __init__(self) -> None:
         self._drafts: dict[str, Callable[[FoldersSeen, Move], Draft]] = {
             "observe": lambda seen, move: Draft("", "look at both sites"),

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 
-from dr_ctl.cli import asking
 from dr_ctl.engine.journal import Journal, read
-from dr_ctl.engine.plan import Ask, Call, PlannedStep
+from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.settings.topologies import TOPOLOGIES as SETTINGS
 from dr_ctl.topologies.registry import TOPOLOGIES
 from tests.broker.driving import Ended
@@ -117,23 +115,24 @@ def test_a_lost_site_is_replaced_and_taken_in_again(sites: Sites, inside: Comman
     assert sites.messages(sites.london) == sites.messages(sites.paris) == ["four", "one", "three", "two"]
 
 
-@pytest.fixture
-def part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the orders are asked for, where a command's options become what it asks."""
-    monkeypatch.setattr(asking, "Ask", partial(Ask, units=("orders",)))
+ORDERS = ("--queues", "orders")
 
 
 def test_a_part_of_a_site_moves_there_and_back_and_the_rest_is_left_alone(
-    sites: Sites, inside: Command, part: None, tmp_path: Path
+    sites: Sites, inside: Command, tmp_path: Path
 ) -> None:
     london, paris = sites.settable(sites.london), sites.settable(sites.paris)
 
-    moved, again = inside("swapover", "--to", "paris", "--yes"), inside("swapover", "--to", "paris", "--yes")
+    there = ("swapover", "--to", "paris", *ORDERS, "--yes")
+    planned = inside(*there, "--dry-run")
+    moved, again = inside(*there), inside(*there)
     between = inside("status")
-    back = inside("swapover", "--to", "london", "--yes")
+    back = inside("swapover", "--to", "london", *ORDERS, "--yes")
 
     assert (moved.code, again.code, back.code) == (0, 0, 0), (moved.told, again.told, back.told)
     assert again.document["summary"] == "paris serves already; nothing was changed"
+    assert planned.document["summary"].startswith("swapover of orders from london to paris")
+    assert planned.document["data"]["plan"]["untouched"] == ["bills"]
     assert between.document["data"]["pairs"] == [
         {"name": "bills", "serving": "london"},
         {"name": "orders", "serving": "paris"},
@@ -143,33 +142,39 @@ def test_a_part_of_a_site_moves_there_and_back_and_the_rest_is_left_alone(
     assert {entry.call["pair"] for entry in entries if entry.kind == "intent" and entry.call} == {"orders"}
 
 
-def test_a_part_that_cannot_be_drained_is_as_it_was(sites: Sites, inside: Command, part: None) -> None:
+def test_a_part_that_cannot_be_drained_is_as_it_was(sites: Sites, inside: Command) -> None:
     inside("status")
     sites.london.file("cut").touch()
     sites.london.send("orders", "three")
     before = sites.settable(sites.london)
 
-    ended = inside("swapover", "--to", "paris", "--yes", "--timeout", "1s")
+    ended = inside("swapover", "--to", "paris", *ORDERS, "--yes", "--timeout", "1s")
 
     assert ended.code in (10, 24), ended.told
     assert sites.settable(sites.london) == before
 
 
-def test_a_part_that_no_site_has_is_refused(sites: Sites, inside: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "Ask", partial(Ask, units=("payments",)))
-
-    refused = inside("swapover", "--to", "paris", "--yes")
+def test_a_part_that_no_site_has_is_refused(sites: Sites, inside: Command) -> None:
+    refused = inside("swapover", "--to", "paris", "--queues", "payments", "--yes")
 
     assert (refused.code, [each["id"] for each in refused.document["findings"]]) == (10, ["DR-UNIT-001"])
+    assert "payments" in refused.told
 
 
-@pytest.mark.parametrize("units", [None, ("orders",)])
+def test_of_a_service_whose_parts_are_at_both_sites_the_rest_moves(sites: Sites, inside: Command) -> None:
+    inside("swapover", "--to", "paris", *ORDERS, "--yes")
+
+    rest = inside("swapover", "--to", "paris", "--yes")
+
+    assert (rest.code, sites.serving) == (0, ["paris"]), rest.told
+
+
+@pytest.mark.parametrize("named", [(), ORDERS])
 @pytest.mark.parametrize("number", range(1, 6))
 def test_a_killed_run_is_gone_on_with(
-    sites: Sites, inside: Command, monkeypatch: pytest.MonkeyPatch, number: int, units: tuple[str, ...] | None
+    sites: Sites, inside: Command, monkeypatch: pytest.MonkeyPatch, number: int, named: tuple[str, ...]
 ) -> None:
     """Killed right after the so manyeth line of intents: what was to be sent then was not."""
-    monkeypatch.setattr(asking, "Ask", partial(Ask, units=units))
     intents, count = Journal.intents, [0]
 
     def killing(self: Journal, *given: object) -> object:
@@ -182,17 +187,19 @@ def test_a_killed_run_is_gone_on_with(
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "intents", killing)
         with suppress(Killed):
-            inside("swapover", "--to", "paris", "--yes")
+            inside("swapover", "--to", "paris", *named, "--yes")
     resumed = inside("resume", "--yes")
 
     assert resumed.code == (0 if count[0] >= number else 10), resumed.told
-    assert [path.name for path in sorted((sites.paris.folder / "doors").iterdir())] == sorted(units or QUEUES)
-    assert sites.serving == (["london", "paris"] if units else ["paris"])
+    assert [path.name for path in sorted((sites.paris.folder / "doors").iterdir())] == (
+        ["orders"] if named else sorted(QUEUES)
+    )
+    assert sites.serving == (["london", "paris"] if named else ["paris"])
     assert sites.messages(sites.paris) == ["one", "two"]
 
 
 def test_a_run_of_a_part_that_cannot_drain_is_escalated_for_that_part(
-    sites: Sites, inside: Command, monkeypatch: pytest.MonkeyPatch, part: None
+    sites: Sites, inside: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The link is cut right behind the fence, and the process ends while it waits for what is left."""
     intents = Journal.intents
@@ -210,7 +217,7 @@ def test_a_run_of_a_part_that_cannot_drain_is_escalated_for_that_part(
         patch.setattr(Journal, "intents", cutting)
         patch.setattr(Journal, "sample", killing)
         with suppress(Killed):
-            inside("swapover", "--to", "paris", "--yes")
+            inside("swapover", "--to", "paris", *ORDERS, "--yes")
     ended = inside("escalate", "--yes", "--accept-loss", "unknown", "--reason", "it cannot drain")
 
     assert ended.code == 0, ended.told

@@ -6,7 +6,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from dr_ctl.lab.traffic import BEAT_S, SILENT_S, TURN_S, Dialler, identify, subscribe
+from dr_ctl.lab.traffic import BEAT_S, SILENT_S, TURN_S, Dialler
+from dr_ctl.lab.working import identify, subscribe
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,9 @@ class Folder:
     def active(self) -> bool:
         return (self._folder / "made").exists()
 
+    def prepare(self) -> None:
+        (self._folder / "prepared").touch()
+
     def link_attached(self, peer: str) -> bool:
         return True
 
@@ -55,6 +59,9 @@ class Folder:
 
     def create_queue(self, name: str) -> None:
         (self._folder / f"{name}.queue").touch()
+
+    def served(self, queues: Sequence[str]) -> list[str]:
+        return list(queues) if self.clients_open() else []
 
     def depths(self) -> dict[str, int]:
         return {path.stem: len(path.read_text().splitlines()) for path in self._folder.glob("*.queue")}

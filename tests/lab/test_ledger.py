@@ -150,6 +150,42 @@ def test_a_gap_that_lasts_until_the_end_counts() -> None:
     assert ledger.verdict().receive_gap.seconds == 7.0
 
 
+def test_each_queue_has_a_gap_of_its_own() -> None:
+    clock = Hand()
+    ledger = Ledger(clock=clock)
+    for number, at in enumerate((0.0, 1.0, 2.0, 3.0)):
+        clock.at = at
+        ledger.record(R, "busy", str(number), "london")
+        if number in {0, 3}:
+            ledger.record(R, "moved", str(number), "london")
+
+    verdict = ledger.verdict()
+
+    assert {queue: gap.seconds for queue, gap in verdict.receive_gaps.items()} == {"busy": 1.0, "moved": 3.0}
+    assert verdict.receive_gap.seconds == 1.0
+
+
+def test_a_queue_whose_messages_all_came_has_no_gap_while_another_waits() -> None:
+    clock = Hand()
+    ledger = Ledger(clock=clock)
+    for queue in ("idle", "stuck"):
+        ledger.record(S, queue, "0", "london")
+        ledger.record(R, queue, "0", "london")
+    ledger.record(S, "stuck", "1", "london")
+    clock.at = 7.0
+    ledger.rest()
+
+    assert {queue: gap.seconds for queue, gap in ledger.verdict().receive_gaps.items()} == {"idle": 0.0, "stuck": 7.0}
+
+
+def test_an_attempt_that_is_told_twice_is_one() -> None:
+    ledger = Ledger()
+    ledger.attempt(Q, "1")
+    ledger.attempt(Q, "1")
+
+    assert ledger.counts().attempted == 1
+
+
 def test_the_file_reads_back_to_the_same_verdict(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     ledger = Ledger(path)

@@ -10,6 +10,8 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.client import Account, Wire
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dr_ctl.lab.state import SiteState
 
 DOMAIN = "org.apache.activemq.artemis"
@@ -31,6 +33,9 @@ class Admin:
 
     def active(self) -> bool:
         return self._read(self._broker, "Active") is True
+
+    def prepare(self) -> None:
+        """broker.xml says it all."""
 
     def link_attached(self, peer: str) -> bool:
         """Say whether the link ships: the flag alone is true as soon as anything accepts the connection."""
@@ -62,6 +67,9 @@ class Admin:
                 "arguments": [json.dumps(told), True],
             }
         )
+
+    def served(self, queues: Sequence[str]) -> list[str]:
+        return list(queues) if self.clients_open() else []
 
     def depths(self) -> dict[str, int]:
         """Count the messages of every queue, by name; the broker's own (store-and-forward) included."""

@@ -16,7 +16,7 @@ from dr_ctl.lab.make import Kind
 from dr_ctl.lab.state import ADMIN, APP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
@@ -41,9 +41,10 @@ def create(
     words: Sequence[str],
     profile: Callable[[str], str],
     configured: Callable[[str, Make], str],
+    clients_role: str = "apps",
 ) -> None:
     """Make the broker's instance directory. `words` go to `artemis create`; the other two change the start-up options
-    and the broker.xml that it writes. EnvironmentFault where it fails."""
+    and the broker.xml that it writes. A user of the kind has the role of his name. EnvironmentFault where it fails."""
     site = make.site
     argv = [
         str(home / "bin" / "artemis"), "create", str(instance), "--silent", "--name", site.broker,
@@ -66,8 +67,14 @@ def create(
     if done.returncode != 0:
         raise EnvironmentFault(f"{site.broker}: artemis create: {(done.stdout + done.stderr).strip()[-600:]}")
     etc = instance / "etc"
-    _write(etc / "artemis-users.properties", f"{ADMIN} = {site.admin_password}\n{APP} = {site.app_password}\n")
-    _write(etc / "artemis-roles.properties", f"amq = {ADMIN}\napps = {APP}\n")
+    _write(
+        etc / "artemis-users.properties",
+        _properties({ADMIN: site.admin_password, APP: site.app_password, **site.others}),
+    )
+    _write(
+        etc / "artemis-roles.properties",
+        _properties({"amq": ADMIN, clients_role: APP, **{user: user for user in site.others}}),
+    )
     stock = (etc / "artemis.profile").read_text()
     _write(etc / "artemis.profile", profile(re.sub(r"-Xms\d+[MG]", "-Xms128M", stock)))
     xml = configured((etc / "broker.xml").read_text(), make)
@@ -121,6 +128,10 @@ def queues(make: Make) -> str:
 
 def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in FOREIGN}
+
+
+def _properties(told: Mapping[str, str]) -> str:
+    return "".join(f"{key} = {value}\n" for key, value in told.items())
 
 
 def _write(path: Path, text: str) -> None:

@@ -49,6 +49,14 @@ def documents(broker: str) -> str:
     )
 
 
+def all_bridges(broker: str) -> str:
+    return f"{server(broker)},component=bridges,name=*"
+
+
+def all_diverts(broker: str) -> str:
+    return f"{server(broker)},component=addresses,address=*,subcomponent=diverts,divert=*"
+
+
 def all_addresses(broker: str) -> str:
     return f"{server(broker)},component=addresses,address=*"
 

@@ -6,6 +6,7 @@ that broker.xml does not have; one that it has, as `#`, is only read again with 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -46,14 +47,25 @@ class ArtemisBroker(Broker):
     def requests(self) -> ArtemisRequests:
         return ArtemisRequests(self.broker, self.papers)
 
+    @property
+    def fenced(self) -> Sequence[str]:
+        """The matches that a lasting fence is for."""
+        return self.config.lasting.matches if self.config.lasting is not None else ()
+
     def shutting_out(self, when: str | None = None) -> list[Call]:
+        return self.keeping_out(self.fenced, when)
+
+    def admitting(self, when: str | None = None) -> list[Call]:
+        return self.letting_in(self.fenced, when)
+
+    def keeping_out(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
         """Take from the clients' roles what they may do; every other role keeps what it has. Without `when`, only where
         they may do something now."""
         lasting = self.config.lasting
         if lasting is None:
             return []
         calls, server = [], beans.server(self.broker)
-        for match in lasting.matches:
+        for match in matches:
             if when is None and not self.lets_in(match):
                 continue
             others = {role: words for role, words in self.grants[match].items() if role not in lasting.roles}
@@ -67,7 +79,7 @@ class ArtemisBroker(Broker):
             calls.append(call(self, Goal.SHUT_OUT, match, request(server, operation, (match, *listed)), about, when))
         return calls
 
-    def admitting(self, when: str | None = None) -> list[Call]:
+    def letting_in(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
         """Give it back. Without `when`, only where it is taken away now."""
         lasting = self.config.lasting
         if lasting is None:
@@ -75,7 +87,7 @@ class ArtemisBroker(Broker):
         server, roles = beans.server(self.broker), ", ".join(lasting.roles)
         calls = [
             call(self, Goal.ADMIT, match, request(server, LET_IN, (match,)), f"let role {roles} in to {match}", when)
-            for match in lasting.matches
+            for match in matches
             if when is not None or not self.lets_in(match)
         ]
         if calls:

@@ -50,7 +50,7 @@ def _of(view: Broker) -> dict[str, Json]:
         "doors": {door.name: door.started for door in view.doors},
         "mirror": {door.name: door.started for door in view.mirror_doors},
         "link": dict(view.ships),
-        "paused": [name for name, queue in view.business.items() if queue.paused and name not in by_runs],
+        "paused": [name for name in view.paused if name not in by_runs],
         "acceptors": {door.name: door.started for door in view.acceptors},
         "queues": [queue.name for queue in view.business.values()],
         "shut_out": view.shut_out,

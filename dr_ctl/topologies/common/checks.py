@@ -119,8 +119,8 @@ def of_queues(name: str, view: Broker) -> Iterator[Finding]:
             "None is believed. Remove them, and let nobody but management create addresses that match `dr-ctl.#`.",
         )
     lifted = paused_by_runs(view)
-    if paused := [queue.name for queue in view.business.values() if queue.paused and queue.name not in lifted]:
-        yield info("DR-QUEUE-001", f"{name}: paused, and left so: {some(sorted(paused))}")
+    if paused := [name for name in view.paused if name not in lifted]:
+        yield info("DR-QUEUE-001", f"{name}: paused, and left so: {some(paused)}")
 
 
 def of_standby(view: Broker) -> Iterator[Finding]:
@@ -142,10 +142,12 @@ def of_pair(source: Broker, target: Broker) -> Iterator[Finding]:
             "Rehearse the move with both versions; it is only known to work between equal ones.",
         )
     by_runs = paused_by_runs(target)
-    paused = sorted(queue.name for queue in target.business.values() if queue.paused)
     for names, remedy in (
-        ([each for each in paused if each not in by_runs], "Resume them there if that is not meant."),
-        ([each for each in paused if each in by_runs], "A run has paused them and lifts that as it ends: leave them."),
+        ([each for each in target.paused if each not in by_runs], "Resume them there if that is not meant."),
+        (
+            [each for each in target.paused if each in by_runs],
+            "A run has paused them and lifts that as it ends: leave them.",
+        ),
     ):
         if names:
             text = f"paused at {target.site}, clients will get nothing from: {some(names)}"
@@ -153,9 +155,14 @@ def of_pair(source: Broker, target: Broker) -> Iterator[Finding]:
 
 
 def of_move(
-    seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Finding]], of_both: Callable[[V, V], Iterable[Finding]]
+    seen: Seen[V],
+    move: Move,
+    of_broker: Callable[[V], Iterable[Finding]],
+    of_both: Callable[[V, V], Iterable[Finding]],
+    of_waiting: Callable[[V], Iterable[Finding]] = of_standby,
 ) -> list[Finding]:
-    """Everything worth saying about a move, errors first: of each broker, and of the two of each pair."""
+    """Everything worth saying about a move, errors first: of each broker, of one that waits, and of the two of each
+    pair."""
     found: list[Finding] = []
     for brokers in seen.sites.values():
         for view in brokers.values():
@@ -163,7 +170,7 @@ def of_move(
     for pair in seen.sites[move.source]:
         here, there = seen.view(move.source, pair), seen.view(move.target, pair)
         if there is not None and there.role is not Role.SERVING:
-            found += of_standby(there)
+            found += of_waiting(there)
         if here is not None and there is not None:
             found += of_both(here, there)
     return errors_first(found)

@@ -59,6 +59,10 @@ class Observer(ABC, Generic[V_co, A_co]):
         """How many acknowledgements have arrived at a site and are not applied; None where that was not read. Raises
         `BrokerError`."""
 
+    def _seen(self, sites: Mapping[str, Mapping[str, V_co | Silent]]) -> Seen[V_co]:
+        """One look at both sites, as the topology tells it."""
+        return Seen(sites)
+
     def spend_at_most(self, seconds: float, site: str) -> None:
         """Bound all waiting for a site that may be lost, name lookup included, over all looks of this command. The two
         that decide, right before another site opens and at the end, have a part of it for themselves."""
@@ -137,7 +141,7 @@ class Observer(ABC, Generic[V_co, A_co]):
             site: {pair: self._alive_if_seen(access, views) for pair, access in brokers.items()}
             for site, brokers in self.brokers.items()
         }
-        return Seen(sites)
+        return self._seen(sites)
 
     def _view(self, access: Access[V_co], least_s: float) -> V_co | Silent:
         left_s = self._left_s.get(access.site)
@@ -222,7 +226,7 @@ class Observer(ABC, Generic[V_co, A_co]):
             now = [after.view(site, pair) for site in (first, second)]
             both = [(w, n) for w, n in zip(was, now, strict=True) if w is not None and n is not None]
             moved[pair] = queues.moved([w for w, _ in both], [n for _, n in both])
-        return Seen(after.sites, moved)
+        return replace(after, moved=moved)
 
 
 def _refuses(view: Broker | Silent) -> bool:

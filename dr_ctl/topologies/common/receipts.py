@@ -15,7 +15,7 @@ from typing import Final
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import UNREADABLE
-from dr_ctl.engine.plan import Call
+from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.topologies.common.calls import remove_document, write_document
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker
@@ -32,13 +32,15 @@ class Mark:
     counters: str
 
     @classmethod
-    def of(cls, view: Broker) -> Mark:
-        told = [(queue.name, queue.depth, queue.added, queue.removed) for queue in view.counted]
+    def of(cls, view: Broker, ask: Ask | None = None) -> Mark:
+        """As it is now; of the units that are asked for only, where some are named."""
+        mine = [each for each in view.counted if ask is None or ask.includes(view.unit_of(each.name))]
+        told = [(queue.name, queue.depth, queue.added, queue.removed) for queue in mine]
         return cls(view.start, hashlib.sha256(json.dumps(sorted(told)).encode()).hexdigest())
 
-    def why_not(self, view: Broker, since: str) -> str | None:
+    def why_not(self, view: Broker, since: str, ask: Ask | None = None) -> str | None:
         """Say what moved at that broker; None where nothing did."""
-        now = Mark.of(view)
+        now = Mark.of(view, ask)
         if now == self:
             return None
         what = "was restarted" if now.start != self.start else "has a queue whose counters moved"
@@ -64,9 +66,9 @@ def name(site: str) -> str:
     return f"dr-ctl.receipt.{site}"
 
 
-def of(source: Broker, target: Broker, epoch: int) -> Receipt:
+def of(source: Broker, target: Broker, epoch: int, ask: Ask | None = None) -> Receipt:
     at = stamp(datetime.fromtimestamp(target.now_ms / 1000, UTC))
-    return Receipt(source.site, target.site, epoch, at, {view.site: Mark.of(view) for view in (source, target)})
+    return Receipt(source.site, target.site, epoch, at, {view.site: Mark.of(view, ask) for view in (source, target)})
 
 
 def held_at(view: Broker) -> Receipt | None:
@@ -82,13 +84,13 @@ def held_at(view: Broker) -> Receipt | None:
         return Receipt("", "", 0, "a moment that cannot be read", {})
 
 
-def moved(receipt: Receipt, views: Sequence[Broker]) -> list[str]:
+def moved(receipt: Receipt, views: Sequence[Broker], ask: Ask | None = None) -> list[str]:
     """Say what is not any more as the receipt says."""
     since = f"the receipt of {receipt.at}"
     found = []
     for view in views:
         mark = receipt.marks.get(view.site)
-        why = mark.why_not(view, since) if mark is not None else f"{since} says nothing of {view.site}"
+        why = mark.why_not(view, since, ask) if mark is not None else f"{since} says nothing of {view.site}"
         found += [why] if why is not None else []
     return found
 

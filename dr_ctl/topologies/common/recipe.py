@@ -44,10 +44,13 @@ class Recipe(Generic[V]):
         procedure: Procedure[Rules, Seen[V], Any],
         checks: Checks[V],
         lost_on_the_way: tuple[str, ...] = (),
+        *,
+        moves_parts: bool = False,
     ) -> None:
         """`lost_on_the_way` are sentences on what this way between the sites does not bring over."""
         self.rules, self._procedure, self._checks = rules, procedure, checks
         self._lost_on_the_way = lost_on_the_way
+        self.moves_parts = moves_parts
 
     def verbs(self) -> frozenset[str]:
         return self._procedure.verbs
@@ -63,7 +66,7 @@ class Recipe(Generic[V]):
 
     def why_not(self, seen: Seen[V], move: Move) -> Sequence[Finding]:
         checks = self._checks
-        if move.ask.units is not None:
+        if move.ask.units is not None and not self.moves_parts:
             text = "a part of a site cannot be moved here: all pairs move together"
             return [error("DR-UNIT-002", text, "Ask for all of it.")]
         if move.ask.operation == FAILOVER:

@@ -59,13 +59,22 @@ class Seen(Generic[V_co]):
 
     @property
     def units(self) -> Sequence[UnitSeen]:
-        names = next(iter(self.sites.values())).keys()
-        return [self._unit(name) for name in names]
+        return [
+            self.unit(pair, {site: [brokers[pair]] for site, brokers in self.sites.items()})
+            for pair in next(iter(self.sites.values()))
+        ]
 
-    def _unit(self, pair: str) -> UnitSeen:
-        open_at = tuple(site for site, brokers in self.sites.items() if brokers[pair].role is Role.SERVING)
-        closed_at = tuple(site for site, brokers in self.sites.items() if brokers[pair].role is Role.STANDBY)
-        return UnitSeen(pair, open_at[0] if len(open_at) == 1 else None, open_at, closed_at)
+    @staticmethod
+    def unit(name: str, brokers: Mapping[str, Sequence[Broker | Silent]]) -> UnitSeen:
+        """Who serves a unit that these brokers of each site have: open where one of them lets clients in, closed where
+        all of them are known not to."""
+        flags = {
+            site: [None if isinstance(each, Silent) else each.units.get(name) for each in mine]
+            for site, mine in brokers.items()
+        }
+        open_at = tuple(site for site, each in flags.items() if True in each)
+        closed_at = tuple(site for site, each in flags.items() if all(flag is False for flag in each))
+        return UnitSeen(name, open_at[0] if len(open_at) == 1 else None, open_at, closed_at)
 
     def view(self, site: str, pair: str) -> V_co | None:
         """The broker's view, or None where it did not answer."""
@@ -167,7 +176,7 @@ def _broker(view: Broker | Silent) -> BrokerSeen:
         doors={door.name: door.started for door in view.doors},
         kept_out=view.shut_out,
         depths={name: queue.depth if queue.counted else None for name, queue in business.items()},
-        paused=tuple(sorted(name for name, queue in business.items() if queue.paused)),
+        paused=view.paused,
         to_ship=view.to_ship,
         disk_used=view.disk_used,
     )

@@ -78,7 +78,7 @@ def _unproven(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
             continue
         receipt = receipts.held_at(there)
         if receipt is not None:
-            for text in receipts.moved(receipt, (here, there)):
+            for text in receipts.moved(receipt, (here, there), move.ask):
                 yield error("DR-RECEIPT-001", text, f"Drain again: {drained}")
         elif left := [text for view in (here, there) for text in (*_to_ship(view), *_unapplied(view))]:
             text = f"nothing shows that a drain to {move.target} has finished: {some(left)}"

@@ -33,6 +33,11 @@ class Verifier(ABC):
         self.patience = observer.patience
         self.seen: dict[str, gate.Sample] = {}
 
+    def why_not_yet(self, now: gate.Sample, before: gate.Sample | None, move: Move) -> list[str]:
+        """Everything that keeps the gate shut; `before` is the sample that began the window."""
+        del move
+        return gate.why_not_yet(now, before)
+
     @abstractmethod
     def differing(self, now: gate.Sample, move: Move) -> list[str]:
         """What differs between the sites by their counts, and was not accepted."""
@@ -97,7 +102,7 @@ class _AtTheGate:
         """Add one sample to the window, or begin it anew; note whether the wait has ended."""
         if isinstance(source, Broker) and isinstance(target, Broker):
             now = gate.Sample(hand.monotonic(), source, target)
-            self.reasons = gate.why_not_yet(now, self.window[0] if self.window else None)
+            self.reasons = self.verifier.why_not_yet(now, self.window[0] if self.window else None, self.move)
             self.window = [*self.window, now] if not self.reasons else []
         else:
             self.reasons = [str(each) for each in (source, target) if isinstance(each, BrokerError)]

@@ -210,6 +210,21 @@ class Broker(ABC):
         object.__setattr__(self, "named", named)
         object.__setattr__(self, "business", {name: queue for name, queue in named.items() if queue.business})
 
+    @property
+    def units(self) -> Mapping[str, bool]:
+        """What of it moves by itself, by name, and whether it lets clients in; empty where that cannot be told."""
+        return {self.pair: self.role is Role.SERVING} if self.role in (Role.SERVING, Role.STANDBY) else {}
+
+    def unit_of(self, queue: str) -> str:
+        """The unit that a queue moves with."""
+        del queue
+        return self.pair
+
+    @property
+    def paused(self) -> tuple[str, ...]:
+        """The business queues whose dispatch is stopped."""
+        return tuple(sorted(name for name, queue in self.business.items() if queue.paused))
+
     # What joins it to its peer.
 
     @property

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from dr_ctl.twin.artemis import listings, names
+from dr_ctl.twin.artemis.broker import ArtemisBroker
 from dr_ctl.twin.bean import Bean, Operations
 from dr_ctl.twin.broker import Broker
 from dr_ctl.twin.filters import BadFilter, Named, compiled
@@ -57,7 +58,7 @@ def server(broker: Broker) -> dict[str, Any]:
     }
 
 
-def server_operations(broker: Broker) -> Operations:
+def server_operations(broker: ArtemisBroker) -> Operations:
     def destroy(name: str, with_takers: bool = False, with_address: bool = False) -> None:
         address = broker.queue(name).address
         broker.destroy_queue(name, with_takers=with_takers)
@@ -76,6 +77,7 @@ def server_operations(broker: Broker) -> Operations:
         f"destroyQueue({TEXT},boolean,boolean)": destroy,
         "listPreparedTransactionDetailsAsJSON()": lambda: "",
         f"closeConnectionWithID({TEXT})": hang_up,
+        f"closeConsumerConnectionsForAddress({TEXT})": broker.cut_consumers,
         f"getRolesAsJSON({TEXT})": broker.security.as_json,
         f"listUser({TEXT})": broker.security.users,
         f"addSecuritySettings({','.join([TEXT] * 11)})": broker.security.add,
@@ -126,6 +128,13 @@ def queue_attributes(queue: Queue) -> dict[str, Any]:
         "Filter": queue.filter,
         "FirstMessageTimestamp": first.timestamp_ms if first is not None else None,
     }
+
+
+def aged(broker: Broker, queue: Queue) -> dict[str, Any]:
+    """The attributes of a queue with the age of its first message."""
+    told = queue_attributes(queue)
+    since_ms = told["FirstMessageTimestamp"]
+    return {**told, "FirstMessageAge": None if since_ms is None else broker.now_ms() - since_ms}
 
 
 def pausing(queue: Queue, broker: Broker) -> Operations:

@@ -20,11 +20,12 @@ console: Final = partial(
 )
 
 
-def settings(host: Host) -> Mapping[str, Any]:
+def settings(host: Host, *, link: str = "mirror") -> Mapping[str, Any]:
+    """`link`: the acceptor of the peer's link, which the settings call by the same name."""
     return {
         "jolokia": host.jolokia,
         "stomp": "stomp://{}:{}".format(*host.stomp),
         "username": host.admin[0],
         "clients": ["clients"],
-        "mirror": ["mirror"],
+        link: [link],
     }

@@ -11,9 +11,9 @@ from typing import Any, Final
 from dr_ctl.twin.artemis import beans as common
 from dr_ctl.twin.artemis import listings, names
 from dr_ctl.twin.artemis.beans import TEXT
+from dr_ctl.twin.artemis.bridge import Bridge
 from dr_ctl.twin.bean import Bean, Operations
 from dr_ctl.twin.continuity import listings as own
-from dr_ctl.twin.continuity.bridge import Bridge
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.continuity.flow import COMMANDS, IN_ACKS, IN_MIRROR, OUT_ACKS, OUT_MIRROR, Flow
 from dr_ctl.twin.messages import Message, Queue
@@ -49,7 +49,7 @@ def beans(broker: ContinuityBroker) -> Iterator[Bean]:
             yield Bean(at, partial(common.address, broker, queue.address), dict)
             kind = f"routing-type={quoted(queue.routing)}"
             bean = f"{at},sub{level}component=queues,{kind},queue={quoted(queue.name)}"
-        yield Bean(bean, partial(_queue, broker, queue), partial(_queue_operations, broker, queue))
+        yield Bean(bean, partial(common.aged, broker, queue), partial(_queue_operations, broker, queue))
     if broker.service.started:
         yield from _plugin(broker)
 
@@ -159,12 +159,6 @@ def _settled(queue: Queue) -> str:
         "maxConsumers": queue.options.get("max-consumers", -1),
     }
     return f"Queue [{', '.join(f'{key}={text}' for key, text in told.items())}]"
-
-
-def _queue(broker: ContinuityBroker, queue: Queue) -> dict[str, Any]:
-    told = common.queue_attributes(queue)
-    since_ms = told["FirstMessageTimestamp"]
-    return {**told, "FirstMessageAge": None if since_ms is None else broker.now_ms() - since_ms}
 
 
 def _queue_operations(broker: ContinuityBroker, queue: Queue) -> Operations:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 from uuid import uuid4
 
-from dr_ctl.twin.artemis.broker import ArtemisBroker
-from dr_ctl.twin.continuity.bridge import Bridge
+from dr_ctl.twin.artemis.bridge import Bridge
+from dr_ctl.twin.artemis.bridged import BridgedBroker, is_new
 from dr_ctl.twin.continuity.flow import (
     COMMANDS,
     ID,
@@ -29,39 +29,29 @@ from dr_ctl.twin.continuity.flow import (
 )
 from dr_ctl.twin.continuity.service import Service
 from dr_ctl.twin.messages import Message, Queue, Reason
-from dr_ctl.twin.parts import Acceptor
 
-ID_CACHE: Final = 20_000
 STAGING_MS: Final = 500
-
-Key = tuple[str, int]
 
 
 @dataclass(kw_only=True)
-class ContinuityBroker(ArtemisBroker):
+class ContinuityBroker(BridgedBroker):
     """One broker of a pair that the plugin joins. `ack_loss`: the share of acknowledgements that vanish while several
-    flows have some; `active_on_start`: it activates itself when its inactive peer says that it is there; `confirm_s`:
-    how much later than they could be confirmations of its bridges are, as those of the real ones often are; `full`:
+    flows have some; `active_on_start`: it activates itself when its inactive peer says that it is there; `full`:
     addresses that take nothing of what is staged, as where one has its size, or the disk has no room."""
 
     version: ClassVar[str] = "2.11.0"
     bare_message_ids: ClassVar[bool] = True
 
     flows: dict[str, Flow] = field(default_factory=dict)
-    incoming: int = 0  # bridges of the peer that are connected here
-    cuts: int = 0  # how often the peer's bridges were cut off here
     staging_ms: int = STAGING_MS
     ack_loss: float = 0.0
     active_on_start: bool = False
-    confirm_s: float = 0.0
     full: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.chance = random.Random(self.name)  # noqa: S311 - it decides what goes wrong, nothing is kept secret by it
-        # Both are kept over a death.
-        self._seen: dict[str, OrderedDict[str, None]] = {}
-        self._arrived: dict[str, OrderedDict[Key, None]] = {}
+        self._seen: dict[str, OrderedDict[str, None]] = {}  # kept over a death
         self.service = Service(self, self._own_queue(f"{COMMANDS}.out", "multicast"), self._own_queue(f"{COMMANDS}.in"))
 
     # what joins it to its peer
@@ -74,10 +64,6 @@ class ContinuityBroker(ArtemisBroker):
             yield flow.mirror_bridge
         for flow in self.flows.values():
             yield flow.acks_bridge
-
-    @property
-    def attached(self) -> bool:
-        return all(bridge.connected for bridge in self.shipping)
 
     @property
     def even(self) -> bool:
@@ -118,12 +104,7 @@ class ContinuityBroker(ArtemisBroker):
             for bridge in flow.bridges:
                 bridge.fell()
         self.service.fell()
-        self.incoming = 0
-        self.cuts += 1
-
-    def close_door(self, acceptor: Acceptor) -> None:
-        self.cuts += acceptor.started and acceptor.name == "mirror"
-        super().close_door(acceptor)
+        super().fell()
 
     # flows
 
@@ -180,7 +161,7 @@ class ContinuityBroker(ArtemisBroker):
             if ID not in message.headers:
                 message.headers = {**message.headers, ID: str(uuid4())}
             seen = self._seen.setdefault(message.address, OrderedDict())
-            if not _new(seen, message.headers[ID]):
+            if not is_new(seen, message.headers[ID]):
                 return []
         return super().route(message, only=only)
 
@@ -236,7 +217,7 @@ class ContinuityBroker(ArtemisBroker):
         """Take a message that a bridge of the peer brings; one that it brings again after a break is known. The
         commands' bridge does not say who its messages are."""
         queue = self.queues.get(address)
-        again = not _new(self._arrived.setdefault(address, OrderedDict()), (node, shipped.number))
+        again = self.arrived_before(address, node, shipped.number)
         if queue is None or (again and address != self.service.into.name):
             return
         message = replace(shipped, number=self.next_number(), address=address, anycast=True, failed=0)
@@ -291,13 +272,3 @@ class ContinuityBroker(ArtemisBroker):
 
 def _carried(queue: Queue) -> bool:
     return queue.durable and not queue.temporary and not NO_FLOW.fullmatch(queue.address)
-
-
-def _new(known: OrderedDict[Any, None], one: Any) -> bool:
-    """Remember it; False where it was known. The oldest are forgotten."""
-    if one in known:
-        return False
-    known[one] = None
-    if len(known) > ID_CACHE:
-        known.popitem(last=False)
-    return True

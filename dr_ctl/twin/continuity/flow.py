@@ -8,8 +8,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
+from dr_ctl.twin.artemis.bridge import Bridge
 from dr_ctl.twin.clock import Clock
-from dr_ctl.twin.continuity.bridge import Bridge, Receiver
+from dr_ctl.twin.continuity.receiver import Receiver
 from dr_ctl.twin.messages import Message, Queue
 
 OUT_MIRROR, OUT_ACKS, IN_MIRROR, IN_ACKS = ".out.mirror", ".out.acks", ".in.mirror", ".in.acks"

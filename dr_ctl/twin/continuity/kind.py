@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dr_ctl.twin.artemis.console import console, settings
+from dr_ctl.twin.artemis.way import BridgedWay
 from dr_ctl.twin.continuity.beans import beans
 from dr_ctl.twin.continuity.broker import ContinuityBroker
-from dr_ctl.twin.continuity.way import ContinuityWay
 from dr_ctl.twin.kind import Kind
 from dr_ctl.twin.parts import Acceptor
 
@@ -22,7 +22,7 @@ KIND: Final = Kind(
     joined="the continuity plugin joins",
     doors=(Acceptor("clients", "CORE,AMQP,STOMP"), Acceptor("mirror", "CORE,AMQP", opens_at_boot=True)),
     broker=_broker,
-    way=ContinuityWay,
+    way=BridgedWay,
     beans=beans,
     dialect=console("1.3.7", "7.2", forbids=True, refuses_in_json=True, backs_off=False),
     settings=settings,

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 from dr_ctl.twin.artemis.broker import ArtemisBroker
+from dr_ctl.twin.artemis.current import VERSION
 from dr_ctl.twin.broker import ANYCAST
 from dr_ctl.twin.messages import Message, Origin, Queue, Reason
 from dr_ctl.twin.mirror.outflow import Event, Link, Outflow, Pending
 
-VERSION: Final = "2.56.0"
 OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
 UNFILTERED: Final = ("dr-ctl.", "activemq.management", "$")
 MOST_REMEMBERED: Final = 1000  # origins, so that what is shipped again after a broken link is not added again

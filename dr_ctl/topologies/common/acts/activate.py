@@ -103,10 +103,10 @@ def _moved(tools: Tools[Broker], here: Broker, there: Broker, move: Move) -> lis
     """What is not any more as the run's own gate saw it; of a step by itself, as the receipt says."""
     if (sample := tools.gate.seen.get(there.pair)) is not None:
         pairs = ((sample.source, here), (sample.target, there))
-        told = [Mark.of(was).why_not(now, "the gate was seen to hold") for was, now in pairs]
+        told = [Mark.of(was, move.ask).why_not(now, "the gate was seen to hold", move.ask) for was, now in pairs]
         return [each for each in told if each is not None]
     receipt = receipts.held_at(there) if move.ask.operation == ACTIVATE else None
-    return receipts.moved(receipt, (here, there)) if receipt is not None else []
+    return receipts.moved(receipt, (here, there), move.ask) if receipt is not None else []
 
 
 def _until_served(tools: Tools[Broker], outcomes: dict[Call, Outcome], move: Move, hand: Hand) -> Outcome | None:

@@ -34,9 +34,9 @@ def check(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Ou
     if errors:
         return Refused(errors[0].text, findings=errors, code=ExitCode.PRECHECK_FAILED)
     if move.ask.operation in (SWAPOVER, DRAIN, ACTIVATE):
-        opened = [view for view in seen.views(move.target) if view.open and not move.leaves(view.pair)]
+        opened = [unit.name for unit in seen.units if move.target in unit.open_at and not move.leaves(unit.name)]
         if opened:
-            text = f"{move.target} was opened to clients meanwhile: {some([each.pair for each in opened])}"
+            text = f"{move.target} was opened to clients meanwhile: {some(opened)}"
             finding = checks.error("DR-ROLE-001", text, "`dr-ctl status` says who serves.")
             return Refused(text, findings=(finding,), code=ExitCode.PRECHECK_FAILED)
     findings = tools.doors.greet(move.source) if fences(seen, move) else []
@@ -75,7 +75,8 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> O
         return outcome
     views = {view.pair: view for view in tools.observer.look_at(move.target)}
     written = {
-        pair: receipts.of(sample.source, sample.target, tools.sender.epoch) for pair, sample in tools.gate.seen.items()
+        pair: receipts.of(sample.source, sample.target, tools.sender.epoch, move.ask)
+        for pair, sample in tools.gate.seen.items()
     }
     tools.change([call for pair, receipt in written.items() for call in receipts.write(views[pair], receipt)], hand)
     stands = {view.pair: receipts.held_at(view) for view in tools.observer.look_at(move.target)}

@@ -15,9 +15,8 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.calls import pause
 from dr_ctl.topologies.common.checks import UNCOUNTED
-from dr_ctl.topologies.common.drafts.quiesce import lifts, to_pause
+from dr_ctl.topologies.common.drafts.quiesce import lifts, meant, to_pause
 from dr_ctl.topologies.common.effects import left_of
-from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
@@ -31,10 +30,10 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     planned = {(call.unit, call.thing): call for call in step.calls if call.when is None}
     calls = []
     for view in views:
-        for queue in to_pause(tools.recipe.rules, view):
+        for queue in to_pause(tools.recipe.rules, view, move):
             new = pause(view, queue, "a queue was created since the look")
-            meant = planned.get((view.pair, queue.name), new)
-            calls.append(meant if meant.request == new.request else new)
+            told = planned.get((view.pair, queue.name), new)
+            calls.append(told if told.request == new.request else new)
     tools.change(calls, hand)
     until = hand.monotonic() + step.limits["within"]
     calm = 0
@@ -78,7 +77,7 @@ def _dispatch(tools: Tools[Broker], views: Iterable[Broker], move: Move) -> _Dis
     for view in views:
         access = tools.observer.brokers[move.source][view.pair]
         queues = access.dispatch()
-        mine = selected(view, tools.observer.queues)
+        mine = [queue.name for queue in meant(tools.rules, view, move)]
         for name in [name for name in mine if name in queues]:
             count, paused = queues[name]
             if count < 0:

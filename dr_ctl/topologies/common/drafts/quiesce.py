@@ -23,13 +23,9 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
     calls: list[Call] = []
     inverse: list[Call] = []
     for view in seen.views(move.source):
-        calls += _of_each(rules, view, pause, Goal.PAUSE)
+        calls += _of_each(rules, view, move, pause, Goal.PAUSE)
         was = set(before(move, view)["paused"])
-        inverse += [
-            resume(view, queue, "it is paused")
-            for queue in view.business.values()
-            if queue.name not in was and rules.selects(queue.name)
-        ]
+        inverse += [resume(view, queue, "it is paused") for queue in meant(rules, view, move) if queue.name not in was]
     return Draft(
         move.source,
         "dispatch stops; clients finish what they hold",
@@ -39,32 +35,34 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
     )
 
 
-def to_pause(rules: Rules, view: Broker) -> list[Queue]:
-    """Queues that a quiesce pauses: those the settings speak of that deliver now."""
-    return [queue for queue in selected(view, rules.queues).values() if not queue.paused]
+def meant(rules: Rules, view: Broker, move: Move) -> list[Queue]:
+    """Queues that a quiesce is for: those the settings speak of, of the units that are asked for."""
+    queues = selected(view, rules.queues).values()
+    return [queue for queue in queues if move.ask.includes(view.unit_of(queue.name))]
+
+
+def to_pause(rules: Rules, view: Broker, move: Move) -> list[Queue]:
+    """Those of them that deliver now."""
+    return [queue for queue in meant(rules, view, move) if not queue.paused]
 
 
 def lifts(rules: Rules, view: Broker, move: Move) -> list[Call]:
     """Resume what is paused now and was not before the run."""
     was = set(before(move, view)["paused"])
-    return [
-        resume(view, queue)
-        for queue in view.business.values()
-        if queue.paused and queue.name not in was and rules.selects(queue.name)
-    ]
+    return [resume(view, queue) for queue in meant(rules, view, move) if queue.paused and queue.name not in was]
 
 
 def lifts_planned(rules: Rules, seen: Seen[Broker], move: Move) -> list[Call]:
     """What quiesce will have paused, and what an interrupted run left paused."""
     calls: list[Call] = []
     for view in seen.views(move.source):
-        calls += [*_of_each(rules, view, resume, Goal.RESUME), *lifts(rules, view, move)]
+        calls += [*_of_each(rules, view, move, resume, Goal.RESUME), *lifts(rules, view, move)]
     return calls
 
 
-def _of_each(rules: Rules, view: Broker, make: Callable[[Broker, Queue], Call], goal: Goal) -> list[Call]:
+def _of_each(rules: Rules, view: Broker, move: Move, make: Callable[[Broker, Queue], Call], goal: Goal) -> list[Call]:
     """The call for each queue that a quiesce is for, and for those that are created meanwhile."""
-    queues = to_pause(rules, view) if view.open else []
+    queues = to_pause(rules, view, move) if view.open else []
     calls = [make(view, queue) for queue in queues]
     return [*calls, of_new_queues(view, goal, NEW_QUEUES)] if queues else calls
 

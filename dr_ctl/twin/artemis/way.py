@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from dr_ctl.twin.continuity.broker import ContinuityBroker
+from typing import TypeVar
+
+from dr_ctl.twin.artemis.bridge import Bridge
+from dr_ctl.twin.artemis.bridged import BridgedBroker
+from dr_ctl.twin.messages import Message
 from dr_ctl.twin.way import AT_ONCE, REDIAL_S, Mode, Way
 
+B = TypeVar("B", bound=BridgedBroker)
 
-class ContinuityWay(Way[ContinuityBroker]):
-    """One direction of a pair that the plugin joins, and what the plugin at its source does by itself."""
 
-    def __init__(self, source: ContinuityBroker, target: ContinuityBroker, *, delay_s: float = 0.0) -> None:
+class BridgedWay(Way[B]):
+    """One direction of a pair that bridges join, and what the source does by itself."""
+
+    def __init__(self, source: B, target: B, *, delay_s: float = 0.0) -> None:
         super().__init__(source, target, delay_s=delay_s)
         self._redial_s = 0.0
         self._cuts = 0
+
+    def _lets_in(self, bridge: Bridge) -> bool:
+        """Say whether the peer knows the bridge's login; False after what a refusal does."""
+        del bridge
+        return True
+
+    def _takes(self, bridge: Bridge, message: Message) -> bool:
+        """Say whether the peer lets the bridge send that; False after what a refusal does."""
+        del bridge, message
+        return True
 
     def _change(self, mode: Mode) -> None:
         if mode is Mode.REFUSE:
@@ -51,8 +67,9 @@ class ContinuityWay(Way[ContinuityBroker]):
             self._redial_s = now_s + REDIAL_S
             if self._peer_there() and self.mode is Mode.OPEN and not self.target.frozen:
                 for bridge in waiting:
-                    bridge.delay_s = self.delay_s
-                    bridge.connect()
+                    if self._lets_in(bridge):
+                        bridge.delay_s = self.delay_s
+                        bridge.connect()
                 waiting = []
         self.target.incoming = sum(bridge.connected for bridge in self.source.shipping)
         return [self._redial_s] if waiting else []
@@ -65,6 +82,8 @@ class ContinuityWay(Way[ContinuityBroker]):
             for _ in range(AT_ONCE):
                 if not bridge.held or bridge.held[0][0] > now_s:
                     break
+                if not self._takes(bridge, bridge.held[0][1]):
+                    return
                 message = bridge.arrived(now_s + self.delay_s + self.source.confirm_s)
-                self.target.accept(bridge.address, message, self.source.node)
+                self.target.accept(bridge.address, bridge.outgoing(message), self.source.node)
             bridge.confirm(now_s)

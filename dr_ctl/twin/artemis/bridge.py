@@ -1,4 +1,4 @@
-"""What carries messages from one of the plugin's queues to another: a bridge, and the receiver at the end."""
+"""A core bridge: what carries messages from a queue of one broker to an address of another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ CREDITS: Final = 5000
 
 class Bridge(Taker):
     """Takes from a queue while it is connected; a message stays there until the confirmation is back. One that is not
-    connected is no consumer of its queue. `stopped` by a person or the plugin, it does not connect."""
+    connected is no consumer of its queue. Stopped, by a person or by what it belongs to, it does not connect.
+
+    What a broken connection had under way is forwarded again: from then on the two counters are apart by so much."""
 
     def __init__(self, name: str, queue: Queue, address: str, clock: Clock) -> None:
         self.name, self.queue, self.address, self._clock = name, queue, address, clock
@@ -32,6 +34,10 @@ class Bridge(Taker):
         del queue
         self.held.append((self._clock.now_s() + self.delay_s, message))
         self.forwarded += 1
+
+    def outgoing(self, message: Message) -> Message:
+        """What the peer is given for it."""
+        return message
 
     def stop(self) -> None:
         self.started = False
@@ -86,27 +92,3 @@ class Bridge(Taker):
         self.held.clear()
         self.back.clear()
         self.refused.clear()
-
-
-class Receiver(Taker):
-    """The plugin's own consumer of a queue: all that comes, in order."""
-
-    def __init__(self, queue: Queue) -> None:
-        self.queue = queue
-        self.inbox: list[Message] = []
-
-    def take(self, queue: Queue, message: Message) -> None:
-        del queue
-        self.inbox.append(message)
-
-    def listen(self) -> None:
-        self.inbox.clear()
-        self.queue.takers.append(self)
-        self.queue.dispatch()
-
-    def receive(self) -> list[Message]:
-        """What has come since; it is out of the queue with that."""
-        came, self.inbox = self.inbox, []
-        for message in came:
-            self.queue.remove(message, Reason.NORMAL)
-        return came

@@ -1,0 +1,91 @@
+"""The way to each broker of an installation that diverts and bridges join."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dr_ctl.engine.ports import Move
+from dr_ctl.jolokia.client import Answer, Read
+from dr_ctl.jolokia.values import Fields
+from dr_ctl.settings.model import Installation
+from dr_ctl.settings.topologies.artemis_bridges import BridgesBroker
+from dr_ctl.topologies.artemis import access, beans
+from dr_ctl.topologies.bridges.checks import lacking
+from dr_ctl.topologies.bridges.look import look
+from dr_ctl.topologies.bridges.view import BridgesSeen, BrokerView, with_idle
+from dr_ctl.topologies.common import observer
+from dr_ctl.topologies.common.seen import Seen, Silent
+from dr_ctl.topologies.common.view import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Whom a fence keeps out. Of which addresses is found out: those of the queues that are to move."""
+
+    roles: Sequence[str]
+    matches: Sequence[str] = ()
+
+
+class Access(access.Access[BrokerView]):
+    """One such broker."""
+
+    def _config(self) -> Config:
+        told = self._installation.broker(self.site, self.pair, BridgesBroker).lasting_fence
+        return replace(super()._config(), lasting=Roles(told.roles) if told is not None else None)
+
+    def _ask(self, broker: str, timeout_s: float) -> BrokerView:
+        return look(
+            self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
+        )
+
+    def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
+        """The acceptors through which clients of an open queue come; none where no queue is open."""
+        view = self.look(timeout_s=timeout_s)
+        return tuple(door.name for door in view.doors if door.started) if view.open else ()
+
+    def uncovered(self) -> list[str]:
+        return []
+
+    @staticmethod
+    def clock(broker: str) -> Read:
+        return Read(beans.server(broker), ("CurrentTimeMillis",))
+
+    @staticmethod
+    def clock_ms(answer: Answer) -> int:
+        return Fields("the broker's clock", answer.value()).number("CurrentTimeMillis")
+
+
+Way = tuple[Access, Access]
+
+
+class Observer(observer.Observer[BrokerView, Access]):
+    """Looks at both sites of such an installation."""
+
+    def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
+        found = self.together(lambda access: access.look(timeout_s=timeout_s).unapplied, self.at(site))
+        return None if None in found else sum(each or 0 for each in found)
+
+    def ways(self, move: Move) -> Sequence[Way]:
+        there = self.brokers[move.target]
+        return [(here, there[pair]) for pair, here in self.brokers[move.source].items()]
+
+    def _access(self, installation: Installation, site: str, pair: str) -> Access:
+        return Access(installation, site, pair)
+
+    def _seen(self, sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> Seen[BrokerView]:
+        return BridgesSeen(with_idle(sites))
+
+    def _differ(self, seen: Seen[BrokerView], pair: str) -> bool:
+        """Of the two the one where a unit is served may hold less than its copy, which keeps what was processed."""
+        here, there = (seen.view(site, pair) for site in seen.sites)
+        if here is None or there is None:
+            return False
+        moved = seen.moved.get(pair, {})
+        served = [
+            (mine, other, unit)
+            for mine, other in ((here, there), (there, here))
+            for unit, is_open in mine.units.items()
+            if is_open
+        ]
+        return any(lacking(mine, other, [unit], moved) for mine, other, unit in served)

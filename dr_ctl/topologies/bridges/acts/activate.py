@@ -1,0 +1,95 @@
+"""What is done for `activate`: the queues that move deliver at the target and let clients in, proven by a look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import Role, some
+from dr_ctl.engine.goals import ALL, Goal
+from dr_ctl.engine.operations import ACTIVATE, FAILOVER
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.bridges.tools import BridgesTools
+from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.common import receipts
+from dr_ctl.topologies.common.effects import holds, left_of, still, to_undo
+from dr_ctl.topologies.common.receipts import Mark
+
+
+def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    views, why = _may_open(tools, move)
+    if why is not None:
+        return Refused(why)
+    admits, doors, strikes = step.part("admit"), step.part("doors"), step.part("strikes")
+    missing = [call for call in (*admits, *doors) if call.thing != ALL and not holds(call, views)]
+    if (kept_out := tools.admit(move.target, admits, hand)) is not None:
+        return Refused(kept_out)
+    # That took a moment, and what lets clients in follows a look at the other site.
+    if admits and (why := _may_open(tools, move)[1]) is not None:
+        return Refused(why)
+    starts = [call for call in doors if call in missing]
+    tools.opened = tools.opened or bool(missing)
+    outcomes = tools.change(starts, hand)
+    if outcomes and all(isinstance(each, Refused) for each in outcomes):
+        return Refused(f"{move.target} could not be opened: {outcomes[0].text}")
+    if (left := _until(tools, (*admits, *doors), move.target, hand)) is not None:
+        return left
+    tools.change(strikes, hand)
+    return Done(f"{move.target} lets clients in") if missing else NotNeeded(f"{move.target} serves already")
+
+
+def _until(tools: BridgesTools, calls: Sequence[Call], site: str, hand: Hand) -> Outcome | None:
+    """Wait until all of it is seen to hold; None when it is."""
+    until = hand.monotonic() + tools.patience.activate_s
+    wanted = [call for call in calls if call.thing != ALL]
+    while True:
+        try:
+            left = left_of(wanted, tools.observer.look_at(site))
+        except BrokerError as error:
+            left = [str(error)]
+        if not left:
+            return None
+        if hand.monotonic() > until:
+            return Unknown(f"{site}: has not come true: {some(left)}; look at {site} first")
+        hand.wait(tools.patience.poll_s)
+
+
+def _may_open(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], str | None]:
+    """Look at both sites in the same moment; gives the target's brokers, and why nothing may be opened."""
+    if move.ask.operation == FAILOVER:
+        # Of a lost site that does not answer nothing is known: it is not seen open.
+        there, seen = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.patience.last_look_s)
+        here = seen.views(move.source)
+        if seen.roles[move.source] is Role.SICK and not any(view.open_for(move.ask) for view in there):
+            return there, f"{move.source} lives and cannot be managed: it may serve clients"
+    else:
+        sites = [tools.observer.at(site) for site in (move.target, move.source)]
+        views = tools.observer.together(lambda access: access.look(), [each for site in sites for each in site])
+        there, here = views[: len(sites[0])], views[len(sites[0]) :]
+    if opened := sorted({unit for view in here for unit in view.open_for(move.ask) if not move.leaves(unit)}):
+        return there, f"{move.source} has {some(opened)} open: a second site is never opened"
+    by_pair = {view.pair: view for view in here}
+    closed = [view for view in there if view.pair in by_pair and not view.open_for(move.ask)]
+    moved = [why for view in closed for why in _moved(tools, by_pair[view.pair], view, move)]
+    return there, some(moved) if moved else None
+
+
+def _moved(tools: BridgesTools, here: BrokerView, there: BrokerView, move: Move) -> list[str]:
+    """What is not any more as the run's own gate saw it; of a step by itself, as the receipt says."""
+    if (sample := tools.gate.seen.get(there.pair)) is not None:
+        pairs = ((sample.source, here), (sample.target, there))
+        told = [Mark.of(was, move.ask).why_not(now, "the gate was seen to hold", move.ask) for was, now in pairs]
+        return [each for each in told if each is not None]
+    receipt = receipts.held_at(there) if move.ask.operation == ACTIVATE else None
+    return receipts.moved(receipt, (here, there), move.ask) if receipt is not None else []
+
+
+def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    views = tools.observer.look_at(move.target)
+    calls = [call for call in to_undo(step.inverse, views) if call.goal is not Goal.SHUT_OUT or not holds(call, views)]
+    if not calls:
+        return NotNeeded(f"{move.target} is closed")
+    tools.change(calls, hand)
+    return still(calls, tools.observer.look_at(move.target)) or Done(f"{move.target} closed")

@@ -1,0 +1,126 @@
+"""What is done for `fence` and `residue`: clients of the queues that move kept out, proven, and let in again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode, some
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.engine.plan import Ask, Call, PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.bridges.tools import BridgesTools
+from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.common.effects import holds, left_of, still
+from dr_ctl.topologies.common.view import Residue
+
+
+def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    return _closed(tools, move.source, step.part(""), move.ask, hand)
+
+
+def _closed(tools: BridgesTools, site: str, calls: Sequence[Call], ask: Ask, hand: Hand) -> Outcome:
+    views = tools.observer.look_at(site)
+    if not (missing := [call for call in calls if not holds(call, views)]):
+        return NotNeeded(f"{site} is closed to clients already", {"proof": "flag"})
+    told = tools.change(missing, hand)
+    # What was refused will not come true by waiting, and clients wait too.
+    until = hand.monotonic() + (0.0 if any(isinstance(each, Refused) for each in told) else tools.patience.fence_s)
+    while left := _still_in(views := tools.observer.look_at(site), ask):
+        if hand.monotonic() > until:
+            return Refused(f"{site}: {some(left)}")
+        if cuts := [call for call in calls if call.goal is Goal.CUT and not holds(call, views)]:
+            tools.change(cuts, hand)  # one that came between the look and the roles
+        hand.wait(tools.patience.poll_s)
+    return Done(
+        "no client's role may send or consume, nothing is in delivery", {"proof": "flag", "roles_kept_out": True}
+    )
+
+
+def _still_in(views: Sequence[BrokerView], ask: Ask) -> list[str]:
+    found = []
+    for view in views:
+        units = view.asked(ask)
+        found += [f"clients are not kept out of {unit}" for unit in units if not view.kept_out(unit)]
+        queues = [queue for unit in units for queue in view.queues_of(unit)]
+        found += [f"{queue.name} delivers still" for queue in queues if not queue.paused]
+        found += [f"{queue.name} has {queue.consumers} consumer(s)" for queue in queues if queue.consumers]
+        found += [f"{queue.delivering} of {queue.name} in delivery" for queue in queues if queue.delivering]
+    return found
+
+
+def by_itself(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Close what is open and prove it; a site that does not answer was cut off by the hook before this step."""
+    strikes = step.part("strikes")
+    proof: Outcome = Done(f"a hook keeps clients out of {move.source}", {"proof": "hook"})
+    if not step.cut_off:
+        proof = _closed(tools, move.source, step.part(""), move.ask, hand)
+    if isinstance(proof, Refused | Unknown) or not strikes:
+        return proof
+    tools.change(strikes, hand)
+    return still(strikes, tools.views(move.target)) or proof
+
+
+def owe(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    if not step.calls:
+        return NotNeeded(step.about)
+    if any(call.site == move.source for call in step.calls):
+        return act(tools, step, move, hand)
+    return tools.make(step.calls, hand, move.target) or Done(f"{move.source} cannot be fenced now: the fence is owed")
+
+
+def undo_by_itself(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    owed = [call for call in step.inverse if call.site == move.target]
+    tools.change([call for call in owed if left_of([call], tools.observer.look_at(move.target))], hand)
+    return undo(tools, step, move, hand)
+
+
+def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Let the clients of each queue in again, where the other site is seen to have it closed."""
+    inverse = [call for call in step.inverse if call.site == move.source]
+    if not inverse:
+        return tools.put_back(step, move.target, hand)
+    views = tools.observer.look_at(move.source)
+    if not (left := [call for call in inverse if not _as_before(call, views)]):
+        return NotNeeded(f"{move.source} is open")
+    beside = _beside(tools, move)
+    if isinstance(beside, BrokerError) and (tools.opened or move.sent):
+        return Unknown(f"{move.target} is silent, and may have been opened: {move.source} stays closed")
+    opened = [] if isinstance(beside, BrokerError) else [unit for view in beside for unit in view.open_for(move.ask)]
+    if opened:
+        text = f"{move.target} has {some(opened)} open: {move.source} stays closed"
+        return Refused(text, code=ExitCode.STRANDED)
+    if (why := tools.admit(move.source, [call for call in left if call.goal is Goal.ADMIT], hand)) is not None:
+        return Refused(why)
+    doors = [call for call in left if call.goal is Goal.OPEN]
+    tools.change(doors, hand)
+    return still(doors, tools.observer.look_at(move.source)) or Done(f"{move.source} lets clients in again")
+
+
+def _as_before(call: Call, views: Sequence[BrokerView]) -> bool:
+    """The whole file is read again only where the roles are still kept out: that is seen by the others."""
+    return holds(call, views) if call.thing else True
+
+
+def _beside(tools: BridgesTools, move: Move) -> list[BrokerView] | BrokerError:
+    try:
+        return tools.observer.look_at(move.target)
+    except BrokerError as error:
+        return error
+
+
+def residue(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Close the returned site's queues, and count what it still holds for the other."""
+    closed = _closed(tools, move.target, step.calls, replace(move.ask, units=None), hand)
+    if isinstance(closed, Refused):
+        return closed
+    for view in tools.observer.look_at(move.target):
+        if (held := view.residue) is None:
+            return Refused(f"what {view.site}/{view.pair} still holds was not read")
+        tools.residue[view.pair] = held
+    total = Residue.together(tools.residue.values())
+    text = f"{total.messages} message(s) and {total.acks} processed id(s)"
+    hand.notice(f"{move.target} still holds {text} for the other site")
+    return Done(text, total.figures())

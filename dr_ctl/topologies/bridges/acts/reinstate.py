@@ -1,0 +1,97 @@
+"""What is done for `reinstate` and `reconcile`: residue and ids let in while nothing is delivered, both directions
+drained; then the copies compared by count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.bridges.barrier import IdBarrier
+from dr_ctl.topologies.bridges.checks import lacking
+from dr_ctl.topologies.bridges.tools import BridgesTools
+from dr_ctl.topologies.bridges.waiting import Direction, Wait
+from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.effects import still, to_undo
+from dr_ctl.topologies.common.evidence import total
+
+
+def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    holds, lets_in, resumes, strikes = (step.part(name) for name in ("hold", "let in", "deliver", "strikes"))
+    if (refused := tools.make(holds, hand, move.source)) is not None:
+        return refused
+    if (refused := tools.make(lets_in, hand, move.source, move.target)) is not None:
+        return refused
+    sites = tools.observer.brokers
+    # All of it, whatever is to move back.
+    whole = replace(move.ask, units=None)
+    pairs = [(mine, sites[move.target][pair]) for pair, mine in sites[move.source].items()]
+    ways = [(here, there) for mine, other in pairs for here, there in ((other, mine), (mine, other))]
+    wait = Wait(tools, [Direction(*way, whole, IdBarrier()) for way in ways], hand)
+    within_s, stall_s = step.limits.get("within"), step.limits["stall"]
+    if (failed := wait.until(tools.rules.drain.poll, within_s=within_s, stall_s=stall_s)) is not None:
+        return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
+    tools.change([*resumes, *strikes], hand)
+    if refused := still([*resumes, *strikes], tools.views(move.source, move.target)):
+        return refused
+    return Done("what it held has arrived, and its ids are applied", _figures(tools))
+
+
+def _figures(tools: BridgesTools) -> dict[str, Json]:
+    """What of the residue was let in; not known where an earlier process counted it."""
+    held = list(tools.residue.values())
+    return {
+        "recovered": total(each.messages for each in held) if held else None,
+        "ids_applied": total(each.acks for each in held) if held else None,
+    }
+
+
+def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Shut the way first, and let the ids that arrived be applied: what came in without its id may come twice."""
+    if not to_undo(step.inverse, tools.views(move.source)):
+        return NotNeeded("as it was")
+    doors = [call for call in step.inverse if call.goal is Goal.CLOSE]
+    if (open_still := tools.make(doors, hand, move.source)) is not None:
+        return open_still
+    until, left = hand.monotonic() + tools.patience.settle_s, tools.observer.unapplied_at(move.source, timeout_s=5.0)
+    while left != 0 and hand.monotonic() < until:
+        hand.wait(tools.patience.settle_poll_s)
+        left = tools.observer.unapplied_at(move.source, timeout_s=5.0)
+    return replace(tools.put_back(step, move.source, hand), findings=tuple(_twice(tools, move, left)))
+
+
+def _twice(tools: BridgesTools, move: Move, unapplied: int | None) -> list[Finding]:
+    """What came in whose ids did not: at most as many as ids are left there, and as messages were."""
+    views = tools.observer.answering(move.target)
+    ids = total((unapplied, *(view.ids_to_ship for view in views))) if views else None
+    held = total(each.messages for each in tools.residue.values()) if tools.residue else None
+    known = [each for each in (ids, held) if each is not None]
+    if known and min(known) == 0:
+        return []
+    most = f"at most {min(known)}" if known else "an unknown number of"
+    text = (
+        f"{most} message(s) that came in of {move.target} may come twice: the ids that say they are done did not come"
+    )
+    remedy = f"Clients must recognise what they have done; `dr-ctl reinstate {move.target}` brings the rest."
+    return [checks.warning("DR-RETURN-007", text, remedy)]
+
+
+def reconcile(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """A copy holds at least what is served; one that lacks some would lose it in the move back."""
+    del step, hand
+    seen = tools.observer.observe()
+    found: list[str] = []
+    for here in seen.views(move.source):
+        there = seen.view(move.target, here.pair)
+        if there is None:
+            return Refused(f"{move.target}/{here.pair} does not answer: its copies could not be compared")
+        short = lacking(here, there, here.open_for(replace(move.ask, units=None)), seen.moved.get(here.pair, {}))
+        found += [f"{unit} {less}" for unit, less in short.items()]
+    if found:
+        text = f"the copies at {move.target} lack messages that lie at {move.source}: {some(found)}"
+        remedy = "Find out why before moving back: these would not be served there."
+        return Done(text, {"lacking": len(found)}, (checks.warning("DR-RECONCILE-002", text, remedy),))
+    return Done("the copies hold what is served", {"lacking": 0})

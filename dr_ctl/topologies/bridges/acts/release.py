@@ -1,0 +1,29 @@
+"""What is done for `release`: the clients of closed queues let in again at one site."""
+
+from __future__ import annotations
+
+from dr_ctl.core.model import some
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.bridges.tools import BridgesTools
+from dr_ctl.topologies.common.effects import still
+
+
+def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    opens, admits, rest = step.part("doors"), step.part("admit"), step.part("")
+    if opens or admits:
+        here = {call.thing for call in (*opens, *admits)}
+        views = tools.observer.look_at(move.target)
+        served = [unit for view in views for unit in view.open_for(move.ask) if unit in here]
+        if served:
+            return Refused(f"{move.target} has {some(served)} open: a second site is never opened")
+    if (kept_out := tools.admit(move.source, admits, hand)) is not None:
+        return Refused(kept_out)
+    tools.change([*opens, *rest], hand)
+    done = Done(f"{move.source} lets clients in, and delivers" if opens or admits else "pauses lifted")
+    return still([*opens, *rest], tools.observer.look_at(move.source)) or done
+
+
+def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    return tools.put_back(step, move.source, hand)

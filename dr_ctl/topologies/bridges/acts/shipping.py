@@ -1,0 +1,91 @@
+"""What is done for the waits on bridges, `catch-up` and `drain`, and for a restart; a bridge is left started."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import some
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import Ask, PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.bridges.barrier import IdBarrier
+from dr_ctl.topologies.bridges.tools import BridgesTools
+from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.bridges.waiting import Direction, Views, Wait
+from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.effects import left_of, still
+
+SMALL: Final = 500
+
+
+def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """While the source serves: the bridges connected, and little enough under way that a drain takes a moment."""
+    ways = tools.observer.ways(move)
+    wait = Wait(tools, [Direction(*way, move.ask, IdBarrier()) for way in ways], hand, SMALL)
+    within_s = step.limits["within"]
+    failed = wait.until(tools.patience.link_poll_s, within_s=within_s, stall_s=within_s)
+    if failed is not None:
+        if wait.first is not None and wait.last is not None and wait.last >= wait.first > SMALL:
+            return Refused(f"the buffers grow while clients work: {wait.first} under way, then {wait.last}")
+        return Refused(failed.text)
+    return Done(f"{wait.last} under way", {"under_way": wait.last, "restarts": wait.restarts})
+
+
+def drain(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    gate = tools.gate
+    ways = [Direction(*way, move.ask, gate.barrier(move.source, way[0].pair)) for way in tools.observer.ways(move)]
+    wait = Wait(tools, ways, hand)
+    limits = step.limits
+    failed = wait.until(
+        tools.rules.drain.poll,
+        within_s=limits["within"],
+        stall_s=limits["stall"],
+        guard=lambda views: _opened(views, move.ask),
+    )
+    return failed or Done("nothing is under way", {"restarts": wait.restarts})
+
+
+def _opened(views: Views, ask: Ask) -> str | None:
+    told = [(view.site, view.open_for(ask)) for view in views.values() if isinstance(view, BrokerView)]
+    opened = [f"{site}: {some(units)}" for site, units in told if units]
+    return f"opened to clients during the drain: {some(opened)}" if opened else None
+
+
+def restart(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Whether they connected is looked at, not what the call answered."""
+    tools.change(step.calls, hand)
+    until = hand.monotonic() + step.limits["within"]
+    while True:
+        views = tools.observer.look_at(move.source)
+        away = [flow.unit for view in views for flow in view.carrying if not flow.attached]
+        if not away:
+            return Done(f"the bridges of {move.source} are connected")
+        hand.waiting(f"the bridges of {move.source} connect", len(away), None)
+        if hand.monotonic() > until:
+            text = f"the bridge of {some(away)} did not connect within {duration(step.limits['within'])}"
+            remedy = f"Look at what stands between the sites, and at the acceptor for bridges at {move.target}."
+            return Refused(text, findings=(checks.error("DR-LINK-008", text, remedy),))
+        hand.wait(tools.patience.link_poll_s)
+
+
+def start(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """A broker that is away is not waited for: clients are."""
+    del move
+    sites = sorted({call.site for call in step.inverse})
+    views = [view for site in sites for view in tools.observer.answering(site)]
+    seen = {(view.site, view.pair) for view in views}
+    mine = [call for call in step.inverse if (call.site, call.unit) in seen]
+    away = sorted({f"{call.site}/{call.unit}" for call in step.inverse if call not in mine})
+    findings = tuple(
+        checks.warning("DR-LINK-007", f"{name}: whether its bridges are started could not be seen", "Look at them.")
+        for name in away
+    )
+    if not left_of(mine, views):
+        return NotNeeded("no bridge was seen stopped", findings=findings)
+    tools.change([call for call in mine if left_of([call], views)], hand)
+    try:
+        return still(mine, tools.views_of(mine)) or Done("bridges started", findings=findings)
+    except BrokerError as error:
+        return Refused(f"whether its bridges are started could not be seen: {error}")

@@ -1,0 +1,71 @@
+"""The calls that close one queue to its clients and open it again: by their roles, and by its dispatch. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call, in_part
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis.operations import request
+from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.view import Queue
+
+CUT: Final = "closeConsumerConnectionsForAddress(java.lang.String)"
+NOT_PAUSED: Final = "it is not paused"
+PAUSED: Final = "it is paused"
+
+
+def closes(view: BrokerView, units: Sequence[str], when: str | None = None) -> list[Call]:
+    """Keep the clients' roles out of the addresses first, so that nobody who is cut comes back; stop dispatch for good;
+    end the connections of those who consume. The bridges' role keeps working: one that is refused stops all of them."""
+    pauses = [_dispatch(view, Goal.CLOSE, queue, when) for unit in units for queue in view.queues_of(unit)]
+    return [*view.keeping_out(units, when), *pauses, *(_cut(view, unit) for unit in units)]
+
+
+def opens(view: BrokerView, units: Sequence[str], when: str | None = None) -> list[Call]:
+    """Let the clients' roles in, as part `admit`; let the queues deliver, as part `doors`."""
+    queues = [queue for unit in units for queue in view.queues_of(unit)]
+    resumes = [_dispatch(view, Goal.OPEN, queue, when) for queue in queues if when is not None or queue.paused]
+    return [*in_part("admit", view.letting_in(units, when)), *in_part("doors", resumes)]
+
+
+def closes_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any]) -> Iterator[Call]:
+    """What undoes an opening: each unit as it was before the run."""
+    yield from view.keeping_out([unit for unit in units if _of(was, unit)["kept_out"]], "they are let in")
+    for unit in units:
+        for queue in view.queues_of(unit):
+            if queue.name in (*_of(was, unit)["gated"], *was["paused"]):
+                yield _dispatch(view, Goal.CLOSE, queue, NOT_PAUSED)
+
+
+def opens_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any]) -> Iterator[Call]:
+    """What undoes a closing."""
+    let_in = [unit for unit in units if not _of(was, unit)["kept_out"]]
+    yield from in_part("admit", view.letting_in(let_in, "they are kept out"))
+    for unit in units:
+        for queue in view.queues_of(unit):
+            if queue.name not in (*_of(was, unit)["gated"], *was["paused"]):
+                yield from in_part("doors", [_dispatch(view, Goal.OPEN, queue, PAUSED)])
+
+
+def _of(was: Mapping[str, Any], unit: str) -> Mapping[str, Any]:
+    """One that was not there before the run was closed to nobody."""
+    told: Mapping[str, Any] = was["units"].get(unit, {"kept_out": False, "gated": []})
+    return told
+
+
+def _dispatch(view: BrokerView, goal: Goal, queue: Queue, when: str | None) -> Call:
+    made, about = (
+        (view.requests.resume(queue), f"let {queue.name} deliver")
+        if goal is Goal.OPEN
+        else (view.requests.pause_lasting(queue), f"let {queue.name} deliver nothing")
+    )
+    return call(view, goal, queue.name, made, about, when)
+
+
+def _cut(view: BrokerView, unit: str) -> Call:
+    asked = request(beans.server(view.broker), CUT, (unit,))
+    return call(view, Goal.CUT, unit, asked, f"end the connections that consume {unit}", "somebody consumes it")

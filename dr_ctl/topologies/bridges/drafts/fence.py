@@ -1,0 +1,61 @@
+"""What is decided for `fence` and `residue`: the clients of the queues that move are kept out of a site. Pure."""
+
+from __future__ import annotations
+
+from dr_ctl.core.model import Role
+from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.plan import Call, in_part
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.roles import part_of
+from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
+from dr_ctl.topologies.bridges.calls import closes, opens_again
+from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.common.baseline import before
+from dr_ctl.topologies.common.debts import document, owe_again, pay
+from dr_ctl.topologies.common.drafts.quarantine import debt
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.seen import Seen
+
+
+def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+    del rules, step
+    calls: list[Call] = []
+    inverse: list[Call] = []
+    for view in seen.views(move.source):
+        units = [unit for unit in view.asked(move.ask) if not move.leaves(unit)]
+        calls += closes(view, units)
+        inverse += opens_again(view, units, before(move, view))
+    return Draft(move.source, "the clients of each queue are kept out, restarts included", tuple(calls), tuple(inverse))
+
+
+def by_itself(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+    """Strike out that the fence is owed too, once it is proven."""
+    made = draft(rules, step, seen, move)
+    owed = [
+        view for view in seen.views(move.target) if document(DebtKind.FENCE, move.source, view.site) in view.documents
+    ]
+    struck = in_part("strikes", (call for view in owed for call in pay(view, DebtKind.FENCE, move.source)))
+    again = [owe_again(view, DebtKind.FENCE, move.source) for view in owed]
+    cut_off = bool(step.words.get(CUT_OFF))
+    return Draft(move.source, made.about, (*made.calls, *struck), (*made.inverse, *again), cut_off=cut_off)
+
+
+def of_lost(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+    """A site that is away cannot be fenced: it is owed, unless a hook before it has cut the site off."""
+    role = part_of(seen, move.ask).roles[move.source]
+    if role is Role.SERVING:
+        return draft(rules, step, seen, move)
+    if role is Role.STANDBY:
+        return Draft(move.source, "its queues are closed already")
+    if step.words.get(CUT_OFF):
+        return Draft(move.source, "clients kept out by the hook before it")
+    calls, inverse = debt(seen, move, DebtKind.FENCE)
+    return Draft(move.source, "clients cannot be shown to be kept out: the fence is owed", calls, inverse)
+
+
+def of_returned(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+    """Its queues are closed one by one, whatever its doors say: they open before the return ends, for what applies the
+    ids."""
+    del rules, step
+    calls = [each for view in seen.views(move.target) for each in closes(view, list(view.fenced))]
+    return Draft(move.target, "what it still holds is counted; its queues are closed first", tuple(calls))

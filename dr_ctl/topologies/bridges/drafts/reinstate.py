@@ -1,0 +1,71 @@
+"""What is decided for `reinstate` and `reconcile`: residue let in while nothing is delivered. Pure."""
+
+from __future__ import annotations
+
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call, in_part
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.bridges.drafts.shipping import starts
+from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.common.baseline import before
+from dr_ctl.topologies.common.calls import call, close_door, open_door, pause, resume
+from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.seen import Seen
+
+
+def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+    """Pause the serving site's delivery (lasting), let residue and ids in, resume, strike the debts. Messages and ids
+    take two bridges: a late message may arrive before the id that says that it is done."""
+    del step
+    held: list[Call] = []
+    let_in: list[Call] = []
+    inverse: list[Call] = []
+    resumed: list[Call] = []
+    struck: list[Call] = []
+    for view in seen.views(move.source):
+        was = before(move, view)
+        for queue in (each for flow in view.flows for each in view.queues_of(flow.unit)):
+            closed = not view.units[queue.address]
+            if closed or queue.name in was["paused"]:
+                continue
+            held += [] if queue.paused else [pause(view, queue)]
+            resumed.append(resume(view, queue))
+            inverse.append(resume(view, queue, "it is paused"))
+        let_in += [open_door(view, door) for door in view.mirror_doors if not door.started]
+        kept_out = [door for door in view.mirror_doors if not was["mirror"].get(door.name)]
+        inverse += [close_door(view, door, "it is open") for door in kept_out]
+        struck += paid(view, move.target)
+        inverse += owed_again(view, move.target, move)
+    for view in seen.views(move.target):
+        let_in += _ways_in(view)
+        struck += paid(view, move.source)
+    let_in += starts([*seen.views(move.source), *seen.views(move.target)])
+    return Draft(
+        move.target,
+        "its residue and its ids are let in while nothing is delivered; both directions drain",
+        (
+            *in_part("hold", held),
+            *in_part("let in", let_in),
+            *in_part("deliver", resumed),
+            *in_part("strikes", struck),
+        ),
+        tuple(inverse),
+        rules.while_moving(move),
+    )
+
+
+def _ways_in(view: BrokerView) -> list[Call]:
+    """The doors of a returned site: the peer's bridges come by one, what applies the ids by another. Its queues are
+    closed, so that no client of them is let in."""
+    return [
+        call(view, Goal.LINK_UP, door.name, view.requests.open_door(door), f"open acceptor {door.name}")
+        for door in (*view.mirror_doors, *view.doors)
+        if not door.started
+    ]
+
+
+def reconcile(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+    del rules, step, seen
+    return Draft(move.source, "whether the returned site's copies hold what is served")

@@ -1,0 +1,68 @@
+"""Everything that an installation of diverts and bridges does for the verbs of its runbooks, row by row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.operations import FAILOVER, FENCE
+from dr_ctl.settings.model import Drain, Installation, Queues
+from dr_ctl.topologies.bridges import acts as own_acts
+from dr_ctl.topologies.bridges import checks
+from dr_ctl.topologies.bridges import drafts as own_drafts
+from dr_ctl.topologies.bridges.access import Observer
+from dr_ctl.topologies.bridges.named import BY_BROKER, BY_PAIR
+from dr_ctl.topologies.bridges.tools import BridgesTools
+from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.common import acts, drafts
+from dr_ctl.topologies.common.driver import Driver
+from dr_ctl.topologies.common.failover import nothing_owed
+from dr_ctl.topologies.common.recipe import Checks, Recipe
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.sender import Sender
+from dr_ctl.topologies.common.topology import PairTopology
+from dr_ctl.topologies.procedure import Procedure, Row
+
+PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], BridgesTools]] = Procedure(
+    Row("observe", drafts.proving.observe, acts.proving.observe),
+    Row("check", drafts.proving.check, acts.proving.check),
+    Row("catch-up", own_drafts.shipping.catch_up, own_acts.shipping.catch_up, own_acts.shipping.start),
+    Row("quiesce", drafts.quiesce.draft, acts.quiesce.act, acts.quiesce.undo),
+    Row("fence", own_drafts.fence.of_lost, own_acts.fence.owe, own_acts.fence.undo, of=(FAILOVER,)),
+    Row("fence", own_drafts.fence.by_itself, own_acts.fence.by_itself, own_acts.fence.undo_by_itself, of=(FENCE,)),
+    Row("fence", own_drafts.fence.draft, own_acts.fence.act, own_acts.fence.undo),
+    Row("quarantine", drafts.quarantine.draft, acts.quarantine.act, acts.quarantine.undo),
+    Row("settle", drafts.proving.settle, acts.proving.settle),
+    Row("drain", own_drafts.shipping.drain, own_acts.shipping.drain, own_acts.shipping.start),
+    Row("verify", drafts.proving.verify, acts.proving.verify),
+    Row("activate", own_drafts.activate.draft, own_acts.activate.act, own_acts.activate.undo),
+    Row("probe", drafts.proving.probe, acts.proving.probe),
+    Row("release", own_drafts.release.draft, own_acts.release.act, own_acts.release.undo),
+    Row("restart-link", own_drafts.shipping.restart, own_acts.shipping.restart, own_acts.shipping.start),
+    # How a lost site is taken in again.
+    Row("residue", own_drafts.fence.of_returned, own_acts.fence.residue),
+    Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, own_acts.reinstate.undo),
+    Row("reconcile", own_drafts.reinstate.reconcile, own_acts.reinstate.reconcile),
+)
+
+
+def recipe(queues: Queues, drain: Drain, patience: Patience) -> Recipe[BrokerView]:
+    """The half that decides."""
+    told = Checks(checks.of_move, checks.of_broker, checks.of_both, checks.of_return, nothing_owed, BY_BROKER, BY_PAIR)
+    return Recipe(Rules(queues, drain, patience), PROCEDURE, told, moves_parts=True)
+
+
+def open_(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> PairTopology[BrokerView]:
+    """Make it ready for one command. No broker is asked yet."""
+    del documents  # these brokers keep them
+    observer = Observer(installation, clock, patience)
+    decides = recipe(installation.settings.queues, installation.settings.drain, patience)
+
+    def acts_by(sender: Sender) -> Driver[BrokerView]:
+        by_console = "give the clients' roles their rights at each queue's address back"
+        return Driver(PROCEDURE, BridgesTools(observer, decides, sender), by_console)
+
+    return PairTopology(observer, decides, acts_by)

@@ -1,0 +1,23 @@
+"""What acts at brokers that diverts and bridges join work with, and what a return has found out."""
+
+from __future__ import annotations
+
+from dr_ctl.topologies.bridges.access import Observer
+from dr_ctl.topologies.bridges.verifier import BridgesVerifier
+from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.common.recipe import Recipe
+from dr_ctl.topologies.common.sender import Sender
+from dr_ctl.topologies.common.tools import Tools
+from dr_ctl.topologies.common.view import Residue
+
+
+class BridgesTools(Tools[BrokerView]):
+    """`residue` is what each pair's returned broker
+    held when it was counted."""
+
+    observer: Observer
+    gate: BridgesVerifier
+
+    def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
+        super().__init__(observer, recipe, sender, BridgesVerifier(observer, recipe.rules.drain.poll))
+        self.residue: dict[str, Residue] = {}

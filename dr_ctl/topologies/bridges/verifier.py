@@ -1,0 +1,103 @@
+"""The gate of queues that diverts and bridges copy: nothing under way of those that are to move, whatever others do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dr_ctl.core.model import Json
+from dr_ctl.engine.outcome import Done, Outcome
+from dr_ctl.engine.ports import Move
+from dr_ctl.topologies.bridges.access import Observer
+from dr_ctl.topologies.bridges.barrier import IdBarrier
+from dr_ctl.topologies.bridges.checks import lacking
+from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.common.gate import Sample
+from dr_ctl.topologies.common.verifier import Verifier
+
+
+class BridgesVerifier(Verifier):
+    """The gate of one command. `barriers` say for each pair whether the ids from before the gate are applied: begun by
+    the drain, so that the gate need not wait for those of other queues anew."""
+
+    def __init__(self, observer: Observer, poll_s: float) -> None:
+        super().__init__(observer, poll_s, observer.patience.mirror_window_s)
+        self.barriers: dict[tuple[str, str], IdBarrier] = {}
+
+    def barrier(self, site: str, pair: str) -> IdBarrier:
+        """That of the ids which leave a site, begun when it is first asked for."""
+        return self.barriers.setdefault((site, pair), IdBarrier())
+
+    def why_not_yet(self, now: Sample, before: Sample | None, move: Move) -> list[str]:
+        here, there = now.source, now.target
+        assert isinstance(here, BrokerView)
+        assert isinstance(there, BrokerView)
+        found = [*_closed(here, move), *_closed(there, move), *_shipped(here, move)]
+        left = self.barrier(here.site, here.pair).left(here, there)
+        if left != 0:
+            found.append(f"{there.site}: {'an unknown number of' if left is None else left} id(s) not applied yet")
+        if before is not None:
+            for was, view in ((before.source, here), (before.target, there)):
+                assert isinstance(was, BrokerView)
+                found += _unmoved(was, view, move)
+        return found
+
+    def differing(self, now: Sample, move: Move) -> list[str]:
+        here, there = now.source, now.target
+        assert isinstance(here, BrokerView)
+        assert isinstance(there, BrokerView)
+        found = lacking(here, there, here.asked(move.ask), {})
+        return [
+            f"the copy of {unit} at {there.site} lacks {less}"
+            for unit, less in found.items()
+            if less != move.ask.accept_difference.get(unit)
+        ]
+
+    def same(self, now: Sample, move: Move) -> Outcome:
+        """A copy keeps what was processed, so who the messages are is told by the ids, which are applied."""
+        assert isinstance(now.target, BrokerView)
+        depths: dict[str, Json] = {
+            queue.name: queue.depth
+            for unit in now.target.asked(move.ask)
+            for queue in now.target.queues_of(unit)
+            if queue.depth
+        }
+        return Done("the gate holds", {"depths": depths})
+
+
+def _closed(view: BrokerView, move: Move) -> Iterator[str]:
+    for unit in view.asked(move.ask):
+        if view.units[unit]:
+            yield f"{view.site} lets clients of {unit} in"
+        for queue in view.queues_of(unit):
+            if not queue.counted:
+                yield f"{view.site}: what lies in {queue.name} cannot be told"
+            elif queue.delivering:
+                yield f"{view.site} has {queue.delivering} message(s) of {queue.name} in delivery"
+    if view.prepared:
+        yield f"{view.site} has {len(view.prepared)} prepared transaction(s)"
+
+
+def _shipped(view: BrokerView, move: Move) -> Iterator[str]:
+    for flow in view.flows:
+        if not move.ask.includes(flow.unit):
+            continue
+        if not flow.attached:
+            yield f"{view.site}: the bridge of {flow.unit} is not connected"
+        if flow.to_ship != 0:
+            yield f"{view.site}: {'an unknown number' if flow.to_ship is None else flow.to_ship} to ship of {flow.unit}"
+    for queue in (each for unit in view.asked(move.ask) for each in view.queues_of(unit) if each.consumers):
+        who = next((each.told for each in view.consumers if each.queue == queue.name), "somebody")
+        yield f"{view.site} has a consumer of {queue.name}: {who}"
+
+
+def _unmoved(before: BrokerView, now: BrokerView, move: Move) -> Iterator[str]:
+    if before.start != now.start:
+        yield f"{now.site} was restarted"
+        return
+    was = {queue.bean: queue.added for queue in before.counted}
+    for queue in now.counted:
+        if move.ask.includes(now.unit_of(queue.name)) and queue.added != was.get(queue.bean, 0):
+            yield f"{now.site}: {queue.name} is still being added to"
+    for unit in now.asked(move.ask):
+        if now.unrouted.get(unit) != before.unrouted.get(unit):
+            yield f"{now.site}: messages for {unit} find no queue there"

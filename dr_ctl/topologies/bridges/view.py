@@ -1,0 +1,366 @@
+"""What one look at a broker with diverts and bridges told: frozen values, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+
+from dr_ctl.core.model import Json, Role
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Ask, Call
+from dr_ctl.engine.ports import UnitSeen
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.artemis.broker import ArtemisBroker
+from dr_ctl.topologies.artemis.operations import ArtemisRequests
+from dr_ctl.topologies.common import seen
+from dr_ctl.topologies.common.baseline import paused_by_runs
+from dr_ctl.topologies.common.calls import Request, close_door, open_door
+from dr_ctl.topologies.common.evidence import total
+from dr_ctl.topologies.common.view import Acceptor, Peer, Queue, Residue
+from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
+
+ORIGIN: Final = "ARTEMIS_MESSAGE_ORIGIN"
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """One bridge. `acked` only ever grows, and after a failed link says nothing of what is under way. `origin` is what
+    it writes into each message about where it comes from; `connected` is None where the version does not tell."""
+
+    name: str
+    bean: str
+    queue: str
+    to: str
+    started: bool
+    connected: bool | None
+    acked: int
+    origin: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Divert:
+    """One divert: what is sent to `address` goes `to` another one, instead of it where it is `exclusive`."""
+
+    name: str
+    address: str
+    to: str
+    filter: str | None
+    exclusive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What carries what is sent to one address: the divert puts it into the buffer, the bridges ship it. `buffer` is
+    None where no queue stands at the divert's other end."""
+
+    divert: Divert
+    buffer: Queue | None
+    bridges: tuple[Bridge, ...]
+
+    @property
+    def unit(self) -> str:
+        return self.divert.address
+
+    @property
+    def attached(self) -> bool:
+        """A bridge that is connected is a consumer of the buffer."""
+        consumed = self.buffer is not None and self.buffer.consumers > 0
+        return (
+            consumed
+            and bool(self.bridges)
+            and all(each.started and each.connected is not False for each in self.bridges)
+        )
+
+    @property
+    def to_ship(self) -> int | None:
+        """What the buffer holds, in delivery to the bridge included. A bridge's own counters are never asked."""
+        return self.buffer.depth if self.buffer is not None and self.buffer.counted else None
+
+
+class Requests(ArtemisRequests):
+    """A queue is paused so that it stays paused when its broker is restarted: that is this topology's gate."""
+
+    def pause(self, queue: Queue) -> Request:
+        return self.pause_lasting(queue)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView(ArtemisBroker):
+    """One broker as it answered. `ids` ships what was processed here, `arrived` are the queues in which such ids of the
+    peer wait to be applied, `unrouted` counts by address what came for no queue. `idle` are the units where no client
+    works while one does at the peer, although nothing keeps clients out at either."""
+
+    active: bool
+    flows: tuple[Flow, ...]
+    ids: Flow | None
+    arrived: tuple[Queue, ...]
+    unrouted: Mapping[str, int]
+    idle: frozenset[str] = frozenset()
+    _flows: Mapping[str, Flow] = field(init=False, repr=False, compare=False)
+    _queues: Mapping[str, Sequence[Queue]] = field(init=False, repr=False, compare=False)
+    _units: Mapping[str, str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        ArtemisBroker.__post_init__(self)
+        queues: dict[str, list[Queue]] = {}
+        for queue in self.business.values():
+            queues.setdefault(queue.address, []).append(queue)
+        object.__setattr__(self, "_flows", {flow.unit: flow for flow in self.flows})
+        object.__setattr__(self, "_queues", queues)
+        buffers = {flow.buffer.name: flow.unit for flow in self.flows if flow.buffer is not None}
+        object.__setattr__(self, "_units", {queue.name: queue.address for queue in self.queues} | buffers)
+
+    def flow(self, unit: str) -> Flow | None:
+        return self._flows.get(unit)
+
+    def queues_of(self, unit: str) -> Sequence[Queue]:
+        """The queues from which clients take what is sent to a unit's address."""
+        return self._queues.get(unit, ())
+
+    # Who is let in, unit by unit.
+
+    def kept_out(self, unit: str) -> bool:
+        """Say whether the clients' roles may do nothing at a unit's address; where the settings name none, no."""
+        return self.config.lasting is not None and not self.lets_in(unit)
+
+    def gated(self, unit: str) -> bool:
+        """Say whether all its queues are paused, and not by a run that will lift that."""
+        by_runs, queues = paused_by_runs(self), self.queues_of(unit)
+        return bool(queues) and all(queue.paused and queue.name not in by_runs for queue in queues)
+
+    def asked(self, ask: Ask) -> list[str]:
+        """Its units of those that are asked for."""
+        return [flow.unit for flow in self.flows if ask.includes(flow.unit)]
+
+    def open_for(self, ask: Ask) -> list[str]:
+        """Those of them whose clients it lets in."""
+        return [unit for unit, is_open in self.units.items() if is_open and ask.includes(unit)]
+
+    @property
+    def units(self) -> Mapping[str, bool]:
+        doors = self.active and any(door.started for door in self.doors)
+        return {
+            flow.unit: doors and not (self.kept_out(flow.unit) or self.gated(flow.unit) or flow.unit in self.idle)
+            for flow in self.flows
+        }
+
+    def unit_of(self, queue: str) -> str:
+        return self._units.get(queue, queue)
+
+    @property
+    def open(self) -> bool:
+        return any(self.units.values())
+
+    @property
+    def role(self) -> Role:
+        if not self.active or self.missing_doors or not self.flows:
+            return Role.UNKNOWN
+        return Role.SERVING if self.open else Role.STANDBY
+
+    @property
+    def paused(self) -> tuple[str, ...]:
+        """Without those of a closed unit: there that is the gate."""
+        closed = {flow.unit for flow in self.flows if self.kept_out(flow.unit) or self.gated(flow.unit)}
+        held = (queue for queue in self.business.values() if queue.paused and queue.address not in closed)
+        return tuple(sorted(queue.name for queue in held))
+
+    @property
+    def fenced(self) -> Sequence[str]:
+        return [flow.unit for flow in self.flows]
+
+    @property
+    def shut_out(self) -> bool:
+        return bool(self.flows) and all(self.kept_out(flow.unit) for flow in self.flows)
+
+    @property
+    def mirror_doors(self) -> tuple[Acceptor, ...]:
+        """The acceptors that the peer's bridges use: as set, else the only CORE one that is not for clients."""
+        if self.config.mirror is not None:
+            return tuple(each for each in self.acceptors if each.name in self.config.mirror)
+        others = [each for each in self.acceptors if each.name not in self.config.clients and "CORE" in each.protocols]
+        return tuple(others) if len(others) == 1 else ()
+
+    @property
+    def other_doors(self) -> tuple[Acceptor, ...]:
+        """None is left out by a fence: it is by address, whatever door a client comes through."""
+        return ()
+
+    def strangers(self) -> list[str]:
+        return []
+
+    # What joins it to its peer.
+
+    @property
+    def carrying(self) -> tuple[Flow, ...]:
+        """Every flow, that of the ids too."""
+        return self.flows if self.ids is None else (*self.flows, self.ids)
+
+    @property
+    def attached(self) -> bool | None:
+        return all(flow.attached for flow in self.carrying) if self.flows else None
+
+    @property
+    def hears_peer(self) -> bool:
+        """Its own bridges only: a broker lists a Core connection of its peer for a minute after that was killed."""
+        return bool(self.attached)
+
+    @property
+    def to_ship(self) -> int | None:
+        return total(flow.to_ship for flow in self.flows) if self.flows else None
+
+    @property
+    def ids_to_ship(self) -> int | None:
+        """Processed ids that the peer does not have yet: what they are of comes twice there."""
+        return self.ids.to_ship if self.ids is not None else None
+
+    @property
+    def unapplied(self) -> int | None:
+        """Ids of the peer that arrived and are not in the id store of this site yet."""
+        return total(queue.depth if queue.counted else None for queue in self.arrived) if self.arrived else None
+
+    def unsettled(self) -> Iterator[str]:
+        for flow in self.carrying:
+            if not flow.attached:
+                yield f"{self.site}: the bridge of {flow.unit} is not connected"
+            if flow.to_ship != 0:
+                yield f"{self.site}: {flow.to_ship} to ship of {flow.unit}"
+        if self.unapplied != 0:
+            yield f"{self.site}: {self.unapplied} id(s) not applied yet"
+
+    @property
+    def ships(self) -> Mapping[str, bool]:
+        return {bridge.name: bridge.started for flow in self.carrying for bridge in flow.bridges}
+
+    @property
+    def counted(self) -> Iterable[Queue]:
+        """Clients' queues and the buffers: a message that came for one of them moves a counter of it."""
+        return [*self.business.values(), *(flow.buffer for flow in self.flows if flow.buffer is not None)]
+
+    @property
+    def settable(self) -> Mapping[str, Json]:
+        units: dict[str, Json] = {
+            flow.unit: {
+                "kept_out": self.kept_out(flow.unit),
+                "gated": [queue.name for queue in self.queues_of(flow.unit) if queue.paused and self.gated(flow.unit)],
+            }
+            for flow in self.flows
+        }
+        return {"units": units}
+
+    @property
+    def requests(self) -> Requests:
+        return Requests(self.broker, self.papers)
+
+    def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
+        del peer
+        return tuple(open_door(self, door, when) for door in doors)
+
+    def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
+        return tuple(close_door(self, door, when) for door in doors)
+
+    def holds(self, call: Call) -> bool:
+        queue = next((each for each in self.queues if each.bean == call.request.get("bean")), None)
+        match call.goal:
+            case Goal.OPEN | Goal.CLOSE if queue is not None:
+                return queue.paused is (call.goal is Goal.CLOSE)
+            case Goal.CUT:
+                return not any(each.consumers for each in self.queues_of(call.thing))
+            case Goal.LINK_UP | Goal.LINK_DOWN:
+                return self._started(call.thing) is (call.goal is Goal.LINK_UP)
+        return ArtemisBroker.holds(self, call)
+
+    def _started(self, name: str) -> bool | None:
+        doors = {door.name: door.started for door in self.acceptors}
+        return self.ships.get(name, doors.get(name))
+
+    # What commands and the history take from it.
+
+    def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
+        rate = self._rate(before, took_s)
+        started = all(self.ships.values()) if self.ships else None
+        even_s = drain_s(self.to_ship, rate)
+        return LinkSeen(
+            self.site, self.pair, "bridges", started, self.attached, self.to_ship, self.unapplied, rate,
+            tuple(self._told(even_s)),
+            {"ids_to_ship": self.ids_to_ship, "queues": {flow.unit: flow.to_ship for flow in self.flows}},
+        )  # fmt: skip
+
+    def _told(self, even_s: float | None) -> Iterator[str]:
+        if not any(flow.bridges for flow in self.carrying):
+            yield "no bridge is there: what the buffers hold stays where it is"
+        away = [flow.unit for flow in self.carrying if flow.bridges and not flow.attached]
+        state = f"not connected: {', '.join(away[:3])}" if away else "connected"
+        left = f", {duration(even_s)} to drain" if even_s is not None else ""
+        yield (
+            f"bridges {state}; {self.to_ship} message(s) and {self.ids_to_ship} processed id(s) to ship, "
+            f"{self.unapplied} id(s) of the peer not applied{left}"
+        )
+
+    def _rate(self, before: BrokerView | None, took_s: float) -> float | None:
+        """Messages a second that left the buffers between two looks at one start of the broker."""
+        if before is None or before.start != self.start:
+            return None
+        pairs = [(flow.buffer, was.buffer) for flow in self.flows if (was := before.flow(flow.unit)) is not None]
+        if len(pairs) < len(self.flows) or any(None in pair for pair in pairs):
+            return None
+        return sum(now.removed - was.removed for now, was in pairs if now is not None and was is not None) / took_s
+
+    def outflow_rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
+        """The messages by unit; the ids together, as their buffer is one."""
+        for flow in self.flows:
+            if flow.buffer is not None and flow.buffer.counted:
+                yield replace(flow.buffer.row(self, at), kind="mirror", name=flow.unit, link=flow.attached)
+        if self.ids is not None and self.ids.buffer is not None and self.ids.buffer.counted:
+            pending = peer.unapplied if peer is not None else None
+            row = self.ids.buffer.row(self, at)
+            yield replace(row, kind="acks", name="*", link=self.ids.attached, pending=pending)
+
+    def stake(self, peer: BrokerView | None) -> Stake:
+        twice = total((self.ids_to_ship, peer.unapplied if peer is not None else None))
+        lost = {flow.unit: flow.to_ship for flow in self.flows}
+        queues = {unit: (depth, None) for unit, depth in lost.items() if depth is not None}
+        return Stake(self.to_ship, twice, queues if len(queues) == len(lost) else None)
+
+    @property
+    def residue(self) -> Residue | None:
+        if self.to_ship is None or self.ids_to_ship is None:
+            return None
+        return Residue(self.to_ship, self.ids_to_ship)
+
+    def working(self, unit: str) -> bool:
+        """Say whether a client takes messages of a unit here."""
+        return any(queue.consumers for queue in self.queues_of(unit))
+
+
+@dataclass(frozen=True)
+class BridgesSeen(seen.Seen[BrokerView]):
+    """One look at both sites; what moves is a queue."""
+
+    @property
+    def units(self) -> Sequence[UnitSeen]:
+        names = sorted({flow.unit for site in self.sites for view in self.views(site) for flow in view.flows})
+        brokers = {site: list(mine.values()) for site, mine in self.sites.items()}
+        return [self.unit(name, brokers) for name in names]
+
+
+def with_idle(
+    sites: Mapping[str, Mapping[str, BrokerView | seen.Silent]],
+) -> Mapping[str, Mapping[str, BrokerView | seen.Silent]]:
+    """Where nothing keeps the clients of a unit out at either site, it serves where they work."""
+    first, second = sites
+    found = {site: dict(brokers) for site, brokers in sites.items()}
+    for pair in sites[first]:
+        for mine, other in ((first, second), (second, first)):
+            here, there = sites[mine][pair], sites[other][pair]
+            if isinstance(here, BrokerView) and isinstance(there, BrokerView):
+                found[mine][pair] = replace(here, idle=frozenset(_idle(here, there)))
+    return found
+
+
+def _idle(here: BrokerView, there: BrokerView) -> Iterator[str]:
+    for unit, is_open in here.units.items():
+        if is_open and there.units.get(unit) and there.working(unit) and not here.working(unit):
+            yield unit

@@ -1,0 +1,42 @@
+"""A site's store of processed ids: what makes its consumers idempotent. It outlives the broker, and whoever is a client
+of the site may have it open beside."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+BUSY_S: Final = 10.0
+_TABLE: Final = """CREATE TABLE IF NOT EXISTS processed (
+    queue TEXT NOT NULL, id TEXT NOT NULL, here INTEGER NOT NULL, PRIMARY KEY (queue, id)) WITHOUT ROWID"""
+
+
+class IdStore:
+    """Used under the twin's lock. `here` says of an id whether a consumer of this site or of the peer processed it."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Without a path it is in memory."""
+        if path is not None:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            path.touch(mode=0o600)
+        where = ":memory:" if path is None else path
+        self._file = sqlite3.connect(where, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        self._file.execute("PRAGMA journal_mode=WAL")
+        self._file.execute("PRAGMA synchronous=OFF")
+        self._file.execute(_TABLE)
+
+    def knows(self, queue: str, ident: str) -> bool:
+        found = self._file.execute("SELECT 1 FROM processed WHERE queue = ? AND id = ?", (queue, ident))
+        return found.fetchone() is not None
+
+    def add(self, queue: str, ident: str, *, here: bool) -> None:
+        """Write it down; what is known stays as it is."""
+        self._file.execute("INSERT OR IGNORE INTO processed VALUES (?, ?, ?)", (queue, ident, int(here)))
+
+    def every(self) -> set[tuple[str, str]]:
+        """All that is known, each a queue and an id."""
+        return set(self._file.execute("SELECT queue, id FROM processed"))
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,43 @@
+"""Twins whose sites diverts and bridges join."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from dr_ctl.twin.artemis.console import console, settings
+from dr_ctl.twin.bridges.beans import beans
+from dr_ctl.twin.bridges.broker import BridgesBroker
+from dr_ctl.twin.bridges.layout import AGENT, BRIDGE, CLIENTS
+from dr_ctl.twin.bridges.processor import DOOR
+from dr_ctl.twin.bridges.way import BridgesWay
+from dr_ctl.twin.kind import Kind
+from dr_ctl.twin.parts import Acceptor
+
+if TYPE_CHECKING:
+    from dr_ctl.twin.host import Host
+
+
+def _broker(peer: str, **told: Any) -> BridgesBroker:
+    return BridgesBroker(peer=peer, **told)
+
+
+def _settings(host: Host) -> Mapping[str, Any]:
+    return {**settings(host, link="bridge"), "lasting_fence": {"roles": [CLIENTS]}}
+
+
+KIND: Final = Kind(
+    topology="artemis-bridges",
+    joined="diverts and bridges join",
+    doors=(
+        Acceptor("clients", "CORE,AMQP,STOMP"),
+        Acceptor("bridge", "CORE", opens_at_boot=True),
+        Acceptor(DOOR, "STOMP", opens_at_boot=True),
+    ),
+    broker=_broker,
+    way=BridgesWay,
+    beans=beans,
+    dialect=console("2.4.3", "8.1"),
+    settings=_settings,
+    roles={user: user for user in (CLIENTS, BRIDGE, AGENT)},
+)

@@ -1,0 +1,26 @@
+"""The bridges of one broker at the door of its peer: who is let in, and what one refusal does to all of them."""
+
+from __future__ import annotations
+
+from dr_ctl.twin.artemis.bridge import Bridge
+from dr_ctl.twin.artemis.way import BridgedWay
+from dr_ctl.twin.bridges.broker import BridgesBroker
+from dr_ctl.twin.messages import Message
+
+
+class BridgesWay(BridgedWay[BridgesBroker]):
+    """One direction of a pair."""
+
+    def _lets_in(self, bridge: Bridge) -> bool:
+        mine = self.source.bridges.get(bridge.name)
+        return mine is not None and self._unless_refused(known=self.target.users.get(mine.user) == mine.password)
+
+    def _takes(self, bridge: Bridge, message: Message) -> bool:
+        del message
+        mine = self.source.bridges[bridge.name]
+        return self._unless_refused(known=self.target.security.may(mine.user, "send", mine.address))
+
+    def _unless_refused(self, *, known: bool) -> bool:
+        if not known:
+            self.source.stop_bridges()
+        return known
