@@ -8,11 +8,16 @@ import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.lab.cache import cache_dir, locked
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 FETCH_TIMEOUT_S = 600
+REACHABLE = "See that `mvn` can reach a repository, then try again."
 LEAST_JAVA = 17
 
 
@@ -66,36 +71,32 @@ def need_java() -> None:
 
 
 def _fetch(what: Coordinates, home: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise EnvironmentFault(
-            f"mvn is not on the PATH, and {what} is not in the cache",
-            remedy="Install Maven; it fetches the brokers with your own settings.",
-        )
     with tempfile.TemporaryDirectory(prefix=f".{what.folder}-", dir=home.parent) as scratch:
-        argv = [
-            maven,
-            "--batch-mode",
-            "--quiet",
-            "dependency:copy",
-            f"-Dartifact={what}",
-            f"-DoutputDirectory={scratch}",
-        ]
-        try:
-            done = subprocess.run(
-                argv, cwd=scratch, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise EnvironmentFault(f"Maven did not fetch {what} within {FETCH_TIMEOUT_S} s") from error
+        maven(str(what), ["dependency:copy", f"-Dartifact={what}", f"-DoutputDirectory={scratch}"], Path(scratch))
         archives = list(Path(scratch).glob("*.tar.gz"))
-        if done.returncode != 0 or not archives:
-            said = (done.stdout + done.stderr).strip()[-600:]
-            raise EnvironmentFault(
-                f"Maven could not fetch {what}: {said}", remedy="See that `mvn` can reach a repository, then try again."
-            )
+        if not archives:
+            raise EnvironmentFault(f"Maven could not fetch {what}: it left no archive", remedy=REACHABLE)
         with tarfile.open(archives[0]) as archive:
             archive.extractall(scratch, filter="data")
         unpacked = Path(scratch) / what.folder
         if not (unpacked / "bin").is_dir():
             raise EnvironmentFault(f"{what} does not hold {what.folder}/bin")
         unpacked.rename(home)  # appears whole or not at all
+
+
+def maven(what: str, words: Sequence[str], scratch: Path) -> None:
+    """Let Maven fetch something, working in `scratch`. EnvironmentFault where it is missing or cannot."""
+    program = shutil.which("mvn")
+    if program is None:
+        raise EnvironmentFault(
+            f"mvn is not on the PATH, and {what} is not in the cache",
+            remedy="Install Maven; it fetches the brokers with your own settings.",
+        )
+    argv = [program, "--batch-mode", "--quiet", *words]
+    try:
+        done = subprocess.run(argv, cwd=scratch, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentFault(f"Maven did not fetch {what} within {FETCH_TIMEOUT_S} s") from error
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr).strip()[-600:]
+        raise EnvironmentFault(f"Maven could not fetch {what}: {said}", remedy=REACHABLE)

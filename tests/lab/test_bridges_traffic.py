@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.core.errors import UsageError
+from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.lab.artemis.bridges import IDS, BridgesAdmin, buffer
 from dr_ctl.lab.ids import IdStore
 from dr_ctl.lab.kinds import BRIDGES
@@ -174,6 +174,34 @@ def test_a_queue_that_no_divert_can_copy_is_refused(lab: Lab) -> None:
         lab.create_queue("a,b")
 
     assert "a,b" not in lab.queues
+
+
+def test_one_refused_login_stops_every_bridge_of_its_broker(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", topology=BRIDGES, queues=("A",)) as lab:
+        admin(lab, "london").refuse_a_bridge("A")
+
+        eventually(lambda: [link.connected for link in lab.status().links] == [False, True])
+        with lab.load(100) as load:
+            load.wait_for(20)
+            sent = load.stop().counts.sent
+        assert lab.admin("london").depth(buffer("paris", "A")) == sent
+        assert lab.admin("paris").depth("A") == 0
+
+
+def test_a_lab_that_fails_once_its_processors_run_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Lab] = []
+
+    def fail(lab: Lab, site: str) -> None:
+        made.append(lab)
+        raise EnvironmentFault(f"{site} lets nobody in")
+
+    monkeypatch.setattr(Lab, "open_clients", fail)
+
+    with pytest.raises(EnvironmentFault, match="lets nobody in"):
+        Lab.up(tmp_path / "lab", topology=BRIDGES, queues=("A",))
+
+    assert len(made[0].processes()) == 6
+    assert not any(process.alive() for process in made[0].processes())
 
 
 def test_a_lost_site_comes_back_closed_and_ends_with_the_same_ids(tmp_path: Path) -> None:

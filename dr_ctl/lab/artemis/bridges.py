@@ -210,25 +210,14 @@ class BridgesAdmin(Admin):
             raise UsageError(f"{name!r} has a comma: no divert can copy such a queue")
         if name in self._copied():
             return
-        (peer,) = (one["name"] for one in json.loads(self._read(self._broker, "ConnectorsAsJSON")))
         serving = self.clients_open()
         super().create_queue(name)
         if not serving:
             self.close_queue(name)
-        site = self._site.name
+        site, peer = self._site.name, self._peer()
         queue = {"name": buffer(peer, name), "address": f"mirror.{name}", "routing-type": "MULTICAST", "durable": True}
         self._on_broker(f"createQueue({TEXT},boolean)", json.dumps({**queue, "auto-create-address": True}), True)
-        shipping = {
-            **BRIDGED,
-            "name": bridge(peer, name),
-            "queue-name": buffer(peer, name),
-            "forwarding-address": name,
-            "transformer-configuration": {"class-name": TRANSFORMER, "properties": {ORIGIN: site}},
-            "static-connectors": [peer],
-            "user": BRIDGE,
-            "password": self._site.others[BRIDGE],
-        }
-        self._on_broker(f"createBridge({TEXT})", json.dumps(shipping))
+        self._create_bridge(bridge(peer, name), name, self._site.others[BRIDGE])
         divert = {"name": f"divert.{name}", "address": name, "forwarding-address": f"mirror.{name}", "exclusive": False}
         self._on_broker(f"createDivert({TEXT})", json.dumps({**divert, "filter-string": own(site)}))
 
@@ -238,6 +227,29 @@ class BridgesAdmin(Admin):
 
     def start_bridges(self, *, ids: bool) -> None:
         self._bridges("start()", ids=ids)
+
+    def refuse_a_bridge(self, queue: str) -> None:
+        """Add a bridge with a wrong password: the broker then stops all of them, and at every later start again."""
+        self._create_bridge("refused", queue, "wrong")
+
+    def _create_bridge(self, bridge: str, queue: str, password: str) -> None:
+        site, peer = self._site.name, self._peer()
+        told = {
+            **BRIDGED,
+            "name": bridge,
+            "queue-name": buffer(peer, queue),
+            "forwarding-address": queue,
+            "transformer-configuration": {"class-name": TRANSFORMER, "properties": {ORIGIN: site}},
+            "static-connectors": [peer],
+            "user": BRIDGE,
+            "password": password,
+        }
+        self._on_broker(f"createBridge({TEXT})", json.dumps(told))
+
+    def _peer(self) -> str:
+        """The only connector has the peer's name."""
+        (peer,) = (one["name"] for one in json.loads(self._read(self._broker, "ConnectorsAsJSON")))
+        return str(peer)
 
     def _bridges(self, operation: str, *, ids: bool) -> None:
         for bean, one in self._beans("component=bridges,name=*", "ForwardingAddress").items():
