@@ -33,6 +33,10 @@ class RecipeWithWorkloads(Generic[S]):
         """`told` are the workloads of the settings, by site and name."""
         self._bare, self._told = bare, told
 
+    @property
+    def moves_parts(self) -> bool:
+        return self._bare.moves_parts
+
     def verbs(self) -> frozenset[str]:
         return self._bare.verbs()
 
