@@ -13,8 +13,10 @@ from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.workloads.yard import Yard
 from dr_ctl.twin.faults import Fault, FaultKind, When
+from dr_ctl.twin.kinds import BRIDGES
 from tests.conftest import Command
 from tests.topologies.workloads.work import Work
+from tests.twin.conftest import BOTH
 from tests.twin.matrix import OPERATIONS, SOME_AND_ALL, Judge, at_rest, done, moments, quick, serving, unprocessed
 from tests.twin.test_crashes import Died, bare, effects
 from tests.twin.test_undo import before_no_return
@@ -23,15 +25,19 @@ NAMES = ("billing", "mailer")
 
 
 class Played:
-    """A twin with two singletons, which run where it serves."""
+    """A twin with two singletons, which run where it serves; named besides are those that work on some queues only."""
 
-    def __init__(self, folder: Path, twin: PlayedTwin) -> None:
+    def __init__(self, folder: Path, twin: PlayedTwin, **queues: Sequence[str]) -> None:
         self.works = [
             Work(folder / "work", site, name, running=site == "london") for site in twin.sites for name in NAMES
         ]
         told = json.loads(twin.settings_path.read_text(encoding="utf-8").partition("\n")[2])
         for site, part in told["sites"].items():
-            part["workloads"] = [each.told(singleton=True) for each in self.works if each.site == site]
+            part["workloads"] = [
+                each.told(singleton=True, queues=list(queues.get(each.name, ())))
+                for each in self.works
+                if each.site == site
+            ]
         twin.settings_path.write_text(json.dumps(told), encoding="utf-8")
         self.log = folder / "work" / "workloads.log"
 
@@ -196,3 +202,40 @@ def test_however_one_fails_the_end_says_so(
         assert f"{name}" in ended.document["summary"]
         expected = [each for each in at(served) if (each[1], code) != (name, 21)]
         assert played.running == expected
+
+
+@BOTH
+def test_what_its_end_says_to_type_starts_one_that_did_not(
+    tmp_path: Path, inside: Command, monkeypatch: pytest.MonkeyPatch, topology: str
+) -> None:
+    with PlayedTwin.up(tmp_path / "twin", topology=topology) as twin:
+        monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
+        played = Played(tmp_path / "beside", twin)
+        OPERATIONS["swapover"].before(twin, inside)
+        played.work("paris", "billing").switch("start.fails")
+        moved = inside("swapover", "--to", "paris", "--yes")
+        before = at_rest(twin)
+        played.work("paris", "billing").switch("start.fails", on=False)
+        again = inside("swapover", "--to", "paris", "--yes")
+
+        released = done(inside("release", "paris", "--yes"))
+
+        assert (moved.code, again.code) == (21, 0), moved.document
+        assert "DR-WORK-006" in [each["id"] for each in again.document["findings"]]
+        assert (played.running, at_rest(twin), serving(twin)) == (at("paris"), before, ("paris",)), released.document
+        assert inside("release", "paris", "--yes").document["summary"].endswith("nothing was changed")
+
+
+def test_with_one_queue_of_a_site_goes_what_works_on_it(
+    tmp_path: Path, inside: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with PlayedTwin.up(tmp_path / "twin", topology=BRIDGES) as twin:
+        monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
+        played = Played(tmp_path / "beside", twin, mailer=("orders.in",))
+
+        moved = inside("swapover", "--to", "paris", "--queues", "orders.in", "--yes")
+        between = played.running
+        back = inside("swapover", "--to", "london", "--queues", "orders.in", "--yes")
+
+        assert (moved.code, between) == (0, [("london", "billing"), ("paris", "mailer")]), moved.document
+        assert (back.code, played.running) == (0, at("london")), back.document
