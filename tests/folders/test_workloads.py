@@ -232,6 +232,27 @@ def test_one_that_was_started_again_keeps_the_gate_shut(sites: Sites, works: Wor
     assert (works.running, sites.serving) == (LONDON, ["london"])
 
 
+def test_a_fence_beside_a_site_that_serves_stops_what_runs_there(sites: Sites, works: Works, inside: Command) -> None:
+    assert inside("swapover", "--to", "paris", "--yes").code == 0
+    works.at["london", MAILER].set(running=True)
+    for queue in QUEUES:
+        sites.london.file(f"doors/{queue}").touch()
+
+    ended = inside("fence", "london", "--yes")
+
+    assert (ended.code, works.running, sites.serving) == (0, PARIS, ["paris"]), ended.told
+
+
+def test_an_activation_by_itself_stops_what_is_left_at_the_other(sites: Sites, works: Works, inside: Command) -> None:
+    """Both sites are closed, as after a power cut, and what works on them came up by itself."""
+    for queue in QUEUES:
+        sites.london.file(f"doors/{queue}").unlink()
+
+    ended = inside("activate", "paris", "--yes")
+
+    assert (ended.code, works.running, sites.serving) == (0, PARIS, ["paris"]), ended.told
+
+
 def test_by_single_steps(sites: Sites, works: Works, inside: Command) -> None:
     quiesced = inside("quiesce", "london", "--yes")
     stopped = works.running
@@ -275,6 +296,19 @@ class TestLost:
         assert ended.code == 0, ended.told
         assert works.changes[0] == "stop billing at london"
         assert works.running == [("london", MAILER), *PARIS]
+
+    def test_what_does_not_stop_there_keeps_nobody_from_being_served(
+        self, lost: Sites, works: Works, inside: Command
+    ) -> None:
+        for name in (BILLING, MAILER):
+            works.at["london", name].switch("state.broken", on=False)
+            works.at["london", name].switch("stop.fails")
+
+        ended = inside(*self.FAILOVER)
+
+        assert (ended.code, ended.document["summary"].partition(",")[0]) == (21, "paris serves"), ended.told
+        assert sorted(ids(ended.document)) == ["DR-WORK-003", "DR-WORK-003", "DR-WORK-004"]
+        assert works.running == [*LONDON, ("paris", MAILER)], "the singleton is not started beside the other"
 
     def test_a_singleton_that_may_run_at_a_closed_site_is_not_started(
         self, sites: Sites, works: Works, inside: Command

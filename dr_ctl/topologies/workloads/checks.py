@@ -98,7 +98,7 @@ def misplaced(each: WorkloadSeen, roles: Mapping[str, Role]) -> Iterator[Finding
         yield Finding("DR-WORK-005", Severity.WARNING, text, remedy)
     elif each.site in serving and each.state != PartState.RUNNING.value:
         text = f"{each.name} is {each.state} at {each.site}, which serves"
-        yield Finding("DR-WORK-006", Severity.WARNING, text, f"`dr-ctl release {each.site}` starts it.")
+        yield Finding("DR-WORK-006", Severity.WARNING, text, _starting(each))
 
 
 def _lost(each: WorkloadSeen, move: Move, roles: Mapping[str, Role]) -> Finding:
@@ -123,5 +123,9 @@ def did_not_stop(each: WorkloadSeen, why: str) -> Finding:
 
 def did_not_start(each: WorkloadSeen, why: str) -> Finding:
     text = f"{each.name} is {each.state} at {each.site}: {why}"
-    remedy = f"Mend what keeps it from starting; then `dr-ctl release {each.site}` starts it."
+    remedy = f"Mend what keeps it from starting. {_starting(each)}"
     return Finding("DR-WORK-004", Severity.ERROR, text, remedy)
+
+
+def _starting(each: WorkloadSeen) -> str:
+    return f"Where both sites answer, `dr-ctl release {each.site}` starts it; else start it there by hand."

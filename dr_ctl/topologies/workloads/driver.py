@@ -1,4 +1,4 @@
-"""What is done for workloads, around what a topology does: each step's stops come before it, its starts after it.
+"""What is done for workloads, around what a topology does: stopped before dispatch is, started once clients are in.
 
 Nothing is taken for stopped or started but what was seen so. A singleton is started only while the same one is seen not
 to run at the other site.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
 from dr_ctl.core.patience import Patience
@@ -28,6 +28,8 @@ from dr_ctl.topologies.workloads.seen import SeenWithWorkloads
 from dr_ctl.topologies.workloads.yard import Yard
 
 S = TypeVar("S", bound=Seen)
+# The steps whose stops come before them, and end the run where one fails.
+FIRST: Final = ("quiesce", "residue")
 
 
 class DriverWithWorkloads(Generic[S]):
@@ -51,17 +53,18 @@ class DriverWithWorkloads(Generic[S]):
         return self._bare.by_hand(site)
 
     def apply(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        calls = mine(step.calls)
-        stops = [call for call in calls if call.goal is Goal.STOP]
-        if (failed := self._stopped(stops, hand) or self._gate(step, move)) is not None:
+        stops, starts = ([call for call in mine(step.calls) if call.goal is goal] for goal in (Goal.STOP, Goal.START))
+        first, late = (stops, []) if step.verb in FIRST else ([], stops)
+        if (failed := self._stopped(first, hand) or self._gate(step, move)) is not None:
             return failed
         outcome = self._bare.apply(without_mine(step), move, hand)
         if isinstance(outcome, Done | NotNeeded):
             self._cut_off = self._cut_off or step.cut_off
-            outcome = self._checked(step, move, outcome)
-        outcome = _with(outcome, stops, "stopped")
-        starts = [call for call in calls if call.goal is Goal.START]
-        return self._started(starts, outcome, move, hand) if starts and _serves(outcome) else outcome
+            outcome = _with(self._checked(step, move, outcome), first, "stopped")
+        if not _serves(outcome):
+            return outcome
+        outcome = self._stopped_late(late, outcome, hand)
+        return self._started(starts, outcome, move, hand) if starts else outcome
 
     def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         """The brokers first: what is started again finds them as they were."""
@@ -103,11 +106,24 @@ class DriverWithWorkloads(Generic[S]):
         """The checks once more, right before anything is changed."""
         if step.verb != "check":
             return outcome
-        found = self._recipe.against(self.observe(), move)
+        found = self._recipe.against(SeenWithWorkloads(self._bare.observe(), self._yard.look()), move)
         against = tuple(each for each in found if each.severity is Severity.ERROR)
         return Refused(against[0].text, findings=against, code=ExitCode.PRECHECK_FAILED) if against else outcome
 
     # After it.
+
+    def _stopped_late(self, calls: Sequence[Call], outcome: Outcome, hand: Hand) -> Outcome:
+        """Stop what is left at a site that is closed or lost. One that will not keeps nobody from being served: it may
+        wait for a broker that is gone."""
+        findings = []
+        for call in calls:
+            seen, why = self._made(call, hand)
+            if why is not None:
+                findings.append(replace(checks.did_not_stop(seen, why), severity=Severity.WARNING))
+        if not findings:
+            return _with(outcome, calls, "stopped")
+        text = f"{outcome.text}; {some([each.text for each in findings])}"
+        return replace(outcome, text=text, findings=(*outcome.findings, *findings))
 
     def _started(self, calls: Sequence[Call], outcome: Outcome, move: Move, hand: Hand) -> Outcome:
         """Start all of them, whatever becomes of one: clients are served, and there is no way back."""
@@ -118,7 +134,8 @@ class DriverWithWorkloads(Generic[S]):
                 findings.append(checks.did_not_start(seen, why))
         if not findings:
             return _with(outcome, calls, "running")
-        text = f"{outcome.text}, but {some([each.text for each in findings])}"
+        told = some([each.text for each in findings])
+        text = f"{outcome.text}; {told}" if isinstance(outcome, Refused) else f"{calls[0].site} serves, but {told}"
         return Refused(text, outcome.evidence, (*outcome.findings, *findings), code=ExitCode.INCOMPLETE)
 
     def _why_not_beside(self, call: Call, move: Move) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine import ports
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.operations import FAILOVER, MOVING, RELEASE, RETURNS
+from dr_ctl.engine.operations import ACTIVATE, FAILOVER, MOVING, RELEASE, RETURNS
 from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.engine.ports import Check, Draft, Move
 from dr_ctl.engine.roles import part_of, whole_at
@@ -90,13 +90,14 @@ class RecipeWithWorkloads(Generic[S]):
             case "quiesce":
                 # Before dispatch stops: what a workload holds it must be able to finish.
                 return _first(bare, self._stops(seen, ask, source), self._ran(move, seen, source))
-            case "fence" if ask.operation == FAILOVER:
-                # Its brokers are lost; where what works on them still answers, it must not go on.
-                return _first(bare, self._stops(seen, ask, source), self._ran(move, seen, source))
             case "residue":
                 return _first(bare, self._stops(seen, ask, target), [])
+            case "fence" if part_of(seen, ask).roles[target] is Role.SERVING:
+                return _last(bare, self._stops(seen, ask, source), self._ran(move, seen, source))
             case "activate":
-                return _last(bare, self._starts(seen, ask, target), self._rested(move, seen, target))
+                # No quiesce came before: what still answers there, beside brokers that do not serve, must not go on.
+                stops = self._stops(seen, ask, source) if ask.operation in (FAILOVER, ACTIVATE) else []
+                return _last(bare, [*stops, *self._starts(seen, ask, target)], self._rested(move, seen, target))
             case "release" if part_of(seen, ask).roles[target] is not Role.SERVING:
                 return _last(bare, self._starts(seen, ask, source), self._rested(move, seen, source))
             case _:
@@ -154,6 +155,7 @@ def _first(draft: Draft, stops: list[Call], inverse: list[Call]) -> Draft:
     return replace(draft, about=about, calls=(*stops, *draft.calls), inverse=(*draft.inverse, *inverse))
 
 
-def _last(draft: Draft, starts: list[Call], inverse: list[Call]) -> Draft:
-    about = f"{draft.about}; then workloads start" if starts else draft.about
-    return replace(draft, about=about, calls=(*draft.calls, *starts), inverse=(*inverse, *draft.inverse))
+def _last(draft: Draft, calls: list[Call], inverse: list[Call]) -> Draft:
+    verbs = dict.fromkeys(call.goal.value for call in calls)
+    about = f"{draft.about}; then workloads {' and '.join(verbs)}" if calls else draft.about
+    return replace(draft, about=about, calls=(*draft.calls, *calls), inverse=(*inverse, *draft.inverse))
