@@ -31,6 +31,7 @@ BELOW = {
     "artemis": {"common"},
     "mirror": {"common", "artemis"},
     "continuity": {"common", "artemis"},
+    "bridges": {"common", "artemis"},
     "workloads": set[str](),
 }
 # What stands beside the packages of topologies, whatever the topology; the registry knows them all, none knows it.

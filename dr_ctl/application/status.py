@@ -17,7 +17,7 @@ from dr_ctl.core.errors import LoginRefused, Throttled
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import FAILOVER
-from dr_ctl.engine.roles import both_open, is_split, split
+from dr_ctl.engine.roles import both_open, is_split, served_where, split
 from dr_ctl.topologies.topology import BrokerSeen, LinkSeen, Seen, workloads_of
 
 
@@ -75,6 +75,8 @@ def status(caller: Caller) -> Status:
         code = ExitCode.UNKNOWN
     elif len(serving) == 1:
         summary, code = f"{serving[0]} serves", ExitCode.OK
+    elif is_split(seen):
+        summary, code = f"both sites serve: {served_where(seen)}", ExitCode.OK
     else:
         summary, code = "both sites let clients in" if serving else "no site serves", ExitCode.OK
     debts = owed_now(caller, seen)
@@ -123,7 +125,7 @@ def not_one(judge: Judge) -> Iterator[Finding]:
     lost = [debt.about for debt in seen.debts if debt.kind is DebtKind.FENCE]
     if any(len(unit.open_at) > 1 for unit in seen.units) and not {*lost} & {*serving}:
         yield both_open(seen)
-    elif is_split(seen):
+    elif is_split(seen) and not judge.world.topology.recipe.moves_parts:
         remedy = "`dr-ctl fence SITE` keeps clients out of one of them; then a swapover brings all to the other."
         yield split(seen, remedy)
     elif not serving and len(waiting) == len(seen.roles):

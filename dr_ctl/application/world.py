@@ -25,12 +25,14 @@ from dr_ctl.engine.operations import (
     FENCE,
     QUIESCE,
     REINSTATE,
+    RELEASE,
     RESTART,
     RETURNS,
     alone,
 )
 from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
+from dr_ctl.engine.roles import is_split
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
 from dr_ctl.engine.verbs import GENERAL, HOOK
 from dr_ctl.rpo.estimate.result import matches
@@ -97,12 +99,16 @@ class World:
             text = f"--queues {ask.queues}: with {kind} all queues of a pair move together"
             raise UsageError(text, remedy="Leave --queues out: what ships between the sites cannot tell queues apart.")
 
-    @staticmethod
-    def chosen(ask: Ask, seen: Seen) -> Ask:
-        """With the units that its pattern names, of those that were seen."""
-        if ask.queues is None or ask.units is not None:
+    def chosen(self, ask: Ask, seen: Seen) -> Ask:
+        """With the units that its pattern names, of those that were seen. A step at one site that names none is about
+        what the other does not serve, where both serve a part."""
+        if ask.units is not None or not self.topology.recipe.moves_parts:
             return ask
-        return replace(ask, units=tuple(unit.name for unit in seen.units if matches((ask.queues,), unit.name)))
+        if ask.queues is not None:
+            return replace(ask, units=tuple(unit.name for unit in seen.units if matches((ask.queues,), unit.name)))
+        if ask.operation in (QUIESCE, FENCE, RELEASE) and is_split(seen):
+            return replace(ask, units=tuple(unit.name for unit in seen.units if unit.serving != ask.target))
+        return ask
 
     def look(self, price: FailoverPrice | None) -> Seen:
         """Look at both sites; what a failover may cost follows from what was seen."""

@@ -130,8 +130,9 @@ class Ask:
     silent_since: str | None = None
     queues: str | None = None
 
-    def includes(self, unit: str) -> bool:
-        return self.units is None or unit in self.units
+    def includes(self, unit: str | None) -> bool:
+        """Say whether that unit is to move; None is none."""
+        return unit is not None and (self.units is None or unit in self.units)
 
     def as_json(self) -> dict[str, Json]:
         part: dict[str, Json] = {} if self.units is None else {"units": list(self.units)}

@@ -72,7 +72,11 @@ class Move:
 
     def leaves(self, unit: str) -> bool:
         """Say whether a unit stays as it is: it was not asked for, or the target serves it already."""
-        return unit in self.moved or not self.ask.includes(unit)
+        return not self.moves(unit)
+
+    def moves(self, unit: str | None) -> bool:
+        """Say whether a unit is moved; None is none."""
+        return self.ask.includes(unit) and unit not in self.moved
 
 
 O_contra = TypeVar("O_contra", bound=Observation, contravariant=True)

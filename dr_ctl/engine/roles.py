@@ -135,8 +135,12 @@ def is_split(seen: Observation) -> bool:
 
 def split(seen: Observation, remedy: str) -> Finding:
     """Say which unit is served where."""
-    where = ", ".join(f"{unit.name} at {unit.serving or 'neither'}" for unit in seen.units)
-    return error("DR-ROLE-014", f"the pairs are served at different sites: {where}", remedy)
+    return error("DR-ROLE-014", f"the pairs are served at different sites: {served_where(seen)}", remedy)
+
+
+def served_where(seen: Observation) -> str:
+    """Which unit is served at which site."""
+    return ", ".join(f"{unit.name} at {unit.serving or 'neither'}" for unit in seen.units)
 
 
 def unexpected(seen: Observation, ask: Ask) -> Finding | None:

@@ -11,6 +11,9 @@ from pydantic import ValidationError
 from dr_ctl.settings.loader import SettingsError, find, load
 from dr_ctl.settings.topologies import TOPOLOGIES
 
+*_FIRST, _LAST = [repr(each) for each in TOPOLOGIES]
+ANY_TOPOLOGY = f"{', '.join(_FIRST)} or {_LAST}"
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "artemis-mirror.yaml"
 GOOD = EXAMPLE.read_text(encoding="utf-8")
 NOT_A_DURATION = "is not a duration; write a number with its unit, as in 20ms, 5s, 1m, 2h or 30d"
@@ -89,8 +92,7 @@ def test_what_a_topology_does_not_have_is_not_taken_in_silence(
 def test_a_topology_that_is_no_text_is_told_like_one_that_there_is_not(tmp_path: Path, topology: object) -> None:
     told = problems(written(tmp_path, swap("topology: artemis-mirror", f"topology: {json.dumps(topology)}")))
 
-    *first, last = [repr(each) for each in TOPOLOGIES]
-    assert told == f"dr-ctl.yaml:4:11: topology: should be {', '.join(first)} or {last}"
+    assert told == f"dr-ctl.yaml:4:11: topology: should be {ANY_TOPOLOGY}"
 
 
 def test_a_topology_that_is_left_out_is_missing(tmp_path: Path) -> None:
@@ -169,7 +171,7 @@ hooks: {fence: {run: ./fence.sh}}
         "dr-ctl.yaml:" + each
         for each in (
             "1:10: version: should be 1",
-            "3:11: topology: should be 'artemis-mirror' or 'artemis-continuity'",
+            f"3:11: topology: should be {ANY_TOPOLOGY}",
             "4:1: color: unknown key",
             "6:3: sites.London: does not match [a-z][a-z0-9-]*",
             "8:15: sites: broker orders-1 has no pair: the other site has no broker of that name",

@@ -39,6 +39,8 @@ def closes_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any])
         for queue in view.queues_of(unit):
             if queue.name in (*_of(was, unit)["gated"], *was["paused"]):
                 yield _dispatch(view, Goal.CLOSE, queue, NOT_PAUSED)
+        if _of(was, unit)["kept_out"]:
+            yield _cut(view, unit)  # whoever came meanwhile would wait there for ever
 
 
 def opens_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any]) -> Iterator[Call]:

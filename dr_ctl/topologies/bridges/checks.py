@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from dr_ctl.core.model import Finding, some
@@ -160,7 +160,7 @@ def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
 
 def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
     """What the two brokers of a pair tell together, of the queues that are to move."""
-    del rules
+    del rules, seen
     yield from of_pair(here, there)
     if not any(queue.consumers for queue in there.arrived):
         yield error(
@@ -168,35 +168,11 @@ def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, here: BrokerView, 
             f"{there.site}/{there.pair}: nothing applies the processed ids that arrive there",
             f"Start the processor of the ids at {there.site}: without it all that it holds comes twice.",
         )
-    units = here.asked(move.ask)
+    units = here.among(move.moves)
     for unit in units:
         yield from _copy(unit, here, there)
     yield from _refused(here, there)
     yield from _history(units, here, there)
-    if wrong := [
-        text
-        for unit, n in lacking(here, there, units, seen.moved.get(here.pair, {})).items()
-        if n != move.ask.accept_difference.get(unit)
-        for text in [f"{unit} {n}"]
-    ]:
-        text = (
-            f"the copies at {there.site} lack messages that lie at {here.site}, more than is under way: {some(wrong)}"
-        )
-        remedy = "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference."
-        yield error("DR-PARITY-001", text, remedy)
-
-
-def lacking(here: BrokerView, there: BrokerView, units: Iterable[str], moved: Mapping[str, int]) -> dict[str, int]:
-    """By unit, how much less lies in the copy than where it is served: a copy holds all that came and was not taken
-    out, so what its buffer holds and what moved between two looks is all that it may lack."""
-    found = {}
-    for unit in units:
-        flow, mine = here.flow(unit), here.queues_of(unit)
-        less = sum(each.depth for each in mine) - sum(each.depth for each in there.queues_of(unit))
-        under_way = (flow.to_ship or 0 if flow is not None else 0) + sum(moved.get(each.name, 0) for each in mine)
-        if less > under_way:
-            found[unit] = less
-    return found
 
 
 def _copy(unit: str, here: BrokerView, there: BrokerView) -> Iterator[Finding]:

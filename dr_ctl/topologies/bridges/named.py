@@ -58,5 +58,4 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-BRIDGE-012", "nobody is let in to a copy", _closed),
     Named("DR-BRIDGE-013", "nobody may send to a copy", _closed),
     Named("DR-BRIDGE-014", "how much a copy's clients pass over", _copies),
-    Named("DR-PARITY-001", "the copies hold what is served", _copies),
 )

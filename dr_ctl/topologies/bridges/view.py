@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
 from dr_ctl.core.model import Json, Role
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Ask, Call
+from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
@@ -23,6 +23,13 @@ from dr_ctl.topologies.common.view import Acceptor, Peer, Queue, Residue
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 ORIGIN: Final = "ARTEMIS_MESSAGE_ORIGIN"
+# Which units are meant: those that are asked for, or those of them that are still to move.
+Chosen = Callable[[str | None], bool]
+
+
+def whole(unit: str | None) -> bool:
+    """All of them."""
+    return unit is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +118,8 @@ class BrokerView(ArtemisBroker):
         object.__setattr__(self, "_flows", {flow.unit: flow for flow in self.flows})
         object.__setattr__(self, "_queues", queues)
         buffers = {flow.buffer.name: flow.unit for flow in self.flows if flow.buffer is not None}
-        object.__setattr__(self, "_units", {queue.name: queue.address for queue in self.queues} | buffers)
+        moving = {queue.name: flow.unit for flow in self.flows for queue in queues.get(flow.unit, ())}
+        object.__setattr__(self, "_units", moving | buffers)
 
     def flow(self, unit: str) -> Flow | None:
         return self._flows.get(unit)
@@ -131,13 +139,17 @@ class BrokerView(ArtemisBroker):
         by_runs, queues = paused_by_runs(self), self.queues_of(unit)
         return bool(queues) and all(queue.paused and queue.name not in by_runs for queue in queues)
 
-    def asked(self, ask: Ask) -> list[str]:
-        """Its units of those that are asked for."""
-        return [flow.unit for flow in self.flows if ask.includes(flow.unit)]
+    def among(self, chosen: Chosen) -> list[str]:
+        """Its units of those that are chosen."""
+        return [flow.unit for flow in self.flows if chosen(flow.unit)]
 
-    def open_for(self, ask: Ask) -> list[str]:
+    def open_among(self, chosen: Chosen) -> list[str]:
         """Those of them whose clients it lets in."""
-        return [unit for unit, is_open in self.units.items() if is_open and ask.includes(unit)]
+        return [unit for unit, is_open in self.units.items() if is_open and chosen(unit)]
+
+    def carrying_among(self, chosen: Chosen) -> list[Flow]:
+        """What carries them, and what carries the ids."""
+        return [flow for flow in self.carrying if flow is self.ids or chosen(flow.unit)]
 
     @property
     def units(self) -> Mapping[str, bool]:
@@ -147,8 +159,8 @@ class BrokerView(ArtemisBroker):
             for flow in self.flows
         }
 
-    def unit_of(self, queue: str) -> str:
-        return self._units.get(queue, queue)
+    def unit_of(self, queue: str) -> str | None:
+        return self._units.get(queue)
 
     @property
     def open(self) -> bool:

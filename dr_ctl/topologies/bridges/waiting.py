@@ -8,14 +8,13 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, some
 from dr_ctl.engine.outcome import Refused
-from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Hand
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.bridges.access import Access
 from dr_ctl.topologies.bridges.barrier import IdBarrier
 from dr_ctl.topologies.bridges.drafts.shipping import restarts
 from dr_ctl.topologies.bridges.tools import BridgesTools
-from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.common.evidence import evidence, total
 
 UNDER_WAY: Final = "messages and processed ids under way between the sites"
@@ -26,16 +25,16 @@ class Direction:
     """What is under way from one site to the other, of some units: messages until the buffers are empty, ids until all
     that were noted when this began are applied."""
 
-    def __init__(self, here: Access, there: Access, ask: Ask, ids: IdBarrier) -> None:
-        self.here, self.there, self._ask, self._ids = here, there, ask, ids
+    def __init__(self, here: Access, there: Access, chosen: Chosen, ids: IdBarrier) -> None:
+        self.here, self.there, self.chosen, self._ids = here, there, chosen, ids
 
     def left(self, here: BrokerView, there: BrokerView) -> int | None:
-        flows = [flow for flow in here.flows if self._ask.includes(flow.unit)]
-        return total((*(flow.to_ship for flow in flows), self._ids.left(here, there)))
+        flows = [flow.to_ship for flow in here.flows if self.chosen(flow.unit)]
+        return total((*flows, self._ids.left(here, there)))
 
     def why(self, here: BrokerView, there: BrokerView) -> list[str]:
         """What keeps it from ending."""
-        carrying = [flow for flow in here.carrying if flow is here.ids or self._ask.includes(flow.unit)]
+        carrying = here.carrying_among(self.chosen)
         found = [f"the bridge of {flow.unit} at {here.site} is not connected" for flow in carrying if not flow.attached]
         if not any(queue.consumers for queue in there.arrived):
             found.append(f"nothing applies the ids that arrive at {there.site}")
@@ -145,7 +144,7 @@ class Wait:
             self._away[key] = self._hand.monotonic()
             self._hand.notice(f"{way.here.site}: a bridge is not connected although the peer answers: restarting it")
             assert isinstance(here, BrokerView)
-            self._tools.change(restarts([here]), self._hand)
+            self._tools.change(restarts([here], way.chosen), self._hand)
 
     def _sample(self, views: Views) -> None:
         self._hand.sample(evidence((site, each) for (site, _), each in views.items()))

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import UNREADABLE
+from dr_ctl.core.model import some
 from dr_ctl.engine.plan import Ask, Call
 from dr_ctl.topologies.common.calls import remove_document, write_document
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.common.view import Broker, Queue
 
 HOLDS: Final = "the gate holds"
 STANDS: Final = "one stands there"
@@ -45,6 +46,26 @@ class Mark:
             return None
         what = "was restarted" if now.start != self.start else "has a queue whose counters moved"
         return f"{view.site}/{view.pair} {what} since {since}"
+
+
+def changes(before: Broker, now: Broker, moves: Callable[[str | None], bool]) -> list[str]:
+    """Say what moved at a broker, of the units that are moved, since it was looked at before."""
+    name = f"{now.site}/{now.pair}"
+    if before.start != now.start:
+        return [f"{name} was restarted since the gate was seen to hold"]
+    was = {queue.name: queue for queue in before.counted}
+    moved = [
+        queue.name
+        for queue in now.counted
+        if moves(now.unit_of(queue.name)) and _figures(queue) != _figures(was.get(queue.name))
+    ]
+    gone = sorted({*was} - {queue.name for queue in now.counted})
+    named = some([*moved, *gone])
+    return [f"{name}: something came or went since the gate was seen to hold: {named}"] if moved or gone else []
+
+
+def _figures(queue: Queue | None) -> tuple[int, int, int] | None:
+    return (queue.depth, queue.added, queue.removed) if queue is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,8 +215,8 @@ class Broker(ABC):
         """What of it moves by itself, by name, and whether it lets clients in; empty where that cannot be told."""
         return {self.pair: self.role is Role.SERVING} if self.role in (Role.SERVING, Role.STANDBY) else {}
 
-    def unit_of(self, queue: str) -> str:
-        """The unit that a queue moves with."""
+    def unit_of(self, queue: str) -> str | None:
+        """The unit that a queue moves with; None of one that stays where it is."""
         del queue
         return self.pair
 

@@ -15,7 +15,7 @@ from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.effects import holds, left_of, still, to_undo
-from dr_ctl.topologies.common.receipts import Mark
+from dr_ctl.topologies.common.receipts import changes
 
 
 def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -26,9 +26,9 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     missing = [call for call in (*admits, *doors) if call.thing != ALL and not holds(call, views)]
     if (kept_out := tools.admit(move.target, admits, hand)) is not None:
         return Refused(kept_out)
-    # That took a moment, and what lets clients in follows a look at the other site.
-    if admits and (why := _may_open(tools, move)[1]) is not None:
-        return Refused(why)
+    # That took a moment, and what lets clients in follows a look at the other site. They may send already.
+    if admits and (opened := _open_beside(_sides(tools, move)[1], move)) is not None:
+        return Refused(opened)
     starts = [call for call in doors if call in missing]
     tools.opened = tools.opened or bool(missing)
     outcomes = tools.change(starts, hand)
@@ -57,31 +57,39 @@ def _until(tools: BridgesTools, calls: Sequence[Call], site: str, hand: Hand) ->
 
 
 def _may_open(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], str | None]:
-    """Look at both sites in the same moment; gives the target's brokers, and why nothing may be opened."""
+    """Gives the target's brokers, and why nothing may be opened."""
+    there, here, sick = _sides(tools, move)
+    if sick and not any(view.open_among(move.moves) for view in there):
+        return there, f"{move.source} lives and cannot be managed: it may serve clients"
+    if (opened := _open_beside(here, move)) is not None:
+        return there, opened
+    by_pair = {view.pair: view for view in here}
+    closed = [view for view in there if view.pair in by_pair and not view.open_among(move.moves)]
+    moved = [why for view in closed for why in _moved(tools, by_pair[view.pair], view, move)]
+    return there, some(moved) if moved else None
+
+
+def _open_beside(here: Sequence[BrokerView], move: Move) -> str | None:
+    opened = sorted({unit for view in here for unit in view.open_among(move.moves)})
+    return f"{move.source} has {some(opened)} open: a second site is never opened" if opened else None
+
+
+def _sides(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], list[BrokerView], bool]:
+    """Look at both sites in the same moment: the target's brokers, the source's, and whether that one is sick."""
     if move.ask.operation == FAILOVER:
         # Of a lost site that does not answer nothing is known: it is not seen open.
         there, seen = tools.observer.look_at(move.target), tools.observer.look_once(least_s=tools.patience.last_look_s)
-        here = seen.views(move.source)
-        if seen.roles[move.source] is Role.SICK and not any(view.open_for(move.ask) for view in there):
-            return there, f"{move.source} lives and cannot be managed: it may serve clients"
-    else:
-        sites = [tools.observer.at(site) for site in (move.target, move.source)]
-        views = tools.observer.together(lambda access: access.look(), [each for site in sites for each in site])
-        there, here = views[: len(sites[0])], views[len(sites[0]) :]
-    if opened := sorted({unit for view in here for unit in view.open_for(move.ask) if not move.leaves(unit)}):
-        return there, f"{move.source} has {some(opened)} open: a second site is never opened"
-    by_pair = {view.pair: view for view in here}
-    closed = [view for view in there if view.pair in by_pair and not view.open_for(move.ask)]
-    moved = [why for view in closed for why in _moved(tools, by_pair[view.pair], view, move)]
-    return there, some(moved) if moved else None
+        return there, seen.views(move.source), seen.roles[move.source] is Role.SICK
+    sites = [tools.observer.at(site) for site in (move.target, move.source)]
+    views = tools.observer.together(lambda access: access.look(), [each for site in sites for each in site])
+    return views[: len(sites[0])], views[len(sites[0]) :], False
 
 
 def _moved(tools: BridgesTools, here: BrokerView, there: BrokerView, move: Move) -> list[str]:
     """What is not any more as the run's own gate saw it; of a step by itself, as the receipt says."""
     if (sample := tools.gate.seen.get(there.pair)) is not None:
         pairs = ((sample.source, here), (sample.target, there))
-        told = [Mark.of(was, move.ask).why_not(now, "the gate was seen to hold", move.ask) for was, now in pairs]
-        return [each for each in told if each is not None]
+        return [why for was, now in pairs for why in changes(was, now, move.moves)]
     receipt = receipts.held_at(there) if move.ask.operation == ACTIVATE else None
     return receipts.moved(receipt, (here, there), move.ask) if receipt is not None else []
 

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, some
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
-from dr_ctl.engine.plan import Ask, Call, PlannedStep
+from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.bridges.tools import BridgesTools
-from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.bridges.view import BrokerView, Chosen, whole
 from dr_ctl.topologies.common.effects import holds, left_of, still
 from dr_ctl.topologies.common.view import Residue
 
 
 def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    return _closed(tools, move.source, step.part(""), move.ask, hand)
+    return _closed(tools, move.source, step.part(""), move.moves, hand)
 
 
-def _closed(tools: BridgesTools, site: str, calls: Sequence[Call], ask: Ask, hand: Hand) -> Outcome:
+def _closed(tools: BridgesTools, site: str, calls: Sequence[Call], chosen: Chosen, hand: Hand) -> Outcome:
     views = tools.observer.look_at(site)
     if not (missing := [call for call in calls if not holds(call, views)]):
         return NotNeeded(f"{site} is closed to clients already", {"proof": "flag"})
     told = tools.change(missing, hand)
     # What was refused will not come true by waiting, and clients wait too.
     until = hand.monotonic() + (0.0 if any(isinstance(each, Refused) for each in told) else tools.patience.fence_s)
-    while left := _still_in(views := tools.observer.look_at(site), ask):
+    while left := _still_in(views := tools.observer.look_at(site), chosen):
         if hand.monotonic() > until:
             return Refused(f"{site}: {some(left)}")
         if cuts := [call for call in calls if call.goal is Goal.CUT and not holds(call, views)]:
@@ -39,10 +38,10 @@ def _closed(tools: BridgesTools, site: str, calls: Sequence[Call], ask: Ask, han
     )
 
 
-def _still_in(views: Sequence[BrokerView], ask: Ask) -> list[str]:
+def _still_in(views: Sequence[BrokerView], chosen: Chosen) -> list[str]:
     found = []
     for view in views:
-        units = view.asked(ask)
+        units = view.among(chosen)
         found += [f"clients are not kept out of {unit}" for unit in units if not view.kept_out(unit)]
         queues = [queue for unit in units for queue in view.queues_of(unit)]
         found += [f"{queue.name} delivers still" for queue in queues if not queue.paused]
@@ -56,7 +55,7 @@ def by_itself(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) ->
     strikes = step.part("strikes")
     proof: Outcome = Done(f"a hook keeps clients out of {move.source}", {"proof": "hook"})
     if not step.cut_off:
-        proof = _closed(tools, move.source, step.part(""), move.ask, hand)
+        proof = _closed(tools, move.source, step.part(""), move.ask.includes, hand)
     if isinstance(proof, Refused | Unknown) or not strikes:
         return proof
     tools.change(strikes, hand)
@@ -88,7 +87,9 @@ def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
     beside = _beside(tools, move)
     if isinstance(beside, BrokerError) and (tools.opened or move.sent):
         return Unknown(f"{move.target} is silent, and may have been opened: {move.source} stays closed")
-    opened = [] if isinstance(beside, BrokerError) else [unit for view in beside for unit in view.open_for(move.ask)]
+    opened = (
+        [] if isinstance(beside, BrokerError) else [unit for view in beside for unit in view.open_among(move.moves)]
+    )
     if opened:
         text = f"{move.target} has {some(opened)} open: {move.source} stays closed"
         return Refused(text, code=ExitCode.STRANDED)
@@ -113,7 +114,7 @@ def _beside(tools: BridgesTools, move: Move) -> list[BrokerView] | BrokerError:
 
 def residue(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Close the returned site's queues, and count what it still holds for the other."""
-    closed = _closed(tools, move.target, step.calls, replace(move.ask, units=None), hand)
+    closed = _closed(tools, move.target, step.calls, whole, hand)
     if isinstance(closed, Refused):
         return closed
     for view in tools.observer.look_at(move.target):

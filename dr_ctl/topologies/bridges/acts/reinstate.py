@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.bridges.barrier import IdBarrier
-from dr_ctl.topologies.bridges.checks import lacking
 from dr_ctl.topologies.bridges.tools import BridgesTools
+from dr_ctl.topologies.bridges.view import whole
 from dr_ctl.topologies.bridges.waiting import Direction, Wait
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import still, to_undo
@@ -26,8 +26,6 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     if (refused := tools.make(lets_in, hand, move.source, move.target)) is not None:
         return refused
     sites = tools.observer.brokers
-    # All of it, whatever is to move back.
-    whole = replace(move.ask, units=None)
     pairs = [(mine, sites[move.target][pair]) for pair, mine in sites[move.source].items()]
     ways = [(here, there) for mine, other in pairs for here, there in ((other, mine), (mine, other))]
     wait = Wait(tools, [Direction(*way, whole, IdBarrier()) for way in ways], hand)
@@ -80,18 +78,16 @@ def _twice(tools: BridgesTools, move: Move, unapplied: int | None) -> list[Findi
 
 
 def reconcile(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """A copy holds at least what is served; one that lacks some would lose it in the move back."""
+    """That all has arrived was waited for; what found no queue at the returned site is not in its copies."""
     del step, hand
-    seen = tools.observer.observe()
-    found: list[str] = []
-    for here in seen.views(move.source):
-        there = seen.view(move.target, here.pair)
-        if there is None:
-            return Refused(f"{move.target}/{here.pair} does not answer: its copies could not be compared")
-        short = lacking(here, there, here.open_for(replace(move.ask, units=None)), seen.moved.get(here.pair, {}))
-        found += [f"{unit} {less}" for unit, less in short.items()]
+    found = [
+        f"{unit} {count}"
+        for view in tools.observer.look_at(move.target)
+        for unit, count in view.unrouted.items()
+        if count and view.flow(unit) is not None
+    ]
     if found:
-        text = f"the copies at {move.target} lack messages that lie at {move.source}: {some(found)}"
+        text = f"messages found no queue at {move.target}: its copies lack them: {some(found)}"
         remedy = "Find out why before moving back: these would not be served there."
-        return Done(text, {"lacking": len(found)}, (checks.warning("DR-RECONCILE-002", text, remedy),))
-    return Done("the copies hold what is served", {"lacking": 0})
+        return Done(text, {"unrouted": len(found)}, (checks.warning("DR-RECONCILE-002", text, remedy),))
+    return Done("every message that arrived found its queue", {"unrouted": 0})

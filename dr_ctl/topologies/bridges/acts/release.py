@@ -15,7 +15,7 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     if opens or admits:
         here = {call.thing for call in (*opens, *admits)}
         views = tools.observer.look_at(move.target)
-        served = [unit for view in views for unit in view.open_for(move.ask) if unit in here]
+        served = [unit for view in views for unit in view.open_among(move.ask.includes) if unit in here]
         if served:
             return Refused(f"{move.target} has {some(served)} open: a second site is never opened")
     if (kept_out := tools.admit(move.source, admits, hand)) is not None:

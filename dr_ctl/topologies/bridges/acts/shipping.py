@@ -7,12 +7,12 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
-from dr_ctl.engine.plan import Ask, PlannedStep
+from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.bridges.barrier import IdBarrier
 from dr_ctl.topologies.bridges.tools import BridgesTools
-from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.bridges.waiting import Direction, Views, Wait
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import left_of, still
@@ -23,7 +23,7 @@ SMALL: Final = 500
 def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """While the source serves: the bridges connected, and little enough under way that a drain takes a moment."""
     ways = tools.observer.ways(move)
-    wait = Wait(tools, [Direction(*way, move.ask, IdBarrier()) for way in ways], hand, SMALL)
+    wait = Wait(tools, [Direction(*way, move.moves, IdBarrier()) for way in ways], hand, SMALL)
     within_s = step.limits["within"]
     failed = wait.until(tools.patience.link_poll_s, within_s=within_s, stall_s=within_s)
     if failed is not None:
@@ -35,20 +35,20 @@ def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> 
 
 def drain(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     gate = tools.gate
-    ways = [Direction(*way, move.ask, gate.barrier(move.source, way[0].pair)) for way in tools.observer.ways(move)]
+    ways = [Direction(*way, move.moves, gate.barrier(move.source, way[0].pair)) for way in tools.observer.ways(move)]
     wait = Wait(tools, ways, hand)
     limits = step.limits
     failed = wait.until(
         tools.rules.drain.poll,
         within_s=limits["within"],
         stall_s=limits["stall"],
-        guard=lambda views: _opened(views, move.ask),
+        guard=lambda views: _opened(views, move.moves),
     )
     return failed or Done("nothing is under way", {"restarts": wait.restarts})
 
 
-def _opened(views: Views, ask: Ask) -> str | None:
-    told = [(view.site, view.open_for(ask)) for view in views.values() if isinstance(view, BrokerView)]
+def _opened(views: Views, chosen: Chosen) -> str | None:
+    told = [(view.site, view.open_among(chosen)) for view in views.values() if isinstance(view, BrokerView)]
     opened = [f"{site}: {some(units)}" for site, units in told if units]
     return f"opened to clients during the drain: {some(opened)}" if opened else None
 

@@ -20,7 +20,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
     calls: list[Call] = []
     inverse: list[Call] = []
     for view in seen.views(move.target):
-        units = [unit for unit in view.asked(move.ask) if not move.leaves(unit)]
+        units = view.among(move.moves)
         calls += opens(view, units)
         calls += in_part("doors", (open_door(view, door) for door in view.doors if not door.started))
         inverse += closes_again(view, units, before(move, view))

@@ -9,7 +9,7 @@ from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.roles import part_of
 from dr_ctl.engine.runbook import CUT_OFF, RunbookStep
 from dr_ctl.topologies.bridges.calls import closes, opens_again
-from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.debts import document, owe_again, pay
 from dr_ctl.topologies.common.drafts.quarantine import debt
@@ -19,18 +19,24 @@ from dr_ctl.topologies.common.seen import Seen
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
     del rules, step
+    return _closing(seen, move, move.moves)
+
+
+def _closing(seen: Seen[BrokerView], move: Move, chosen: Chosen) -> Draft:
     calls: list[Call] = []
     inverse: list[Call] = []
     for view in seen.views(move.source):
-        units = [unit for unit in view.asked(move.ask) if not move.leaves(unit)]
+        units = view.among(chosen)
         calls += closes(view, units)
         inverse += opens_again(view, units, before(move, view))
     return Draft(move.source, "the clients of each queue are kept out, restarts included", tuple(calls), tuple(inverse))
 
 
 def by_itself(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    """Strike out that the fence is owed too, once it is proven."""
-    made = draft(rules, step, seen, move)
+    """Also of queues that the other site serves, where nothing kept clients out. Once it is proven, strike out that it
+    is owed."""
+    del rules
+    made = _closing(seen, move, move.ask.includes)
     owed = [
         view for view in seen.views(move.target) if document(DebtKind.FENCE, move.source, view.site) in view.documents
     ]

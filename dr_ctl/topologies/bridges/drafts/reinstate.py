@@ -7,7 +7,7 @@ from dr_ctl.engine.plan import Call, in_part
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.bridges.drafts.shipping import starts
-from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.bridges.view import BrokerView, whole
 from dr_ctl.topologies.common.baseline import before
 from dr_ctl.topologies.common.calls import call, close_door, open_door, pause, resume
 from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid
@@ -41,7 +41,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
     for view in seen.views(move.target):
         let_in += _ways_in(view)
         struck += paid(view, move.source)
-    let_in += starts([*seen.views(move.source), *seen.views(move.target)])
+    let_in += starts([*seen.views(move.source), *seen.views(move.target)], whole)
     return Draft(
         move.target,
         "its residue and its ids are let in while nothing is delivered; both directions drain",

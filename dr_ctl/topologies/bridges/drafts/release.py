@@ -23,7 +23,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
     for view in seen.views(move.source):
         peer = seen.view(move.target, view.pair)
         served = peer.units if peer is not None else None
-        units = [unit for unit in view.asked(move.ask) if served is not None and not served.get(unit)]
+        units = [unit for unit in view.among(move.ask.includes) if served is not None and not served.get(unit)]
         shut = [unit for unit in units if not view.units[unit]]
         calls += opens(view, shut)
         inverse += closes_again(view, shut, before(move, view))

@@ -15,7 +15,6 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common import checks, receipts
 from dr_ctl.topologies.common.effects import holds, still, to_undo
-from dr_ctl.topologies.common.receipts import Mark
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
@@ -103,8 +102,7 @@ def _moved(tools: Tools[Broker], here: Broker, there: Broker, move: Move) -> lis
     """What is not any more as the run's own gate saw it; of a step by itself, as the receipt says."""
     if (sample := tools.gate.seen.get(there.pair)) is not None:
         pairs = ((sample.source, here), (sample.target, there))
-        told = [Mark.of(was, move.ask).why_not(now, "the gate was seen to hold", move.ask) for was, now in pairs]
-        return [each for each in told if each is not None]
+        return [why for was, now in pairs for why in receipts.changes(was, now, move.ask.includes)]
     receipt = receipts.held_at(there) if move.ask.operation == ACTIVATE else None
     return receipts.moved(receipt, (here, there), move.ask) if receipt is not None else []
 
