@@ -253,6 +253,28 @@ def test_an_activation_by_itself_stops_what_is_left_at_the_other(sites: Sites, w
     assert (ended.code, works.running, sites.serving) == (0, PARIS, ["paris"]), ended.told
 
 
+def test_an_undo_starts_nothing_beside_a_site_that_somebody_opened(
+    sites: Sites, works: Works, inside: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside("status")
+    intents = Journal.intents
+
+    def opening(self: Journal, step: PlannedStep, calls: Sequence[Call]) -> list[int]:
+        if step.verb == "fence":
+            sites.london.file("cut").touch()
+            sites.london.add("outflow", "orders three")
+            sites.paris.file("doors/orders").touch()
+        return intents(self, step, calls)
+
+    monkeypatch.setattr(Journal, "intents", opening)
+
+    ended = inside("swapover", "--to", "paris", "--yes", "--timeout", "300ms")
+
+    assert ended.code not in (0, 20, 24), ended.told
+    assert (works.running, sites.serving) == ([], ["paris"])
+    assert "billing; mailer not started at london" in ended.document["summary"]
+
+
 def test_by_single_steps(sites: Sites, works: Works, inside: Command) -> None:
     quiesced = inside("quiesce", "london", "--yes")
     stopped = works.running

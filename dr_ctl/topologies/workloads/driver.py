@@ -70,7 +70,7 @@ class DriverWithWorkloads(Generic[S]):
         """The brokers first: what is started again finds them as they were."""
         bare = without_mine(step)
         back = self._bare.undo(bare, move, hand) if bare.inverse else NotNeeded("as it was")
-        both = (back, self._brought_back(mine(step.inverse), hand))
+        both = (back, self._brought_back(mine(step.inverse), move, hand))
         if failed := [each for each in both if not isinstance(each, Done | NotNeeded)]:
             return replace(failed[0], text="; ".join(each.text for each in failed), evidence=back.evidence)
         return both[1] if isinstance(back, NotNeeded) else back
@@ -172,12 +172,16 @@ class DriverWithWorkloads(Generic[S]):
             hand.wait(self._patience.workload_poll_s)
         return seen, None
 
-    def _brought_back(self, calls: Sequence[Call], hand: Hand) -> Outcome:
-        """Make the calls of an undo until all of them hold or the time is over."""
+    def _brought_back(self, calls: Sequence[Call], move: Move, hand: Hand) -> Outcome:
+        """Make the calls of an undo until all of them hold or the time is over. Nothing starts again at a site that is
+        left closed because somebody has opened the other one."""
         until = hand.monotonic() + self._patience.undo_s
         left = [call for call in calls if not holds(call, self._now(call))]
         if not left:
             return NotNeeded("as it was")
+        starts = [call.thing for call in left if call.goal is Goal.START and call.site == move.source]
+        if starts and part_of(self._bare.observe(), move.ask).roles[move.target] is Role.SERVING:
+            return Refused(f"{move.target} is open: {some(starts)} not started at {move.source}")
         while True:
             told = {call: self._made(call, hand, self._why_not_again)[1] for call in left}
             left = [call for call, why in told.items() if why is not None]

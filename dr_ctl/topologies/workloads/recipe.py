@@ -93,7 +93,8 @@ class RecipeWithWorkloads(Generic[S]):
             case "residue":
                 return _first(bare, self._stops(seen, ask, target), [])
             case "fence" if part_of(seen, ask).roles[target] is Role.SERVING:
-                return _last(bare, self._stops(seen, ask, source), self._ran(move, seen, source))
+                # Not to be undone: beside a site that serves nothing of it is wanted back.
+                return _last(bare, self._stops(seen, ask, source), [])
             case "activate":
                 # No quiesce came before: what still answers there, beside brokers that do not serve, must not go on.
                 stops = self._stops(seen, ask, source) if ask.operation in (FAILOVER, ACTIVATE) else []
