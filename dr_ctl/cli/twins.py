@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dr_ctl.lab.ids import Ids, store_at
 from dr_ctl.lab.kinds import KINDS
 from dr_ctl.lab.make import Admin
 from dr_ctl.lab.stage import Played
@@ -24,6 +25,7 @@ class PlayedTwin(Twin, Played):
             },
             admin_password=host.admin[1],
             app_password=host.app[1],
+            others={user: host.broker.users[user] for user in self.kind.roles},
         )
 
     def admin(self, site: str, *, timeout_s: float = 5.0) -> Admin:
@@ -33,4 +35,7 @@ class PlayedTwin(Twin, Played):
     def target(self, pair: str | None = None) -> Target:
         """Where the clients of a pair may be served."""
         sites = tuple((site, self.site(site, pair).stomp) for site in self.sites)
-        return Target(sites, self.site(self.sites[0], pair).app, self.left)
+        told_at = KINDS.named(self.kind.topology).ids if self.kind.topology in KINDS else None
+        stores = {site: store_at(self.directory, self.site(site, pair).name) for site in self.sites}
+        ids = None if told_at is None else Ids(stores, told_at.address)
+        return Target(sites, self.site(self.sites[0], pair).app, self.left, ids)

@@ -24,6 +24,8 @@ class Registry(Generic[T]):
     def named(self, topology: str) -> T:
         """UsageError, with the ids that there are, for one that is not registered."""
         if topology not in self.modules:
-            raise UsageError(f"{self._unknown} {topology}", remedy=f"There are {' and '.join(self.modules)}.")
+            *others, last = self.modules
+            there = f"{', '.join(others)} and {last}" if others else last
+            raise UsageError(f"{self._unknown} {topology}", remedy=f"There are {there}.")
         found: T = getattr(import_module(self.modules[topology]), self._attribute)
         return found

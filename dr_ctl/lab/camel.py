@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dr_ctl.core.model import Json
+    from dr_ctl.stomp_io.address import Address, Login
 
 CAMEL, AGENT, LOGGING = "4.8.1", "2.1.1", "2.0.16"
 PARTS = ("main", "management", "yaml-dsl", "amqp", "seda", "direct", "timer", "file", "log")
@@ -120,6 +121,18 @@ class Camel:
                 because = str(error)
             time.sleep(POLL_S)
         raise EnvironmentFault(f"{self.name}: its routes did not start: {because}\n{log_tail([self.folder / LOG])}")
+
+
+def connected(address: Address, login: Login) -> dict[str, str]:
+    """Properties with which `amqp:` in a route is a broker at this address; it speaks AMQP where it speaks STOMP."""
+    factory = {
+        "": "#class:org.apache.qpid.jms.JmsConnectionFactory",
+        ".remoteURI": f"amqp://{address.host}:{address.port}",
+        ".username": login.user,
+        ".password": login.password,
+    }
+    beans = {f"camel.beans.broker{key}": value for key, value in factory.items()}
+    return {**beans, "camel.component.amqp.connectionFactory": "#bean:broker"}
 
 
 def _properties(name: str, told: Mapping[str, str]) -> str:

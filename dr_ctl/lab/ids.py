@@ -25,6 +25,11 @@ class Ids:
     address: str
 
 
+def store_at(directory: Path, broker: str) -> Path:
+    """Where the store of a broker's site lies in a lab, and in a twin."""
+    return directory / "ids" / f"{broker}.sqlite"
+
+
 class Where(Enum):
     """Which site's consumer processed a message."""
 

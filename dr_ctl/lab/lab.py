@@ -21,7 +21,7 @@ from dr_ctl.core.errors import BrokerError, EnvironmentFault, UsageError
 from dr_ctl.lab import daemons, distribution, processor, settings_file, status, wire
 from dr_ctl.lab import state as lab_state
 from dr_ctl.lab.cache import release_ports, reserve_ports
-from dr_ctl.lab.ids import Ids, IdStore
+from dr_ctl.lab.ids import Ids, IdStore, store_at
 from dr_ctl.lab.kinds import KINDS, MIRROR
 from dr_ctl.lab.make import Make
 from dr_ctl.lab.stage import Played
@@ -248,7 +248,7 @@ class Lab(Played):
 
     def id_store(self, site: str, pair: str | None = None) -> Path:
         """Where a site knows what is processed, if consumers of this kind of lab do."""
-        return self.directory / "ids" / f"{self.site(site, pair).broker}.sqlite"
+        return store_at(self.directory, self.site(site, pair).broker)
 
     def status(self) -> status.LabStatus:
         """Say how everything is; what does not answer within two seconds is said not to answer."""

@@ -10,7 +10,9 @@ import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.lab.cache import release_ports, reserve_ports
-from dr_ctl.lab.camel import LOG, Camel
+from dr_ctl.lab.camel import LOG, Camel, connected
+from dr_ctl.lab.kinds import BRIDGES
+from dr_ctl.lab.lab import Lab
 from tests.lab.waiting import eventually
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
@@ -47,6 +49,27 @@ def test_routes_run_and_are_seen_over_jolokia_until_it_ends(tmp_path: Path, port
     assert not app.process.alive()
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_a_route_works_on_the_messages_of_a_broker(tmp_path: Path, port: int) -> None:
+    route = """
+- route:
+    id: billing
+    from:
+      uri: amqp:queue:A
+      steps:
+        - log: "billed ${header.order_id}"
+"""
+    with Lab.up(tmp_path / "lab", topology=BRIDGES, queues=("A",)) as lab:
+        london = lab.site("london")
+        told = connected(london.stomp, london.app)
+        with Camel.up(tmp_path / "app", route, port=port, name="billing", told=told) as app:
+            with lab.load(100, consumers=0) as load:
+                load.wait_for(20)
+                sent = load.stop(drain_s=0).counts.sent
+
+            eventually(lambda: (app.folder / LOG).read_text().count("billed ") == sent)
+            eventually(lambda: lab.admin("london").depth("A") == 0)
 
 
 def test_routes_that_cannot_start_are_told_with_the_log_and_nothing_is_left(tmp_path: Path, port: int) -> None:

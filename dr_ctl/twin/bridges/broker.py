@@ -61,7 +61,7 @@ class BridgesBroker(BridgedBroker):
     @property
     def units(self) -> list[str]:
         """The queues that are copied to the peer."""
-        return [each.address for each in self.diverts.values() if each.address in self.queues]
+        return [each.address for each in self.diverts.values() if not each.exclusive and each.address in self.queues]
 
     @property
     def even(self) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dr_ctl.engine.operations import FAILBACK
 from dr_ctl.engine.plan import Call, in_part
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
-from dr_ctl.topologies.bridges.calls import closes_again, opens
+from dr_ctl.topologies.bridges.calls import closes, closes_again, opens
 from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import before
@@ -19,10 +20,12 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
     del rules, step
     calls: list[Call] = []
     inverse: list[Call] = []
+    # One that came back is closed before anything else, and stays closed where the move back is undone.
+    returns = move.ask.operation == FAILBACK
     for view in seen.views(move.target):
         units = view.among(move.moves)
-        calls += opens(view, units)
+        calls += opens(view, units, "it was closed when it came back" if returns else None)
         calls += in_part("doors", (open_door(view, door) for door in view.doors if not door.started))
-        inverse += closes_again(view, units, before(move, view))
+        inverse += closes(view, units, "it is open") if returns else closes_again(view, units, before(move, view))
     calls += in_part("strikes", receipts.strikes(seen))
     return Draft(move.target, "the queues deliver, their clients are let in", tuple(calls), tuple(inverse))

@@ -1,0 +1,697 @@
+"""A twin of diverts and bridges behaves as two real brokers were seen to: what each oddity does to messages, counters,
+beans and clients."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.settings.loader import load
+from dr_ctl.settings.topologies.artemis_bridges import BridgesBroker as Told
+from dr_ctl.stomp_io.connection import ConnectionLost
+from dr_ctl.twin.bridges.broker import BridgesBroker
+from dr_ctl.twin.bridges.clients import work_off
+from dr_ctl.twin.bridges.kind import KIND
+from dr_ctl.twin.bridges.way import BridgesWay
+from dr_ctl.twin.kinds import BRIDGES
+from dr_ctl.twin.messages import Message
+from dr_ctl.twin.way import Mode
+from tests.twin.subject import SITES, Subject, comes, until
+
+TEXT = "java.lang.String"
+IN, OUT = "orders.in", "orders.out"
+IDS = "notification.idempotent-consumer"
+NO_BEAN = "javax.management.InstanceNotFoundException"
+ORIGIN = "ARTEMIS_MESSAGE_ORIGIN"
+FENCED = ["amq,bridge", *["amq"] * 9]
+ADD, REMOVE = f"addSecuritySettings({','.join([TEXT] * 11)})", f"removeSecuritySettings({TEXT})"
+CUT = f"closeConsumerConnectionsForAddress({TEXT})"
+
+
+@pytest.fixture
+def topology() -> str:
+    return BRIDGES
+
+
+@pytest.fixture
+def pair(twin: PlayedTwin) -> Subject:
+    return Subject(twin)
+
+
+def at(twin: PlayedTwin, site: str) -> BridgesBroker:
+    broker = twin.host(site).broker
+    assert isinstance(broker, BridgesBroker)
+    return broker
+
+
+def put(twin: PlayedTwin, queue: str, count: int, site: str = "london") -> None:
+    with twin.still():
+        broker = at(twin, site)
+        for number in range(count):
+            broker.route(Message(broker.next_number(), queue, b"%d" % number, text=True, headers={"n": str(number)}))
+
+
+def bodies(twin: PlayedTwin, site: str, queue: str) -> list[int]:
+    with twin.still():
+        return sorted(int(each.body) for each in at(twin, site).queues[queue].messages.values())
+
+
+def bridge(pair: Subject, address: str = IN, site: str = "london", peer: str = "paris") -> str:
+    return f'{pair.server(site)},component=bridges,name="bridge.mirror.{peer}.{address}"'
+
+
+def state(pair: Subject, address: str = IN) -> tuple[bool, bool]:
+    told = pair.read("london", bridge(pair, address), "Started", "Connected")
+    return told["Started"], told["Connected"]
+
+
+def buffer(pair: Subject, address: str = IN, site: str = "london", peer: str = "paris") -> str:
+    return pair.queue(site, f"mirror.{peer}.{address}", f"mirror.{address}", "multicast")
+
+
+def waiting(pair: Subject, address: str = IN) -> tuple[int, int]:
+    """How deep a buffer is, and who consumes it."""
+    told = pair.read("london", buffer(pair, address), "MessageCount", "ConsumerCount")
+    return told["MessageCount"], told["ConsumerCount"]
+
+
+def address_bean(pair: Subject, site: str, address: str) -> str:
+    return f'{pair.server(site)},component=addresses,address="{address}"'
+
+
+def unrouted(pair: Subject, site: str, address: str = IN) -> int:
+    told = pair.read(site, address_bean(pair, site, address), "UnRoutedMessageCount")
+    return int(told["UnRoutedMessageCount"])
+
+
+def names(pair: Subject, site: str = "london") -> list[str]:
+    return list(pair.read(site, pair.server(site), "BridgeNames")["BridgeNames"])
+
+
+def done(told: dict[str, Any]) -> Any:
+    assert told["status"] == 200, told
+    return told["value"]
+
+
+def fence(pair: Subject, site: str, queue: str = IN) -> None:
+    done(pair.execute(site, pair.server(site), ADD, queue, *FENCED))
+
+
+def test_the_waiting_sites_queues_are_closed_and_its_doors_are_open(twin: PlayedTwin, pair: Subject) -> None:
+    for site, is_open in (("london", True), ("paris", False)):
+        assert at(twin, site).serves is is_open
+        doors = {
+            name: pair.read(site, pair.acceptor(site, name), "Started")["Started"] for name in ("clients", "bridge")
+        }
+        assert doors == {"clients": True, "bridge": True}
+        told = pair.read(site, pair.queue(site, IN), "Paused", "PersistedPause", "ConsumerCount")
+        assert told == {"Paused": not is_open, "PersistedPause": not is_open, "ConsumerCount": 0}
+        roles = json.loads(pair.read(site, address_bean(pair, site, IN), "RolesAsJSON")["RolesAsJSON"])
+        assert {each["name"] for each in roles if each["send"]} == {"amq", "bridge", *(["app"] if is_open else [])}
+        told = pair.read(site, pair.queue(site, IDS), "Paused", "ConsumerCount")
+        assert told == {"Paused": False, "ConsumerCount": 1}  # by the processor
+
+
+def test_its_settings_are_those_of_the_topology(twin: PlayedTwin) -> None:
+    read = load(twin.settings_path).settings
+
+    assert read.topology == BRIDGES
+    told = read.sites["paris"].brokers[0]
+    assert isinstance(told, Told)
+    assert (told.clients, told.link_doors) == (("clients",), ("bridge",))
+    assert told.lasting_fence is not None
+    assert told.lasting_fence.roles == ("app",)
+
+
+def test_a_message_lies_at_the_peer_too_and_says_where_it_was_born(pair: Subject, twin: PlayedTwin) -> None:
+    with pair.client("london") as client:
+        client.send(IN, "one", order_id="a")
+    comes(lambda: pair.depth("paris", IN), 1)
+
+    [here] = done(pair.execute("london", pair.queue("london", IN), "browse(int,int)", 1, 10))
+    [there] = done(pair.execute("paris", pair.queue("paris", IN), "browse(int,int)", 1, 10))
+
+    assert (there["text"], there["timestamp"]) == ("one", here["timestamp"])
+    assert there["LongProperties"] == {"_AMQ_ORIG_MESSAGE_ID": int(here["messageID"])}
+    told = there["StringProperties"]
+    assert {key: told[key] for key in ("_AMQ_ORIG_QUEUE", "_AMQ_ORIG_ADDRESS", ORIGIN, "order_id")} == {
+        "_AMQ_ORIG_QUEUE": f"divert.{IN}",
+        "_AMQ_ORIG_ADDRESS": IN,
+        ORIGIN: "london",
+        "order_id": "a",
+    }
+    twin.wait_mirrored()
+    back = pair.queue("paris", f"mirror.london.{IN}", f"mirror.{IN}", "multicast")
+    assert pair.read("paris", back, "MessagesAdded")["MessagesAdded"] == 0
+    assert pair.depth("london", IN) == 1
+
+
+def test_what_a_client_gives_an_origin_of_its_own_is_never_copied(pair: Subject, twin: PlayedTwin) -> None:
+    with pair.client("london") as client:
+        for origin in ("paris", "elsewhere", "london"):
+            client.send(IN, origin, **{ORIGIN: origin})
+    twin.wait_mirrored()
+
+    assert (pair.depth("london", IN), pair.depth("paris", IN)) == (3, 1)
+    assert unrouted(pair, "london") == 0
+
+
+def test_diverts_and_bridges_tell_how_they_were_made(pair: Subject) -> None:
+    server = pair.server("london")
+    divert = f'{address_bean(pair, "london", IDS)},subcomponent=diverts,divert="divert.{IDS}"'
+    added = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
+
+    told = pair.ask("london", type="read", mbean=divert)["value"]
+    carries = pair.ask("london", type="read", mbean=bridge(pair))["value"]
+
+    assert pair.read("london", server, "DivertNames")["DivertNames"] == [f"divert.{each}" for each in (IN, OUT, IDS)]
+    assert names(pair) == [f"bridge.mirror.paris.{each}" for each in (IN, OUT, IDS)]
+    assert told.pop("RoutingName")
+    assert told == {
+        "UniqueName": f"divert.{IDS}",
+        "Address": IDS,
+        "ForwardingAddress": f"mirror.{IDS}",
+        "Filter": f"{ORIGIN} = 'london' OR {ORIGIN} IS NULL",
+        "Exclusive": True,
+        "RoutingType": "STRIP",
+        "RetroactiveResource": False,
+        "TransformerClassName": None,
+        "TransformerProperties": {},
+        "TransformerPropertiesAsJSON": "{}",
+    }
+    assert carries == {
+        "Name": f"bridge.mirror.paris.{IN}",
+        "QueueName": f"mirror.paris.{IN}",
+        "ForwardingAddress": IN,
+        "Started": True,
+        "Connected": True,
+        "StaticConnectors": ["paris"],
+        "DiscoveryGroupName": None,
+        "FilterString": None,
+        "HA": False,
+        "UseDuplicateDetection": True,
+        "RetryInterval": 500,
+        "RetryIntervalMultiplier": 1.0,
+        "MaxRetryInterval": 2000,
+        "ReconnectAttempts": -1,
+        "TransformerClassName": added,
+        "TransformerProperties": {ORIGIN: "london"},
+        "TransformerPropertiesAsJSON": '{"ARTEMIS_MESSAGE_ORIGIN":"london"}',
+        "MessagesPendingAcknowledgement": 0,
+        "MessagesAcknowledged": 0,
+        "Metrics": {"messagesPendingAcknowledgement": 0, "messagesAcknowledged": 0},
+    }
+
+
+def test_a_stopped_bridge_leaves_its_buffer_to_grow_and_no_other(pair: Subject, twin: PlayedTwin) -> None:
+    done(pair.execute("london", bridge(pair), "stop()"))
+    for queue in (IN, OUT):
+        put(twin, queue, 3)
+
+    assert (state(pair), waiting(pair)) == ((False, False), (3, 0))
+    comes(lambda: pair.depth("paris", OUT), 3)
+    first = pair.read("london", buffer(pair), "FirstMessageAge")["FirstMessageAge"]
+    comes(lambda: pair.read("london", buffer(pair), "FirstMessageAge")["FirstMessageAge"] > first, True)
+
+    done(pair.execute("london", bridge(pair), "start()"))
+
+    comes(lambda: waiting(pair), (0, 1))
+    assert bodies(twin, "paris", IN) == [0, 1, 2]
+
+
+def test_a_dead_peer_is_seen_in_the_connection_and_gets_all_when_it_is_back(pair: Subject, twin: PlayedTwin) -> None:
+    twin.kill("paris")
+    comes(lambda: state(pair), (True, False))
+    put(twin, IN, 30)
+    assert waiting(pair) == (30, 0)
+
+    twin.start("paris")
+
+    comes(lambda: waiting(pair), (0, 1))
+    assert bodies(twin, "paris", IN) == list(range(30))
+
+
+def test_counters_of_a_bridge_are_apart_for_ever_after_a_failed_link(pair: Subject, twin: PlayedTwin) -> None:
+    counters = ("MessagesPendingAcknowledgement", "MessagesAcknowledged")
+    twin.delay(50)
+    put(twin, IN, 20)
+    until(lambda: bool(pair.read("london", bridge(pair), *counters)[counters[0]]))
+    twin.cut("london")
+    twin.delay(0)
+    comes(lambda: state(pair), (True, False))
+    twin.heal()
+    comes(lambda: waiting(pair), (0, 1))
+
+    for _ in range(2):
+        told = pair.read("london", bridge(pair), *counters)
+        assert told["MessagesPendingAcknowledgement"] - told["MessagesAcknowledged"] == 20
+        put(twin, IN, 5)
+        comes(lambda: waiting(pair), (0, 1))
+    assert pair.depth("paris", IN) == 30  # and nothing was doubled
+
+    for bridges in ("stop()", "start()"):
+        done(pair.execute("london", bridge(pair), bridges))
+    assert pair.read("london", bridge(pair), counters[1])[counters[1]] == 30
+
+
+def test_one_refused_permission_stops_all_bridges_of_that_broker(pair: Subject, twin: PlayedTwin) -> None:
+    done(pair.execute("paris", pair.server("paris"), ADD, IN, *["amq"] * 10))  # and not the bridge's
+    put(twin, OUT, 2)
+    put(twin, IN, 2)
+    comes(lambda: names(pair), [])
+
+    gone = pair.ask("london", type="read", mbean=bridge(pair, OUT))
+    assert (gone["status"], gone["error_type"]) == (404, NO_BEAN)
+    put(twin, OUT, 2)
+    assert [waiting(pair, each)[1] for each in (IN, OUT, IDS)] == [0, 0, 0]
+    assert waiting(pair)[0] == 2
+    assert len(names(pair, "paris")) == 3
+
+    done(pair.execute("paris", pair.server("paris"), REMOVE, IN))
+    done(pair.execute("london", pair.server("london"), "reloadConfigurationFile()"))
+    assert names(pair) == []
+
+    done(pair.execute("london", pair.server("london"), f"createBridge({TEXT})", made(twin)))
+    comes(lambda: waiting(pair), (0, 1))
+    assert names(pair) == [f"bridge.mirror.paris.{IN}"]
+
+    twin.kill("london")
+    twin.start("london")
+    comes(lambda: len(names(pair)), 3)
+    comes(lambda: waiting(pair, OUT), (0, 1))
+    assert pair.depth("paris", OUT) == 4
+
+
+def made(twin: PlayedTwin, address: str = IN, **more: Any) -> str:
+    """What a bridge of London is made with, in JSON."""
+    return json.dumps(
+        {**at(twin, "london").told_bridges[f"bridge.mirror.paris.{IN}"], "forwarding-address": address, **more}
+    )
+
+
+def test_a_bad_login_poisons_every_boot_until_it_is_destroyed_while_the_peer_is_down(
+    pair: Subject, twin: PlayedTwin
+) -> None:
+    server = pair.server("london")
+    destroy = (f"destroyBridge({TEXT})", "bad")
+    done(pair.execute("london", server, f"createBridge({TEXT})", made(twin, name="bad", password="wrong")))
+    comes(lambda: names(pair), [])
+
+    done(pair.execute("london", server, *destroy))  # says that it did
+    twin.kill("london")
+    twin.start("london")
+    comes(lambda: names(pair), [])
+
+    twin.kill("london")
+    twin.kill("paris")
+    twin.start("london")
+    assert "bad" in names(pair)
+    done(pair.execute("london", server, *destroy))
+    twin.start("paris")
+    comes(lambda: state(pair), (True, True))
+    assert len(names(pair)) == 3
+
+
+@pytest.mark.parametrize(
+    "more", [{"name": f"bridge.mirror.paris.{IN}"}, {"queue-name": "none"}, {"static-connectors": []}]
+)
+def test_a_bridge_that_cannot_be_deployed_is_passed_over_without_a_word(
+    pair: Subject, twin: PlayedTwin, more: dict[str, Any]
+) -> None:
+    before = names(pair)
+
+    done(pair.execute("london", pair.server("london"), f"createBridge({TEXT})", made(twin, **{"name": "one", **more})))
+
+    assert names(pair) == before
+
+
+def test_what_comes_for_a_missing_queue_is_acknowledged_and_gone(pair: Subject, twin: PlayedTwin) -> None:
+    done(pair.execute("paris", pair.server("paris"), f"destroyQueue({TEXT})", IN))
+
+    put(twin, IN, 5)
+
+    comes(lambda: unrouted(pair, "paris"), 5)
+    assert waiting(pair) == (0, 1)
+    assert (unrouted(pair, "london"), state(pair)) == (0, (True, True))
+
+
+def test_a_fenced_address_cuts_senders_refuses_consumers_and_keeps_those_it_has(
+    pair: Subject, twin: PlayedTwin
+) -> None:
+    put(twin, IN, 1)
+    with pair.client("london") as consumer, pair.client("london") as sender, pair.client("london") as other:
+        consumer.subscribe(IN)
+        consumer.message()
+        sender.send(IN)
+        fence(pair, "london")
+
+        with pytest.raises(ConnectionLost, match="AMQ339011"):
+            sender.send(IN)
+        with pytest.raises(ConnectionLost, match="AMQ339016"), pair.client("london") as late:
+            late.subscribe(IN)
+        consumer.message()
+        other.send(OUT)
+
+    put(twin, IN, 1, site="paris")
+    comes(lambda: pair.depth("london", IN), 3)  # the bridge goes on
+    done(pair.execute("london", pair.server("london"), REMOVE, IN))
+    with pair.client("london") as sender:
+        sender.send(IN)
+    assert pair.depth("london", IN) == 4
+
+
+def test_a_pause_that_lasts_lets_the_copy_grow_and_delivers_nothing(pair: Subject, twin: PlayedTwin) -> None:
+    done(pair.execute("paris", pair.server("paris"), REMOVE, IN))
+    with pair.client("paris") as stray:
+        stray.subscribe(IN)
+        put(twin, IN, 10)
+        comes(lambda: pair.counts("paris", IN), (10, 0, 10))
+        stray.nothing_for(0.1)
+
+        done(pair.execute("paris", pair.queue("paris", IN), "resume()"))
+        stray.message()
+
+
+def test_whole_connections_are_cut_with_the_consumers_of_an_address(pair: Subject, twin: PlayedTwin) -> None:
+    put(twin, IN, 1)
+    with pair.client("london") as both, pair.client("london") as sender, pair.client("london") as other:
+        both.subscribe(IN, "1")
+        both.subscribe(OUT, "2")
+        both.message()
+        other.subscribe(OUT)
+        sender.send(IN)
+
+        assert done(pair.execute("london", pair.server("london"), CUT, IN)) is True
+        assert done(pair.execute("london", pair.server("london"), CUT, IN)) is False
+
+        with pytest.raises(ConnectionLost, match="AMQ229107"):
+            both.message()
+        assert pair.counts("london", IN)[:2] == (2, 0)
+        sender.send(IN)
+        sender.send(OUT)
+        other.message()
+    assert state(pair) == (True, True)
+
+
+def test_ids_are_told_to_the_peer_alone_and_its_consumers_skip_them(twin: PlayedTwin, pair: Subject) -> None:
+    put(twin, IN, 5)
+    twin.wait_mirrored()
+    with twin.still():
+        worked = work_off(at(twin, "london"), IN, most=3)
+        assert work_off(at(twin, "paris"), IN) == []  # it is closed
+    twin.wait_mirrored()
+
+    assert at(twin, "paris").ids.every() == {(IN, each) for each in worked} == at(twin, "london").ids.every()
+    assert [pair.counters(site, IDS) for site in SITES] == [(0, 0, 0), (3, 3, 0)]
+    twin.close_clients("london")
+    twin.open_clients("paris")
+    assert twin.left([IN]) == 2
+    with twin.still():
+        rest = work_off(at(twin, "paris"), IN)
+    assert len({*worked, *rest}) == len(worked) + len(rest) == 5
+
+
+def test_a_client_that_tells_an_id_reaches_the_peers_store(twin: PlayedTwin, pair: Subject) -> None:
+    with pair.client("london") as client:
+        client.send(IDS, "a-1", DR_QUEUE=IN)
+        with pytest.raises(ConnectionLost, match="AMQ339016"):
+            client.subscribe(IDS)
+
+    comes(at(twin, "paris").ids.every, {(IN, "a-1")})
+    assert at(twin, "london").ids.every() == set()
+
+
+def test_pending_ids_are_counted_by_queue_while_their_bridge_is_stopped(twin: PlayedTwin, pair: Subject) -> None:
+    done(pair.execute("london", bridge(pair, IDS), "stop()"))
+    for queue, count in ((IN, 4), (OUT, 2)):
+        put(twin, queue, count)
+        with twin.still():
+            work_off(at(twin, "london"), queue)
+
+    counts = [
+        done(pair.execute("london", buffer(pair, IDS), f"countMessages({TEXT})", f"DR_QUEUE = '{queue}'"))
+        for queue in (IN, OUT, "none")
+    ]
+
+    assert counts == [4, 2, 0]
+    assert (waiting(pair, IDS), waiting(pair)) == ((6, 0), (0, 1))
+    done(pair.execute("london", bridge(pair, IDS), "start()"))
+    comes(lambda: len(at(twin, "paris").ids.every()), 6)
+
+
+def test_a_processor_can_be_stopped_slow_and_cut_off_and_loses_nothing(twin: PlayedTwin, pair: Subject) -> None:
+    processor = at(twin, "paris").processor
+    arrived = pair.queue("paris", IDS)
+
+    with twin.still():
+        processor.stop()
+    put(twin, IN, 20)
+    with twin.still():
+        work_off(at(twin, "london"), IN)
+    comes(
+        lambda: pair.read("paris", arrived, "MessageCount", "ConsumerCount"), {"MessageCount": 20, "ConsumerCount": 0}
+    )
+
+    with twin.still():
+        processor.each_s = 0.02
+        processor.start()
+    comes(lambda: pair.read("paris", arrived, "DeliveringCount")["DeliveringCount"] > 0, True)
+    [row] = json.loads(done(pair.execute("paris", arrived, "listConsumersAsJSON()")))
+    done(pair.execute("paris", pair.server("paris"), f"closeConnectionWithID({TEXT})", row["connectionID"]))
+    twin.kill("paris")
+    twin.start("paris")
+    with twin.still():
+        processor.each_s = 0.0
+
+    comes(lambda: len(at(twin, "paris").ids.every()), 20)
+    comes(lambda: pair.read("paris", arrived, "MessageCount", "ConsumerCount"), {"MessageCount": 0, "ConsumerCount": 1})
+
+
+def test_history_is_trimmed_by_id_at_one_site_only(twin: PlayedTwin, pair: Subject) -> None:
+    put(twin, IN, 10)
+    twin.wait_mirrored()
+
+    gone = done(pair.execute("paris", pair.queue("paris", IN), f"removeMessages({TEXT})", "n IN ('2', '3','none')"))
+
+    assert gone == 2
+    assert (pair.depth("paris", IN), pair.depth("london", IN)) == (8, 10)
+
+
+def test_a_queue_that_is_made_at_run_time_is_copied_and_outlives_a_restart(twin: PlayedTwin, pair: Subject) -> None:
+    for site, peer in (SITES, SITES[::-1]):
+        server = pair.server(site)
+        done(pair.create(site, "new"))
+        done(pair.create(site, f"mirror.{peer}.new", address="mirror.new", **{"routing-type": "MULTICAST"}))
+        told = json.loads(made(twin, "new", name="new bridge", **{"queue-name": f"mirror.{peer}.new"}))
+        headers = {**told["transformer-configuration"], "properties": {ORIGIN: site}}
+        told |= {"static-connectors": [peer], "transformer-configuration": headers}
+        done(pair.execute(site, server, f"createBridge({TEXT})", json.dumps(told)))
+        divert = {"name": "new divert", "address": "new", "forwarding-address": "mirror.new"}
+        divert["filter-string"] = f"{ORIGIN} = '{site}' OR {ORIGIN} IS NULL"
+        done(pair.execute(site, server, f"createDivert({TEXT})", json.dumps(divert)))
+        twin.kill(site)
+        twin.start(site)
+    twin.wait_mirrored()
+
+    put(twin, "new", 2)
+
+    comes(lambda: pair.depth("paris", "new"), 2)
+    for verb in ("Divert", "Bridge"):
+        done(pair.execute("london", pair.server("london"), f"destroy{verb}({TEXT})", f"new {verb.lower()}"))
+    twin.kill("london")
+    twin.start("london")
+    put(twin, "new", 2)
+    twin.wait_mirrored()
+    assert (pair.depth("paris", "new"), len(names(pair))) == (2, 3)
+
+
+def test_a_site_that_comes_back_lets_nobody_in_and_holds_what_it_had(twin: PlayedTwin, pair: Subject) -> None:
+    twin.cut()
+    comes(lambda: state(pair), (True, False))
+    put(twin, IN, 4)
+    with twin.still():
+        work_off(at(twin, "london"), IN, most=1)
+    before = twin.settable()
+    for site in SITES:
+        twin.kill(site)
+        twin.start(site)
+
+    after = twin.settable()
+    for told in before.values():
+        told["doors"]["clients"] = False
+    assert after == before
+    assert not at(twin, "london").serves
+    assert (waiting(pair), waiting(pair, IDS)) == ((4, 0), (1, 0))
+    assert pair.read("london", buffer(pair), "MessagesAcknowledged")["MessagesAcknowledged"] == 0
+    assert pair.read("london", bridge(pair), "MessagesPendingAcknowledgement")["MessagesPendingAcknowledgement"] == 0
+    twin.heal()
+    twin.wait_mirrored()
+    assert (bodies(twin, "paris", IN), bodies(twin, "london", IN)) == ([0, 1, 2, 3], [1, 2, 3])
+    assert len(at(twin, "paris").ids.every()) == 1
+
+
+class NoPorts:
+    """Doors without sockets."""
+
+    def open(self, name: str) -> None:
+        pass
+
+    def close(self, name: str) -> None:
+        pass
+
+
+@contextmanager
+def bare() -> Iterator[tuple[dict[str, BridgesBroker], dict[str, BridgesWay]]]:
+    """Two brokers and the ways between them, without a wire."""
+    lock = threading.RLock()
+    changed = threading.Condition(lock)
+    users = dict.fromkeys(KIND.roles, "secret")
+    brokers = {
+        site: BridgesBroker(
+            site=site,
+            pair="orders-1",
+            name=site,
+            peer=peer,
+            lock=lock,
+            changed=changed,
+            acceptors={door.name: replace(door, port=1) for door in KIND.doors},
+            ports=NoPorts(),
+            users=users,
+            roles=KIND.roles,
+        )
+        for site, peer in (SITES, SITES[::-1])
+    }
+    ways = {site: BridgesWay(brokers[site], brokers[peer]) for site, peer in (SITES, SITES[::-1])}
+    with lock:
+        for broker in brokers.values():
+            broker.installed((IN, OUT))
+            broker.start()
+    for way in ways.values():
+        way.start()
+    try:
+        yield brokers, ways
+    finally:
+        for way in ways.values():
+            way.end()
+        for broker in brokers.values():
+            broker.ended()
+
+
+def settle(brokers: dict[str, BridgesBroker]) -> None:
+    changed = brokers["london"].changed
+    with changed:
+        for _ in range(800):
+            if all(each.attached and each.even for each in brokers.values()):
+                return
+            changed.wait(0.005)
+    raise AssertionError("the bridges do not empty their buffers")
+
+
+sites, queues = st.sampled_from(SITES), st.sampled_from((IN, OUT))
+sends, takes = (st.tuples(st.just(act), sites, queues) for act in ("send", "take"))
+moves = st.tuples(st.just("move"), sites, queues)
+TROUBLES = ("stop", "start", "cut", "hang", "heal", "die", "live", "idle", "busy", "settle")
+troubles = st.tuples(st.sampled_from(TROUBLES), sites, queues)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.one_of(sends, sends, takes, moves, troubles), max_size=40))
+def test_whatever_happens_on_the_way_every_message_lies_at_both_sites_or_was_worked_there(
+    acts: list[tuple[str, str, str]],
+) -> None:
+    """Nothing is lost, nothing is copied twice, and what was settled between is worked on once."""
+    with bare() as (brokers, ways):
+        sent: dict[str, list[bytes]] = {IN: [], OUT: []}
+        done_at: dict[tuple[str, str], list[bytes]] = {(site, queue): [] for site in SITES for queue in sent}
+        for number, (act, site, queue) in enumerate(acts):
+            do(act, site, queue, number, brokers, ways, sent, done_at)
+        restored(brokers, ways)
+        settle(brokers)
+
+        for queue, every in sent.items():
+            for site, broker in brokers.items():
+                lying = [each.body for each in broker.queues[queue].messages.values()]
+                assert sorted(lying + done_at[site, queue]) == sorted(every)
+        assert brokers["london"].ids.every() == brokers["paris"].ids.every()
+        with brokers["paris"].lock:
+            serve(brokers, "paris")
+            worked = [ident for queue in sent for ident in work_off(brokers["paris"], queue)]
+        known = len(brokers["paris"].ids.every())
+        assert len(worked) + known_before(done_at) == known == sum(map(len, sent.values()))
+
+
+def known_before(done_at: dict[tuple[str, str], list[bytes]]) -> int:
+    return len({(queue, body) for (_, queue), bodies_ in done_at.items() for body in bodies_})
+
+
+def serve(brokers: dict[str, BridgesBroker], site: str) -> None:
+    for name, broker in brokers.items():
+        if name != site:
+            broker.keep_clients_out()
+    if brokers[site].alive:
+        brokers[site].let_clients_in()
+
+
+def restored(brokers: dict[str, BridgesBroker], ways: dict[str, BridgesWay]) -> None:
+    for way in ways.values():
+        way.set(Mode.OPEN)
+    with brokers["london"].lock:
+        for broker in brokers.values():
+            broker.start()
+            broker.processor.start()
+            for bridge_ in broker.bridges.values():
+                bridge_.started = True
+
+
+def do(
+    act: str,
+    site: str,
+    queue: str,
+    number: int,
+    brokers: dict[str, BridgesBroker],
+    ways: dict[str, BridgesWay],
+    sent: dict[str, list[bytes]],
+    done_at: dict[tuple[str, str], list[bytes]],
+) -> None:
+    broker = brokers[site]
+    match act:
+        case "cut" | "hang" | "heal":
+            ways[site].set({"cut": Mode.REFUSE, "hang": Mode.HANG, "heal": Mode.OPEN}[act])
+        case "move":
+            restored(brokers, ways)
+            settle(brokers)
+    with broker.lock:
+        match act:
+            case "settle":
+                broker.changed.wait(0.01)
+            case "move":
+                serve(brokers, site)
+            case "send" if broker.serves_queue(queue):
+                body = b"%d" % number
+                broker.route(Message(broker.next_number(), queue, body, text=True, headers={}))
+                sent[queue].append(body)
+            case "take":
+                before = {each.number: each.body for each in broker.queues[queue].messages.values()}
+                work_off(broker, queue, most=1)
+                gone = before.keys() - broker.queues[queue].messages.keys()
+                done_at[site, queue] += [before[each] for each in gone]
+            case "stop" | "start":
+                for each in [*broker.bridges.values()]:
+                    each.stop() if act == "stop" else setattr(each, "started", True)
+            case "die":
+                broker.kill()
+            case "live":
+                broker.start()
+            case "idle":
+                broker.processor.stop()
+            case "busy":
+                broker.processor.start()
