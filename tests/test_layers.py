@@ -32,6 +32,7 @@ BELOW = {
     "mirror": {"common", "artemis"},
     "continuity": {"common", "artemis"},
     "bridges": {"common", "artemis"},
+    "workloads": set[str](),
 }
 # What stands beside the packages of topologies, whatever the topology; the registry knows them all, none knows it.
 SHARED = {"topology", "procedure"}

@@ -28,7 +28,7 @@ from dr_ctl.engine.plan import Plan
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
 from dr_ctl.processes.hooks import HookRunner
-from dr_ctl.topologies.topology import Seen
+from dr_ctl.topologies.topology import Seen, workloads_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +145,8 @@ class Work:
             "outage_s": round(ended.outage_s, 3) if ended.outage_s is not None else None,
             "report": str(self.files.report),
         }
+        if workloads := workloads_of(ended.seen):
+            data["workloads"] = [each.as_json() for each in workloads]
         if ended.bounds is not None:
             data["bounds"] = dict(ended.bounds)
         if ended.undone is not None:

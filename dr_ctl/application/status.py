@@ -18,7 +18,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.roles import both_open, is_split, served_where, split
-from dr_ctl.topologies.topology import BrokerSeen, LinkSeen, Seen
+from dr_ctl.topologies.topology import BrokerSeen, LinkSeen, Seen, workloads_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ def status(caller: Caller) -> Status:
         "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
         "pairs": [unit.as_json() for unit in seen.units],
         "links": [{**link.as_json(), **_down(down, link)} for link in links],
+        "workloads": [each.as_json() for each in workloads_of(seen)],
         "open_run": run.files.name if run is not None else None,
         "ways_out": [way.as_json() for way in interrupted.ways(seen, links)] if interrupted is not None else [],
         "unserved_since": out.at if out is not None else None,

@@ -131,7 +131,8 @@ class World:
         decided = replace(decided, findings=(*self._remedies(decided, ask, seen), *self.unverified()))
         if not isinstance(decided, Plan):
             return decided
-        told = self.installation.settings.model_dump_json(exclude={"sites": {"__all__": {"brokers": _PASSWORDS}}})
+        secret = {"sites": {"__all__": {"brokers": _PASSWORDS, "workloads": _PASSWORDS}}}
+        told = self.installation.settings.model_dump_json(exclude=secret)
         return replace(decided, basis={**decided.basis, "settings": hashlib.sha256(told.encode()).hexdigest()})
 
     def _remedies(self, decided: Decision, ask: Ask, seen: Seen) -> Sequence[Finding]:

@@ -9,7 +9,7 @@ from dr_ctl.cli.render import end
 from dr_ctl.cli.session import Session
 from dr_ctl.core.model import Role
 from dr_ctl.core.printable import page
-from dr_ctl.topologies.topology import BrokerSeen
+from dr_ctl.topologies.topology import BrokerSeen, workloads_of
 
 WATCH_EVERY_S = 2.0
 
@@ -49,6 +49,7 @@ def _text(found: Status) -> str:
                 lines.append(f"    {lacking}")
             if (down := found.down.get((site, each.pair))) is not None:
                 lines.append(f"    the link is down: {down.text}")
+        lines += [f"  workload {each.line}" for each in workloads_of(found.seen) if each.site == site]
     return page(lines)
 
 

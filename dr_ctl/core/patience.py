@@ -35,6 +35,12 @@ class Patience:
     settle_poll_s: float = 0.01
     """Between looks at what is not applied."""
 
+    # Workloads.
+    workload_read_s: float = 5.0
+    """For a workload to say whether it runs."""
+    workload_poll_s: float = 0.1
+    """Between looks at one that was started or stopped."""
+
     # Doors.
     fence_s: float = 30.0
     """Until closed doors are shown to be closed."""

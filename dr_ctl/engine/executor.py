@@ -220,10 +220,12 @@ class _Run(Generic[O]):
         """Say whether undoing is still safe: no activating call went out, or it is proven to have had no effect."""
         if step.verb == verbs.NO_RETURN:
             return self._revertible
+        if isinstance(outcome, Refused) and outcome.code is ExitCode.INCOMPLETE:
+            return False  # clients are served, and something beside them is missing
         if step.undoable or step.verb != verbs.ACTIVATING:
             return step.undoable
         if isinstance(outcome, Refused):
-            return self._revertible and outcome.code is not ExitCode.INCOMPLETE
+            return self._revertible
         return self._revertible and not self._journal.history().activation
 
     def _apply(self, step: PlannedStep, estimator: Estimator, last: int) -> Outcome:

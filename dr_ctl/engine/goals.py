@@ -22,6 +22,8 @@ class Goal(Enum):
     LINK_DOWN = "link-down"
     MOVE = "move"  # messages of a queue
     REMOVE = "remove"
+    START = "start"  # a workload runs
+    STOP = "stop"
     HOOK = "hook"  # a command of the installation's own
 
 

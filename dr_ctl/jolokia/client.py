@@ -124,7 +124,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Where a broker's management is, and who asks. The password shows in no text."""
+    """Where a broker's management is, and who asks: without a name, nobody logs in. The password shows in no text."""
 
     url: str
     username: str
@@ -147,7 +147,8 @@ class Wire:
         self._http = requests.Session()
         self._http.trust_env = False  # a proxy meant for the web must not see a broker's password
         # As bytes: the library would write a text in Latin-1, and fail over any other letter.
-        self._http.auth = HTTPBasicAuth(account.username.encode(), account.password.encode())
+        if account.username:
+            self._http.auth = HTTPBasicAuth(account.username.encode(), account.password.encode())
         self._http.headers["Origin"] = account.origin
         self._refused: LoginRefused | None = None
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.settings.model import Secret, Settings
+from dr_ctl.settings.model import Settings
+from dr_ctl.settings.parts import Secret
 
 COMMAND_S: Final = 10.0
 _resolved: Final[set[str]] = set()
@@ -37,8 +38,8 @@ def masked(text: str) -> str:
 
 def variables(settings: Settings) -> frozenset[str]:
     """The environment's variables that hold passwords: for dr-ctl alone, not for what it starts."""
-    brokers = [broker for site in settings.sites.values() for broker in site.brokers]
-    secrets = [value for broker in brokers for _, value in broker if isinstance(value, Secret)]
+    parts = [part for site in settings.sites.values() for part in (*site.brokers, *site.workloads)]
+    secrets = [value for part in parts for _, value in part if isinstance(value, Secret)]
     return frozenset(each.env for each in secrets if each.env is not None)
 
 

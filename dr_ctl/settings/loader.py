@@ -206,12 +206,14 @@ def _problem(root: yaml.Node, loc: Sequence[int | str], text: str, kind: str) ->
     """Find the place in the text: the deepest node on the way that is there."""
     node: yaml.Node = root
     at: yaml.Node = root
-    for part in loc:
+    path = []
+    for number, part in enumerate(loc, start=1):
         step = _into(node, part)
-        if step is None:
-            break
-        at, node = step
-    where = ".".join(str(part) for part in loc if part != "[key]")
+        if step is not None:
+            at, node = step
+        if step is not None or number == len(loc):  # else it is no key, but which of several kinds was meant
+            path.append(str(part))
+    where = ".".join(part for part in path if part != "[key]")
     told = {
         "extra_forbidden": "unknown key",
         "missing": "is missing",

@@ -9,62 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from dr_ctl.settings.durations import seconds
+from dr_ctl.settings.parts import Names, Part, Seconds, listed
+from dr_ctl.settings.workloads import Workload
 
 SiteName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
-Seconds = Annotated[
-    float,
-    BeforeValidator(seconds),
-    WithJsonSchema({"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|h|d)\s*$"}),
-]
-
-
-def _list(told: Any) -> Any:
-    return tuple(told) if isinstance(told, list) else told
-
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_list)]
-
-
-class Part(BaseModel):
-    """Every part of the file: unknown keys are errors, types are not converted, nothing changes after loading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Secret(Part):
-    """Where a password comes from. Resolved when its site is first called; `plain` shows in no text."""
-
-    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
-
-    env: str | None = None
-    file: str | None = None
-    command: Names | None = None
-    plain: str | None = Field(default=None, repr=False)
-
-    @property
-    def source(self) -> str:
-        """Where it comes from, in words that do not tell it."""
-        if self.env is not None:
-            return f"the environment variable {self.env}"
-        if self.command is not None:
-            return f"the command {self.command[0]}"
-        return f"the file {self.file}" if self.file is not None else "the settings file itself"
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if len([each for each in (self.env, self.file, self.command, self.plain) if each is not None]) != 1:
-            raise ValueError("a secret is exactly one of {env: NAME}, {file: PATH}, {command: [ARGV]}, {plain: …}")
-        return self
 
 
 class Broker(Part):
@@ -94,11 +44,21 @@ class Tls(Part):
 class Site(Part, Generic[B_co]):
     """One place with its brokers."""
 
-    brokers: Annotated[tuple[B_co, ...], BeforeValidator(_list)] = Field(min_length=1)
+    brokers: Annotated[tuple[B_co, ...], BeforeValidator(listed)] = Field(min_length=1)
     tls: Tls = Field(default_factory=Tls)
     origin: str | None = Field(
         default=None, description="`Origin` header for Jolokia; without: scheme and host of the address"
     )
+    workloads: Annotated[tuple[Workload, ...], BeforeValidator(listed)] = Field(
+        default=(), description="what works on the messages here, and starts and stops with the service"
+    )
+
+    @model_validator(mode="after")
+    def _named_once(self) -> Self:
+        names = [each.name for each in self.workloads]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"a second workload is called {twice[0]}")
+        return self
 
 
 class Queues(Part):
@@ -127,7 +87,7 @@ class Objectives(Part):
 
     loss: Loss = Field(default_factory=lambda: Loss(messages=0))
     recovery: Seconds | None = Field(default=None, description="planned time until clients are served again")
-    classes: Annotated[tuple[ClassObjective, ...], BeforeValidator(_list)] = ()
+    classes: Annotated[tuple[ClassObjective, ...], BeforeValidator(listed)] = ()
 
 
 class Drain(Part):

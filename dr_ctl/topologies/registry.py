@@ -24,4 +24,9 @@ TOPOLOGIES: Final[Registry[Opens]] = Registry(
 
 def opened(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> Topology[Any]:
     """The topology that an installation names, ready for one command; see `Opens`."""
-    return TOPOLOGIES.named(installation.settings.topology)(installation, clock, patience, documents)
+    topology = TOPOLOGIES.named(installation.settings.topology)(installation, clock, patience, documents)
+    if not any(site.workloads for site in installation.settings.sites.values()):
+        return topology
+    from dr_ctl.topologies.workloads.topology import TopologyWithWorkloads  # noqa: PLC0415 - most have none
+
+    return TopologyWithWorkloads(topology, installation, patience)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError
@@ -100,6 +101,60 @@ class Stake:
     queues: Mapping[str, tuple[int, int | None]] | None
 
 
+class PartState(Enum):
+    """What one part of a workload was seen to do."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    BETWEEN = "neither"  # starting, suspended, or stopped with work in hand
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSeen:
+    """What works on the messages of a site, and moves with the service. `parts` are what is started and stopped of it,
+    by name: a workload has one, or one a route. Where it is `silent`, nothing was read, and that says why."""
+
+    site: str
+    name: str
+    kind: str
+    singleton: bool
+    parts: Mapping[str, PartState] = field(default_factory=dict)
+    detail: str = ""
+    silent: str | None = None
+
+    @property
+    def runs(self) -> bool | None:
+        """Whether any of it may run; None where that was not read."""
+        if self.silent is not None:
+            return None
+        return any(each is not PartState.STOPPED for each in self.parts.values())
+
+    @property
+    def state(self) -> str:
+        """In words."""
+        if self.silent is not None:
+            return "not read"
+        states = {each.value for each in self.parts.values()}
+        return states.pop() if len(states) == 1 else "running in part"
+
+    @property
+    def line(self) -> str:
+        told = [self.state, self.detail, "singleton" if self.singleton else "", self.silent or ""]
+        return f"{self.name}: {', '.join(filter(None, told))}"
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "site": self.site,
+            "name": self.name,
+            "kind": self.kind,
+            "singleton": self.singleton,
+            "state": self.state,
+            "parts": {name: each.value for name, each in self.parts.items()},
+            "detail": self.detail or None,
+            "silent": self.silent,
+        }
+
+
 class Seen(Observation, Protocol):
     """One look at both sites. A broker that did not answer is part of what was seen."""
 
@@ -129,6 +184,19 @@ class Seen(Observation, Protocol):
 
     def fence_strength(self, site: str) -> FenceStrength | None:
         """What a fence of that site can be: closed now, or also after a restart of its brokers."""
+
+
+@runtime_checkable
+class WithWorkloads(Protocol):
+    """What a look adds where the settings name workloads."""
+
+    @property
+    def workloads(self) -> Sequence[WorkloadSeen]: ...
+
+
+def workloads_of(seen: Seen) -> Sequence[WorkloadSeen]:
+    """The workloads of both sites, as they were seen."""
+    return seen.workloads if isinstance(seen, WithWorkloads) else ()
 
 
 S = TypeVar("S", bound=Seen)

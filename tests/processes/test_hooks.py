@@ -18,7 +18,8 @@ from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.processes.hooks import HookRunner
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.loader import load
-from dr_ctl.settings.model import Secret, Settings
+from dr_ctl.settings.model import Settings
+from dr_ctl.settings.parts import Secret
 
 FACTS: dict[str, Json] = {"source": "london", "target": "paris", "undoable": True, "nothing": None}
 

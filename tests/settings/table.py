@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from dr_ctl.settings.model import Part, Secret
+from dr_ctl.settings.parts import Part, Secret
 from dr_ctl.settings.topologies import TOPOLOGIES
 
 
@@ -33,20 +33,20 @@ def table() -> str:
 
 def _keys(part: type[Part], within: str) -> Iterator[tuple[str, FieldInfo]]:
     for name, field in part.model_fields.items():
-        inner = _inside(field.annotation)
-        if inner is None or inner[1] is Secret:
+        inner = [each for each in _inside(field.annotation) if each[1] is not Secret]
+        if not inner:
             yield f"{within}{name}", field
-        else:
-            yield from _keys(inner[1], f"{within}{name}{inner[0]}.")
+        for mark, each in inner:
+            yield from _keys(each, f"{within}{name}{mark}.")
 
 
-def _inside(kind: Any) -> tuple[str, type[Part]] | None:
-    """The part that a key holds, and how one of several is written."""
+def _inside(kind: Any) -> list[tuple[str, type[Part]]]:
+    """The parts that a key may hold, and how one of several is written."""
     if isinstance(kind, type) and issubclass(kind, Part):
-        return "", kind
+        return [("", kind)]
     origin = get_origin(kind)
     mark = "[]" if origin is tuple else ".NAME" if origin is dict else ""
-    return next(((mark + found[0], found[1]) for each in get_args(kind) if (found := _inside(each))), None)
+    return [(mark + inner, part) for each in get_args(kind) for inner, part in _inside(each)]
 
 
 def _default(field: FieldInfo) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from dr_ctl.processes import secrets
 from dr_ctl.processes.secrets import SecretMissing, resolve
-from dr_ctl.settings.model import Secret
+from dr_ctl.settings.parts import Secret
 
 PYTHON = sys.executable
 

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from dr_ctl.settings.model import Broker, Names, Part, Secret
+from dr_ctl.settings.model import Broker
+from dr_ctl.settings.parts import HttpAddress, Names, Part, Secret
 
 # What a broker remembers of an address where its broker.xml does not say otherwise.
 ID_CACHE_SIZE: Final = 20_000
@@ -32,7 +33,7 @@ class LastingFence(Part):
 class ArtemisBroker(Broker):
     """One Artemis broker of a site, whatever joins it to its peer."""
 
-    jolokia: str = Field(description="management address, `http` or `https`")
+    jolokia: HttpAddress = Field(description="management address, `http` or `https`")
     stomp: str | None = Field(
         default=None,
         description="`stomp://` or `stomp+ssl://` address of a client acceptor: greetings and the probe go there. "
@@ -51,16 +52,6 @@ class ArtemisBroker(Broker):
     @property
     def identity(self) -> str:
         return f"{self.name} at {self.jolokia}"
-
-    @field_validator("jolokia")
-    @classmethod
-    def _http(cls, told: str) -> str:
-        parts = urlsplit(told)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-            raise ValueError("is not an http or https address, as in http://host:8161/console/jolokia")
-        if parts.username or parts.password:
-            raise ValueError("must not hold a login; set username and password beside it")
-        return told
 
     @field_validator("stomp")
     @classmethod

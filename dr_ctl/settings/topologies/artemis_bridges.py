@@ -6,7 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from dr_ctl.settings.model import Names, Part, Settings, Site, SiteName
+from dr_ctl.settings.model import Settings, Site, SiteName
+from dr_ctl.settings.parts import Names, Part
 from dr_ctl.settings.topologies.artemis import ArtemisBroker
 
 

@@ -12,7 +12,8 @@ from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Broker as BrokerSettings
-from dr_ctl.settings.model import Installation, Secret, Site
+from dr_ctl.settings.model import Installation, Site
+from dr_ctl.settings.parts import Secret
 from dr_ctl.stomp_io.address import Address, Login, TlsFiles, parse_address
 from dr_ctl.stomp_io.client import RoundTrip, greet, round_trip
 from dr_ctl.stomp_io.connection import Greeting

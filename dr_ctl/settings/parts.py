@@ -1,0 +1,67 @@
+"""What all classes of settings are made of: a part of the file, and the values that stand in many places."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from dr_ctl.settings.durations import seconds
+
+Seconds = Annotated[
+    float,
+    BeforeValidator(seconds),
+    WithJsonSchema({"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|h|d)\s*$"}),
+]
+
+
+def listed(told: Any) -> Any:
+    return tuple(told) if isinstance(told, list) else told
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(listed)]
+
+
+def _http(told: str) -> str:
+    parts = urlsplit(told)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        raise ValueError("is not an http or https address, as in http://host:8161/console/jolokia")
+    if parts.username or parts.password:
+        raise ValueError("must not hold a login; set username and password beside it")
+    return told
+
+
+HttpAddress = Annotated[str, AfterValidator(_http)]
+
+
+class Part(BaseModel):
+    """Every part of the file: unknown keys are errors, types are not converted, nothing changes after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Secret(Part):
+    """Where a password comes from. Resolved when its site is first called; `plain` shows in no text."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    env: str | None = None
+    file: str | None = None
+    command: Names | None = None
+    plain: str | None = Field(default=None, repr=False)
+
+    @property
+    def source(self) -> str:
+        """Where it comes from, in words that do not tell it."""
+        if self.env is not None:
+            return f"the environment variable {self.env}"
+        if self.command is not None:
+            return f"the command {self.command[0]}"
+        return f"the file {self.file}" if self.file is not None else "the settings file itself"
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if len([each for each in (self.env, self.file, self.command, self.plain) if each is not None]) != 1:
+            raise ValueError("a secret is exactly one of {env: NAME}, {file: PATH}, {command: [ARGV]}, {plain: …}")
+        return self

@@ -1,0 +1,131 @@
+"""What workloads say for and against: as they are, and for one move. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILBACK, FAILOVER, FENCE, QUIESCE, RELEASE, RESTART, SWAPOVER
+from dr_ctl.engine.ports import Check, Move
+from dr_ctl.topologies.topology import PartState, WorkloadSeen
+
+# What closes a site, or moves nothing, goes on whatever runs where.
+_SAFE: Final = (FENCE, RELEASE, RESTART)
+# What stops workloads, or rests on their being stopped, asks all of them first.
+_MUST_READ: Final = (SWAPOVER, FAILBACK, QUIESCE, DRAIN, ACTIVATE)
+
+
+def as_they_are(roles: Mapping[str, Role], seen: Sequence[WorkloadSeen]) -> Iterator[Finding]:
+    """What `status` says of them."""
+    yield from twice(seen)
+    for each in seen:
+        yield from (unread(each, Severity.WARNING),) if each.runs is None else misplaced(each, roles)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a move's workloads are judged by. `already`: it is made, and nothing would be moved."""
+
+    move: Move
+    roles: Mapping[str, Role]
+    already: bool
+
+    def against(self, seen: Sequence[WorkloadSeen]) -> Iterator[Finding]:
+        """What speaks against the move."""
+        yield from self.twice(seen)
+        for each in seen:
+            yield from self.of(each)
+
+    def twice(self, seen: Sequence[WorkloadSeen]) -> Iterator[Finding]:
+        goes_on = self.already or self.move.ask.operation in _SAFE
+        return twice(seen, Severity.WARNING if goes_on else Severity.ERROR)
+
+    def of(self, each: WorkloadSeen) -> Iterator[Finding]:
+        """What one of them says by itself."""
+        operation, at_source = self.move.ask.operation, each.site == self.move.source
+        if each.runs is not None:
+            yield from misplaced(each, self.roles)
+        elif operation == FAILOVER and at_source:
+            yield _lost(each, self.move, self.roles)
+        elif operation != QUIESCE or at_source:
+            yield unread(each, Severity.ERROR if operation in _MUST_READ else Severity.WARNING)
+
+    def named(self, seen: Sequence[WorkloadSeen]) -> Iterator[Check]:
+        """The checks by their names, with what was read for each."""
+        for each in seen:
+            told = ", ".join(filter(None, (each.state, each.detail)))
+            yield Check(
+                f"it can be told whether {each.name} runs",
+                each.site,
+                None if each.runs is None else told,
+                list(self.of(each)),
+            )
+        for name in dict.fromkeys(each.name for each in seen if each.singleton):
+            both = [each for each in seen if each.name == name]
+            told = ", ".join(f"{each.site} {each.state}" for each in both)
+            known = all(each.runs is not None for each in both)
+            yield Check("a singleton runs at one site only", name, told if known else None, list(self.twice(both)))
+
+
+def twice(seen: Sequence[WorkloadSeen], severity: Severity = Severity.ERROR) -> Iterator[Finding]:
+    """The singletons that run at both sites."""
+    where: dict[str, list[str]] = {}
+    for each in seen:
+        if each.singleton and each.runs:
+            where.setdefault(each.name, []).append(each.site)
+    for name, sites in where.items():
+        if len(sites) > 1:
+            text = f"{name} is a singleton, and it runs at {' and '.join(sites)}"
+            remedy = "Stop it by hand where it must not run; look at what both have done; then run the command again."
+            yield Finding("DR-WORK-001", severity, text, remedy)
+
+
+def unread(each: WorkloadSeen, severity: Severity) -> Finding:
+    text = f"whether {each.name} runs at {each.site} cannot be told: {each.silent}"
+    return Finding("DR-WORK-002", severity, text, "Bring what manages it back: nothing is taken for stopped unseen.")
+
+
+def misplaced(each: WorkloadSeen, roles: Mapping[str, Role]) -> Iterator[Finding]:
+    """Say that it runs where nobody is served, or does not run where everybody is."""
+    serving = [site for site, role in roles.items() if role is Role.SERVING]
+    if len(serving) != 1:
+        return
+    if each.site not in serving and each.runs:
+        text = f"{each.name} runs at {each.site}, which does not serve"
+        remedy = "Stop it there by hand, unless it is meant to run: a move does not start it then."
+        yield Finding("DR-WORK-005", Severity.WARNING, text, remedy)
+    elif each.site in serving and each.state != PartState.RUNNING.value:
+        text = f"{each.name} is {each.state} at {each.site}, which serves"
+        yield Finding("DR-WORK-006", Severity.WARNING, text, _starting(each))
+
+
+def _lost(each: WorkloadSeen, move: Move, roles: Mapping[str, Role]) -> Finding:
+    """A lost site's workload that cannot be asked: it may run there still, or again when the site is back."""
+    site, target = move.source, move.target
+    text = f"{each.name} of {site} cannot be asked: it may run there, or again once {site} is back"
+    if each.singleton and not is_down(move, roles[site]):
+        text += f"; it is a singleton, so it is not started at {target}"
+    remedy = f"Keep it from starting at {site}; before `dr-ctl failback --to {site}`, see that it is stopped there."
+    return Finding("DR-WORK-007", Severity.WARNING, text, remedy)
+
+
+def is_down(move: Move, role: Role) -> bool:
+    """Say whether a lost site is down, or presumed so: then nothing runs there."""
+    return role is Role.DOWN or move.ask.presume_down == move.source
+
+
+def did_not_stop(each: WorkloadSeen, why: str) -> Finding:
+    text = f"{each.name} did not stop at {each.site}: {why}"
+    return Finding("DR-WORK-003", Severity.ERROR, text, "See what it waits for; then run the same command again.")
+
+
+def did_not_start(each: WorkloadSeen, why: str) -> Finding:
+    text = f"{each.name} is {each.state} at {each.site}: {why}"
+    remedy = f"Mend what keeps it from starting. {_starting(each)}"
+    return Finding("DR-WORK-004", Severity.ERROR, text, remedy)
+
+
+def _starting(each: WorkloadSeen) -> str:
+    return f"Where both sites answer, `dr-ctl release {each.site}` starts it; else start it there by hand."

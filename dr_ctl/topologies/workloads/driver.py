@@ -1,0 +1,230 @@
+"""What is done for workloads, around what a topology does: stopped before dispatch is, started once clients are in.
+
+Nothing is taken for stopped or started but what was seen so. A singleton is started only while the same one is seen not
+to run at the other site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, Generic, TypeVar
+
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine import ports
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.holding import Lease
+from dr_ctl.engine.operations import FAILOVER
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.roles import part_of
+from dr_ctl.topologies.topology import Seen, WorkloadSeen
+from dr_ctl.topologies.workloads import checks
+from dr_ctl.topologies.workloads.calls import concerned, holds, mine, without_mine
+from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
+from dr_ctl.topologies.workloads.seen import SeenWithWorkloads
+from dr_ctl.topologies.workloads.yard import Yard
+
+S = TypeVar("S", bound=Seen)
+# The steps whose stops come before them, and end the run where one fails.
+FIRST: Final = ("quiesce", "residue")
+
+
+class DriverWithWorkloads(Generic[S]):
+    """Implements `Driver`. One instance serves one command."""
+
+    def __init__(
+        self,
+        bare: ports.Driver[S],
+        recipe: RecipeWithWorkloads[S],
+        yard: Yard,
+        patience: Patience,
+        lease: Lease | None,
+    ) -> None:
+        self._bare, self._recipe, self._yard, self._patience, self._lease = bare, recipe, yard, patience, lease
+        self._cut_off = False  # a hook has shown that no client is left at the lost site
+
+    def observe(self) -> SeenWithWorkloads[S]:
+        return SeenWithWorkloads(self._bare.observe(), self._yard.look(least_s=self._patience.last_look_s))
+
+    def by_hand(self, site: str) -> str:
+        return self._bare.by_hand(site)
+
+    def apply(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        stops, starts = ([call for call in mine(step.calls) if call.goal is goal] for goal in (Goal.STOP, Goal.START))
+        first, late = (stops, []) if step.verb in FIRST else ([], stops)
+        if (failed := self._stopped(first, hand) or self._gate(step, move)) is not None:
+            return failed
+        outcome = self._bare.apply(without_mine(step), move, hand)
+        if isinstance(outcome, Done | NotNeeded):
+            self._cut_off = self._cut_off or step.cut_off
+            outcome = _with(self._checked(step, move, outcome), first, "stopped")
+        if not _serves(outcome):
+            return outcome
+        outcome = self._stopped_late(late, outcome, hand)
+        return self._started(starts, outcome, move, hand) if starts else outcome
+
+    def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+        """The brokers first: what is started again finds them as they were."""
+        bare = without_mine(step)
+        back = self._bare.undo(bare, move, hand) if bare.inverse else NotNeeded("as it was")
+        both = (back, self._brought_back(mine(step.inverse), move, hand))
+        if failed := [each for each in both if not isinstance(each, Done | NotNeeded)]:
+            return replace(failed[0], text="; ".join(each.text for each in failed), evidence=back.evidence)
+        return both[1] if isinstance(back, NotNeeded) else back
+
+    # Before a step of the topology.
+
+    def _stopped(self, calls: Sequence[Call], hand: Hand) -> Refused | Unknown | None:
+        """Stop one after the other, up to the first that will not; None where all were seen to be stopped."""
+        for call in calls:
+            seen, why = self._made(call, hand)
+            if why is not None:
+                finding = checks.did_not_stop(seen, why)
+                worked = Unknown if seen.runs is None else Refused
+                return worked(finding.text, findings=(finding,))
+        return None
+
+    def _gate(self, step: PlannedStep, move: Move) -> Refused | None:
+        """Before a gate is shown to hold, what works on messages at the source is shown not to run: something else may
+        have started it again. Beside clients that are served it is as it should be."""
+        if step.verb != "verify":
+            return None
+        units = self._bare.observe().units if move.ask.units is not None else ()
+        told = self._yard.told.items()
+        keys = [key for key, each in told if key[0] == move.source and concerned(each, move.ask, units)]
+        left = [each for each in self._yard.look_at(*keys) if each.runs is not False]
+        if not left or part_of(self._bare.observe(), move.ask).roles[move.source] is Role.SERVING:
+            return None
+        text = some([f"{each.name} is {each.state} at {each.site}" for each in left])
+        remedy = f"Stop it there by hand, or begin with `dr-ctl quiesce {move.source}` while {move.source} serves."
+        return Refused(text, findings=(Finding("DR-WORK-008", Severity.ERROR, text, remedy),))
+
+    def _checked(self, step: PlannedStep, move: Move, outcome: Done | NotNeeded) -> Outcome:
+        """The checks once more, right before anything is changed."""
+        if step.verb != "check":
+            return outcome
+        found = self._recipe.against(SeenWithWorkloads(self._bare.observe(), self._yard.look()), move)
+        against = tuple(each for each in found if each.severity is Severity.ERROR)
+        return Refused(against[0].text, findings=against, code=ExitCode.PRECHECK_FAILED) if against else outcome
+
+    # After it.
+
+    def _stopped_late(self, calls: Sequence[Call], outcome: Outcome, hand: Hand) -> Outcome:
+        """Stop what is left at a site that is closed or lost. One that will not keeps nobody from being served: it may
+        wait for a broker that is gone."""
+        findings = []
+        for call in calls:
+            seen, why = self._made(call, hand)
+            if why is not None:
+                findings.append(replace(checks.did_not_stop(seen, why), severity=Severity.WARNING))
+        if not findings:
+            return _with(outcome, calls, "stopped")
+        text = f"{outcome.text}; {some([each.text for each in findings])}"
+        return replace(outcome, text=text, findings=(*outcome.findings, *findings))
+
+    def _started(self, calls: Sequence[Call], outcome: Outcome, move: Move, hand: Hand) -> Outcome:
+        """Start all of them, whatever becomes of one: clients are served, and there is no way back."""
+        findings = []
+        for call in calls:
+            seen, why = self._made(call, hand, lambda call: self._why_not_beside(call, move))
+            if why is not None:
+                findings.append(checks.did_not_start(seen, why))
+        if not findings:
+            return _with(outcome, calls, "running")
+        told = some([each.text for each in findings])
+        text = f"{outcome.text}; {told}" if isinstance(outcome, Refused) else f"{calls[0].site} serves, but {told}"
+        return Refused(text, outcome.evidence, (*outcome.findings, *findings), code=ExitCode.INCOMPLETE)
+
+    def _why_not_beside(self, call: Call, move: Move) -> str | None:
+        """Say why a singleton is not started: it runs at the other site, or it may."""
+        for other in self._yard.others(call.site, call.thing) if self._yard.is_singleton(call.thing) else ():
+            if other.runs:
+                return f"it is a singleton, and it runs at {other.site}"
+            if other.runs is None and not self._is_lost(move):
+                return f"it is a singleton, and whether it runs at {other.site} cannot be told: {other.silent}"
+        return None
+
+    def _is_lost(self, move: Move) -> bool:
+        if move.ask.operation != FAILOVER:
+            return False
+        return self._cut_off or checks.is_down(move, self._bare.observe().roles[move.source])
+
+    # One call.
+
+    def _made(
+        self, call: Call, hand: Hand, why_not: Callable[[Call], str | None] = lambda _: None
+    ) -> tuple[WorkloadSeen, str | None]:
+        """Bring about one call's effect and look whether it came; with what was seen last, why it did not."""
+        seen = self._now(call)
+        if holds(call, seen):
+            return seen, None
+        if (barred := why_not(call)) is not None:
+            return seen, barred
+        until = hand.monotonic() + self._yard.told[call.site, call.thing].timeout
+        [outcome] = hand.change([call], lambda calls: [self._yard.send(each, self._lease) for each in calls])
+        while not holds(call, seen := self._now(call)):
+            if isinstance(outcome, Refused) or hand.monotonic() > until:
+                return seen, _why(outcome, seen)
+            hand.waiting(f"{call.thing} at {call.site}", None, f"it is {seen.state}")
+            hand.wait(self._patience.workload_poll_s)
+        return seen, None
+
+    def _brought_back(self, calls: Sequence[Call], move: Move, hand: Hand) -> Outcome:
+        """Make the calls of an undo until all of them hold or the time is over. Nothing starts again at a site that is
+        left closed because somebody has opened the other one."""
+        until = hand.monotonic() + self._patience.undo_s
+        left = [call for call in calls if not holds(call, self._now(call))]
+        if not left:
+            return NotNeeded("as it was")
+        starts = [call.thing for call in left if call.goal is Goal.START and call.site == move.source]
+        if starts and part_of(self._bare.observe(), move.ask).roles[move.target] is Role.SERVING:
+            return Refused(f"{move.target} is open: {some(starts)} not started at {move.source}")
+        while True:
+            told = {call: self._made(call, hand, self._why_not_again)[1] for call in left}
+            left = [call for call, why in told.items() if why is not None]
+            if not left:
+                return Done("as it was")
+            if hand.monotonic() > until:
+                return Refused(some([f"{call.thing} at {call.site}: {told[call]}" for call in left]))
+            hand.wait(self._patience.undo_poll_s)
+
+    def _now(self, call: Call) -> WorkloadSeen:
+        """The workload of a call, looked at now."""
+        [seen] = self._yard.look_at((call.site, call.thing))
+        return seen
+
+    def _why_not_again(self, call: Call) -> str | None:
+        """A singleton that an undo starts again must not be seen at the other site; it was never started there."""
+        singleton = call.goal is Goal.START and self._yard.is_singleton(call.thing)
+        at = [each.site for each in (self._yard.others(call.site, call.thing) if singleton else ()) if each.runs]
+        return f"it is a singleton, and it runs at {at[0]}" if at else None
+
+
+def _why(outcome: Outcome, seen: WorkloadSeen) -> str:
+    if seen.silent is not None:
+        return f"whether it runs cannot be told: {seen.silent}"
+    told = "" if isinstance(outcome, Done | NotNeeded) else f"{outcome.text}; "
+    detail = f", {seen.detail}" if seen.detail else ""
+    return f"{told}it is {seen.state}{detail}"
+
+
+def _serves(outcome: Outcome) -> bool:
+    """Say whether clients are let in, if not by all that should."""
+    return isinstance(outcome, Done | NotNeeded) or (
+        isinstance(outcome, Refused) and outcome.code is ExitCode.INCOMPLETE
+    )
+
+
+def _with(outcome: Outcome, calls: Sequence[Call], state: str) -> Outcome:
+    """What came of a step, with what became of the workloads beside it."""
+    if not calls:
+        return outcome
+    names = list(dict.fromkeys(call.thing for call in calls))
+    now: Json = {**dict.fromkeys(names, state)}
+    text, evidence = f"{outcome.text}; {', '.join(names)} {state}", {**outcome.evidence, "workloads": now}
+    if isinstance(outcome, NotNeeded):
+        return Done(text, evidence, outcome.findings)
+    return replace(outcome, text=text, evidence=evidence)

@@ -1,0 +1,162 @@
+"""What is decided for workloads, around what a topology decides for its brokers: stopped with the quiesce, started
+after activation. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, Generic, TypeVar
+
+from dr_ctl.core.model import Finding, Json, Role, Severity
+from dr_ctl.engine import ports
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.operations import ACTIVATE, FAILOVER, MOVING, RELEASE, RETURNS
+from dr_ctl.engine.plan import Ask, Call
+from dr_ctl.engine.ports import Check, Draft, Move
+from dr_ctl.engine.roles import part_of, whole_at
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.settings.workloads import Workload
+from dr_ctl.topologies.topology import PartState, Seen, WorkloadSeen
+from dr_ctl.topologies.workloads import calls
+from dr_ctl.topologies.workloads.checks import Beside
+from dr_ctl.topologies.workloads.seen import SeenWithWorkloads
+
+S = TypeVar("S", bound=Seen)
+# The unit of a baseline that no broker has: what belongs to a site as a whole.
+OF_SITE: Final = ""
+
+
+class RecipeWithWorkloads(Generic[S]):
+    """Implements `Recipe`."""
+
+    def __init__(self, bare: ports.Recipe[S], told: Mapping[tuple[str, str], Workload]) -> None:
+        """`told` are the workloads of the settings, by site and name."""
+        self._bare, self._told = bare, told
+
+    @property
+    def moves_parts(self) -> bool:
+        return self._bare.moves_parts
+
+    def verbs(self) -> frozenset[str]:
+        return self._bare.verbs()
+
+    def baseline(self, seen: SeenWithWorkloads[S]) -> Mapping[str, Json]:
+        """The parts of each workload that ran stand beside the brokers, under a name that no broker has."""
+        found: dict[str, Any] = {**self._bare.baseline(seen.bare)}
+        for site in seen.roles:
+            if ran := {each.name: _running(each) for each in seen.at(site) if each.runs is not None}:
+                found[site] = {**found.get(site, {}), OF_SITE: {"workloads": ran}}
+        return found
+
+    def basis(self, seen: SeenWithWorkloads[S]) -> Mapping[str, Json]:
+        states: Json = {site: {each.name: each.state for each in seen.at(site)} for site in seen.roles}
+        return {**self._bare.basis(seen.bare), "workloads": states}
+
+    def why_not(self, seen: SeenWithWorkloads[S], move: Move) -> Sequence[Finding]:
+        found = [*self.against(seen, move), *self._bare.why_not(seen.bare, move)]
+        return sorted(found, key=lambda each: each.severity is not Severity.ERROR)
+
+    def against(self, seen: SeenWithWorkloads[S], move: Move) -> Sequence[Finding]:
+        """What the workloads alone say."""
+        return list(self._beside(seen, move).against(self._moving(seen, move.ask)))
+
+    def checks(self, seen: SeenWithWorkloads[S], move: Move) -> Sequence[Check]:
+        mine = self._beside(seen, move).named(self._moving(seen, move.ask))
+        return [*mine, *self._bare.checks(seen.bare, move)]
+
+    def _beside(self, seen: SeenWithWorkloads[S], move: Move) -> Beside:
+        part = part_of(seen, move.ask)
+        closed = part.roles[move.source] is not Role.SERVING
+        already = move.ask.operation in MOVING and whole_at(part, move.target) and closed
+        return Beside(move, part.roles, already)
+
+    def holds_already(self, seen: SeenWithWorkloads[S], move: Move) -> str | None:
+        waits = move.ask.operation == RELEASE and self._starts(seen, move.ask, move.source)
+        return None if waits else self._bare.holds_already(seen.bare, move)
+
+    def not_replicated(self, seen: SeenWithWorkloads[S], move: Move) -> Sequence[str]:
+        there = {each.name for each in seen.at(move.target)}
+        alone = [each.name for each in seen.at(move.source) if each.name not in there]
+        lacks = [f"workloads that {move.target} has none of: {', '.join(alone)}"] if alone else []
+        return [*self._bare.not_replicated(seen.bare, move), *(lacks if move.ask.operation in MOVING else ())]
+
+    def cannot_know(self, move: Move) -> Sequence[str]:
+        return self._bare.cannot_know(move)
+
+    def draft(self, step: RunbookStep, seen: SeenWithWorkloads[S], move: Move) -> Draft:
+        bare = self._bare.draft(step, seen.bare, move)
+        ask, source, target = move.ask, move.source, move.target
+        match step.verb:
+            case "quiesce":
+                # Before dispatch stops: what a workload holds it must be able to finish.
+                return _first(bare, self._stops(seen, ask, source), self._ran(move, seen, source))
+            case "residue":
+                return _first(bare, self._stops(seen, ask, target), [])
+            case "fence" if part_of(seen, ask).roles[target] is Role.SERVING:
+                # Not to be undone: beside a site that serves nothing of it is wanted back.
+                return _last(bare, self._stops(seen, ask, source), [])
+            case "activate":
+                # No quiesce came before: what still answers there, beside brokers that do not serve, must not go on.
+                stops = self._stops(seen, ask, source) if ask.operation in (FAILOVER, ACTIVATE) else []
+                return _last(bare, [*stops, *self._starts(seen, ask, target)], self._rested(move, seen, target))
+            case "release" if part_of(seen, ask).roles[target] is not Role.SERVING:
+                return _last(bare, self._starts(seen, ask, source), self._rested(move, seen, source))
+            case _:
+                return bare
+
+    def _moving(self, seen: SeenWithWorkloads[S], ask: Ask) -> list[WorkloadSeen]:
+        return [each for each in seen.workloads if calls.concerned(self._told[each.site, each.name], ask, seen.units)]
+
+    def _at(self, seen: SeenWithWorkloads[S], ask: Ask, site: str) -> list[tuple[Workload, WorkloadSeen]]:
+        return [(self._told[site, each.name], each) for each in self._moving(seen, ask) if each.site == site]
+
+    def _stops(self, seen: SeenWithWorkloads[S], ask: Ask, site: str) -> list[Call]:
+        """Stop what was not seen to be stopped; of what was not read nothing is known that could be stopped."""
+        return [
+            calls.call(site, told, part, Goal.STOP)
+            for told, each in self._at(seen, ask, site)
+            for part, state in each.parts.items()
+            if state is not PartState.STOPPED
+        ]
+
+    def _starts(self, seen: SeenWithWorkloads[S], ask: Ask, site: str) -> list[Call]:
+        """Start what was not seen to run, or what a return stops first."""
+        return [
+            calls.call(site, told, part, Goal.START)
+            for told, each in self._at(seen, ask, site)
+            for part in each.parts or calls.known_parts(told)
+            if ask.operation in RETURNS or each.parts.get(part) is not PartState.RUNNING
+        ]
+
+    def _ran(self, move: Move, seen: SeenWithWorkloads[S], site: str) -> list[Call]:
+        """Start again what ran before the run, and no more."""
+        return self._back(move, seen, site, Goal.START)
+
+    def _rested(self, move: Move, seen: SeenWithWorkloads[S], site: str) -> list[Call]:
+        """Stop again what did not run before the run."""
+        return self._back(move, seen, site, Goal.STOP)
+
+    def _back(self, move: Move, seen: SeenWithWorkloads[S], site: str, goal: Goal) -> list[Call]:
+        told_of: Any = move.baseline.get(site, {})
+        ran: Mapping[str, Sequence[str]] = told_of.get(OF_SITE, {}).get("workloads", {})
+        return [
+            calls.call(site, told, part, goal)
+            for told, each in self._at(seen, move.ask, site)
+            for part in each.parts
+            if each.name in ran and (part in ran[each.name]) is (goal is Goal.START)
+        ]
+
+
+def _running(each: WorkloadSeen) -> list[str]:
+    return [part for part, state in each.parts.items() if state is PartState.RUNNING]
+
+
+def _first(draft: Draft, stops: list[Call], inverse: list[Call]) -> Draft:
+    about = f"workloads stop; {draft.about}" if stops else draft.about
+    return replace(draft, about=about, calls=(*stops, *draft.calls), inverse=(*draft.inverse, *inverse))
+
+
+def _last(draft: Draft, calls: list[Call], inverse: list[Call]) -> Draft:
+    verbs = dict.fromkeys(call.goal.value for call in calls)
+    about = f"{draft.about}; then workloads {' and '.join(verbs)}" if calls else draft.about
+    return replace(draft, about=about, calls=(*draft.calls, *calls), inverse=(*inverse, *draft.inverse))

@@ -1,0 +1,67 @@
+"""One look at both sites with their workloads beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from dr_ctl.core.model import Finding, Json, Role
+from dr_ctl.engine.debts import Debt
+from dr_ctl.engine.lease import Look
+from dr_ctl.engine.ports import UnitSeen
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.topologies.topology import BrokerSeen, FenceStrength, LinkSeen, Seen, Stake, WorkloadSeen
+from dr_ctl.topologies.workloads import checks
+
+S = TypeVar("S", bound=Seen)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenWithWorkloads(Generic[S]):
+    """Implements `Seen`: what the topology has seen, unchanged, and what was seen of the workloads."""
+
+    bare: S
+    workloads: Sequence[WorkloadSeen]
+
+    def at(self, site: str) -> Iterator[WorkloadSeen]:
+        return (each for each in self.workloads if each.site == site)
+
+    @property
+    def roles(self) -> Mapping[str, Role]:
+        return self.bare.roles
+
+    @property
+    def units(self) -> Sequence[UnitSeen]:
+        return self.bare.units
+
+    @property
+    def debts(self) -> Sequence[Debt]:
+        return self.bare.debts
+
+    @property
+    def brokers(self) -> Sequence[BrokerSeen]:
+        return self.bare.brokers
+
+    @property
+    def locks(self) -> Sequence[Look]:
+        return self.bare.locks
+
+    def links(self) -> Sequence[LinkSeen]:
+        return self.bare.links()
+
+    def rows(self, at: datetime) -> Sequence[Row]:
+        return self.bare.rows(at)
+
+    def stake(self, site: str) -> Sequence[Stake]:
+        return self.bare.stake(site)
+
+    def residue(self, site: str) -> Mapping[str, Json]:
+        return self.bare.residue(site)
+
+    def findings(self) -> Sequence[Finding]:
+        return [*checks.as_they_are(self.roles, self.workloads), *self.bare.findings()]
+
+    def fence_strength(self, site: str) -> FenceStrength | None:
+        return self.bare.fence_strength(site)

@@ -1,0 +1,60 @@
+"""Any topology, with the workloads of its installation around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.holding import Lease
+from dr_ctl.engine.lease import Store
+from dr_ctl.settings.model import Installation
+from dr_ctl.topologies.topology import Seen, Topology
+from dr_ctl.topologies.workloads.driver import DriverWithWorkloads
+from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
+from dr_ctl.topologies.workloads.seen import SeenWithWorkloads
+from dr_ctl.topologies.workloads.yard import Yard
+
+S = TypeVar("S", bound=Seen)
+
+
+class TopologyWithWorkloads(Generic[S]):
+    """Implements `Topology`."""
+
+    def __init__(self, bare: Topology[S], installation: Installation, patience: Patience) -> None:
+        self._bare, self._patience = bare, patience
+        self._yard = Yard(installation, patience)
+        self.recipe = RecipeWithWorkloads(bare.recipe, self._yard.told)
+
+    def look(self, *, over_s: float = 0.0) -> SeenWithWorkloads[S]:
+        """A bare look leaves the workloads out: the monitor makes several a second, and keeps nothing of them."""
+        if not over_s:
+            return SeenWithWorkloads(self._bare.look(), ())
+        return self._beside(lambda: self._bare.look(over_s=over_s))
+
+    def observe(self) -> SeenWithWorkloads[S]:
+        return self._beside(self._bare.observe)
+
+    def spend_at_most(self, seconds: float, site: str) -> None:
+        self._bare.spend_at_most(seconds, site)
+        self._yard.spend_at_most(seconds, site)
+
+    def stores(self) -> Sequence[Store]:
+        return self._bare.stores()
+
+    def driver(self, lease: Lease | None = None) -> DriverWithWorkloads[S]:
+        return DriverWithWorkloads(self._bare.driver(lease), self.recipe, self._yard, self._patience, lease)
+
+    def why_not_so(self, site: str, *, serving: bool) -> str | None:
+        return self._bare.why_not_so(site, serving=serving)
+
+    def close(self) -> None:
+        self._bare.close()
+        self._yard.close()
+
+    def _beside(self, look: Callable[[], S]) -> SeenWithWorkloads[S]:
+        """The brokers and the workloads are asked at the same time."""
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="workloads") as pool:
+            workloads = pool.submit(self._yard.look)
+            return SeenWithWorkloads(look(), workloads.result())

@@ -1,0 +1,238 @@
+"""The ways to a workload: looking whether it runs, and starting or stopping it, a kind each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+import requests
+import urllib3
+
+from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
+from dr_ctl.core.model import Json
+from dr_ctl.engine.outcome import Done, Outcome, Refused, Unknown
+from dr_ctl.engine.plan import Call
+from dr_ctl.jolokia import beans
+from dr_ctl.jolokia.client import Account, Change, Changer, Read, Reader, Wire
+from dr_ctl.jolokia.errors import ElementError
+from dr_ctl.jolokia.values import Fields
+from dr_ctl.processes.hooks import Place
+from dr_ctl.processes.secrets import resolve
+from dr_ctl.settings.model import Installation
+from dr_ctl.settings.workloads import CamelRoutes, Commands, HttpService, SystemdUnit
+from dr_ctl.topologies.topology import PartState
+from dr_ctl.topologies.workloads.calls import systemctl
+
+# The answer to a call that takes its whole time is still waited for: it says what came of it.
+ANSWER_S: Final = 10.0
+_STOPPED_EXIT: Final = 3  # of `systemctl is-active`, and of every status command that keeps to the LSB
+_LINE_BYTES: Final = 4096
+
+
+class NotRead(BrokerError):
+    """It did not say whether it runs."""
+
+    remedy = "Is it there, and may dr-ctl ask it? `dr-ctl status` asks again."
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one look says of the parts of a workload."""
+
+    parts: Mapping[str, PartState]
+    detail: str = ""
+
+
+class Way(Protocol):
+    """One workload. Raises `BrokerError`."""
+
+    def look(self, timeout_s: float) -> Told:
+        """Ask once. What cannot be told for certain is an error, never a state."""
+
+    def send(self, call: Call) -> Outcome:
+        """Start or stop a part; an answer is done or refused. What came of it, a look tells."""
+
+    def close(self) -> None: ...
+
+
+class CamelWay:
+    """Routes of Camel behind Jolokia: looked at on one connection and changed on another, for a stop takes its time."""
+
+    def __init__(self, told: CamelRoutes, installation: Installation, site: str) -> None:
+        self._told, self._installation, self._site = told, installation, site
+        self._wires: dict[str, Wire] = {}
+
+    def look(self, timeout_s: float) -> Told:
+        patterns = [f"org.apache.camel:context=*,name={beans.quote(each)},type=routes" for each in self._told.routes]
+        reads = [Read(pattern, ("State", "ExchangesInflight")) for pattern in patterns]
+        parts, held = dict[str, PartState](), 0
+        for route, answer in zip(
+            self._told.routes, Reader(self._wire("look")).look(reads, timeout_s=timeout_s), strict=True
+        ):
+            found = _found(route, answer.value())
+            for bean, fields in found.items():
+                in_flight = fields.count("ExchangesInflight")
+                parts[bean] = _route_state(fields.text("State"), in_flight)
+                held += in_flight
+        return Told(parts, f"{held} in flight" if held else "")
+
+    def send(self, call: Call) -> Outcome:
+        arguments: Any = call.request["arguments"]
+        change = Change(str(call.request["bean"]), str(call.request["operation"]), tuple(arguments))
+        [answer] = Changer(self._wire("change")).change([change], timeout_s=self._told.timeout + ANSWER_S)
+        try:
+            told = answer.value()
+        except ElementError as error:
+            return Refused(str(error))
+        if told is False:
+            return Refused(f"what it holds was not finished within {self._told.timeout:g} s, and it goes on")
+        return Done("answered")
+
+    def close(self) -> None:
+        for wire in self._wires.values():
+            wire.close()
+
+    def _wire(self, what: str) -> Wire:
+        if what not in self._wires:
+            self._wires[what] = Wire(self._account())
+        return self._wires[what]
+
+    def _account(self) -> Account:
+        told, site, path = self._told, self._installation.settings.sites[self._site], self._installation.path
+        parts, tls = urlsplit(told.jolokia), site.tls
+        return Account(
+            url=told.jolokia,
+            username=told.username or "",
+            password=resolve(told.password, self._installation.file.parent) if told.password is not None else "",
+            origin=site.origin or f"{parts.scheme}://{parts.hostname}",
+            verify=(str(path(tls.ca)) if tls.ca is not None else True) if tls.verify else False,
+            cert=(str(path(tls.cert)), str(path(tls.key or tls.cert))) if tls.cert is not None else None,
+            source=told.password.source if told.password is not None else "the settings file",
+        )
+
+
+def _found(route: str, told: Any) -> Mapping[str, Fields]:
+    """What was read of a route, by the name of its bean."""
+    if not isinstance(told, dict) or not told:
+        raise NotRead(f"no route {route} is there")
+    return {str(bean): Fields(str(bean), read) for bean, read in told.items()}
+
+
+def _route_state(state: str, in_flight: int) -> PartState:
+    if state == "Started":
+        return PartState.RUNNING
+    return PartState.STOPPED if state == "Stopped" and in_flight == 0 else PartState.BETWEEN
+
+
+class SystemdWay:
+    """A unit of systemd."""
+
+    def __init__(self, told: SystemdUnit, place: Place, site: str) -> None:
+        self._told, self._place, self._site = told, place, site
+
+    def look(self, timeout_s: float) -> Told:
+        words = [*systemctl(self._told), "is-active", self._told.unit]
+        what = f"systemctl is-active {self._told.unit}"
+        outcome = self._place.run(what, words, timeout_s, _facts(self._told.name, self._site))
+        said = str(outcome.evidence.get("said", "")).strip()
+        code = outcome.evidence.get("exit_code")
+        if code == 0 and said in ("active", "reloading"):
+            return Told({self._told.name: PartState.RUNNING})
+        if code == _STOPPED_EXIT and said in ("inactive", "failed"):
+            return Told({self._told.name: PartState.STOPPED}, said if said == "failed" else "")
+        if said in ("activating", "deactivating"):
+            return Told({self._told.name: PartState.BETWEEN}, said)
+        raise NotRead(outcome.text if code != 0 else f"{what} said {said!r}")
+
+    def send(self, call: Call) -> Outcome:
+        return _run(self._place, call, self._told.timeout, _facts(self._told.name, self._site))
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+
+class CommandWay:
+    """Commands of the installation's own."""
+
+    def __init__(self, told: Commands, place: Place, site: str) -> None:
+        self._told, self._place, self._site = told, place, site
+
+    def look(self, timeout_s: float) -> Told:
+        what = f"the state command of {self._told.name}"
+        outcome = self._place.run(what, self._told.state, timeout_s, _facts(self._told.name, self._site))
+        match outcome.evidence.get("exit_code"):
+            case 0:
+                return Told({self._told.name: PartState.RUNNING})
+            case code if code == _STOPPED_EXIT:
+                return Told({self._told.name: PartState.STOPPED})
+        raise NotRead(outcome.text)
+
+    def send(self, call: Call) -> Outcome:
+        return _run(self._place, call, self._told.timeout, _facts(self._told.name, self._site))
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+
+def _facts(name: str, site: str) -> dict[str, Json]:
+    return {"workload": name, "site": site}
+
+
+def _run(place: Place, call: Call, timeout_s: float, facts: Mapping[str, Json]) -> Outcome:
+    words: Any = call.request["run"]
+    return place.run(f"the {call.goal.value} command of {call.thing}", words, timeout_s, facts)
+
+
+class HttpWay:
+    """Something that is asked and told over HTTP. A proxy of the environment is not for it."""
+
+    def __init__(self, told: HttpService, verify: bool | str) -> None:
+        self._told = told
+        self._http = requests.Session()
+        self._http.trust_env, self._http.verify = False, verify
+
+    def look(self, timeout_s: float) -> Told:
+        state, name = self._told.state, self._told.name
+        status, line = self._asked("GET", state.get, timeout_s)
+        if status != requests.codes.ok:
+            raise NotRead(f"{state.get}: HTTP {status}")
+        if line == state.running:
+            return Told({name: PartState.RUNNING})
+        if line == state.stopped or (state.stopped is None and line and "\n" not in line):
+            return Told({name: PartState.STOPPED})
+        raise NotRead(f"{state.get}: says neither that it runs nor that it does not: {line[:60]!r}")
+
+    def send(self, call: Call) -> Outcome:
+        url = str(call.request["post"])
+        status, line = self._asked("POST", url, self._told.timeout)
+        if status < requests.codes.bad_request:
+            return Done("answered")
+        # A gateway that gives up says nothing of what it passed on.
+        worked = Unknown if status >= requests.codes.internal_server_error else Refused
+        return worked(f"{url}: HTTP {status} {line[:60]}".rstrip())
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _asked(self, method: str, url: str, timeout_s: float) -> tuple[int, str]:
+        until = time.monotonic() + timeout_s
+        try:
+            with self._http.request(method, url, timeout=timeout_s, allow_redirects=False, stream=True) as reply:
+                body = b""
+                for piece in reply.iter_content(_LINE_BYTES):
+                    body += piece
+                    if len(body) > _LINE_BYTES or time.monotonic() > until:
+                        break
+                return reply.status_code, body[:_LINE_BYTES].decode("utf-8", "replace").strip()
+        except requests.exceptions.Timeout as error:
+            raise TimedOut(f"{url}: no answer within {timeout_s:g} s") from error
+        except requests.exceptions.ConnectionError as error:
+            # Nothing was sent where no connection came about; else it may have been.
+            reason = getattr(error.args[0], "reason", None) if error.args else None
+            never = isinstance(reason, urllib3.exceptions.NewConnectionError)
+            raise Unreachable(f"{url}: the connection failed", refused=never) from error
+        except requests.exceptions.RequestException as error:
+            raise NotRead(f"{url}: the answer could not be read: {type(error).__name__}") from error

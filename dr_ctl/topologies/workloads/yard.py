@@ -1,0 +1,119 @@
+"""All workloads of an installation: looked at side by side, started and stopped one by one under the run's lock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, assert_never
+
+from dr_ctl.core.errors import BrokerError, LoginRefused, Throttled, Unreachable
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.holding import Lease
+from dr_ctl.engine.outcome import Outcome, Refused, Unknown
+from dr_ctl.engine.plan import Call
+from dr_ctl.processes.hooks import Place
+from dr_ctl.processes.secrets import SecretMissing, variables
+from dr_ctl.settings.model import Installation
+from dr_ctl.settings.workloads import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
+from dr_ctl.topologies.topology import WorkloadSeen
+from dr_ctl.topologies.workloads.ways import CamelWay, CommandWay, HttpWay, SystemdWay, Way
+
+LOCKED_S: Final = 30.0  # of the lock that must be left when a call goes out; it is renewed while that lasts
+_AT_ONCE: Final = 8
+
+Key = tuple[str, str]
+
+
+class Yard:
+    """One instance serves one command. `told` are the workloads of the settings, by site and name."""
+
+    def __init__(self, installation: Installation, patience: Patience) -> None:
+        self.told: Mapping[Key, Workload] = {
+            (site, each.name): each for site, of in installation.settings.sites.items() for each in of.workloads
+        }
+        self._patience = patience
+        self._ways = {(site, told.name): _way(told, installation, site) for (site, _), told in self.told.items()}
+        self._left_s: dict[str, float] = {}
+
+    def spend_at_most(self, seconds: float, site: str) -> None:
+        """Bound all waiting for the workloads of a site that may be lost."""
+        self._left_s[site] = seconds
+
+    def look(self, *, least_s: float = 0.0) -> list[WorkloadSeen]:
+        """Look at all of them once; with `least_s` for so long at a site whose time is spent, too."""
+        return self._looked(list(self.told), least_s)
+
+    def look_at(self, *keys: Key) -> list[WorkloadSeen]:
+        """Look at some of them, by site and name, whatever was spent before."""
+        return self._looked(keys, self._patience.last_look_s)
+
+    def others(self, site: str, name: str) -> list[WorkloadSeen]:
+        """The same workload at the other site, looked at now; empty where that has none."""
+        return self.look_at(*(key for key in self.told if key[1] == name and key[0] != site))
+
+    def is_singleton(self, name: str) -> bool:
+        return any(told.singleton for told in self.told.values() if told.name == name)
+
+    def close(self) -> None:
+        for way in self._ways.values():
+            way.close()
+
+    def send(self, call: Call, lease: Lease | None) -> Outcome:
+        """Send one call: an answer is done or refused, silence is unknown."""
+        if (why := _why_locked(call, lease)) is not None:
+            return Refused(why)
+        try:
+            return self._ways[call.site, call.thing].send(call)
+        except (LoginRefused, Throttled, SecretMissing) as error:
+            return Refused(str(error))
+        except Unreachable as error:
+            return Refused(str(error)) if error.refused else Unknown(str(error))
+        except BrokerError as error:
+            return Unknown(str(error))
+
+    def _looked(self, keys: Sequence[Key], least_s: float) -> list[WorkloadSeen]:
+        """Side by side; what the silent ones took is spent of their site's time."""
+        began, read_s = time.monotonic(), self._patience.workload_read_s
+        times = [max(min(read_s, self._left_s.get(site, read_s)), least_s) for site, _ in keys]
+        with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="workload") as pool:
+            found = list(pool.map(self._look, keys, times))
+        for site in {each.site for each in found if each.silent is not None} & self._left_s.keys():
+            self._left_s[site] = max(self._left_s[site] - (time.monotonic() - began), 0.0)
+        return found
+
+    def _look(self, key: Key, timeout_s: float) -> WorkloadSeen:
+        told, singleton = self.told[key], self.is_singleton(key[1])
+        silent = "it is not asked again: its site's time is spent"
+        try:
+            if timeout_s > 0:
+                found = self._ways[key].look(timeout_s)
+                return WorkloadSeen(key[0], told.name, told.kind, singleton, found.parts, found.detail)
+        except BrokerError as error:
+            silent = str(error)
+        return WorkloadSeen(key[0], told.name, told.kind, singleton, silent=silent)
+
+
+def _why_locked(call: Call, lease: Lease | None) -> str | None:
+    """Say why the lock lets no call go out now. It is looked at where it is held, at the call's own site if it is."""
+    if lease is None:
+        return None
+    held = sorted((slot.key for slot in lease.slots if slot.held is not None), key=lambda key: key[0] != call.site)
+    return lease.why_not(*(held or [slot.key for slot in lease.slots])[0], LOCKED_S)
+
+
+def _way(told: Workload, installation: Installation, site: str) -> Way:
+    place = Place(installation.file.parent, variables(installation.settings))
+    tls = installation.settings.sites[site].tls
+    match told:
+        case CamelRoutes():
+            return CamelWay(told, installation, site)
+        case SystemdUnit():
+            return SystemdWay(told, place, site)
+        case Commands():
+            return CommandWay(told, place, site)
+        case HttpService():
+            ca: bool | str = str(installation.path(tls.ca)) if tls.ca is not None else True
+            return HttpWay(told, ca if tls.verify else False)
+        case _:
+            assert_never(told)

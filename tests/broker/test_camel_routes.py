@@ -1,0 +1,129 @@
+"""A real Camel route at each site of a twin: it finishes what it has in flight, or the run ends before the fence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Done
+from dr_ctl.lab.cache import release_ports, reserve_ports
+from dr_ctl.lab.camel import LOG, Camel
+from dr_ctl.settings.loader import load
+from dr_ctl.topologies.workloads.calls import call
+from dr_ctl.topologies.workloads.yard import Yard
+from tests.conftest import Command
+from tests.lab.waiting import eventually
+from tests.twin.matrix import OPERATIONS, at_rest, done, serving
+
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
+
+# One exchange after the other: while the route runs, one is in flight.
+ROUTES = """
+- route:
+    id: billing
+    from:
+      uri: timer:billing
+      parameters: {period: 10}
+      steps:
+        - log: "begun ${exchangeId}"
+        - delay: {constant: "400"}
+        - log: "ended ${exchangeId}"
+- route:
+    id: audit
+    from:
+      uri: timer:audit
+      parameters: {period: 10}
+      steps:
+        - delay: {constant: "{{audit.ms}}"}
+        - log: "audited"
+"""
+
+
+@pytest.fixture(scope="module")
+def apps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Camel]]:
+    """An audit of London's takes longer than anybody waits."""
+    folder = tmp_path_factory.mktemp("camel")
+    ports = reserve_ports(2, folder)
+    with ExitStack() as stack:
+        stack.callback(release_ports, folder)
+        yield {
+            site: stack.enter_context(
+                Camel.up(folder / site, ROUTES, port=port, name=f"work-{site}", told={"audit.ms": ms})
+            )
+            for site, port, ms in (("london", ports[0], "60000"), ("paris", ports[1], "50"))
+        }
+
+
+@pytest.fixture
+def twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: Command) -> Iterator[PlayedTwin]:
+    with PlayedTwin.up(tmp_path / "twin") as twin:
+        monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
+        OPERATIONS["swapover"].before(twin, inside)
+        yield twin
+
+
+def named(twin: PlayedTwin, apps: Mapping[str, Camel], *routes: str) -> None:
+    """Name a workload of these routes, and let it run at London alone."""
+    told = json.loads(twin.settings_path.read_text(encoding="utf-8").partition("\n")[2])
+    for site, part in told["sites"].items():
+        route = {"name": "billing", "kind": "camel-route", "jolokia": apps[site].jolokia, "routes": list(routes)}
+        part["workloads"] = [{**route, "singleton": True, "timeout": "2s"}]
+    twin.settings_path.write_text(json.dumps(told), encoding="utf-8")
+    with closing(Yard(load(twin.settings_path), Patience())) as yard:
+        for site, goal in (("paris", Goal.STOP), ("london", Goal.START)):
+            [seen] = yard.look_at((site, "billing"))
+            for part in seen.parts:
+                assert isinstance(yard.send(call(site, yard.told[site, "billing"], part, goal), None), Done)
+
+
+def states(inside: Command) -> dict[str, str]:
+    told: list[Any] = inside("status").document["data"]["workloads"]
+    return {each["site"]: each["state"] for each in told}
+
+
+def said(app: Camel, word: str) -> int:
+    return (app.folder / LOG).read_text(encoding="utf-8").count(f"{word} ")
+
+
+def test_what_is_in_flight_is_finished_and_the_route_goes_on_at_the_other_site(
+    twin: PlayedTwin, apps: Mapping[str, Camel], inside: Command
+) -> None:
+    named(twin, apps, "billing")
+    eventually(lambda: said(apps["london"], "begun") > said(apps["london"], "ended"))
+    before = states(inside)
+
+    moved = done(inside("swapover", "--to", "paris", "--yes"))
+
+    assert (before, states(inside)) == (
+        {"london": "running", "paris": "stopped"},
+        {"london": "stopped", "paris": "running"},
+    )
+    assert said(apps["london"], "begun") == said(apps["london"], "ended"), "none was cut"
+    assert moved.document["data"]["workloads"][0]["state"] == "stopped"
+    done(inside("swapover", "--to", "london", "--yes"))
+    assert states(inside) == before
+
+
+def test_one_that_hangs_ends_the_run_before_the_fence_and_nothing_is_half_stopped(
+    twin: PlayedTwin, apps: Mapping[str, Camel], inside: Command
+) -> None:
+    named(twin, apps, "billing", "audit")
+    before = at_rest(twin)
+
+    ended = inside("swapover", "--to", "paris", "--yes")
+
+    assert ended.code == 20, ended.document
+    assert "DR-WORK-003" in [each["id"] for each in ended.document["findings"]]
+    assert "was not finished within 2 s" in ended.told
+    assert (serving(twin), at_rest(twin)) == (("london",), before)
+    assert states(inside) == {"london": "running", "paris": "stopped"}
+    began = said(apps["london"], "begun")
+    eventually(lambda: said(apps["london"], "begun") > began)

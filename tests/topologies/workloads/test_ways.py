@@ -1,0 +1,316 @@
+"""Each kind of workload: what it says of itself is believed only where it is said for certain."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Done, Outcome, Refused, Unknown
+from dr_ctl.settings.loader import load
+from dr_ctl.topologies.topology import WorkloadSeen
+from dr_ctl.topologies.workloads.calls import call
+from dr_ctl.topologies.workloads.yard import Yard
+from tests.jolokia.console import Handler, closed_port, console, send
+from tests.topologies.workloads.camel import Camel, Route, camel, name_of
+from tests.topologies.workloads.work import Work
+
+BROKER = {"name": "orders-1", "jolokia": "http://127.0.0.1:1/jolokia", "username": "admin", "password": {"plain": "p"}}
+
+
+def yard(folder: Path, *workloads: dict[str, Any], read_s: float = 2.0) -> Yard:
+    """The workloads of London; Paris has none."""
+    brokers = [{**BROKER, "clients": ["clients"]}]
+    sites = {"london": {"brokers": brokers, "workloads": list(workloads)}, "paris": {"brokers": brokers}}
+    told = {"version": 1, "name": "orders", "topology": "artemis-mirror", "sites": sites}
+    (folder / "dr-ctl.yaml").write_text(yaml.safe_dump(told), encoding="utf-8")
+    return Yard(load(folder / "dr-ctl.yaml"), Patience(workload_read_s=read_s))
+
+
+def sent(of: Yard, name: str, goal: Goal, part: str | None = None) -> Outcome:
+    return of.send(call("london", of.told["london", name], part or name, goal), None)
+
+
+def looked(of: Yard) -> WorkloadSeen:
+    [seen] = of.look()
+    return seen
+
+
+class TestCamel:
+    @pytest.fixture
+    def context(self) -> Iterator[tuple[Camel, dict[str, Any]]]:
+        with camel(billing=Route(), audit=Route(in_flight=3)) as (played, server):
+            told = {"name": "billing", "kind": "camel-route", "jolokia": server.url, "routes": ["billing", "audit"]}
+            yield played, {**told, "timeout": "1s"}
+
+    def test_each_route_is_a_part_by_the_name_of_its_bean(
+        self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]
+    ) -> None:
+        seen = looked(yard(tmp_path, context[1]))
+
+        assert (seen.state, seen.detail, seen.runs) == ("running", "3 in flight", True)
+        assert list(seen.parts) == [name_of("billing"), name_of("audit")]
+
+    def test_a_stop_lets_what_is_in_flight_finish(self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]) -> None:
+        played, told = context
+        of = yard(tmp_path, told)
+
+        outcomes = [sent(of, "billing", Goal.STOP, part) for part in looked(of).parts]
+
+        assert [type(each) for each in outcomes] == [Done, Done]
+        assert played.asked == [
+            (route, "stop(java.lang.Long,java.lang.Boolean)", [1, True]) for route in ("billing", "audit")
+        ]
+        assert (looked(of).state, looked(of).runs) == ("stopped", False)
+        assert isinstance(sent(of, "billing", Goal.START, name_of("billing")), Done)
+        assert (looked(of).state, looked(of).runs) == ("running in part", True)
+
+    def test_one_that_hangs_is_refused_and_goes_on(self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]) -> None:
+        played, told = context
+        played.routes["audit"].hangs = True
+        of = yard(tmp_path, told)
+
+        outcome = sent(of, "billing", Goal.STOP, name_of("audit"))
+
+        assert isinstance(outcome, Refused)
+        assert "was not finished within 1 s" in outcome.text
+        assert looked(of).state == "running"
+
+    @pytest.mark.parametrize(
+        ("state", "in_flight", "told"),
+        [("Stopped", 1, "neither"), ("Suspended", 0, "neither"), ("Stopped", 0, "stopped"), ("Started", 0, "running")],
+    )
+    def test_stopped_is_what_holds_nothing(
+        self, tmp_path: Path, context: tuple[Camel, dict[str, Any]], state: str, in_flight: int, told: str
+    ) -> None:
+        played, settings = context
+        played.routes["billing"] = Route(state, in_flight)
+
+        seen = looked(yard(tmp_path, {**settings, "routes": ["billing"]}))
+
+        assert (seen.state, seen.runs) == (told, told != "stopped")
+
+    def test_a_route_that_is_not_there_is_not_read(self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]) -> None:
+        seen = looked(yard(tmp_path, {**context[1], "routes": ["billing", "gone"]}))
+
+        assert (seen.state, seen.runs) == ("not read", None)
+        assert "InstanceNotFoundException" in str(seen.silent)
+
+    def test_one_that_does_not_answer_is_not_read(self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]) -> None:
+        played, told = context
+        played.mute = True
+        of = yard(tmp_path, told, read_s=0.2)
+        of.spend_at_most(0.3, "london")
+
+        assert looked(of).runs is None
+        looked(of)
+        assert "its site's time is spent" in str(looked(of).silent)
+
+    def test_a_login_is_told_where_the_settings_name_one(
+        self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]
+    ) -> None:
+        told = {**context[1], "routes": ["billing"]}
+        with camel(billing=Route()) as (_, server):
+            looked(yard(tmp_path, {**told, "jolokia": server.url}))
+            looked(yard(tmp_path, {**told, "jolokia": server.url, "username": "ops", "password": {"plain": "secret"}}))
+
+            assert ["Authorization" in each for each in server.headers] == [False, True]
+
+    def test_nobody_there_is_refused_for_certain(self, tmp_path: Path, context: tuple[Camel, dict[str, Any]]) -> None:
+        of = yard(tmp_path, {**context[1], "jolokia": closed_port()})
+
+        assert looked(of).runs is None
+        assert isinstance(sent(of, "billing", Goal.STOP, name_of("billing")), Refused)
+
+
+UNIT = {"name": "mailer", "kind": "systemd", "unit": "mailer.service", "timeout": "2s"}
+
+
+class TestSystemd:
+    """With a program of that name first on the PATH, which keeps its unit's state in a file."""
+
+    @pytest.fixture(autouse=True)
+    def systemctl(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        program = folder / "systemctl"
+        program.write_text(
+            f'#!/bin/sh\necho "$*" >> {folder}/log\ncase "$1" in\n'
+            f"start) echo 'active 0' > {folder}/unit ;;\nstop) echo 'inactive 3' > {folder}/unit ;;\n"
+            f'*) read -r said code < {folder}/unit; echo "$said"; exit "$code" ;;\nesac\n',
+            encoding="utf-8",
+        )
+        program.chmod(0o700)
+        monkeypatch.setenv("PATH", str(folder))
+        return folder
+
+    def test_it_is_started_and_stopped_by_its_words(self, tmp_path: Path, systemctl: Path) -> None:
+        of = yard(tmp_path, UNIT)
+
+        outcomes = [type(sent(of, "mailer", goal)) for goal in (Goal.START, Goal.STOP)]
+
+        assert outcomes == [Done, Done]
+        assert looked(of).state == "stopped"
+        assert (systemctl / "log").read_text(encoding="utf-8").splitlines() == [
+            "start mailer.service",
+            "stop mailer.service",
+            "is-active mailer.service",
+        ]
+
+    @pytest.mark.parametrize(
+        ("said", "state"),
+        [
+            ("active 0", "running"),
+            ("inactive 3", "stopped"),
+            ("failed 3", "stopped"),
+            ("deactivating 3", "neither"),
+            ("inactive 4", "not read"),  # there is no such unit
+            ("unknown 3", "not read"),
+            ("odd 0", "not read"),
+        ],
+    )
+    def test_only_what_is_known_counts(self, tmp_path: Path, systemctl: Path, said: str, state: str) -> None:
+        (systemctl / "unit").write_text(f"{said}\n", encoding="utf-8")
+
+        assert looked(yard(tmp_path, UNIT)).state == state
+
+    def test_another_machine_is_named_to_it(self, tmp_path: Path) -> None:
+        of = yard(tmp_path, {**UNIT, "host": "ops@mail-1"})
+
+        [stop] = [call("london", of.told["london", "mailer"], "mailer", Goal.STOP)]
+
+        assert stop.request["run"] == ["systemctl", "--host", "ops@mail-1", "stop", "mailer.service"]
+
+    def test_where_there_is_none_it_is_not_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+
+        assert "could not be started" in str(looked(yard(tmp_path, UNIT)).silent)
+
+
+class TestCommands:
+    @pytest.fixture
+    def work(self, tmp_path: Path) -> Work:
+        return Work(tmp_path, "london", "importer", running=True)
+
+    def test_they_are_told_what_they_are_for(self, tmp_path: Path, work: Work) -> None:
+        of = yard(tmp_path, work.told())
+
+        outcome = sent(of, "importer", Goal.STOP)
+
+        assert isinstance(outcome, Done)
+        assert (looked(of).runs, work.log.read_text(encoding="utf-8")) == (False, "stop importer at london\n")
+
+    def test_a_state_command_that_fails_says_nothing(self, tmp_path: Path, work: Work) -> None:
+        work.switch("state.broken")
+
+        seen = looked(yard(tmp_path, work.told()))
+
+        assert (seen.runs, seen.state) == (None, "not read")
+        assert "ended with 9" in str(seen.silent)
+
+    def test_one_that_hangs_is_ended(self, tmp_path: Path, work: Work) -> None:
+        work.switch("stop.hangs")
+        of = yard(tmp_path, work.told(timeout="200ms"))
+
+        outcome = sent(of, "importer", Goal.STOP)
+
+        assert isinstance(outcome, Refused)
+        assert "took longer than 0.2 s" in outcome.text
+        assert looked(of).runs is True
+
+    def test_passwords_are_not_in_their_environment(
+        self, tmp_path: Path, work: Work, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("ROUTES_PASSWORD", "secret")
+        (work.folder / "stop").write_text(f'#!/bin/sh\necho "[$ROUTES_PASSWORD]" > {work.log}\n', encoding="utf-8")
+        routes = {"name": "billing", "kind": "camel-route", "jolokia": closed_port(), "routes": ["billing"]}
+        routes |= {"username": "ops", "password": {"env": "ROUTES_PASSWORD"}}
+
+        sent(yard(tmp_path, work.told(), routes), "importer", Goal.STOP)
+
+        assert work.log.read_text(encoding="utf-8") == "[]\n"
+
+
+class TestHttp:
+    @pytest.mark.parametrize(
+        ("status", "body", "stopped", "state"),
+        [
+            (200, "RUNNING\n", None, "running"),
+            (200, "PAUSED", None, "stopped"),
+            (200, "PAUSED", "PAUSED", "stopped"),
+            (200, "STARTING", "PAUSED", "not read"),
+            (200, "NOT RUNNING", "PAUSED", "not read"),
+            (200, "<html>\n<p>sign in</p>", None, "not read"),
+            (200, "", None, "not read"),
+            (503, "PAUSED", None, "not read"),
+            (302, "PAUSED", None, "not read"),
+        ],
+    )
+    def test_it_is_what_one_line_says(
+        self, tmp_path: Path, status: int, body: str, stopped: str | None, state: str
+    ) -> None:
+        with _service(status, body) as url:
+            more = {"stopped": stopped} if stopped else {}
+            told = _http(url, state={"get": f"{url}/state", "running": "RUNNING", **more})
+
+            assert looked(yard(tmp_path, told)).state == state
+
+    @pytest.mark.parametrize(("status", "kind"), [(204, Done), (200, Done), (409, Refused), (502, Unknown)])
+    def test_what_is_answered_to_a_post(self, tmp_path: Path, status: int, kind: type) -> None:
+        with _service(status, "") as url:
+            outcome = sent(yard(tmp_path, _http(url)), "api", Goal.STOP)
+
+            assert isinstance(outcome, kind), outcome
+
+    def test_nobody_there_is_refused_and_not_read(self, tmp_path: Path) -> None:
+        of = yard(tmp_path, _http(closed_port()))
+
+        assert looked(of).runs is None
+        assert isinstance(sent(of, "api", Goal.STOP), Refused)
+
+
+def _http(url: str, **more: Any) -> dict[str, Any]:
+    told = {"name": "api", "kind": "http", "timeout": "2s", "state": {"get": f"{url}/state", "running": "RUNNING"}}
+    return {**told, "start": {"post": f"{url}/resume"}, "stop": {"post": f"{url}/pause"}, **more}
+
+
+class _Plain(Handler):
+    """A state is asked with GET, and a call has no body."""
+
+    def do_GET(self) -> None:  # noqa: N802 - the base class calls it so
+        self.server.reply(self)
+
+    def do_POST(self) -> None:  # noqa: N802 - as above
+        self.server.reply(self)
+
+
+@contextmanager
+def _service(status: int, body: str) -> Iterator[str]:
+    """Answers everything with the same."""
+    with console(send(status, body)) as server:
+        server.RequestHandlerClass = _Plain
+        yield f"http://127.0.0.1:{server.server_port}"
+
+
+def test_what_is_seen_is_told_to_scripts_as_it_is(tmp_path: Path) -> None:
+    work = Work(tmp_path, "london", "importer", running=True)
+
+    told = looked(yard(tmp_path, work.told(singleton=True))).as_json()
+
+    assert json.loads(json.dumps(told)) == {
+        "site": "london",
+        "name": "importer",
+        "kind": "command",
+        "singleton": True,
+        "state": "running",
+        "parts": {"importer": "running"},
+        "detail": None,
+        "silent": None,
+    }
