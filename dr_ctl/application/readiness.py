@@ -76,7 +76,7 @@ def _findings(
     """What speaks against the operations, each once. Where the roles alone refuse a move, what the brokers say of
     themselves is worth as much."""
     found = open_run_findings(judge.open_run, seen, judge.links)
-    if len(verdicts) == 1 and verdicts[0].findings:
+    if len(verdicts) == 1 and verdicts[0].findings and verdicts[0].operation != SWAPOVER:
         return list(dict.fromkeys([*found, *verdicts[0].findings]))
     target = targets(seen, SWAPOVER) or next(iter(seen.roles))
     ask = Ask(SWAPOVER, target)

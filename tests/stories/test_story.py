@@ -73,7 +73,10 @@ def operator(stage: Stage, tmp_path: Path, request: pytest.FixtureRequest) -> It
 def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
     stage: Stage, operator: Operator, tmp_path: Path
 ) -> None:
-    with stage.load(RATE, consumers=1, work_ms=WORK_MS) as traffic:
+    topology = load(stage.settings_path).settings.topology
+    # One consumer, or one of each queue.
+    work_ms = WORK_MS * (len(stage.queues) if topology in BY_QUEUE else 1)
+    with stage.load(RATE, consumers=1, work_ms=work_ms) as traffic:
         more(traffic)
         there = operator.run("swapover", "--to", "paris", "--yes")
         more(traffic)
@@ -111,7 +114,6 @@ def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
     doubled = set(verdict.consumed_twice) - set(lost.consumed_twice)
     assert len(doubled) <= planned["data"].get("residue", {}).get("twice_at_most", 0)
     london, paris = (stage.site(site) for site in ("london", "paris"))
-    topology = load(stage.settings_path).settings.topology
     assert isinstance(greet(london.stomp, london.app, None, timeout_s=5), Connected)
     assert isinstance(greet(paris.stomp, paris.app, None, timeout_s=5), Connected if topology in BY_QUEUE else Closed)
     roles = {site: told["role"] for site, told in operator.run("status").document["data"]["sites"].items()}
