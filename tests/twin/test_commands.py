@@ -12,7 +12,7 @@ from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.settings.loader import load
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.faults import Fault, FaultKind, When
-from dr_ctl.twin.kinds import CONTINUITY
+from dr_ctl.twin.kinds import BRIDGES, CONTINUITY
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
@@ -184,7 +184,8 @@ def test_several_pairs_move_together(
             second.wait_for(second.counts().sent + 20)
             verdicts = [traffic.stop() for traffic in (first, second)]
 
-    assert told["data"]["pairs"] == [{"name": name, "serving": "london"} for name in pairs]
+    units = two.queues if topology == BRIDGES else pairs
+    assert told["data"]["pairs"] == [{"name": name, "serving": "london"} for name in units]
     assert ok(moved)
     assert [pair["serving"] for pair in moved.document["data"]["pairs"]] == ["paris", "paris"]
     assert all(verdict.clean for verdict in verdicts)

