@@ -212,7 +212,7 @@ def test_a_site_in_a_black_hole_adds_no_more_than_it_is_given(
 
             assert ended.code == 0, ended.document
             assert [debt["kind"] for debt in ended.document["debts"]] == ["fence", "quarantine"]
-            assert serving(twin) == ("paris",)
+            assert "paris" in serving(twin)
 
     assert (refused.code, refused.document["findings"][0]["id"]) == (10, "DR-ALIVE-002")
     assert took_s["swallowed"] - took_s["down"] < 5 + 1, took_s

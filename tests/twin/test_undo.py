@@ -15,6 +15,7 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.host import Change
+from dr_ctl.twin.jolokia import Request
 from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, MIRROR
 from tests.conftest import Command
 from tests.twin.conftest import BOTH
@@ -143,6 +144,26 @@ def test_a_client_that_comes_while_an_activation_is_undone_is_not_left_at_a_clos
     ended = dr_ctl("swapover", "--to", "paris", "--yes")
 
     assert (ended.code, ended.document["data"]["undone"]) == (20, True), ended.document
-    assert clients
-    assert twin.host("paris").broker.queues["orders.in"].takers == []
+    left = list(twin.host("paris").broker.queues["orders.in"].takers)
+    [client] = clients
+    client.connection.close()
+    assert left == []
     assert serving(twin) == ("london",)
+
+
+@BOTH
+def test_the_judge_notes_each_queue_that_is_open_at_both_sites(
+    twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = Judge(twin, monkeypatch)
+    request = Request("exec", "a bean", "any()", (), None, ignore_errors=False, echo=None)
+    paris = twin.host("paris")
+
+    with twin.still():
+        paris.note(request, 200)
+        before = list(judge.twice)
+        paris.broker.let_clients_in()
+        paris.note(request, 200)
+
+    assert before == []
+    assert {f"paris/orders-1 {name}" for name in twin.queues} <= set(judge.twice)
