@@ -43,6 +43,9 @@ BRIDGED: Final = {
     "reconnect-attempts": -1,
     "use-duplicate-detection": True,
     "confirmation-window-size": 1_048_576,
+    # After a link broke with messages under way a bridge that is stopped waits so long for acknowledgements that never
+    # come, and cannot be started meanwhile: a minute if it is not told.
+    "pending-ack-timeout": 1_000,
 }
 
 
