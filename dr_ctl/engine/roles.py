@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.debts import Debt
-from dr_ctl.engine.journal import History
+from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import (
     ALONE,
     DRAIN,
