@@ -170,7 +170,7 @@ def test_a_queue_missing_at_the_target_is_refused(odd_lab: Lab, odd_operator: Op
 def test_a_prepared_transaction_is_refused(lab: Lab, operator: Operator) -> None:
     site = lab.site("london")
     classes = f"{distribution.obtain()}/lib/*"
-    address = f"tcp://127.0.0.1:{site.ports["clients"]}"
+    address = f"tcp://127.0.0.1:{site.ports['clients']}"
     source = Path(__file__).parent / "Prepared.java"
     words = ["java", "-cp", classes, str(source), address, site.app.user, site.app.password, "orders.in"]
     subprocess.run(words, check=True, timeout=60, capture_output=True)
