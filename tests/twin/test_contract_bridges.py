@@ -246,3 +246,45 @@ def test_ids_are_for_the_peer_alone_and_counted_by_queue_while_they_wait(pair: B
     pair.done("london", pair.bridge("london", IDS), "start()")
     comes(lambda: pair.processed("paris") - there, told)
     assert pair.processed("london") == here
+
+
+def test_what_comes_for_a_missing_queue_is_acknowledged_and_gone(pair: BridgesSubject) -> None:
+    def unrouted() -> int:
+        return int(pair.read("paris", pair.address("paris", OUT), "UnRoutedMessageCount")["UnRoutedMessageCount"])
+
+    before = unrouted()
+    pair.done("paris", pair.server("paris"), f"destroyQueue({TEXT})", OUT)
+    with pair.client("london") as client:
+        for _ in range(5):
+            client.send(OUT)
+
+    comes(lambda: unrouted() - before, 5)
+    comes(lambda: pair.buffered("london", OUT), {"MessageCount": 0, "ConsumerCount": 1})
+    assert pair.create("paris", OUT)["status"] == 200
+    pair.stage.close_clients("paris")
+
+
+def test_one_refused_permission_stops_all_bridges_until_they_are_made_again(pair: BridgesSubject) -> None:
+    def names() -> Any:
+        return pair.read("london", pair.server("london"), "BridgeNames")["BridgeNames"]
+
+    pair.done("paris", pair.server("paris"), ADD, IN, *["amq"] * 10)  # and not the bridge's
+    with pair.client("london") as client:
+        client.send(IN)
+        comes(names, [])
+        client.send(OUT)
+
+    gone = pair.ask("london", type="read", mbean=pair.bridge("london", OUT))
+    assert (gone["status"], gone["error_type"]) == (404, "javax.management.InstanceNotFoundException")
+    assert [pair.buffered("london", each)["ConsumerCount"] for each in (IN, OUT, IDS)] == [0, 0, 0]
+    pair.done("paris", pair.server("paris"), ADD, IN, *FENCED)
+    pair.done("london", pair.server("london"), "reloadConfigurationFile()")
+    assert names() == []
+
+    pair.stage.kill("london")
+    pair.stage.start("london")
+    comes(lambda: len(names()), 3, within_s=30)
+    # Not so what was refused: real bridges sometimes acknowledge that, and it is at the peer never.
+    comes(lambda: pair.depth("paris", OUT), 1, within_s=30)
+    assert pair.depth("london", IN) == 1
+    assert pair.read("london", pair.acceptor("london", "clients"), "Started") == {"Started": False}
