@@ -11,7 +11,7 @@ from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.ports import Hand
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.bridges.access import Access
-from dr_ctl.topologies.bridges.barrier import IdBarrier
+from dr_ctl.topologies.bridges.barrier import IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.drafts.shipping import starts
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen
@@ -22,13 +22,18 @@ AT_MOST: Final = 3
 
 
 class Direction:
-    """What is under way from one site to the other, of some units: messages until the buffers are empty, ids until all
-    that were noted when this began are applied."""
+    """What is under way from one site to the other, of some units: messages until the buffers are empty, or, with a
+    barrier, until those are shipped that lay there when it began; ids until all that were noted are applied."""
 
-    def __init__(self, here: Access, there: Access, chosen: Chosen, ids: IdBarrier) -> None:
-        self.here, self.there, self.chosen, self._ids = here, there, chosen, ids
+    def __init__(
+        self, here: Access, there: Access, chosen: Chosen, ids: IdBarrier, messages: MessageBarrier | None = None
+    ) -> None:
+        self.here, self.there, self.chosen = here, there, chosen
+        self._ids, self._messages = ids, messages
 
     def left(self, here: BrokerView, there: BrokerView) -> int | None:
+        if self._messages is not None:
+            return total((self._messages.left(here, self.chosen), self._ids.left(here, there)))
         flows = [flow.to_ship for flow in here.flows if self.chosen(flow.unit)]
         return total((*flows, self._ids.left(here, there)))
 
