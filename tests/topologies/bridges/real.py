@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 from dr_ctl.lab.artemis.bridges import IDS, BridgesAdmin
@@ -57,7 +58,7 @@ def longest_gap(lab: Lab, queues: tuple[str, ...], since: str, until: str = "9")
         told = json.loads(line) if line.endswith("\n") else {"queue": None}
         if told["queue"] in moments and told["event"] == "received" and since <= told["ts"] <= until:
             moments[told["queue"]].append(told["at_s"])
-    return max(after - before for each in moments.values() for before, after in zip(each, each[1:], strict=False))
+    return max(after - before for each in moments.values() for before, after in pairwise(each))
 
 
 def _time(told: str) -> datetime:
