@@ -7,10 +7,12 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
+from dr_ctl.core.clock import SystemClock, stamp
 from dr_ctl.lab.artemis.bridges import IDS, BridgesAdmin
 from dr_ctl.lab.ids import IdStore
 from dr_ctl.lab.kinds import BRIDGES
 from dr_ctl.lab.lab import Lab
+from dr_ctl.lab.ledger import Verdict
 from tests.broker.driving import Operator
 
 QUEUES = ("FOO", "BAR", "BAZ")
@@ -39,6 +41,17 @@ def shipped(lab: Lab, *sites: str) -> bool:
     depths = {site: lab.admin(site).depths() for site in ("london", "paris")}
     held = [count for site in sites for name, count in depths[site].items() if name.startswith("mirror.")]
     return not any(held) and not any(told[IDS] for told in depths.values())
+
+
+def assert_clean(verdict: Verdict) -> None:
+    """Nothing lost, nothing worked on twice, and the queues were seen empty."""
+    assert verdict.drained
+    assert (verdict.lost, verdict.consumed_twice, verdict.processed_twice, verdict.unexpected) == ((), (), (), ())
+
+
+def now() -> str:
+    """This moment as ledgers write it."""
+    return stamp(SystemClock().now())
 
 
 def fence_to_open(operator: Operator) -> float:

@@ -6,11 +6,9 @@ from statistics import median
 
 import pytest
 
-from dr_ctl.core.clock import SystemClock, stamp
 from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.ledger import Verdict
 from tests.broker.driving import Operator, until
-from tests.topologies.bridges.real import OTHERS, QUEUES, fence_to_open, ids, longest_gap, shipped
+from tests.topologies.bridges.real import OTHERS, QUEUES, assert_clean, fence_to_open, ids, longest_gap, now, shipped
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
@@ -62,13 +60,3 @@ def test_all_three_move_and_a_dry_run_tells_the_very_calls(bridges_lab: Lab, ope
         verdict = load.stop()
 
     assert_clean(verdict)
-
-
-def now() -> str:
-    return stamp(SystemClock().now())
-
-
-def assert_clean(verdict: Verdict) -> None:
-    """Nothing lost, nothing worked on twice, and the queues were seen empty."""
-    assert verdict.drained
-    assert (verdict.lost, verdict.consumed_twice, verdict.processed_twice, verdict.unexpected) == ((), (), (), ())
