@@ -9,7 +9,7 @@ import pytest
 from dr_ctl.lab.artemis.bridges import BRIDGE, TEXT
 from dr_ctl.lab.lab import Lab
 from tests.broker.driving import Ended, Operator, execute, until
-from tests.topologies.bridges.real import QUEUES, admin, longest_gap, now, shipped
+from tests.topologies.bridges.real import QUEUES, admin, assert_clean, longest_gap, now, shipped
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
