@@ -92,6 +92,9 @@ def _discovery(name: str, view: BrokerView) -> Iterator[Finding]:
 
 def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
     unit = flow.unit
+    if "," in unit:
+        text = f"{name}: a divert whose address has a comma captures nothing: {unit} is not copied"
+        yield error("DR-BRIDGE-006", text, "Give that queue and its address a name without one.")
     if flow.buffer is None:
         text = f"{name}: divert {flow.divert.name} puts copies of {unit} where no queue is: they are lost"
         yield error("DR-BRIDGE-006", text, f"Make a durable queue at address {flow.divert.to}.")

@@ -1,4 +1,4 @@
-"""Waits on what is under way between the sites: buffers to be empty, ids to be applied; bridges that hang restarted."""
+"""Waits on what is under way between the sites: buffers to be empty, ids to be applied. Stopped bridges are started."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dr_ctl.engine.ports import Hand
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.bridges.access import Access
 from dr_ctl.topologies.bridges.barrier import IdBarrier
-from dr_ctl.topologies.bridges.drafts.shipping import restarts
+from dr_ctl.topologies.bridges.drafts.shipping import starts
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.common.evidence import evidence, total
 
 UNDER_WAY: Final = "messages and processed ids under way between the sites"
-RESTARTS: Final = 3
+AT_MOST: Final = 3
 
 
 class Direction:
@@ -50,14 +50,9 @@ class Wait:
     def __init__(self, tools: BridgesTools, directions: Sequence[Direction], hand: Hand, small: int = 0) -> None:
         self._tools, self._directions, self._hand, self._small = tools, directions, hand, small
         self.began = self._moved_at = hand.monotonic()
-        self._away: dict[tuple[str, str], float] = {}
-        self._restarted: dict[tuple[str, str], int] = {}
+        self.started = 0
         self.first: int | None = None
         self.last: int | None = None
-
-    @property
-    def restarts(self) -> int:
-        return sum(self._restarted.values())
 
     def until(
         self,
@@ -127,24 +122,16 @@ class Wait:
         return Refused(f"not drained after {duration(took)}: {told}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
 
     def _mend(self, views: Views) -> None:
-        """Restart the bridges of a broker that stay unconnected although the peer answers and lets them in."""
-        patience = self._tools.patience
+        """Start bridges that are stopped. One that is not connected tries by itself."""
         for way in self._directions:
-            key, there = (way.here.site, way.here.pair), views[way.there.site, way.there.pair]
-            here = views[key]
-            hangs = isinstance(here, BrokerView) and here.ships and not here.attached
-            if not (hangs and isinstance(there, BrokerView) and all(door.started for door in there.mirror_doors)):
-                self._away.pop(key, None)
+            here = views[way.here.site, way.here.pair]
+            if not isinstance(here, BrokerView):
                 continue
-            since, times = self._away.setdefault(key, self._hand.monotonic()), self._restarted.get(key, 0)
-            waited = patience.link_lost_s + (patience.link_between_s * 2**times if times else 0)
-            if self._hand.monotonic() - since < waited or times >= RESTARTS:
-                continue
-            self._restarted[key] = times + 1
-            self._away[key] = self._hand.monotonic()
-            self._hand.notice(f"{way.here.site}: a bridge is not connected although the peer answers: restarting it")
-            assert isinstance(here, BrokerView)
-            self._tools.change(restarts([here], way.chosen), self._hand)
+            calls = [call for call in starts([here], way.chosen) if not here.holds(call)]
+            if calls and self.started < AT_MOST:
+                self.started += 1
+                self._hand.notice(f"{way.here.site}: {len(calls)} bridge(s) stopped: starting")
+                self._tools.change(calls, self._hand)
 
     def _sample(self, views: Views) -> None:
         self._hand.sample(evidence((site, each) for (site, _), each in views.items()))
