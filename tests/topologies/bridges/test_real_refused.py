@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from dr_ctl.lab.artemis.bridges import BRIDGE, TEXT
+from dr_ctl.lab.artemis.bridges import BRIDGE, ORIGIN, TEXT
 from dr_ctl.lab.lab import Lab
-from tests.broker.driving import Ended, Operator, execute, until
+from tests.broker.driving import Ended, Operator, execute, send_as_client, until
 from tests.topologies.bridges.real import QUEUES, admin, assert_clean, longest_gap, now, shipped
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
@@ -111,6 +111,21 @@ def test_two_sites_without_a_gate_are_told_apart_by_their_clients(bridges_lab: L
     assert [each.code for each in closed] == [0, 0, 0], [each.told for each in closed]
     assert moved.code == 0, moved.told
     assert_clean(verdict)
+
+
+def test_messages_that_their_sender_says_are_of_the_other_site_are_told(bridges_lab: Lab, operator: Operator) -> None:
+    """As a client does that forwards what it received with all its headers."""
+    send_as_client(bridges_lab, "FOO", 2)
+    send_as_client(bridges_lab, "FOO", 3, **{ORIGIN: "paris"})
+    send_as_client(bridges_lab, "BAR", 4, **{ORIGIN: "london"})
+    until(lambda: shipped(bridges_lab, "london"), why="what is copied has arrived")
+
+    ended = operator.run("validate", "--for", "swapover", "--to", "paris")
+
+    (told,) = found(ended, "DR-BRIDGE-015")
+    assert told["severity"] == "warning"
+    assert told["text"].endswith(": 3 of FOO")
+    assert [bridges_lab.admin("paris").depth(name) for name in ("FOO", "BAR")] == [2, 4]
 
 
 def test_history_at_the_peer_is_announced_and_passed_over(bridges_lab: Lab, operator: Operator) -> None:
