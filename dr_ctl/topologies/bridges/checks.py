@@ -48,6 +48,7 @@ def of_broker(view: BrokerView, ask: Ask | None = None) -> Iterator[Finding]:
     for flow in view.carrying:
         if ask is None or flow is view.ids or ask.includes(flow.unit):
             yield from _flow(name, view, flow)
+    yield from _forwarded(name, view, ask)
     yield from _fence(name, view)
     yield from of_queues(name, view)
 
@@ -132,6 +133,17 @@ def _origin(name: str, flow: Flow) -> Iterator[Finding]:
             )
             remedy = f"Its filter should be: {ORIGIN} = '{bridge.origin}' OR {ORIGIN} IS NULL."
             yield error("DR-BRIDGE-007", text, remedy)
+
+
+def _forwarded(name: str, view: BrokerView, ask: Ask | None) -> Iterator[Finding]:
+    units = [unit for unit, count in view.forwarded.items() if count and (ask is None or ask.includes(unit))]
+    if units:
+        told = some([f"{view.forwarded[unit]} of {unit}" for unit in units])
+        yield warning(
+            "DR-BRIDGE-015",
+            f"{name}: messages that no divert copies, because their sender wrote {ORIGIN} into them: {told}",
+            f"Their sender should drop that header from what it forwards; what lies there now stays at {view.site}.",
+        )
 
 
 def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
