@@ -69,6 +69,7 @@ def test_what_lay_in_the_outflow_and_what_may_have_come_since_is_the_bound(tmp_p
         "lost": {"at_most": 47, "read_at": "2026-03-01T12:00:10.000Z"},
         "twice": {"at_most": 47, "read_at": "2026-03-01T12:00:10.000Z"},
         "queues": [],
+        "age_s": 9.0,
         "because": "47 = 7 not shipped at the last look, 2026-03-01T12:00:10.000Z, + at most 40 that may have come, "
         "at up to 10.0 a second as before it, in the 4.0 s until 2026-03-01T12:00:14.000Z, when it was not yet seen "
         "down; it grows by up to 10 a second until then",
@@ -213,6 +214,7 @@ def test_without_history_of_the_site_nothing_is_known(tmp_path: Path, rows: list
         "lost": {"at_most": None, "read_at": None},
         "twice": {"at_most": None, "read_at": None},
         "queues": [],
+        "age_s": None,
         "because": None,
     }
     assert ids(found) == ["DR-RPO-001", "DR-RPO-005"]
