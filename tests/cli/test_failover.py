@@ -55,6 +55,7 @@ class TestLost:
             "lost": UNKNOWN,
             "twice": UNKNOWN,
             "queues": [],
+            "age_s": None,
             "because": None,
         }
         assert ended.document["data"]["outage_s"] is None

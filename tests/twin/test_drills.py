@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,11 +16,14 @@ from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock, stamp
+from dr_ctl.rpo.estimate.result import EstimateAnswer, Quantity, Verdict
+from dr_ctl.rpo.estimate.stored import store
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.twin.site import PAIR
 from tests.conftest import Command
 from tests.patience import impatient
+from tests.rpo.test_stored import answer
 from tests.twin.matrix import lose, put, serving, take
 from tests.twin.subject import until
 from tests.twin.test_crashes import Death, Died
@@ -36,10 +40,11 @@ class Screen:
     err: str
 
     def remedy(self, id_: str) -> str:
-        """The line under a finding."""
+        """What is to be done about a finding, under all that it says."""
         lines = self.out.splitlines()
         [at] = [number for number, line in enumerate(lines) if f" {id_}  " in line]
-        return lines[at + 1]
+        under = itertools.takewhile(lambda line: line.startswith("      "), lines[at + 1 :])
+        return next(line for line in under if line.startswith("      -> "))
 
     def names(self, within: str | None = None) -> list[str]:
         return COMMAND.findall(self.out if within is None else within)
@@ -106,6 +111,51 @@ def test_london_is_killed_and_a_limit_was_given(person: Person) -> None:
     assert (ended.code, serving(person.twin)) == (0, ("paris",))
     assert "Second copy: none while london is away" in ended.out
     assert person.types("status").out.splitlines()[-1] == "paris serves"
+
+
+def estimated(twin: PlayedTwin) -> None:
+    """London is estimated to miss what the settings allow, which is no message."""
+    made = answer(lost=7).estimate
+    assert made is not None
+    figures = replace(made.total, duplicates=Quantity(now=3, p99=4), drain_s=Quantity(now=0.25, p99=2))
+    made = replace(made, total=figures, verdict=Verdict.MISSED)
+    store(Path(twin.settings_path).parent / "history", EstimateAnswer(made), datetime.now(UTC) - timedelta(seconds=90))
+
+
+def test_what_is_at_stake_stands_on_one_screen_in_four_figures(person: Person) -> None:
+    recorded(person.twin, "serving", ago_s=90)
+    estimated(person.twin)
+
+    lines = person.types("status").out.splitlines()
+
+    [at] = [number for number, line in enumerate(lines) if line.startswith("if london died: ")]
+    now = "messages lost 7, age of the oldest 500 ms, messages twice 3, drain 250 ms (by the look of 1 min 3"
+    assert lines[at].startswith(f"if london died: {now}")
+    assert lines[at + 1] == (
+        "  p99 of all looks: messages lost 9, age of the oldest 1.50 s, messages twice 4, drain 2.00 s; objectives "
+        "missed: 9 message(s) lost where 0 are allowed"
+    )
+
+
+def test_a_lost_site_has_one_price_before_and_after(person: Person) -> None:
+    recorded(person.twin, "serving", ago_s=90)
+    estimated(person.twin)
+    person.twin.kill("london")
+    price = r"at most 9\d\d message\(s\) may be lost, the oldest of them up to 1 min 3\d s old, at most 9\d\d message"
+
+    refused = person.types("failover --to paris --yes")
+    dry = person.types("failover --to paris --accept-loss 2000 --dry-run")
+    planned = person.types("plan failover --to paris --accept-loss 2000")
+    ended = person.types("failover --to paris --accept-loss 2000 --yes")
+
+    assert refused.code == 11
+    assert re.search(r"DR-LOSS-001  up to 9\d\d message\(s\) may be lost, the objectives allow 0; ", refused.out)
+    assert re.search(price, refused.out)
+    assert refused.out.count("not shipped at the last look") == 1
+    for screen in (dry, planned, ended):
+        assert len(re.findall(price, screen.out)) == 1
+        assert "if london died" not in screen.out + screen.err
+    assert (dry.code, planned.code, ended.code) == (0, 0, 0)
 
 
 def test_the_link_is_cut_and_london_serves(person: Person) -> None:
