@@ -66,9 +66,10 @@ class Wait:
         within_s: float | None,
         stall_s: float,
         guard: Callable[[Views], str | None] | None = None,
+        calms: int = 2,
     ) -> Refused | None:
-        """Poll until no more is left than is small, twice in a row; None when so. `guard` says why it makes no sense to
-        go on."""
+        """Poll until no more is left than is small, so often in a row; None when so. `guard` says why it makes no sense
+        to go on."""
         calm = 0
         while True:
             views = self._look()
@@ -79,7 +80,7 @@ class Wait:
             calm = calm + 1 if left is not None and left <= self._small and not why else 0
             self._hand.waiting(UNDER_WAY, left, next(iter(why), None))
             self._sample(views)
-            if calm > 1:
+            if calm >= calms:
                 return None
             if (late := self._late(left, why, within_s, stall_s)) is not None:
                 return late

@@ -45,6 +45,7 @@ def drain(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Out
         within_s=limits["within"],
         stall_s=limits["stall"],
         guard=lambda views: _opened(views, move.moves),
+        calms=1,  # the gate looks again, over its window
     )
     return failed or Done("nothing is under way", {"started": wait.started})
 
