@@ -263,6 +263,33 @@ def test_lost_failed_over_and_back(person: Person, dr_ctl: Command) -> None:
     assert serving(person.twin) == ("london",)
 
 
+def test_a_site_that_is_back_says_why_it_still_ships_and_what_of_it_came_twice(person: Person) -> None:
+    london, paris = (person.twin.host(site).broker for site in ("london", "paris"))
+    put(person.twin, "london", "orders.in", 3)
+    person.twin.wait_mirrored()
+    person.twin.cut("london")
+    until(lambda: not london.attached)
+    take(person.twin, "london", "orders.in")
+    person.twin.kill("london")
+    assert person.types("failover --to paris --yes --accept-loss unknown").code == 0
+    for _ in range(2):  # the first was done at London already, and nobody could tell
+        take(person.twin, "paris", "orders.in")
+    person.twin.heal()
+    person.twin.start("london")
+    until(lambda: paris.attached and paris.even)
+
+    first = person.types("status")
+    taken_in = person.types("reinstate london --yes")
+
+    assert "paris keeps it out on purpose until `dr-ctl reinstate london`; it grows by echoes of what" in first.out
+    assert "the link is down" not in first.out
+    assert taken_in.code == 0
+    assert "0 message(s) and 2 acknowledgement(s), 1 of these written since it is back" in taken_in.err
+    assert "; 1 message(s) done at london before the loss were not here any more: each was known" in taken_in.err
+    assert "; 1 acknowledgement(s) that london wrote since it is back are echoes, harmless" in taken_in.err
+    assert "keeps it out" not in person.types("status").out
+
+
 def test_a_planned_move_says_what_it_leaves_behind_and_how_to_come_back(person: Person) -> None:
     ended = person.types("swapover --to paris --yes")
 
