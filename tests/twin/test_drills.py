@@ -229,7 +229,7 @@ def test_london_is_frozen_and_may_be_powered_off(person: Person, monkeypatch: py
     assert (ended.code, serving(person.twin)) == (0, ("paris",))
 
 
-def test_what_was_sick_a_moment_ago_is_not_offered_as_merely_silent(
+def test_what_was_sick_a_moment_ago_is_refused_as_sick_and_a_word_on_it_is_told_back(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last = recorded(person.twin, "sick", ago_s=10)
@@ -241,9 +241,13 @@ def test_what_was_sick_a_moment_ago_is_not_offered_as_merely_silent(
 
     asked = person.types("failover --to paris --dry-run")
 
-    assert asked.code == 10
+    assert asked.code == 12
     assert f"; it was sick, and so alive, at {stamp(last)}" in asked.out
     assert "End that process for certain, or cut its host off; only then:" in asked.remedy("DR-ALIVE-002")
+    powered_off = "--presume-down london --reason 'powered off' --accept-loss unknown"
+    ended = person.types(f"failover --to paris --yes {powered_off}")
+    assert (ended.code, serving(person.twin)[-1]) == (0, "paris")
+    assert f"london was sick, and so alive, at {stamp(last)}: that it serves nobody now rests on your word" in ended.out
 
 
 def test_lost_failed_over_and_back(person: Person, dr_ctl: Command) -> None:
