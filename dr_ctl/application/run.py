@@ -19,7 +19,8 @@ from dr_ctl.application.result import Result
 from dr_ctl.application.world import World
 from dr_ctl.core.model import ExitCode, Json, Severity
 from dr_ctl.engine.ending import price_text
-from dr_ctl.engine.journal import History, read
+from dr_ctl.engine.entries import read
+from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import AT_SOURCE, FAILBACK, FAILOVER, FENCE, SWAPOVER
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.roles import error

@@ -16,7 +16,7 @@ from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine import runbook
-from dr_ctl.engine.journal import History
+from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import (
     ALONE,
     AT_SOURCE,

@@ -30,6 +30,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "activate": ("SITE", *ALONE),
     "release": ("SITE", *ALONE),
     "link restart": ("SITE", *ALONE),
+    "trim": ("SITE", "--queues", *ALONE),
     "resume": ("--step", *ALONE),
     "abort": ("--yes", "--dry-run", "--expect-serving", "--steal", "--reason"),
     "escalate": ("[RUN]", "--step", "--accept-loss", *ALONE),

@@ -10,7 +10,7 @@ import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.twin.faults import Fault, FaultKind, When
-from dr_ctl.twin.kinds import CONTINUITY, MIRROR
+from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, MIRROR
 from tests.conftest import Command
 from tests.twin.matrix import NOTHING_CHANGED, OPERATIONS, Judge, at_rest, moments, quick, serving, unprocessed
 
@@ -29,9 +29,13 @@ LIES = {
         *(("Started", True), ("Started", False), ("MessageCount", 0), ("Paused", False), ("ConsumerCount", 0)),
         *(("SiteActivated", True), ("SiteActivated", False), ("Delivering", True), ("Delivering", False)),
     ),
+    BRIDGES: (
+        *(("Started", True), ("Started", False), ("MessageCount", 0), ("Paused", False), ("Paused", True)),
+        *(("ConsumerCount", 0), ("Connected", True), ("MessagesAdded", 0), ("RolesAsJSON", "[]")),
+    ),
 }
 AFTER = {True: (0, 1, 2, 3, 5), False: (0, 3, 8, 16, 30)}
-TOPOLOGIES = (MIRROR, CONTINUITY)
+TOPOLOGIES = (MIRROR, CONTINUITY, BRIDGES)
 
 
 @dataclass(frozen=True)

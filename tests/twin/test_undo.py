@@ -10,7 +10,7 @@ import pytest
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.host import Change
-from dr_ctl.twin.kinds import CONTINUITY, MIRROR
+from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, MIRROR
 from tests.conftest import Command
 from tests.twin.conftest import BOTH
 from tests.twin.matrix import (
@@ -35,11 +35,11 @@ def before_no_return(operation: str, twin: PlayedTwin, dr_ctl: Command) -> list[
     done(dr_ctl(*OPERATIONS[operation].words, "--yes"))
     found = []
     for each in twin.changes()[earlier:]:
-        if opens(each, OPERATIONS[operation].serving[0]):
+        if opens(twin, each, OPERATIONS[operation].serving[0]):
             return found
         if "dr-ctl.lock" not in str(each.arguments):
             found.append(each)
-    raise AssertionError("it never opened a door")
+    raise AssertionError("it never opened a site")
 
 
 @SOME_AND_ALL
@@ -87,8 +87,12 @@ def test_whichever_call_fails_both_sites_are_as_they_were(
     ("topology", "at"),
     [
         *((MIRROR, at) for at in (1, 2, 3, 4, 5)),
-        (CONTINUITY, 3),
-        *(pytest.param(CONTINUITY, at, marks=pytest.mark.deep) for at in (1, 2, 4, 5)),
+        *((topology, 3) for topology in (CONTINUITY, BRIDGES)),
+        *(
+            pytest.param(topology, at, marks=pytest.mark.deep)
+            for topology in (CONTINUITY, BRIDGES)
+            for at in (1, 2, 4, 5)
+        ),
     ],
 )
 def test_a_site_that_somebody_opened_meanwhile_stays_the_only_one(

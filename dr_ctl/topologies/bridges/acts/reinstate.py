@@ -10,32 +10,42 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.bridges.barrier import IdBarrier
+from dr_ctl.topologies.bridges.barrier import IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import whole
 from dr_ctl.topologies.bridges.waiting import Direction, Wait
 from dr_ctl.topologies.common import checks
-from dr_ctl.topologies.common.effects import still, to_undo
+from dr_ctl.topologies.common.effects import to_undo
 from dr_ctl.topologies.common.evidence import total
 
 
 def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     holds, lets_in, resumes, strikes = (step.part(name) for name in ("hold", "let in", "deliver", "strikes"))
-    if (refused := tools.make(holds, hand, move.source)) is not None:
+    # Where nothing can come any more its clients need not wait; nor do they again where a run died after that.
+    if not _nothing_left(tools, move) and (refused := tools.make(holds, hand, move.source)) is not None:
         return refused
     if (refused := tools.make(lets_in, hand, move.source, move.target)) is not None:
         return refused
     sites = tools.observer.brokers
     pairs = [(mine, sites[move.target][pair]) for pair, mine in sites[move.source].items()]
-    ways = [(here, there) for mine, other in pairs for here, there in ((other, mine), (mine, other))]
-    wait = Wait(tools, [Direction(*way, whole, IdBarrier()) for way in ways], hand)
+    back = [Direction(there, here, whole, IdBarrier()) for here, there in pairs]
+    # Clients go on sending to the serving site: of that way only what lay there is waited for.
+    forth = [Direction(here, there, whole, IdBarrier(), MessageBarrier()) for here, there in pairs]
+    wait = Wait(tools, [*back, *forth], hand)
     within_s, stall_s = step.limits.get("within"), step.limits["stall"]
     if (failed := wait.until(tools.rules.drain.poll, within_s=within_s, stall_s=stall_s)) is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
-    tools.change([*resumes, *strikes], hand)
-    if refused := still([*resumes, *strikes], tools.views(move.source, move.target)):
+    if (refused := tools.make([*resumes, *strikes], hand, move.source, move.target)) is not None:
         return refused
     return Done("what it held has arrived, and its ids are applied", _figures(tools))
+
+
+def _nothing_left(tools: BridgesTools, move: Move) -> bool:
+    """Say whether the returned site was seen to hold nothing for the other, and its ids to be applied there. Its queues
+    are closed, so that it gets nothing new."""
+    held = list(tools.residue.values())
+    empty = bool(held) and not any(each.messages or each.acks for each in held)
+    return empty and total(view.unapplied for view in tools.views(move.source)) == 0
 
 
 def _figures(tools: BridgesTools) -> dict[str, Json]:

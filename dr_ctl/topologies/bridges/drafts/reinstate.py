@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, in_part
 from dr_ctl.engine.ports import Draft, Move
@@ -13,6 +15,9 @@ from dr_ctl.topologies.common.calls import call, close_door, open_door, pause, r
 from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
+
+HOLDS: Final = "the returned site holds something for this one"
+HELD: Final = "it was paused for what came"
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
@@ -30,8 +35,8 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
             closed = not view.units[queue.address]
             if closed or queue.name in was["paused"]:
                 continue
-            held += [] if queue.paused else [pause(view, queue)]
-            resumed.append(resume(view, queue))
+            held += [] if queue.paused else [pause(view, queue, HOLDS)]
+            resumed.append(resume(view, queue, None if queue.paused else HELD))
             inverse.append(resume(view, queue, "it is paused"))
         let_in += [open_door(view, door) for door in view.mirror_doors if not door.started]
         kept_out = [door for door in view.mirror_doors if not was["mirror"].get(door.name)]
