@@ -292,6 +292,8 @@ def test_a_site_that_is_back_says_why_it_still_ships_and_what_of_it_came_twice(p
     assert "; 1 message(s) done at london before the loss were not here any more: each was known" in taken_in.err
     assert "; 1 acknowledgement(s) that london wrote since it is back are echoes, harmless" in taken_in.err
     assert "keeps it out" not in person.types("status").out
+    [report] = re.findall(r"report: (\S+)", taken_in.out)
+    assert "none; no delivery for" in Path(report).read_text(encoding="utf-8")
 
 
 def test_a_planned_move_says_what_it_leaves_behind_and_how_to_come_back(person: Person) -> None:
