@@ -229,7 +229,7 @@ def test_london_is_frozen_and_may_be_powered_off(person: Person, monkeypatch: py
     assert (ended.code, serving(person.twin)) == (0, ("paris",))
 
 
-def test_what_was_sick_a_moment_ago_is_not_offered_as_merely_silent(
+def test_what_was_sick_a_moment_ago_is_refused_as_sick_and_a_word_on_it_is_told_back(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last = recorded(person.twin, "sick", ago_s=10)
@@ -241,9 +241,13 @@ def test_what_was_sick_a_moment_ago_is_not_offered_as_merely_silent(
 
     asked = person.types("failover --to paris --dry-run")
 
-    assert asked.code == 10
+    assert asked.code == 12
     assert f"; it was sick, and so alive, at {stamp(last)}" in asked.out
     assert "End that process for certain, or cut its host off; only then:" in asked.remedy("DR-ALIVE-002")
+    powered_off = "--presume-down london --reason 'powered off' --accept-loss unknown"
+    ended = person.types(f"failover --to paris --yes {powered_off}")
+    assert (ended.code, serving(person.twin)[-1]) == (0, "paris")
+    assert f"london was sick, and so alive, at {stamp(last)}: that it serves nobody now rests on your word" in ended.out
 
 
 def test_lost_failed_over_and_back(person: Person, dr_ctl: Command) -> None:
@@ -261,6 +265,35 @@ def test_lost_failed_over_and_back(person: Person, dr_ctl: Command) -> None:
     assert "reinstate to london: nothing to do: london is taken in already" in judged.out
     assert person.types("swapover --to london --yes").code == 0
     assert serving(person.twin) == ("london",)
+
+
+def test_a_site_that_is_back_says_why_it_still_ships_and_what_of_it_came_twice(person: Person) -> None:
+    london, paris = (person.twin.host(site).broker for site in ("london", "paris"))
+    put(person.twin, "london", "orders.in", 3)
+    person.twin.wait_mirrored()
+    person.twin.cut("london")
+    until(lambda: not london.attached)
+    take(person.twin, "london", "orders.in")
+    person.twin.kill("london")
+    assert person.types("failover --to paris --yes --accept-loss unknown").code == 0
+    for _ in range(2):  # the first was done at London already, and nobody could tell
+        take(person.twin, "paris", "orders.in")
+    person.twin.heal()
+    person.twin.start("london")
+    until(lambda: paris.attached and paris.even)
+
+    first = person.types("status")
+    taken_in = person.types("reinstate london --yes")
+
+    assert "paris keeps it out on purpose until `dr-ctl reinstate london`; it grows by echoes of what" in first.out
+    assert "the link is down" not in first.out
+    assert taken_in.code == 0
+    assert "0 message(s) and 2 acknowledgement(s), 1 of these written since it is back" in taken_in.err
+    assert "; 1 message(s) done at london before the loss were not here any more: each was known" in taken_in.err
+    assert "; 1 acknowledgement(s) that london wrote since it is back are echoes, harmless" in taken_in.err
+    assert "keeps it out" not in person.types("status").out
+    [report] = re.findall(r"report: (\S+)", taken_in.out)
+    assert "none; no delivery for" in Path(report).read_text(encoding="utf-8")
 
 
 def test_a_planned_move_says_what_it_leaves_behind_and_how_to_come_back(person: Person) -> None:
