@@ -15,7 +15,7 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.core.printable import page
 from dr_ctl.engine import executor
-from dr_ctl.engine.journal import History
+from dr_ctl.engine.history import History
 from dr_ctl.engine.roles import error, other_brokers, other_sites, part_of, unexpected
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import Seen

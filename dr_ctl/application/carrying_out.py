@@ -21,9 +21,11 @@ from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine import executor
 from dr_ctl.engine.disk import NoRoom
+from dr_ctl.engine.entries import JournalDamaged
 from dr_ctl.engine.executor import Manner, RunResult
+from dr_ctl.engine.history import History
 from dr_ctl.engine.holding import Lease
-from dr_ctl.engine.journal import History, Journal, JournalDamaged
+from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.plan import Plan
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable

@@ -9,7 +9,9 @@ from dr_ctl.application.how import How
 from dr_ctl.application.result import Result
 from dr_ctl.application.world import World
 from dr_ctl.core.model import ExitCode
-from dr_ctl.engine.journal import History, Journal, history, read
+from dr_ctl.engine.entries import read
+from dr_ctl.engine.history import History, history
+from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.roles import error

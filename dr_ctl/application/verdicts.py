@@ -16,7 +16,7 @@ from dr_ctl.application.open_run import still_open
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.world import World
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
-from dr_ctl.engine.journal import is_held
+from dr_ctl.engine.entries import is_held
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, RETURNS, SWAPOVER
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Check, Move

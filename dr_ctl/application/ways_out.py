@@ -10,8 +10,9 @@ from dr_ctl.application.abort import why_not_undone
 from dr_ctl.application.verdicts import OpenRun
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import Finding, Json, Role, Severity
+from dr_ctl.engine.entries import Entry, read
 from dr_ctl.engine.executor import to_undo
-from dr_ctl.engine.journal import Entry, History, fenced_at, history, outage_s, read
+from dr_ctl.engine.history import History, fenced_at, history, outage_s
 from dr_ctl.engine.operations import ACTIVATE, ALONE, AT_SOURCE, CLOSING, FAILOVER, REINSTATE, RETURNS
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.topology import LinkSeen, Seen

@@ -15,7 +15,7 @@ from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.printable import line
-from dr_ctl.engine.journal import Entry, is_held, read
+from dr_ctl.engine.entries import Entry, is_held, read
 
 POLL_S: Final = 0.1
 BEGINS_WITHIN_S: Final = 2.0

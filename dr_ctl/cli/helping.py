@@ -12,7 +12,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Look (nothing is changed)": ("status", "validate", "verify", "plan", "rpo", "monitor", "runs", "explain"),
     "Move the service": ("swapover", "failback"),
     "A site is lost": ("failover", "reinstate", "escalate"),
-    "One step at a time": ("quiesce", "fence", "drain", "activate", "release", "link"),
+    "One step at a time": ("quiesce", "fence", "drain", "activate", "release", "link", "trim"),
     "Go on, or back": ("resume", "abort"),
     "Prepare and practise": ("runbook", "lab", "demo"),
 }

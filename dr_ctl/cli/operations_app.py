@@ -159,6 +159,13 @@ _operation(
 )
 
 
+_operation(
+    "trim",
+    "Remove from a waiting site the copies of what both sites have processed; say --dry-run first.",
+    STEP,
+)
+
+
 @command(operations_app, "resume", how=STEPWISE)
 def resume(session: Session, how: How, *, timeout: _TIMEOUT = None) -> Result:
     """Go on with the run that was interrupted."""

@@ -9,7 +9,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.printable import page
-from dr_ctl.engine.journal import Entry, read
+from dr_ctl.engine.entries import Entry, read
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.engine.seal import Verdict, check
 from dr_ctl.report.html import write_report

@@ -10,10 +10,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
-from dr_ctl.engine.operations import AT_SOURCE, CLOSING, FAILOVER, FENCE, QUIESCE, REINSTATE, RELEASE, RESTART, RETURNS
+from dr_ctl.engine.operations import (
+    AT_SOURCE,
+    CLOSING,
+    FAILOVER,
+    FENCE,
+    IN_PLACE,
+    QUIESCE,
+    REINSTATE,
+    RELEASE,
+    RESTART,
+    RETURNS,
+)
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.engine.roles import CLOSED
+from dr_ctl.settings.durations import duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +54,7 @@ class Facts:
     @property
     def wanted(self) -> str:
         """The site that serves if all went well: the way back of a lost site ends where it began."""
-        return self.source if self.ask.operation in (REINSTATE, QUIESCE, RELEASE, RESTART) else self.ask.target
+        return self.source if self.ask.operation in (REINSTATE, QUIESCE, RELEASE, *IN_PLACE) else self.ask.target
 
     @property
     def other(self) -> str:
@@ -93,7 +105,7 @@ def of(facts: Facts, code: ExitCode, text: str) -> End:
         code, text = _success(facts)
     elif undone and facts.changed:
         if facts.as_before:
-            back = "as before" if facts.ask.operation == RESTART else "again"
+            back = "as before" if facts.ask.operation in IN_PLACE else "again"
             again = f"{facts.serving[0]} serves {back}" if len(facts.serving) == 1 else "no site serves, as before"
             text = f"{text}: {'as before' if len(facts.serving) > 1 else again}"
         else:
@@ -119,8 +131,9 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
     operation = facts.ask.operation
     if operation in CLOSING:
         return _closed(facts)
-    if operation == RESTART and sorted(facts.serving) == sorted(facts.before):
-        return ExitCode.OK, f"the link of {facts.source} is attached; {facts.roles_told}"
+    if operation in IN_PLACE and sorted(facts.serving) == sorted(facts.before):
+        done = "the link of {} is attached" if operation == RESTART else "{} holds no more copies of what is processed"
+        return ExitCode.OK, f"{done.format(facts.source)}; {facts.roles_told}"
     if operation == RELEASE and facts.before == (facts.ask.target,) and facts.serving == [facts.ask.target]:
         return ExitCode.OK, f"{facts.source} stays closed while {facts.ask.target} serves; its pauses are lifted"
     # A lost site is owed a fence and not shown to be closed; of a step at one site the other must only not be open.
@@ -159,7 +172,9 @@ def price_text(bounds: Mapping[str, Any]) -> str:
         number = bounds.get(key, {}).get("at_most")
         return "an unknown number of messages" if number is None else f"at most {number} message(s)"
 
-    return f"{at_most('lost')} may be lost, {at_most('twice')} may come twice"
+    age_s = bounds.get("age_s") if bounds.get("lost", {}).get("at_most") else None
+    old = f", the oldest of them up to {duration(age_s)} old" if age_s is not None else ""
+    return f"{at_most('lost')} may be lost{old}, {at_most('twice')} may come twice"
 
 
 def _by_hand(facts: Facts) -> Finding:

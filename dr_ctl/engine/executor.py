@@ -20,7 +20,8 @@ from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine import ending, verbs
 from dr_ctl.engine.ending import Facts, price_text
 from dr_ctl.engine.hand import JournalHand, Outage, OutTooLong
-from dr_ctl.engine.journal import History, Journal, outage_s
+from dr_ctl.engine.history import History, outage_s
+from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import DRAIN, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Plan, PlannedStep

@@ -9,7 +9,8 @@ from typing import Final
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import Json
-from dr_ctl.engine.journal import Journal, fenced_at
+from dr_ctl.engine.history import fenced_at
+from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.stopping import StopRequest

@@ -22,10 +22,13 @@ VERIFY: Final = "verify"
 ACTIVATE: Final = "activate"
 RELEASE: Final = "release"
 RESTART: Final = "link restart"
+TRIM: Final = "trim"
 # Those that are done at the site they name; every other names the site that shall serve.
-AT_SOURCE: Final = (QUIESCE, FENCE, RELEASE, RESTART)
+AT_SOURCE: Final = (QUIESCE, FENCE, RELEASE, RESTART, TRIM)
 # Those that send the clients to another site.
 MOVING: Final = (SWAPOVER, FAILOVER, FAILBACK, ACTIVATE)
+# Those that leave every client where it is.
+IN_PLACE: Final = (RESTART, TRIM)
 # Those that end with nobody served.
 CLOSING: Final = (FENCE, DRAIN)
 
@@ -36,6 +39,7 @@ _ABOUT: Final[Mapping[str, str]] = {
     ACTIVATE: "Make a site serve, proven.",
     RELEASE: "Undo a fence where nothing has moved since, and lift what runs have paused.",
     RESTART: "Stop and start the link of a site, and see that it attaches.",
+    TRIM: "Remove from the waiting site what both sites have processed.",
 }
 _LINES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     QUIESCE: (("quiesce", "serving"),),
@@ -44,6 +48,7 @@ _LINES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     ACTIVATE: (("point-of-no-return", "both"), ("activate", "target"), ("probe", "target")),
     RELEASE: (("release", "source"),),
     RESTART: (("restart-link", "source"),),
+    TRIM: (("trim", "source"),),
 }
 ALONE: Final = tuple(_LINES)
 

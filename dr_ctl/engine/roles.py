@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.debts import Debt
-from dr_ctl.engine.journal import History
+from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import (
     ALONE,
     DRAIN,
@@ -23,6 +23,7 @@ from dr_ctl.engine.operations import (
     RELEASE,
     RESTART,
     RETURNS,
+    TRIM,
 )
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Observation, UnitSeen
@@ -174,7 +175,10 @@ def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
             "Cut its host off, by hand or by a hook named fence-… in the settings; "
             f"`dr-ctl fence {source}` again once it answers.",
         )
-    if ask.operation in (QUIESCE, FENCE, RESTART):
+    if ask.operation == TRIM and not (answers and seen.roles[ask.target] is Role.SERVING):
+        text = f"what of {source} is processed is told by what {ask.target} serves: {told}"
+        return error("DR-ROLE-009", text, "Both sites must answer, and the other one serve: `dr-ctl status` says more.")
+    if ask.operation in (QUIESCE, FENCE, RESTART, TRIM):
         return source
     return _of_both(seen, ask) or source
 

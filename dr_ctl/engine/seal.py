@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dr_ctl.core.model import Json
-from dr_ctl.engine.journal import GENESIS, Entry
+from dr_ctl.engine.entries import GENESIS, Entry
 from dr_ctl.engine.runs import RunFiles
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dr_ctl.engine.journal import GENESIS, Entry, chain
+from dr_ctl.engine.entries import GENESIS, Entry, chain
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.report.values import mapping
 

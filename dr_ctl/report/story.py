@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final
 
-from dr_ctl.engine.journal import Entry
+from dr_ctl.engine.entries import Entry
 from dr_ctl.engine.states import StepEvent
 from dr_ctl.report.reading import Material
 from dr_ctl.report.values import items, mapping, moment, number, text

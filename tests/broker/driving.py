@@ -132,15 +132,16 @@ def send(lab: Lab, site: str, queue: str, count: int) -> None:
         on_queue(lab, site, queue, f"sendMessage({kinds})", {}, 3, text, True, who.user, who.password)
 
 
-def send_as_client(lab: Lab, queue: str, count: int) -> None:
-    """Send durable messages to the site that serves, each confirmed: they are on disk, whatever comes."""
+def send_as_client(lab: Lab, queue: str, count: int, **more: str) -> None:
+    """Send durable messages to the site that serves, with more headers, each confirmed: they are on disk, whatever
+    comes."""
     dialled = Dialler(lab.target()).dial(threading.Event())
     assert dialled is not None
     _, connection = dialled
     try:
         for number in range(count):
             headers = {"destination": queue, "destination-type": "ANYCAST", "persistent": "true", "receipt": "sent"}
-            connection.stomp.send_frame("SEND", headers, f"message {number}")
+            connection.stomp.send_frame("SEND", {**headers, **more}, f"message {number}")
             until(lambda: any(frame.cmd == "RECEIPT" for frame in connection.receive(0.1)), why="it is confirmed")
     finally:
         connection.close()

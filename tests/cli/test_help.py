@@ -30,6 +30,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "activate": ("SITE", *ALONE),
     "release": ("SITE", *ALONE),
     "link restart": ("SITE", *ALONE),
+    "trim": ("SITE", "--queues", *ALONE),
     "resume": ("--step", *ALONE),
     "abort": ("--yes", "--dry-run", "--expect-serving", "--steal", "--reason"),
     "escalate": ("[RUN]", "--step", "--accept-loss", *ALONE),
@@ -115,6 +116,15 @@ def test_commands_stand_by_what_they_are_for_in_whole_sentences_with_the_exit_co
     assert "..." not in told.partition("\n")[2]
     assert set(CODES) == set(ExitCode)
     assert all(re.search(rf"^  {int(code)} +{re.escape(text)}$", told, re.MULTILINE) for code, text in CODES.items())
+
+
+def test_the_last_word_of_a_command_is_no_group_for_its_name(dr_ctl: Shell) -> None:
+    """A lab's directory may be called lab, a site runs: the command is carried out, not explained."""
+    for words in (("lab", "status", "--dir", "lab"), ("swapover", "--to", "runs")):
+        ended = dr_ctl(*words)
+
+        assert ended.code == 2
+        assert "Usage:" not in ended.out
 
 
 @pytest.mark.parametrize("group", GROUPS)

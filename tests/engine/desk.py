@@ -10,8 +10,10 @@ from functools import cache
 from pathlib import Path
 
 from dr_ctl.core.model import Role
+from dr_ctl.engine.entries import Entry, read
 from dr_ctl.engine.executor import Answer, Manner, NoHooks, RunResult, execute, undo
-from dr_ctl.engine.journal import Entry, History, Journal, history, read
+from dr_ctl.engine.history import History, history
+from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.outcome import NotNeeded, Outcome
 from dr_ctl.engine.plan import Ask, Decision, Plan, PlannedStep
 from dr_ctl.engine.planner import plan

@@ -16,7 +16,8 @@ from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine import disk
 from dr_ctl.engine.disk import PIECE_BYTES, RESERVE, RESERVED_BYTES, NoRoom, Reserve
-from dr_ctl.engine.journal import Journal, is_held, read
+from dr_ctl.engine.entries import is_held, read
+from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.runs import RunFiles, Runs, write
 from dr_ctl.engine.states import StepEvent
 from tests.engine.desk import BY, Clock, Desk, a_plan

@@ -9,7 +9,7 @@ import pytest
 
 from dr_ctl.core.model import ExitCode, Finding, Role, Severity
 from dr_ctl.engine.debts import Debt
-from dr_ctl.engine.journal import History, StepPast
+from dr_ctl.engine.history import History, StepPast
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.states import StepState

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.core.model import Json
-from dr_ctl.engine.journal import GENESIS, Entry, Journal, JournalDamaged, history, outage_s, read
+from dr_ctl.engine.entries import GENESIS, Entry, JournalDamaged, read
+from dr_ctl.engine.history import history, outage_s
+from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.engine.states import StepEvent, StepState
 from tests.engine.desk import BY, Clock, Desk, a_plan

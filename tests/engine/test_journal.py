@@ -15,7 +15,8 @@ import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Json
-from dr_ctl.engine.journal import Entry, Journal, JournalDamaged, read
+from dr_ctl.engine.entries import Entry, JournalDamaged, read
+from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.states import IllegalMove, StepEvent
 from tests.engine.desk import BY, Clock, Desk, a_plan
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.model import Json
+from dr_ctl.engine.entries import read
 from dr_ctl.engine.executor import to_undo
 from dr_ctl.engine.goals import ALL, Goal
-from dr_ctl.engine.journal import fenced_at, history, outage_s, read
+from dr_ctl.engine.history import fenced_at, history, outage_s
 from dr_ctl.engine.plan import Call, PlannedStep
 
 RUNS = {path.name: path for path in (Path(__file__).parent / "recorded").iterdir()}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dr_ctl.core.model import Finding, Role, Severity
-from dr_ctl.engine.journal import History, StepPast
+from dr_ctl.engine.history import History, StepPast
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
 from dr_ctl.engine.runbook import VERBS, Runbook, RunbookStep

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.engine.journal import Entry
+from dr_ctl.engine.entries import Entry
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.engine.seal import Verdict, check
 from tests.report.scribe import Scribe, cut_off, done, plan, resumed, undone

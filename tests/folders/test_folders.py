@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dr_ctl.engine.journal import Journal, read
+from dr_ctl.engine.entries import read
+from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.settings.topologies import TOPOLOGIES as SETTINGS
 from dr_ctl.topologies.registry import TOPOLOGIES

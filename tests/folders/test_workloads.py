@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from dr_ctl.cli import asking
-from dr_ctl.engine.journal import Journal, read
+from dr_ctl.engine.entries import read
+from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.plan import Ask, Call, PlannedStep
 from tests.folders.test_folders import QUEUES, Command, Killed, Sites, sites
 from tests.patience import impatient

@@ -156,6 +156,22 @@ def test_bridges_of_messages_and_of_ids_stop_apart(lab: Lab) -> None:
     eventually(lambda: shipped(lab, "london"))
 
 
+def test_a_bridge_stops_and_starts_although_acknowledgements_died_with_its_link(lab: Lab) -> None:
+    london = admin(lab, "london")
+    with lab.load(200, queues=["A"]) as load:
+        load.wait_for(50)
+        lab.cut("london")
+        load.wait_for(load.counts().sent + 50)
+        lab.heal()
+        lab.wait_mirrored()
+        london.stop_bridges(ids=False)
+        london.start_bridges(ids=False)
+        lab.wait_mirrored()
+
+        assert load.stop().clean
+    eventually(lambda: shipped(lab, "london"))
+
+
 def test_a_queue_that_is_made_later_is_copied_too_and_served_where_the_others_are(lab: Lab) -> None:
     lab.create_queue("late")
     lab.wait_mirrored()

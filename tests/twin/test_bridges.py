@@ -291,6 +291,24 @@ def test_one_refused_permission_stops_all_bridges_of_that_broker(pair: Subject, 
     assert pair.depth("paris", OUT) == 4
 
 
+@pytest.mark.parametrize("loses", [False, True])
+def test_what_is_refused_stays_in_its_buffer_or_is_acknowledged_and_never_arrives(
+    pair: Subject, twin: PlayedTwin, loses: bool
+) -> None:
+    at(twin, "london").loses_refused = loses
+    done(pair.execute("paris", pair.server("paris"), ADD, IN, *["amq"] * 10))
+    put(twin, IN, 1)
+    comes(lambda: names(pair), [])
+
+    assert waiting(pair) == (0 if loses else 1, 0)
+
+    fence(pair, "paris")
+    twin.kill("london")
+    twin.start("london")
+    twin.wait_mirrored()
+    assert (pair.depth("london", IN), pair.depth("paris", IN)) == (1, 0 if loses else 1)
+
+
 def made(twin: PlayedTwin, address: str = IN, **more: Any) -> str:
     """What a bridge of London is made with, in JSON."""
     return json.dumps(

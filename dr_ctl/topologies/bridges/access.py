@@ -11,6 +11,7 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis_bridges import BridgesBroker
 from dr_ctl.topologies.artemis import access, beans
+from dr_ctl.topologies.bridges.forwarded import forwarded
 from dr_ctl.topologies.bridges.look import look
 from dr_ctl.topologies.bridges.view import BridgesSeen, BrokerView, with_idle
 from dr_ctl.topologies.common import observer
@@ -60,6 +61,19 @@ Way = tuple[Access, Access]
 
 class Observer(observer.Observer[BrokerView, Access]):
     """Looks at both sites of such an installation."""
+
+    def observe(self, *, least_s: float = 0.0) -> Seen[BrokerView]:
+        """Beside it, what clients forward with another site's origin. Counting takes a moment: no wait asks for it."""
+        seen = super().observe(least_s=least_s)
+        return replace(seen, sites={site: self._counted(brokers) for site, brokers in seen.sites.items()})
+
+    def _counted(self, brokers: Mapping[str, BrokerView | Silent]) -> Mapping[str, BrokerView | Silent]:
+        return {
+            pair: replace(view, forwarded=forwarded(self.brokers[view.site][pair].reader(), view))
+            if isinstance(view, BrokerView)
+            else view
+            for pair, view in brokers.items()
+        }
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
         found = self.together(lambda access: access.look(timeout_s=timeout_s).unapplied, self.at(site))

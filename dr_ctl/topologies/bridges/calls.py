@@ -20,8 +20,11 @@ PAUSED: Final = "it is paused"
 
 def closes(view: BrokerView, units: Sequence[str], when: str | None = None) -> list[Call]:
     """Keep the clients' roles out of the addresses first, so that nobody who is cut comes back; stop dispatch for good;
-    end the connections of those who consume. The bridges' role keeps working: one that is refused stops all of them."""
-    pauses = [_dispatch(view, Goal.CLOSE, queue, when) for unit in units for queue in view.queues_of(unit)]
+    end the connections of those who consume. The bridges' role keeps working: one that is refused stops all of them.
+    What a quiesce before it has paused stays so."""
+    pauses = [
+        _dispatch(view, Goal.CLOSE, queue, when or NOT_PAUSED) for unit in units for queue in view.queues_of(unit)
+    ]
     return [*view.keeping_out(units, when), *pauses, *(_cut(view, unit) for unit in units)]
 
 

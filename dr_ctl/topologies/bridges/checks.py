@@ -48,6 +48,7 @@ def of_broker(view: BrokerView, ask: Ask | None = None) -> Iterator[Finding]:
     for flow in view.carrying:
         if ask is None or flow is view.ids or ask.includes(flow.unit):
             yield from _flow(name, view, flow)
+    yield from _forwarded(name, view, ask)
     yield from _fence(name, view)
     yield from of_queues(name, view)
 
@@ -92,6 +93,9 @@ def _discovery(name: str, view: BrokerView) -> Iterator[Finding]:
 
 def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
     unit = flow.unit
+    if "," in unit:
+        text = f"{name}: a divert whose address has a comma captures nothing: {unit} is not copied"
+        yield error("DR-BRIDGE-006", text, "Give that queue and its address a name without one.")
     if flow.buffer is None:
         text = f"{name}: divert {flow.divert.name} puts copies of {unit} where no queue is: they are lost"
         yield error("DR-BRIDGE-006", text, f"Make a durable queue at address {flow.divert.to}.")
@@ -129,6 +133,17 @@ def _origin(name: str, flow: Flow) -> Iterator[Finding]:
             )
             remedy = f"Its filter should be: {ORIGIN} = '{bridge.origin}' OR {ORIGIN} IS NULL."
             yield error("DR-BRIDGE-007", text, remedy)
+
+
+def _forwarded(name: str, view: BrokerView, ask: Ask | None) -> Iterator[Finding]:
+    units = [unit for unit, count in view.forwarded.items() if count and (ask is None or ask.includes(unit))]
+    if units:
+        told = some([f"{view.forwarded[unit]} of {unit}" for unit in units])
+        yield warning(
+            "DR-BRIDGE-015",
+            f"{name}: messages that no divert copies, because their sender wrote {ORIGIN} into them: {told}",
+            f"Their sender should drop that header from what it forwards; what lies there now stays at {view.site}.",
+        )
 
 
 def _fence(name: str, view: BrokerView) -> Iterator[Finding]:

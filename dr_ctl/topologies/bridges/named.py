@@ -23,6 +23,10 @@ def _buffers(view: BrokerView) -> str:
     return some([f"{flow.unit} {flow.to_ship} to ship" for flow in view.flows]) or "none"
 
 
+def _forwarded(view: BrokerView) -> str:
+    return f"{len(view.forwarded)} queue(s) counted"
+
+
 def _ids(view: BrokerView) -> str | None:
     return f"{view.ids.unit}: {view.ids_to_ship} to ship" if view.ids is not None else "no divert for them"
 
@@ -47,6 +51,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-BRIDGE-005", "no queue is left without a copy", lambda view: f"{len(view.business)} queue(s)"),
     Named("DR-BRIDGE-006", "each copy has a buffer and a bridge", _buffers),
     Named("DR-BRIDGE-007", "each message says where it comes from", _bridges),
+    Named("DR-BRIDGE-015", "no client writes where a message comes from", _forwarded),
     Named("DR-BRIDGE-009", "the roles of the clients are known", _fenced),
     Named("DR-FENCE-005", "the roles of the bridges' user are known", _fenced),
     Named("DR-FENCE-006", "a fence leaves the bridges alone", _fenced),

@@ -42,6 +42,7 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], BridgesTools]] = Procedure(
     Row("probe", drafts.proving.probe, acts.proving.probe),
     Row("release", own_drafts.release.draft, own_acts.release.act, own_acts.release.undo),
     Row("restart-link", own_drafts.shipping.restart, own_acts.shipping.restart, own_acts.shipping.start),
+    Row("trim", own_drafts.trim.draft, own_acts.trim.act),
     # How a lost site is taken in again.
     Row("residue", own_drafts.fence.of_returned, own_acts.fence.residue),
     Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, own_acts.reinstate.undo),

@@ -98,7 +98,8 @@ class Requests(ArtemisRequests):
 class BrokerView(ArtemisBroker):
     """One broker as it answered. `ids` ships what was processed here, `arrived` are the queues in which such ids of the
     peer wait to be applied, `unrouted` counts by address what came for no queue. `idle` are the units where no client
-    works while one does at the peer, although nothing keeps clients out at either."""
+    works while one does at the peer, although nothing keeps clients out at either. `forwarded` counts by unit what
+    a client sent with another site's origin, where that was read: no divert copied it."""
 
     active: bool
     flows: tuple[Flow, ...]
@@ -106,6 +107,7 @@ class BrokerView(ArtemisBroker):
     arrived: tuple[Queue, ...]
     unrouted: Mapping[str, int]
     idle: frozenset[str] = frozenset()
+    forwarded: Mapping[str, int] = field(default_factory=dict)
     _flows: Mapping[str, Flow] = field(init=False, repr=False, compare=False)
     _queues: Mapping[str, Sequence[Queue]] = field(init=False, repr=False, compare=False)
     _units: Mapping[str, str] = field(init=False, repr=False, compare=False)

@@ -1,4 +1,4 @@
-"""Waits on what is under way between the sites: buffers to be empty, ids to be applied; bridges that hang restarted."""
+"""Waits on what is under way between the sites: buffers to be empty, ids to be applied. Stopped bridges are started."""
 
 from __future__ import annotations
 
@@ -11,24 +11,29 @@ from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.ports import Hand
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.bridges.access import Access
-from dr_ctl.topologies.bridges.barrier import IdBarrier
-from dr_ctl.topologies.bridges.drafts.shipping import restarts
+from dr_ctl.topologies.bridges.barrier import IdBarrier, MessageBarrier
+from dr_ctl.topologies.bridges.drafts.shipping import starts
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.common.evidence import evidence, total
 
 UNDER_WAY: Final = "messages and processed ids under way between the sites"
-RESTARTS: Final = 3
+AT_MOST: Final = 3
 
 
 class Direction:
-    """What is under way from one site to the other, of some units: messages until the buffers are empty, ids until all
-    that were noted when this began are applied."""
+    """What is under way from one site to the other, of some units: messages until the buffers are empty, or, with a
+    barrier, until those are shipped that lay there when it began; ids until all that were noted are applied."""
 
-    def __init__(self, here: Access, there: Access, chosen: Chosen, ids: IdBarrier) -> None:
-        self.here, self.there, self.chosen, self._ids = here, there, chosen, ids
+    def __init__(
+        self, here: Access, there: Access, chosen: Chosen, ids: IdBarrier, messages: MessageBarrier | None = None
+    ) -> None:
+        self.here, self.there, self.chosen = here, there, chosen
+        self._ids, self._messages = ids, messages
 
     def left(self, here: BrokerView, there: BrokerView) -> int | None:
+        if self._messages is not None:
+            return total((self._messages.left(here, self.chosen), self._ids.left(here, there)))
         flows = [flow.to_ship for flow in here.flows if self.chosen(flow.unit)]
         return total((*flows, self._ids.left(here, there)))
 
@@ -50,14 +55,9 @@ class Wait:
     def __init__(self, tools: BridgesTools, directions: Sequence[Direction], hand: Hand, small: int = 0) -> None:
         self._tools, self._directions, self._hand, self._small = tools, directions, hand, small
         self.began = self._moved_at = hand.monotonic()
-        self._away: dict[tuple[str, str], float] = {}
-        self._restarted: dict[tuple[str, str], int] = {}
+        self.started = 0
         self.first: int | None = None
         self.last: int | None = None
-
-    @property
-    def restarts(self) -> int:
-        return sum(self._restarted.values())
 
     def until(
         self,
@@ -66,9 +66,10 @@ class Wait:
         within_s: float | None,
         stall_s: float,
         guard: Callable[[Views], str | None] | None = None,
+        calms: int = 2,
     ) -> Refused | None:
-        """Poll until no more is left than is small, twice in a row; None when so. `guard` says why it makes no sense to
-        go on."""
+        """Poll until no more is left than is small, so often in a row; None when so. `guard` says why it makes no sense
+        to go on."""
         calm = 0
         while True:
             views = self._look()
@@ -79,7 +80,7 @@ class Wait:
             calm = calm + 1 if left is not None and left <= self._small and not why else 0
             self._hand.waiting(UNDER_WAY, left, next(iter(why), None))
             self._sample(views)
-            if calm > 1:
+            if calm >= calms:
                 return None
             if (late := self._late(left, why, within_s, stall_s)) is not None:
                 return late
@@ -127,24 +128,16 @@ class Wait:
         return Refused(f"not drained after {duration(took)}: {told}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
 
     def _mend(self, views: Views) -> None:
-        """Restart the bridges of a broker that stay unconnected although the peer answers and lets them in."""
-        patience = self._tools.patience
+        """Start bridges that are stopped. One that is not connected tries by itself."""
         for way in self._directions:
-            key, there = (way.here.site, way.here.pair), views[way.there.site, way.there.pair]
-            here = views[key]
-            hangs = isinstance(here, BrokerView) and here.ships and not here.attached
-            if not (hangs and isinstance(there, BrokerView) and all(door.started for door in there.mirror_doors)):
-                self._away.pop(key, None)
+            here = views[way.here.site, way.here.pair]
+            if not isinstance(here, BrokerView):
                 continue
-            since, times = self._away.setdefault(key, self._hand.monotonic()), self._restarted.get(key, 0)
-            waited = patience.link_lost_s + (patience.link_between_s * 2**times if times else 0)
-            if self._hand.monotonic() - since < waited or times >= RESTARTS:
-                continue
-            self._restarted[key] = times + 1
-            self._away[key] = self._hand.monotonic()
-            self._hand.notice(f"{way.here.site}: a bridge is not connected although the peer answers: restarting it")
-            assert isinstance(here, BrokerView)
-            self._tools.change(restarts([here], way.chosen), self._hand)
+            calls = [call for call in starts([here], way.chosen) if not here.holds(call)]
+            if calls and self.started < AT_MOST:
+                self.started += 1
+                self._hand.notice(f"{way.here.site}: {len(calls)} bridge(s) stopped: starting")
+                self._tools.change(calls, self._hand)
 
     def _sample(self, views: Views) -> None:
         self._hand.sample(evidence((site, each) for (site, _), each in views.items()))

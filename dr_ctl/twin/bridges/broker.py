@@ -26,12 +26,14 @@ from dr_ctl.twin.security import WORDS, Security
 
 @dataclass(kw_only=True)
 class BridgesBroker(BridgedBroker):
-    """One broker of a pair."""
+    """One broker of a pair. `loses_refused`: what a bridge has in hand when it is refused is acknowledged and never
+    arrives, as often happens to real ones; otherwise it stays in its buffer, as also happens."""
 
     version: ClassVar[str] = VERSION
     peers_door: ClassVar[str] = "bridge"
 
     peer: str
+    loses_refused: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

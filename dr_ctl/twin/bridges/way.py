@@ -18,7 +18,12 @@ class BridgesWay(BridgedWay[BridgesBroker]):
     def _takes(self, bridge: Bridge, message: Message) -> bool:
         del message
         mine = self.source.bridges[bridge.name]
-        return self._unless_refused(known=self.target.security.may(mine.user, "send", mine.address))
+        allowed = self.target.security.may(mine.user, "send", mine.address)
+        if not allowed and self.source.loses_refused:
+            now_s = self.source.clock.now_s()
+            bridge.arrived(now_s)
+            bridge.confirm(now_s)
+        return self._unless_refused(known=allowed)
 
     def _unless_refused(self, *, known: bool) -> bool:
         if not known:

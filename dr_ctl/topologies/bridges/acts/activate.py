@@ -24,11 +24,14 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
         return Refused(why)
     admits, doors, strikes = step.part("admit"), step.part("doors"), step.part("strikes")
     missing = [call for call in (*admits, *doors) if call.thing != ALL and not holds(call, views)]
-    if (kept_out := tools.admit(move.target, admits, hand)) is not None:
-        return Refused(kept_out)
-    # That took a moment, and what lets clients in follows a look at the other site. They may send already.
-    if admits and (opened := _open_beside(_sides(tools, move)[1], move)) is not None:
-        return Refused(opened)
+    if gives := [call for call in missing if call in admits]:
+        tools.change(gives, hand)
+        # That took a moment, and what lets clients in follows a look at the other site. They may send already.
+        there, here, _ = _sides(tools, move)
+        if (opened := _open_beside(here, move)) is not None:
+            return Refused(opened)
+        if left_of(gives, there) and (kept_out := tools.admit(move.target, admits, hand)) is not None:
+            return Refused(kept_out)
     starts = [call for call in doors if call in missing]
     tools.opened = tools.opened or bool(missing)
     outcomes = tools.change(starts, hand)

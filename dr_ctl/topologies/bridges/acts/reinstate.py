@@ -11,7 +11,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.bridges.barrier import IdBarrier
+from dr_ctl.topologies.bridges.barrier import IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import whole
 from dr_ctl.topologies.bridges.waiting import Direction, Wait
@@ -29,8 +29,10 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
         return refused
     sites = tools.observer.brokers
     pairs = [(mine, sites[move.target][pair]) for pair, mine in sites[move.source].items()]
-    ways = [(here, there) for mine, other in pairs for here, there in ((other, mine), (mine, other))]
-    wait = Wait(tools, [Direction(*way, whole, IdBarrier()) for way in ways], hand)
+    back = [Direction(there, here, whole, IdBarrier()) for here, there in pairs]
+    # Clients go on sending to the serving site: of that way only what lay there is waited for.
+    forth = [Direction(here, there, whole, IdBarrier(), MessageBarrier()) for here, there in pairs]
+    wait = Wait(tools, [*back, *forth], hand)
     within_s, stall_s = step.limits.get("within"), step.limits["stall"]
     if (failed := wait.until(tools.rules.drain.poll, within_s=within_s, stall_s=stall_s)) is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")

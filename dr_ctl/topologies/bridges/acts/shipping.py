@@ -6,6 +6,7 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import some
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
@@ -15,9 +16,10 @@ from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.bridges.waiting import Direction, Views, Wait
 from dr_ctl.topologies.common import checks
-from dr_ctl.topologies.common.effects import left_of, still
+from dr_ctl.topologies.common.effects import holds, left_of, still
 
 SMALL: Final = 500
+AGAIN_S: Final = 2.0
 
 
 def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -30,7 +32,7 @@ def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> 
         if wait.first is not None and wait.last is not None and wait.last >= wait.first > SMALL:
             return Refused(f"the buffers grow while clients work: {wait.first} under way, then {wait.last}")
         return Refused(failed.text)
-    return Done(f"{wait.last} under way", {"under_way": wait.last, "restarts": wait.restarts})
+    return Done(f"{wait.last} under way", {"under_way": wait.last, "started": wait.started})
 
 
 def drain(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -43,8 +45,9 @@ def drain(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Out
         within_s=limits["within"],
         stall_s=limits["stall"],
         guard=lambda views: _opened(views, move.moves),
+        calms=1,  # the gate looks again, over its window
     )
-    return failed or Done("nothing is under way", {"restarts": wait.restarts})
+    return failed or Done("nothing is under way", {"started": wait.started})
 
 
 def _opened(views: Views, chosen: Chosen) -> str | None:
@@ -55,11 +58,17 @@ def _opened(views: Views, chosen: Chosen) -> str | None:
 
 def restart(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Whether they connected is looked at, not what the call answered."""
-    tools.change(step.calls, hand)
-    until = hand.monotonic() + step.limits["within"]
+    stops = [call for call in step.calls if call.goal is Goal.LINK_DOWN]
+    tools.change(stops, hand)
+    until, again_at = hand.monotonic() + step.limits["within"], 0.0
     while True:
         views = tools.observer.look_at(move.source)
-        away = [flow.unit for view in views for flow in view.carrying if not flow.attached]
+        # Refused for as long as a stop goes on, so it is sent until it is seen to hold.
+        stopped = [call for call in step.calls if call.goal is Goal.LINK_UP and not holds(call, views)]
+        if stopped and hand.monotonic() >= again_at:
+            again_at = hand.monotonic() + AGAIN_S
+            tools.change(stopped, hand)
+        away = [flow.unit for view in views for flow in view.carrying_among(move.ask.includes) if not flow.attached]
         if not away:
             return Done(f"the bridges of {move.source} are connected")
         hand.waiting(f"the bridges of {move.source} connect", len(away), None)

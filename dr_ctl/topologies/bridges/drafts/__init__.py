@@ -1,5 +1,5 @@
 """What is decided for each verb that diverts and bridges do in their own way. Pure; a file a verb, as in `acts`."""
 
-from dr_ctl.topologies.bridges.drafts import activate, fence, reinstate, release, shipping
+from dr_ctl.topologies.bridges.drafts import activate, fence, reinstate, release, shipping, trim
 
-__all__ = ("activate", "fence", "reinstate", "release", "shipping")
+__all__ = ("activate", "fence", "reinstate", "release", "shipping", "trim")

@@ -1,4 +1,6 @@
-"""What is decided for the waits on bridges, which restart one that hangs, and for a restart that is asked for. Pure."""
+"""What is decided for the waits on bridges, which start one that is stopped, and for a restart that is asked for.
+
+Pure."""
 
 from __future__ import annotations
 
@@ -16,39 +18,28 @@ from dr_ctl.topologies.common.drafts.quiesce import while_serving
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 
-NOT_CONNECTED: Final = "it is not connected although the peer answers"
 STOPPED: Final = "it is stopped"
-AT_MOST: Final = 3
+STOPS_S: Final = 75.0  # a bridge whose link had failed takes no start for a minute after its stop
 
 
-def restarts(views: Iterable[BrokerView], chosen: Chosen, when: str | None = NOT_CONNECTED) -> list[Call]:
-    """Stop and start the bridges of the queues that are asked for, and that of the ids."""
-    most = AT_MOST if when is not None else 1
-    return [
-        make
-        for view in views
-        for bridge in _bridges(view, chosen)
-        for make in (_stop(view, bridge, when, most), _start(view, bridge, when, most))
-    ]
-
-
-def starts(views: Iterable[BrokerView], chosen: Chosen, when: str | None = STOPPED) -> list[Call]:
-    """Start those of them that are stopped."""
-    return [_start(view, bridge, when) for view in views for bridge in _bridges(view, chosen)]
+def starts(views: Iterable[BrokerView], chosen: Chosen) -> list[Call]:
+    """Start the bridges that are stopped, of the queues that are asked for and of the ids. One that is not connected is
+    left to its own retries: after a failed link a stop takes ten seconds, and for a minute no start is taken."""
+    return [_start(view, bridge, STOPPED) for view in views for bridge in _bridges(view, chosen)]
 
 
 def _bridges(view: BrokerView, chosen: Chosen) -> list[Bridge]:
     return [bridge for flow in view.carrying_among(chosen) for bridge in flow.bridges]
 
 
-def _stop(view: BrokerView, bridge: Bridge, when: str | None, most: int) -> Call:
+def _stop(view: BrokerView, bridge: Bridge) -> Call:
     asked = request(bridge.bean, STOP)
-    return call(view, Goal.LINK_DOWN, bridge.name, asked, f"stop bridge {bridge.name}", when, most)
+    return call(view, Goal.LINK_DOWN, bridge.name, asked, f"stop bridge {bridge.name}")
 
 
-def _start(view: BrokerView, bridge: Bridge, when: str | None, most: int = 1) -> Call:
+def _start(view: BrokerView, bridge: Bridge, when: str | None) -> Call:
     asked = request(bridge.bean, START)
-    return call(view, Goal.LINK_UP, bridge.name, asked, f"start bridge {bridge.name}", when, most)
+    return call(view, Goal.LINK_UP, bridge.name, asked, f"start bridge {bridge.name}", when)
 
 
 def catch_up(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
@@ -56,7 +47,7 @@ def catch_up(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move
     return Draft(
         move.source,
         f"{while_serving(seen, move)}the bridges connected, the buffers small",
-        tuple(restarts(views, move.moves)),
+        tuple(starts(views, move.moves)),
         tuple(starts(views, move.moves)),
         {"within": step.limits.get("within", rules.patience.catch_up_s)},
     )
@@ -68,7 +59,7 @@ def drain(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
     return Draft(
         move.target,
         "all messages shipped, all processed ids applied",
-        tuple(restarts(views, move.moves)),
+        tuple(starts(views, move.moves)),
         tuple(starts(views, move.moves)),
         {"within": rules.within(move), "stall": rules.drain.stall},
     )
@@ -76,12 +67,13 @@ def drain(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
 
 def restart(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
     """Also of bridges that are connected: one that hangs may say so."""
-    del step
+    del rules, step
     views = seen.views(move.source)
+    every = [(view, bridge) for view in views for bridge in _bridges(view, move.ask.includes)]
     return Draft(
         move.source,
         f"stop and start the bridges of {move.source}, until they are connected; clients stay where they are",
-        tuple(restarts(views, move.ask.includes, None)),
+        (*(_stop(view, bridge) for view, bridge in every if bridge.started), *(_start(*each, None) for each in every)),
         tuple(starts(views, move.ask.includes)),
-        {"within": move.ask.timeout_s or rules.patience.link_attach_s},
+        {"within": move.ask.timeout_s or STOPS_S},
     )

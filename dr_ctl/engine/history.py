@@ -1,0 +1,131 @@
+"""What a run has done so far, replayed from its journal: its steps, what it opened, how long clients were out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from dr_ctl.core.model import Json
+from dr_ctl.engine.entries import Entry, JournalDamaged
+from dr_ctl.engine.plan import Ask, PlannedStep
+from dr_ctl.engine.states import StepEvent, StepState, after
+from dr_ctl.engine.verbs import ACTIVATING, FENCING
+
+
+@dataclass(frozen=True, slots=True)
+class StepPast:
+    """A step of the run, and how far it came."""
+
+    step: PlannedStep
+    state: StepState
+
+    @property
+    def succeeded(self) -> bool:
+        return self.state in (StepState.DONE, StepState.UNNEEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a journal says of its run. `activation` is true once an activating call went out and was not disproved."""
+
+    ask: Ask
+    source: str
+    baseline: Mapping[str, Json]
+    steps: tuple[StepPast, ...]
+    activation: bool
+    ended: bool
+    serving: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    basis: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def last_number(self) -> int:
+        return max((past.step.number for past in self.steps), default=0)
+
+    def started(self) -> list[PlannedStep]:
+        """Steps that may have changed something, the last first: the order of undoing."""
+        return [past.step for past in reversed(self.steps) if past.state not in (StepState.PENDING, StepState.UNDONE)]
+
+
+def _planned(entries: Iterable[Entry]) -> dict[str | None, PlannedStep]:
+    """Every step that a run was to do, those of resumed runs last, by the id that its lines have."""
+    plans: list[Any] = [entry.evidence["plan"] for entry in entries if entry.kind == "run"]
+    return {step.id: step for plan in plans for row in plan["steps"] for step in [PlannedStep.from_json(row)]}
+
+
+def history(entries: Sequence[Entry]) -> History:
+    """Replay a journal through the table of states; raises `JournalDamaged` when it holds no run, or one that does not
+    fit what dr-ctl writes."""
+    try:
+        return _replayed(entries)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise JournalDamaged(f"the journal holds no run that can be read: {type(error).__name__}: {error}") from error
+
+
+def _replayed(entries: Sequence[Entry]) -> History:
+    steps = _planned(entries)
+    states = dict.fromkeys(steps, StepState.PENDING)
+    first: Mapping[str, Any] | None = None
+    activation = ended = False
+    for entry in entries:
+        activates = entry.step in steps and steps[entry.step].verb == ACTIVATING
+        if entry.kind == "run":
+            plan: Any = entry.evidence["plan"]
+            first = first or plan
+        elif entry.kind == "step" and entry.step is not None and entry.outcome is not None:
+            states[entry.step] = after(states[entry.step], StepEvent(entry.outcome))
+            if activates and entry.outcome == StepEvent.FAILED.value:
+                activation = False
+        elif entry.kind == "intent" and activates:
+            activation = True
+        elif entry.kind == "end":
+            ended = True
+    if first is None:
+        raise JournalDamaged("the journal holds no plan", remedy="The run never began: nothing was changed by it.")
+    return History(
+        ask=Ask.from_json(first["ask"]),
+        source=first["source"],
+        baseline=first["baseline"],
+        steps=tuple(StepPast(step, states[step.id]) for step in steps.values()),
+        activation=activation,
+        ended=ended,
+        serving=tuple(first["serving"]),
+        moved=tuple(first["moved"]),
+        basis=dict(first.get("basis", {})),
+    )
+
+
+def outage_s(entries: Sequence[Entry]) -> float | None:
+    """Seconds from the first call of the fence until clients were let in: at the target, or again at the source.
+
+    By the journal's times, so that a resumed run counts what its predecessor's death took too. None where no fence's
+    call went out, or nobody was let in since.
+    """
+    fenced = fenced_at(entries)
+    if fenced is None:
+        return None
+    steps = _planned(entries)
+    for entry in entries:
+        step = steps.get(entry.step)
+        if entry.kind == "step" and step is not None and entry.outcome in _LETS_IN.get(step.verb, ()):
+            return (datetime.fromisoformat(entry.time) - fenced).total_seconds()
+    return None
+
+
+def fenced_at(entries: Sequence[Entry]) -> datetime | None:
+    """When the first call of the fence went out; None where none did."""
+    steps = _planned(entries)
+    for entry in entries:
+        step = steps.get(entry.step)
+        if entry.kind == "intent" and step is not None and step.verb == FENCING:
+            return datetime.fromisoformat(entry.time)
+    return None
+
+
+# How the steps end that let clients in, at the target or again at the source.
+_LETS_IN: Final[Mapping[str, tuple[str, ...]]] = {
+    ACTIVATING: (StepEvent.SUCCEEDED.value, StepEvent.UNNEEDED.value),
+    FENCING: (StepEvent.UNDONE.value,),
+}

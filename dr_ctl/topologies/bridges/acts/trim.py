@@ -1,0 +1,98 @@
+"""What is done for `trim`: what is done at the serving site is told by the lowest number that lies there; once all ids
+from before that look are applied at the waiting one, copies with lower numbers go."""
+
+from __future__ import annotations
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.jolokia.client import Ask, Listing, Reader
+from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.topologies.bridges import history
+from dr_ctl.topologies.bridges.access import Access
+from dr_ctl.topologies.bridges.barrier import IdBarrier
+from dr_ctl.topologies.bridges.drafts.trim import remove
+from dr_ctl.topologies.bridges.tools import BridgesTools
+from dr_ctl.topologies.bridges.waiting import Direction, Wait
+from dr_ctl.topologies.common.view import Queue
+
+LOOK_S = 30.0  # a count by filter looks at each message
+
+
+def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    if not step.calls:
+        return NotNeeded(f"{move.source} waits with no copies while {move.target} serves")
+    sites = tools.observer.brokers
+    asked = {(call.unit, call.thing) for call in step.calls}
+    ways = [(sites[move.target][pair], sites[move.source][pair]) for pair in sorted({pair for pair, _ in asked})]
+    try:
+        filters = {way[1].pair: _filters(*way, {name for pair, name in asked if pair == way[1].pair}) for way in ways}
+    except BrokerError as error:
+        return Refused(f"which copies are processed cannot be told: {error}", code=ExitCode.PRECHECK_FAILED)
+    # Whoever processes a message tells its id before it is taken out of the queue: those ids are under way by now.
+    wait = Wait(tools, [Direction(*way, _none, IdBarrier()) for way in ways], hand)
+    within_s = step.limits["within"]
+    if (late := wait.until(tools.patience.link_poll_s, within_s=within_s, stall_s=within_s)) is not None:
+        return Refused(f"processed ids of {move.target} are not applied at {move.source}: {late.text}")
+    removed: dict[str, Json] = {}
+    for way in ways:
+        outcome = _removed(tools, way[1], filters[way[1].pair], removed, hand)
+        if outcome is not None:
+            return outcome
+    total = sum(count for count in removed.values() if isinstance(count, int))
+    return Done(f"{total} processed copies removed at {move.source}", {"removed": removed})
+
+
+def _none(unit: str | None) -> bool:
+    """Ids only: messages of queues that are served go on."""
+    del unit
+    return False
+
+
+def _filters(serving: Access, waiting: Access, names: set[str]) -> dict[str, str]:
+    """By queue, which of its copies are processed. Raises `BrokerError`."""
+    here, there = serving.look(), waiting.look()
+    found = {}
+    for name in sorted(names):
+        queue, copy = here.business.get(name), there.business.get(name)
+        flow = here.flow(copy.address) if copy is not None else None
+        origin = next((bridge.origin for bridge in flow.bridges if bridge.origin), None) if flow is not None else None
+        if queue is None or copy is None or origin is None:
+            raise BadValue(f"{name} is not at both sites, or its bridge does not say where it comes from")
+        if there.units.get(copy.address) or not here.units.get(copy.address):
+            raise BadValue(f"{name} is not served at {here.site} alone any more")
+        if queue.depth > history.LOOKED_AT:
+            raise BadValue(f"{name} holds {queue.depth} at {here.site}, more than can be looked at; try again later")
+        # Of an empty queue all is done that had arrived here before it was looked at.
+        newest = history.highest(waiting.reader(), copy, origin, timeout_s=LOOK_S)
+        oldest = history.lowest(serving.reader(), queue, timeout_s=LOOK_S)
+        if oldest is not None or newest is not None:
+            found[name] = history.below(origin, oldest if oldest is not None else (newest or 0) + 1)
+    return found
+
+
+def _removed(
+    tools: BridgesTools, waiting: Access, filters: dict[str, str], removed: dict[str, Json], hand: Hand
+) -> Outcome | None:
+    """Remove them, queue by queue, each counted before and after; None where all of it is gone."""
+    view = waiting.look()
+    for name, chosen in filters.items():
+        queue = view.business[name]
+        before = _count(waiting.reader(), queue, chosen)
+        if not before:
+            continue
+        tools.change([remove(view, queue, chosen)], hand)
+        left = _count(waiting.reader(), queue, chosen)
+        removed[name] = before - left
+        if left:
+            return Refused(f"{left} of {before} processed copies of {name} are still at {view.site}", removed)
+    return None
+
+
+def _count(reader: Reader, queue: Queue, chosen: str) -> int:
+    told = reader.look([Ask(queue.bean, Listing.COUNT, (chosen,))], timeout_s=LOOK_S)[0].value()
+    if isinstance(told, bool) or not isinstance(told, int):
+        raise BadValue(f"{reader.url}: a count of messages is no number: {told}")
+    return told

@@ -1,0 +1,103 @@
+"""Which copies at a waiting site are of messages that were processed at the other: by the number that each got where it
+was sent. A broker gives its messages rising numbers, so all below the lowest that still lies there are done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from dr_ctl.jolokia.client import Ask, Listing, Reader
+from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.topologies.bridges.view import ORIGIN
+from dr_ctl.topologies.common.view import Queue
+
+NUMBER: Final = "_AMQ_ORIG_MESSAGE_ID"
+COMPARED: Final = 1000  # messages of a queue that are looked for in its copy, one by one
+PAGES: Final = 5  # of the copy
+LOOKED_AT: Final = 5000  # messages of a queue that is served; a deeper one cannot be looked at in a moment
+
+
+def lowest(reader: Reader, queue: Queue, *, timeout_s: float) -> int | None:
+    """The lowest number of a message that lies in a served queue, in delivery included; None where none does.
+
+    A message moves between waiting and delivery while this looks: the waiting ones are read before and after the
+    others. One that was moved by hand keeps the number that its copy has. Raises `BrokerError`.
+    """
+    waiting = Ask(queue.bean, Listing.BROWSE, (1, LOOKED_AT + 1))
+    first, held, last = reader.look([waiting, Ask(queue.bean, Listing.DELIVERING), waiting], timeout_s=timeout_s)
+    try:
+        rows = [*first.value(), *last.value(), *_delivering(str(held.value()))]
+        if max(len(first.value()), len(last.value())) > LOOKED_AT:
+            raise BadValue(
+                f"{queue.name} holds more than {LOOKED_AT} messages: which of them are the oldest is not known"
+            )
+        return min((number for row in rows if (number := _number(row)) is not None), default=None)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise BadValue(f"{reader.url}: a message of {queue.name} is not as expected: {error}") from error
+
+
+def highest(reader: Reader, copy: Queue, origin: str, *, timeout_s: float) -> int | None:
+    """The highest number of a copy that came from there, of those that came last; None where none of these did."""
+    page = max(1, -(-copy.depth // _PAGE))
+    told = reader.look(
+        [Ask(copy.bean, Listing.BROWSE, (each, _PAGE)) for each in (page - 1, page) if each], timeout_s=timeout_s
+    )
+    numbers = [_copied(row, origin) for answer in told for row in answer.value()]
+    return max((number for number in numbers if number is not None), default=None)
+
+
+def missing(here: Reader, queue: Queue, there: Reader, copy: Queue, origin: str, *, timeout_s: float) -> int | None:
+    """How many messages of a fenced queue have no copy; None where they are too many to look at each, or the copy holds
+    none to tell by. What is older than all that the copy holds was consumed there when it was served. Raises
+    `BrokerError`."""
+    if queue.depth > COMPARED:
+        return None
+    told = here.look([Ask(queue.bean, Listing.BROWSE, (1, COMPARED))], timeout_s=timeout_s)[0]
+    first = there.look([Ask(copy.bean, Listing.BROWSE, (1, 1))], timeout_s=timeout_s)[0]
+    try:
+        lie = {number for row in told.value() if (number := _number(row)) is not None}
+        oldest = next((number for row in first.value() if (number := _copied(row, origin)) is not None), None)
+        if oldest is None:
+            return None if lie else 0
+        wanted = {number for number in lie if number >= oldest}
+        # Copies lie in the order in which they came, and what is left is mostly new.
+        for page in range(-(-copy.depth // _PAGE), 0, -1)[:PAGES]:
+            rows = there.look([Ask(copy.bean, Listing.BROWSE, (page, _PAGE))], timeout_s=timeout_s)[0].value()
+            copied = {number for row in rows if (number := _copied(row, origin)) is not None}
+            wanted -= copied
+            if not wanted or (copied and min(copied) < min(wanted)):
+                return len(wanted)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise BadValue(f"{here.url}: a message of {queue.name} is not as expected: {error}") from error
+    return None if wanted else 0
+
+
+def below(origin: str, number: int) -> str:
+    """The filter of copies that came from there with a lower number."""
+    return f"{ORIGIN} = '{origin}' AND {NUMBER} < {number}"
+
+
+_PAGE: Final = 1000
+
+
+def _delivering(text: str) -> Iterator[Mapping[str, Any]]:
+    for each in json.loads(text):
+        yield from each["elements"]
+
+
+def _number(row: Mapping[str, Any]) -> int | None:
+    """The number that its copy bears; None of one that came from the other site and is no copy's original."""
+    if ORIGIN in _all(row):
+        return None
+    return int(str(_all(row).get(NUMBER, row["messageID"])))
+
+
+def _copied(row: Mapping[str, Any], origin: str) -> int | None:
+    told = _all(row)
+    return int(told[NUMBER]) if told.get(ORIGIN) == origin and NUMBER in told else None
+
+
+def _all(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Its properties: a browsed message has them by kind, one in delivery among its other fields."""
+    return {**row, **(row.get("StringProperties") or {}), **(row.get("LongProperties") or {})}

@@ -1,0 +1,89 @@
+"""The serving one of two real brokers is killed under load, with messages, ids, both or nothing held up, and returns.
+
+The ledger says what was lost and what came twice, the failover what of it could be. Only a return from which nothing
+more comes twice leaves the stores of ids at both sites the same.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from dr_ctl.agents.monitor import recording
+from dr_ctl.lab.lab import Lab
+from dr_ctl.lab.ledger import Counts, Key, Verdict
+from dr_ctl.lab.traffic import Load
+from dr_ctl.settings.loader import load
+from tests.broker.driving import Ended, Operator, until
+from tests.topologies.bridges.real import QUEUES, admin, ids, shipped
+
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
+
+RATE = 100 * len(QUEUES)
+EVERY_S = 0.5
+# What of it is held up, the ids or not; and how long a consumer works. One that keeps up leaves nothing to lose.
+HELD = {"nothing": ((), 0.0), "messages": ((False,), 12.0), "ids": ((True,), 0.0), "both": ((False, True), 12.0)}
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_a_lost_site_is_replaced_and_taken_in_again(bridges_lab: Lab, operator: Operator, held: str) -> None:
+    bridges, work_ms = HELD[held]
+    with bridges_lab.load(RATE, work_ms=work_ms) as traffic:
+        refused, moved = lose(bridges_lab, operator, traffic, bridges)
+        traffic.wait_for(traffic.counts().sent + RATE)
+        lost = came_to_rest(bridges_lab, traffic)
+        traffic.resume_producing()
+        bridges_lab.start("london")
+        returned = operator.run("failback", "--to", "london", "--yes")
+        traffic.wait_for(traffic.counts().sent + RATE)
+        verdict = traffic.stop(drain_s=60)
+    bounds = refused.document["data"]["bounds"]
+    twice = came_twice(lost)
+    print(
+        f"{held} held up: lost {len(lost.lost)} of {bounds['lost']}, twice {len(twice)} of {bounds['twice']}; the "
+        f"return doubled {len(came_twice(verdict) - twice)}"
+    )
+
+    assert (refused.code, moved.code) == (11, 0), moved.told
+    assert lost.lost or False not in bridges
+    assert twice or True not in bridges
+    assert len(lost.lost) <= bounds["lost"]["at_most"]
+    assert len(twice) <= bounds["twice"]["at_most"]
+    assert returned.code == 0, returned.told
+    assert verdict.drained
+    assert verdict.lost == ()
+    assert came_twice(verdict) == twice
+    until(lambda: shipped(bridges_lab, "london", "paris"), why="all ids are applied")
+    assert ids(bridges_lab, "london") == ids(bridges_lab, "paris")
+    assert operator.run("status").document["debts"] == []
+
+
+def lose(lab: Lab, operator: Operator, traffic: Load, held: tuple[bool, ...]) -> tuple[Ended, Ended]:
+    """Hold up for three seconds what London ships, and kill it; the failover that is refused for its price, and the one
+    that accepts it."""
+    failover = ("failover", "--to", "paris", "--yes")
+    with recording(load(operator.settings), every_s=EVERY_S):
+        traffic.wait_for(3 * RATE, within_s=60)
+        for each in held:
+            admin(lab, "london").stop_bridges(ids=each)
+        traffic.wait_for(traffic.counts().sent + 3 * RATE, within_s=60)
+        lab.kill("london")
+        until(lambda: "down" in operator.run("status").told, why="london is seen down")
+    refused = operator.run(*failover)
+    at_most = refused.document["data"]["bounds"]["lost"]["at_most"]
+    return refused, operator.run(*failover, "--accept-loss", str(at_most))
+
+
+def came_to_rest(lab: Lab, traffic: Load) -> Verdict:
+    """What became of all messages once nothing lies any more in the queues of the site that serves."""
+    traffic.pause_producing()
+
+    def idle(counts: Counts) -> bool:
+        return counts.received == counts.consumed + counts.ack_in_doubt and lab.target().left(QUEUES) == 0
+
+    traffic.wait_until(idle, within_s=60, what="the queues are empty")
+    return traffic.ledger.verdict()
+
+
+def came_twice(verdict: Verdict) -> set[Key]:
+    """What clients worked on again, whether or not they had been told that the first time counted."""
+    return {*verdict.consumed_twice, *verdict.processed_twice}
