@@ -60,21 +60,22 @@ class Wait:
         *,
         within_s: float | None,
         stall_s: float,
+        calm: int = 2,
         guard: Callable[[Views], str | None] | None = None,
     ) -> Refused | None:
-        """Poll until no more is left than is small, twice in a row; None when so. `guard` says why it makes no sense to
-        go on."""
-        calm = 0
+        """Poll until no more is left than is small, so many times in a row; None when so. `guard` says why it makes no
+        sense to go on."""
+        quiet = 0
         while True:
             views = self._look()
             left, why = self._told(views)
             if guard is not None and (broken := guard(views)) is not None:
                 return Refused(broken)
             self._note(left)
-            calm = calm + 1 if left is not None and left <= self._small and not why else 0
+            quiet = quiet + 1 if left is not None and left <= self._small and not why else 0
             self._hand.waiting(UNDER_WAY, left, next(iter(why), None))
             self._sample(views)
-            if calm > 1:
+            if quiet >= calm:
                 return None
             if (late := self._late(left, why, within_s, stall_s)) is not None:
                 return late

@@ -44,6 +44,7 @@ def drain(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Out
         tools.rules.drain.poll,
         within_s=limits["within"],
         stall_s=limits["stall"],
+        calm=1,  # clients wait, and the gate that follows looks again and again
         guard=lambda views: _opened(views, move.moves),
     )
     return failed or Done("nothing is under way", {"started": wait.started})
