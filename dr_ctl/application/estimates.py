@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from dr_ctl.application import at_stake
 from dr_ctl.application.result import Result
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
@@ -44,16 +45,12 @@ def of_site(installation: Installation, site: str) -> Found:
     return stored(installation.path(installation.settings.history.path), site)
 
 
-def _line(found: Stored, now: datetime) -> str:
-    """One line: what, and how old."""
-    loss, age = found.data["total"]["loss"], found.data["total"]["age_s"]
-    figures = ", ".join(
-        f"{name} {figure(loss[name])} messages, {figure(age[name])} s of them" for name in ("now", "p99")
-    )
-    verdict = {"met": "objectives met", "missed": "objectives missed", "unknown": "objectives: not known"}.get(
-        str(found.data.get("verdict")), "no objectives set"
-    )
-    return f"if {found.data['site']} died: {figures}; {verdict} (estimated {duration(found.age_s(now))} ago)"
+def _lines(found: Stored, now: datetime, told: Objectives | None) -> str:
+    """The four figures as of the last look and as they seldom are exceeded, and how old that look is."""
+    total = found.data["total"]
+    looked_s = found.age_s(now) + (found.data.get("stale_s") or 0.0)
+    first = f"if {found.data['site']} died: {at_stake.figures(total, 'now')} (by the look of {duration(looked_s)} ago)"
+    return f"{first}\n  p99 of all looks: {at_stake.figures(total, 'p99')}; {at_stake.verdict(found.data, told)}"
 
 
 def figure(value: Json) -> str:
@@ -62,11 +59,11 @@ def figure(value: Json) -> str:
 
 
 def with_age(installation: Installation, site: str) -> tuple[Json, str, list[Finding]]:
-    """What `status` and a plan show of a site: the document (null without one), the line, the findings."""
+    """What `status` and a plan show of a site: the document (null without one), the lines, the findings."""
     found, now = of_site(installation, site), datetime.now(UTC)
     if found.stored is None:
         return None, "", list(found.findings)
-    line = _line(found.stored, now)
+    line = _lines(found.stored, now, objectives(installation))
     stale = []
     if found.stored.age_s(now) > STALE_AFTER_S:
         text = f"the stored estimate of {site} is {duration(round(found.stored.age_s(now)))} old"
@@ -77,12 +74,14 @@ def with_age(installation: Installation, site: str) -> tuple[Json, str, list[Fin
 
 
 def beside_plan(installation: Installation, result: Result) -> Result:
-    """A plan with the stored estimate of its source; a refusal stays as it is."""
+    """A plan with the stored estimate of its source; a refusal stays as it is. What a failover costs is its bounds: a
+    second figure for the same would be one too many."""
     if result.plan is None:
         return result
     document, line, findings = with_age(installation, result.plan.source)
+    text = result.text or line
     return replace(
-        result, data={**result.data, "estimate": document}, findings=[*result.findings, *findings], text=line
+        result, data={**result.data, "estimate": document}, findings=[*result.findings, *findings], text=text
     )
 
 
@@ -97,11 +96,12 @@ class StoredEstimate:
 
     def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
         del within_s, wait
-        document, line, findings = with_age(self._installation, self._lost)
+        document, _, findings = with_age(self._installation, self._lost)
         if document is None:
             text = f"no estimate of {self._lost} is stored; the bounds come from the last samples"
             return NotNeeded(text, findings=tuple(findings))
-        return Done(line, {"estimate": document}, tuple(findings))
+        text = f"what {self._lost} was estimated to lose while it lived is in the report; the bounds hold now"
+        return Done(text, {"estimate": document}, tuple(findings))
 
     def abandon(self) -> None:
         """There is nothing to end."""

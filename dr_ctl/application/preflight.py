@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from dr_ctl.application.estimates import request
+from dr_ctl.application import at_stake
+from dr_ctl.application.estimates import objectives, request
 from dr_ctl.core.clock import Clock
-from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.core.model import Finding, Severity
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
 from dr_ctl.rpo.estimate.request import Estimating
+from dr_ctl.rpo.estimate.result import Objectives
 from dr_ctl.settings.model import Installation
 
 _POLL_S: Final = 0.05
@@ -43,14 +45,14 @@ class Preflight:
             return NotNeeded(
                 text, findings=(Finding("DR-RPO-008", Severity.WARNING, text, "`dr-ctl rpo estimate` waits for it."),)
             )
-        return _outcome(estimating.answer())
+        return _outcome(estimating.answer(), objectives(self._installation))
 
     def abandon(self) -> None:
         if self._estimating is not None:
             self._estimating.end()
 
 
-def _outcome(answer: dict[str, Any]) -> Outcome:
+def _outcome(answer: dict[str, Any], told: Objectives | None) -> Outcome:
     if "error" in answer:
         finding = Finding(
             "DR-RPO-009", Severity.WARNING, f"no estimate: {answer['error']}", str(answer.get("remedy", ""))
@@ -59,14 +61,12 @@ def _outcome(answer: dict[str, Any]) -> Outcome:
     findings = tuple(
         Finding(each["id"], Severity(each["severity"]), each["text"], each["remedy"]) for each in answer["findings"]
     )
-    return Done(_summary(answer), {"estimate": answer["data"]}, findings)
+    return Done(_summary(answer, told), {"estimate": answer["data"]}, findings)
 
 
-def _summary(answer: dict[str, Any]) -> str:
-    total: dict[str, Any] | None = (answer["data"] or {}).get("total")
-    if total is None:
+def _summary(answer: dict[str, Any], told: Objectives | None) -> str:
+    data: dict[str, Any] = answer["data"] or {}
+    if data.get("total") is None:
         return "no estimate from this history"
-    now, p99 = total["loss"]["now"], total["loss"]["p99"]
-    known: dict[str, Json] = {"now": now, "p99": p99}
-    figures = ", ".join(f"{name} {'not known' if value is None else value}" for name, value in known.items())
-    return f"loss if the site died: {figures} (messages); objectives: {answer['verdict'] or 'none set'}"
+    figures = f"{at_stake.figures(data['total'], 'now')}; p99 of all looks: {at_stake.figures(data['total'], 'p99')}"
+    return f"if {data['site']} died: {figures}; {at_stake.verdict(data, told)}"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from dr_ctl.application.estimates import objectives
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Finding, Json, Role, Severity
+from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.roles import error
 from dr_ctl.rpo.estimate.result import matches
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.settings.model import Installation
@@ -81,8 +81,9 @@ class FailoverPrice:
             f"{over}Whoever owns that limit decides: wait for {self.lost}, or add --accept-loss {accepting}. Where "
             f"somebody knows when the service of {self.lost} ended: --silent-since T --reason TEXT."
         )
-        because = "" if now.because is None else f": {now.because}"
-        return error("DR-LOSS-001", f"{'; '.join(reasons)}{because}", remedy)
+        # Beneath the sentence that is refused with, which the end of the command says once more.
+        more = tuple(f"      {each}" for each in (now.because, price_text(now.as_json())) if each is not None)
+        return Finding("DR-LOSS-001", Severity.ERROR, "; ".join(reasons), remedy, more)
 
     def _now(self) -> Bounds:
         from dr_ctl.rpo.bounds.bounds import bounds  # noqa: PLC0415 - loaded by then, beside the first look

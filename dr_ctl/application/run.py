@@ -106,7 +106,7 @@ def plan(caller: Caller, asked: Ask) -> Result:
         seen = world.look(price)
         asked = world.chosen(asked, seen)
         decided = world.decide(asked, seen, price=price)
-        return _with(_priced(_undecided(decided) or _planned(decided), price), world.residue(asked, seen))
+        return _with(_priced(_undecided(decided) or _planned(decided, price), price), world.residue(asked, seen))
 
 
 def _carried_out(caller: Caller, world: World, task: _Task, how: How) -> Result:
@@ -123,7 +123,7 @@ def _carried_out(caller: Caller, world: World, task: _Task, how: How) -> Result:
     if (ended := _undecided(decided)) is not None:
         return _ended(caller, task, ended, seen, price)
     if how.dry_run:
-        return _with(_priced(_planned(decided), price), world.residue(asked, seen) if task.past is None else {})
+        return _with(_priced(_planned(decided, price), price), world.residue(asked, seen) if task.past is None else {})
     assert isinstance(decided, Plan)
     if price is not None and task.past is None:
         caller.say(f"price: {price_text(price.bounds())}")
@@ -194,11 +194,12 @@ def _undecided(decided: Decision) -> Result | None:
     return None
 
 
-def _planned(decided: Decision) -> Result:
+def _planned(decided: Decision, price: FailoverPrice | None) -> Result:
     assert isinstance(decided, Plan)
     calls = sum(call.when is None for step in decided.steps for call in step.calls)
     summary = f"{plans.title(decided)}: {calls} call(s) for certain; nothing was changed"
-    return Result(ExitCode.OK, summary, decided.findings, {"plan": decided.as_json()}, plan=decided)
+    text = "" if price is None else f"price: {price_text(price.bounds())}"
+    return Result(ExitCode.OK, summary, decided.findings, {"plan": decided.as_json()}, plan=decided, text=text)
 
 
 def _ended(caller: Caller, task: _Task, result: Result, seen: Seen, price: FailoverPrice | None) -> Result:

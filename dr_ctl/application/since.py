@@ -9,8 +9,9 @@ from datetime import datetime
 from dr_ctl.application.ways_out import Interrupted
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Role
+from dr_ctl.engine.debts import DebtKind
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import LinkSeen
+from dr_ctl.topologies.topology import LinkSeen, Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +39,30 @@ def unserved(installation: Installation, interrupted: Interrupted | None) -> Sin
     return Since(stamp(latest), f"nobody is served; {site} was last seen to serve at {stamp(latest)}")
 
 
-def links(installation: Installation, seen: Sequence[LinkSeen]) -> dict[tuple[str, str], Since]:
-    """Since when each link is down that is not attached."""
-    down = [link for link in seen if link.attached is False]
+def links(installation: Installation, seen: Seen, shown: Sequence[LinkSeen]) -> dict[tuple[str, str], Since]:
+    """Since when each link is down that is not attached, or why it is not to be attached."""
+    down = [link for link in shown if link.attached is False]
     if not down:
         return {}
     from dr_ctl.rpo.history.since import link_lost  # noqa: PLC0415
 
     history = installation.path(installation.settings.history.path)
-    return {(each.site, each.pair): _of(link_lost(history, each.site, each.pair)) for each in down}
+    kept = {debt.about: debt.kept_at for debt in seen.debts if debt.kind is DebtKind.QUARANTINE}
+    kept = {site: by for site, by in kept.items() if seen.roles.get(site) is Role.STANDBY}
+    return {
+        (each.site, each.pair): _of(link_lost(history, each.site, each.pair), each.site, kept.get(each.site))
+        for each in down
+    }
 
 
-def _of(at: datetime | None) -> Since:
-    if at is None:
-        return Since(None, "not known since when")
-    return Since(stamp(at), f"last seen attached at {stamp(at)}")
+def _of(at: datetime | None, site: str, kept_by: str | None) -> Since:
+    moment = None if at is None else stamp(at)
+    if kept_by is not None:
+        return Since(
+            moment,
+            f"{kept_by} keeps it out on purpose until `dr-ctl reinstate {site}`; it grows by echoes of what {kept_by} "
+            "does, which is harmless",
+        )
+    return Since(
+        moment, f"the link is down: {'not known since when' if at is None else f'last seen attached at {moment}'}"
+    )

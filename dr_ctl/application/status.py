@@ -57,7 +57,7 @@ def status(caller: Caller) -> Status:
     ]
     estimated, line, stale = with_age(world.installation, serving[0]) if len(serving) == 1 else (None, "", [])
     out = None if serving else since.unserved(world.installation, interrupted)
-    down = since.links(world.installation, links)
+    down = since.links(world.installation, seen, links)
     data: dict[str, Json] = {
         "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
         "pairs": [unit.as_json() for unit in seen.units],

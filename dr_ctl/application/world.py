@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import BrokerError, UsageError
-from dr_ctl.core.model import Finding, Json, Role, Severity
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine import runbook
 from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import (
@@ -128,18 +128,28 @@ class World:
     ) -> Decision:
         """Plan; what the plan rests on includes the settings."""
         decided = plan(self.runbook(ask.operation), self.topology.recipe, seen, ask, past, price, anew=anew)
-        decided = replace(decided, findings=(*self._remedies(decided, ask, seen), *self.unverified()))
+        decided = self._as_things_stand(decided, ask, seen) if ask.operation == FAILOVER else decided
+        decided = replace(decided, findings=(*decided.findings, *self.unverified()))
         if not isinstance(decided, Plan):
             return decided
         secret = {"sites": {"__all__": {"brokers": _PASSWORDS, "workloads": _PASSWORDS}}}
         told = self.installation.settings.model_dump_json(exclude=secret)
         return replace(decided, basis={**decided.basis, "settings": hashlib.sha256(told.encode()).hexdigest()})
 
-    def _remedies(self, decided: Decision, ask: Ask, seen: Seen) -> Sequence[Finding]:
-        """What was found, with the remedies that help as things stand, which the roles alone do not tell."""
+    def _as_things_stand(self, decided: Decision, ask: Ask, seen: Seen) -> Decision:
+        """What the roles alone do not tell: the remedies that help now, and a site that is silent and was sick lately.
+
+        That is refused as a sick one. A person's word still counts: a host that was switched off is as silent as a
+        process that froze for good, and waiting would only keep the service down."""
         left = self.other(ask.target)
-        if not isinstance(decided, Refusal) or ask.operation != FAILOVER:
-            return decided.findings
+        silent = seen.roles[left] is Role.UNKNOWN
+        if isinstance(decided, Plan) and silent and (at := self._lately_sick(left)) is not None:
+            text = f"{left} was sick, and so alive, at {stamp(at)}: that it serves nobody now rests on your word alone"
+            remedy = "Go on only where its process was ended, or its host cut off, since then."
+            told = Finding("DR-ALIVE-004", Severity.WARNING, text, remedy)
+            return replace(decided, findings=(told, *decided.findings))
+        if not isinstance(decided, Refusal):
+            return decided
         away = [link.site for link in seen.links() if link.attached is False]
         is_whole = all(each.silent is None for each in seen.brokers if each.site == left)
         first, *others = decided.findings
@@ -152,7 +162,8 @@ class World:
         if first.id == "DR-ALIVE-002" and (at := self._lately_sick(left)) is not None:
             remedy = f"End that process for certain, or cut its host off; only then: {first.remedy}"
             first = replace(first, text=f"{first.text}; it was sick, and so alive, at {stamp(at)}", remedy=remedy)
-        return (first, *others)
+            decided = replace(decided, code=ExitCode.SERVING_SITE_ALIVE)
+        return replace(decided, findings=(first, *others))
 
     def mending(self, site: str) -> str:
         """What helps where the link of a site is not attached."""

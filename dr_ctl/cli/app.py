@@ -259,7 +259,9 @@ def _make_streams_safe() -> None:
 def run(arguments: list[str], time: Time | None = None) -> int:
     """Run one command: every path ends with its document or its text, and with its exit code. No words ask for help,
     as does a group alone. `time` is what its waits are made of; default: the machine's own, and all of it."""
-    if not arguments or (arguments[-1] in _GROUPS and not _wants_json(arguments)):
+    # The last word may be the value of an option, too.
+    alone = bool(arguments) and arguments[-1] in _GROUPS and arguments[-1:] == _command(arguments)
+    if not arguments or (alone and not _wants_json(arguments)):
         arguments = [*arguments, "--help"]
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)

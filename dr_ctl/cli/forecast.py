@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from dr_ctl.application import at_stake
 from dr_ctl.application.estimates import figure, request
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
@@ -19,7 +20,7 @@ from dr_ctl.rpo.backtest.backtest import HORIZONS_S
 from dr_ctl.rpo.backtest.backtest import backtest as make_backtest
 from dr_ctl.rpo.backtest.calibration import Calibration
 from dr_ctl.rpo.estimate.estimate import estimate as make_estimate
-from dr_ctl.rpo.estimate.result import EstimateAnswer, Verdict
+from dr_ctl.rpo.estimate.result import EstimateAnswer, Objectives, Verdict
 from dr_ctl.settings.durations import duration, seconds
 from dr_ctl.settings.model import Installation
 
@@ -49,7 +50,13 @@ def estimate(
     verdict = answer.verdict
     code = _CODES[verdict] if verdict is not None else ExitCode.OK
     page = pages.of_estimate(installation.settings.name, data, answer.curves, answer.findings)
-    return Result(code, _summary(answer), answer.findings, data or {}, text=_with_page(_table(data), page, report))
+    return Result(
+        code,
+        _summary(answer, asked.objectives),
+        answer.findings,
+        data or {},
+        text=_with_page(_table(data), page, report),
+    )
 
 
 def backtest(
@@ -114,16 +121,10 @@ def _calibration(data: Any) -> str:
     )
 
 
-def _summary(answer: EstimateAnswer) -> str:
+def _summary(answer: EstimateAnswer, objectives: Objectives | None) -> str:
     if answer.estimate is None:
         return "how much a failure would lose is not known"
-    verdict = {
-        Verdict.MET: "the objectives are met",
-        Verdict.MISSED: "the objectives are missed",
-        Verdict.UNKNOWN: "whether the objectives are met is not known",
-        None: "no objectives are set",
-    }[answer.verdict]
-    return f"if {answer.estimate.site} died: {verdict}"
+    return f"if {answer.estimate.site} died: {at_stake.verdict(answer.as_json(), objectives)}"
 
 
 def _table(data: Any) -> str:

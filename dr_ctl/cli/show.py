@@ -48,7 +48,7 @@ def _text(found: Status) -> str:
             if (lacking := _lacking(found, each)) is not None:
                 lines.append(f"    {lacking}")
             if (down := found.down.get((site, each.pair))) is not None:
-                lines.append(f"    the link is down: {down.text}")
+                lines.append(f"    {down.text}")
         lines += [f"  workload {each.line}" for each in workloads_of(found.seen) if each.site == site]
     return page(lines)
 

@@ -25,6 +25,7 @@ from dr_ctl.engine.operations import (
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.engine.roles import CLOSED
+from dr_ctl.settings.durations import duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +172,9 @@ def price_text(bounds: Mapping[str, Any]) -> str:
         number = bounds.get(key, {}).get("at_most")
         return "an unknown number of messages" if number is None else f"at most {number} message(s)"
 
-    return f"{at_most('lost')} may be lost, {at_most('twice')} may come twice"
+    age_s = bounds.get("age_s") if bounds.get("lost", {}).get("at_most") else None
+    old = f", the oldest of them up to {duration(age_s)} old" if age_s is not None else ""
+    return f"{at_most('lost')} may be lost{old}, {at_most('twice')} may come twice"
 
 
 def _by_hand(facts: Facts) -> Finding:

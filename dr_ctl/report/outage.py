@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from dr_ctl.engine.goals import Goal
 from dr_ctl.report.reading import Material
 from dr_ctl.report.story import Act, Mark, Story
 from dr_ctl.report.values import NOT_KNOWN, clock, mapping, number, seconds, text
@@ -24,16 +25,13 @@ def outage(story: Story, material: Material) -> Outage:
     """Work out the outage from the steps; the executor's own measure is taken where it covers the same stretch."""
     if (lost := _lost(material)) is not None:
         return _since_the_loss(story, lost)
+    held = _held(story)
     fence = next((act for act in story.of("fence") if any(call.outcome != "refused" for call in act.calls)), None)
     if fence is None:
         closed = next((act for act in story.of("fence") if act.mark is Mark.NOT_NEEDED), None)
         if closed is None:
-            return Outage(
-                None,
-                None,
-                "none",
-                "No call of a fence went out that could have had an effect: this run kept no client out.",
-            )
+            told = "No call of a fence went out that could have had an effect: this run kept no client out."
+            return Outage(None, None, "none", told) if held is None else _only_held(held)
         site = closed.site or "the source"
         told = f"Out of {site} since before this run; its journal does not say since when."
         return Outage(None, None, NOT_KNOWN, told)
@@ -50,14 +48,20 @@ def outage(story: Story, material: Material) -> Outage:
         until = f"to {clock(end.ended)}, when the fence was undone"
     else:
         until = f"to {clock(end.ended)}, when {end.site or 'the target'} was activated"
+    before = f" Earlier, none got a message for {seconds(held)}, while residue came in." if held is not None else ""
     # A resumed run that found the target open cannot tell when between its parts that came about.
     most = "at most " if end.mark is Mark.NOT_NEEDED else ""
     return Outage(
         fence.began,
         end.ended,
         f"{most}{seconds(took)}",
-        f"{since[0].upper()}{since[1:]}, {until}{_exact(took)}.{_paused(story, end)}",
+        f"{since[0].upper()}{since[1:]}, {until}{_exact(took)}.{_paused(story, fence)}{before}",
     )
+
+
+def _only_held(held_s: float) -> Outage:
+    told = "No client was kept out, but none got a message while the lost site's residue came in"
+    return Outage(None, None, f"none; no delivery for {seconds(held_s)}", f"{told}: for {seconds(held_s)}.")
 
 
 def _lost(material: Material) -> str | None:
@@ -93,9 +97,21 @@ def _exact(took_s: float) -> str:
     return f": {took_s:.1f} s" if took_s >= 60 else ""  # noqa: PLR2004
 
 
-def _paused(story: Story, end: Act) -> str:
+def _paused(story: Story, fence: Act) -> str:
+    """How much longer nothing was delivered: the time behind the fence is the outage itself."""
     quiesce = next((act for act in story.of("quiesce") if act.calls), None)
-    if quiesce is None or end.ended is None:
+    if quiesce is None:
         return ""
-    took = max(0.0, (end.ended - quiesce.began).total_seconds())
-    return f" Delivery had stopped {seconds(took)} before that moment, with the quiesce at {clock(quiesce.began)}."
+    took = max(0.0, (fence.began - quiesce.began).total_seconds())
+    return f" Delivery had stopped {seconds(took)} before that fence, with the quiesce at {clock(quiesce.began)}."
+
+
+def _held(story: Story) -> float | None:
+    """How long the take-in of a lost site held delivery where clients are served; None where no pause went out."""
+    for act in reversed(story.of("reinstate")):
+        pauses = [made for made in act.calls if made.call.get("goal") == Goal.PAUSE.value and made.outcome != "refused"]
+        if pauses:
+            lifted = [made.ended for made in act.calls if made.call.get("goal") == Goal.RESUME.value]
+            end = max((each for each in lifted if each is not None), default=act.ended)
+            return None if end is None else max(0.0, (end - pauses[0].began).total_seconds())
+    return None

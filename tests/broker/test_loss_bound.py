@@ -110,7 +110,9 @@ def killed(lab: Lab, folder: Path, death: Death, site: str) -> Told:
     told = Told(
         death, len(verdict.lost), bounds["lost"]["at_most"], len(verdict.consumed_twice), bounds["twice"]["at_most"]
     )
-    print(told.line, *(each["text"] for each in moved.document["findings"] if each["id"] == "DR-RPO-010"), sep="\n    ")
+    print(
+        told.line, *(each["text"] for each in moved.document["findings"] if each["id"] == "DR-LOSS-002"), sep="\n    "
+    )
     return told
 
 

@@ -118,6 +118,15 @@ def test_commands_stand_by_what_they_are_for_in_whole_sentences_with_the_exit_co
     assert all(re.search(rf"^  {int(code)} +{re.escape(text)}$", told, re.MULTILINE) for code, text in CODES.items())
 
 
+def test_the_last_word_of_a_command_is_no_group_for_its_name(dr_ctl: Shell) -> None:
+    """A lab's directory may be called lab, a site runs: the command is carried out, not explained."""
+    for words in (("lab", "status", "--dir", "lab"), ("swapover", "--to", "runs")):
+        ended = dr_ctl(*words)
+
+        assert ended.code == 2
+        assert "Usage:" not in ended.out
+
+
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_group_alone_shows_its_help(dr_ctl: Shell, group: str) -> None:
     alone = dr_ctl(group)

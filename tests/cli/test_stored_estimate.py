@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
+from dr_ctl.application import at_stake
 from dr_ctl.application.estimates import StoredEstimate
 from dr_ctl.engine.outcome import Done, NotNeeded
+from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.estimate.stored import place, store
 from dr_ctl.settings.loader import load
 from tests.cli.conftest import Shell
@@ -30,8 +33,10 @@ def test_status_shows_it_with_its_age(dr_ctl: Shell, installation: Installation)
     estimate = told.document["data"]["estimate"]
     assert estimate["total"]["loss"]["now"] == 7
     assert 180 <= estimate["age_s"] < 240
-    assert "if london died: now 7 messages, 0.5 s of them, p99 9 messages" in text.out
-    assert "objectives met (estimated 3 min" in text.out
+    four = "messages lost 7, age of the oldest 500 ms, messages twice not known, drain not known"
+    assert f"if london died: {four} (by the look of 3 min" in text.out
+    assert "  p99 of all looks: messages lost 9, age of the oldest 1.50 s" in text.out
+    assert "drain not known; objectives met" in text.out
     assert "DR-RPO-018" not in told.ids
 
 
@@ -79,4 +84,17 @@ def test_a_failovers_estimate_is_the_stored_one_and_asks_nobody(dr_ctl: Shell, i
     estimate = outcome.evidence["estimate"]
     assert isinstance(estimate, dict)
     assert estimate["made_at"] < datetime.now(UTC).isoformat()
-    assert "estimated 3 min" in outcome.text
+    assert outcome.text.endswith("the bounds hold now")
+    assert "messages lost" not in outcome.text
+
+
+def test_a_missed_objective_is_named_with_its_class_and_its_limit() -> None:
+    seen: dict[str, Any] = {"loss": {"p99": 9}, "age_s": {"p99": 1.5}}
+    told = {"verdict": "missed", "total": seen, "classes": [{"queues": ["audit.#"], **seen}]}
+    objectives = Objectives(LossLimit(9, 1.0), (LossClass(("audit.#",), LossLimit(8, 2.0)),))
+
+    assert at_stake.verdict(told, objectives) == (
+        "objectives missed: the oldest 1.50 s old where 1.00 s are allowed; "
+        "9 message(s) of audit.# lost where 8 are allowed"
+    )
+    assert at_stake.verdict({**told, "verdict": None}, None) == "no objectives set"

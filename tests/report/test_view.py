@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.engine.states import StepEvent
 from dr_ctl.report.reading import read_run
 from dr_ctl.report.story import Mark
@@ -58,13 +60,27 @@ def test_a_run_that_went_well(tmp_path: Path) -> None:
     assert [(unit.name, unit.serving) for unit in page.verdict.units] == [("orders-1", "paris")]
     assert plain(page.outage.figure) == "4.00 s"
     assert "when the fence of london began" in page.outage.sentence
-    assert "Delivery had stopped 6.00 s before that moment" in plain(page.outage.sentence)
+    assert "Delivery had stopped 2.00 s before that fence" in plain(page.outage.sentence)
     assert plain(page.calls_sentence) == "3 calls went out: 3 done"
     assert facts(page.asked)["Begun"] == "2026-11-21T02:00:00.000Z"
     assert facts(page.asked)["Timeout of the drain"] == "as the settings say"
     assert facts(page.journal)["Seal in result.json"] == "the same count and last hash"
     assert page.problems == ()
     assert page.not_begun == ()
+
+
+def test_a_take_in_tells_how_long_it_held_delivery(tmp_path: Path) -> None:
+    told = scribe.plan(ask=Ask("reinstate", "london"), steps=(PlannedStep(1, "reinstate", "paris", "residue in"),))
+    held, freed = (replace(scribe.call("orders at paris", "paris"), goal=goal) for goal in (Goal.PAUSE, Goal.RESUME))
+    run = scribe.Scribe(tmp_path, plan=told).begin().start("reinstate").sent("reinstate", held, took=0.5).let(4)
+    run.sent("reinstate", freed, took=0.5).let(1).stop("reinstate").end(
+        0, "ok", "london is taken in", command="reinstate"
+    )
+
+    page = page_of(run)
+
+    assert plain(page.outage.figure) == "none; no delivery for 5.00 s"
+    assert "none got a message while the lost site's residue came in" in page.outage.sentence
 
 
 def test_time_line_of_a_run_that_went_well(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ def test_a_class_is_judged_by_its_own_queues(tmp_path: Path) -> None:
         (("free.#",), 60, False),
     ]
     assert found.exceeds(told) == (
-        "up to 633 message(s) of audit.# may be lost, their limit is 632",
-        "up to 60 message(s) of absent.# may be lost, their limit is 59",
+        "up to 633 message(s) of audit.# may be lost, their objective allows 632",
+        "up to 60 message(s) of absent.# may be lost, their objective allows 59",
     )
     assert found.exceeds(told, 633) == ()
 
@@ -43,7 +43,7 @@ def test_exactly_the_limit_is_not_above_it(tmp_path: Path, limit: int | None) ->
 
     reasons = found.exceeds(Objectives(LossLimit(limit)))
 
-    assert reasons == (("up to 47 message(s) may be lost, the limit is 46",) if limit == 46 else ())
+    assert reasons == (("up to 47 message(s) may be lost, the objectives allow 46",) if limit == 46 else ())
     assert bool(found.exceeds(None, limit)) is (limit in (46, None))
 
 
@@ -53,7 +53,9 @@ def test_without_objectives_nothing_may_be_lost(tmp_path: Path) -> None:
     write(look(11, 1, 1), tmp_path)
 
     assert (nothing.lost.at_most, nothing.exceeds(None)) == (0, ())
-    assert asked(tmp_path, 11).exceeds(None) == ("up to 1 message(s) may be lost, the limit is 0",)
+    assert asked(tmp_path, 11).exceeds(None) == (
+        "up to 1 message(s) may be lost, no objectives are set that allow any",
+    )
 
 
 AGED = Objectives(LossLimit(None, 12.0))
@@ -85,11 +87,11 @@ def test_the_oldest_that_may_be_lost_was_put_in_after_a_look(
         (STEADY, ()),
         (
             [*look(0, 0, 0), *look(5, 50, 50), *look(10, 100, 100)],
-            ("messages may be lost and the oldest is up to 14 s old, the limit is 12 s",),
+            ("messages may be lost and the oldest is up to 14 s old, the objectives allow 12 s",),
         ),
         (
             [*look(0, 3, 40), *look(5, 53, 90), *look(10, 103, 140)],
-            ("messages may be lost and how old they are is not known, the limit is 12 s",),
+            ("messages may be lost and how old they are is not known, the objectives allow 12 s",),
         ),
         ([*look(0, 0, 0), *look(5, 0, 0), *look(10, 0, 0)], ()),
     ],
@@ -119,4 +121,4 @@ def test_a_class_has_an_age_of_its_own(tmp_path: Path) -> None:
 
     [reason] = asked(tmp_path, 14, objectives=limits).exceeds(limits)
 
-    assert reason == "messages of audit.# may be lost and the oldest is up to 9.00 s old, the limit is 3.00 s"
+    assert reason == "messages of audit.# may be lost and the oldest is up to 9.00 s old, the objectives allow 3.00 s"

@@ -15,8 +15,12 @@ import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.jolokia.client import Answer, Wire
-from dr_ctl.twin.host import APP, Change
-from dr_ctl.twin.messages import Message
+from dr_ctl.twin.bridges.broker import BridgesBroker
+from dr_ctl.twin.broker import Broker
+from dr_ctl.twin.host import APP, Change, Host
+from dr_ctl.twin.jolokia import Request
+from dr_ctl.twin.kinds import BRIDGES
+from dr_ctl.twin.messages import Message, Queue
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
@@ -57,11 +61,15 @@ def put(twin: PlayedTwin, site: str, queue: str, count: int) -> None:
 
 
 def take(twin: PlayedTwin, site: str, queue: str) -> None:
-    """The first message of a queue, as a client takes it."""
+    """The first message of a queue, as a client takes it; where the peer's copies stay, it tells the peer its id."""
     broker = twin.host(site).broker
     with twin.still():
         lying = broker.queues[queue]
         message = next(lying.live())
+        if isinstance(broker, BridgesBroker):
+            ident = broker.identity(message)
+            broker.ids.add(queue, ident, here=True)
+            broker.notify(queue, ident)
         broker.remove(lying, message)
         _TAKEN.add(message.headers[GIVEN])
 
@@ -140,7 +148,8 @@ class Operation:
         """Say whether what was asked for really holds."""
         return (
             serving(twin) == self.serving
-            and all(twin.host(site).broker.serves for site in self.serving)
+            and all(open_at(twin, site) == {*twin.queues} for site in self.serving)
+            and all(twin.host(site).broker.serves or self.paused for site in self.serving)
             and bool(paused(twin)) is self.paused
             and any(name.startswith("dr-ctl.debt.") for name in documents(twin)) is self.owed
         )
@@ -162,26 +171,42 @@ OPERATIONS = {
 }
 
 
+def let_in(broker: Broker, queues: Sequence[str]) -> set[str]:
+    """The queues whose clients a broker would serve, were they at its door. Where bridges join the sites, whoever may
+    send there or consume is in: a pause alone ends nothing, and may be a run's."""
+    words = ("send", "consume") if isinstance(broker, BridgesBroker) else ("send",)
+    return {name for name in queues if any(broker.security.may(APP, word, name) for word in words)}
+
+
+def open_at(twin: PlayedTwin, site: str, pair: str | None = None) -> set[str]:
+    """The queues that clients reach at a site, whoever asks."""
+    broker = twin.host(site, pair).broker
+    reached = broker.alive and broker.acceptors["clients"].started
+    return let_in(broker, twin.queues) if reached else set()
+
+
 def serving(twin: PlayedTwin) -> tuple[str, ...]:
-    """The sites that let clients in, and let them work, whoever asks."""
-    brokers = {site: twin.host(site).broker for site in twin.sites}
-    return tuple(
-        site
-        for site, each in brokers.items()
-        if each.alive and each.acceptors["clients"].started and each.security.may(APP, "send", "orders.in")
-    )
+    """The sites that let clients in, and let them work."""
+    return tuple(site for site in twin.sites if open_at(twin, site))
 
 
 def paused(twin: PlayedTwin) -> list[str]:
+    """What is paused and should not be."""
     owed = any(name.startswith("dr-ctl.debt.") for name in documents(twin))
+    brokers = {site: twin.host(site).broker for site in twin.sites}
     return [
         f"{site} {name}"
-        for site in twin.sites
-        if twin.host(site).broker.alive
-        for name, queue in twin.host(site).broker.queues.items()
+        for site, broker in brokers.items()
+        if broker.alive
+        for name, queue in broker.queues.items()
         # What the plugin would tell a lost site is kept for as long as the debt stands, and no longer.
-        if queue.paused and not (owed and name == COMMANDS)
+        if queue.paused and not (owed and name == COMMANDS) and not gated(broker, queue)
     ]
+
+
+def gated(broker: Broker, queue: Queue) -> bool:
+    """Say whether a pause is a part of what keeps clients out of a queue."""
+    return isinstance(broker, BridgesBroker) and queue.paused and not let_in(broker, [queue.address])
 
 
 def documents(twin: PlayedTwin) -> list[str]:
@@ -200,10 +225,11 @@ def scene(twin: PlayedTwin) -> dict[str, Any]:
     return told
 
 
-def opens(change: Change, site: str) -> bool:
-    """Say whether a request lets clients in at a site."""
+def opens(twin: PlayedTwin, change: Change, site: str) -> bool:
+    """Say whether a request lets clients work at a site."""
     door = change.operation == "start()" and '"clients"' in change.bean
-    return change.site == site and (door or change.operation.startswith("activateSite("))
+    delivers = twin.kind.topology == BRIDGES and change.operation == "resume()"
+    return change.site == site and (door or delivers or change.operation.startswith("activateSite("))
 
 
 def at_rest(twin: PlayedTwin) -> dict[str, Any]:
@@ -217,23 +243,51 @@ def at_rest(twin: PlayedTwin) -> dict[str, Any]:
     return now
 
 
+def as_undone(told: dict[str, Any], twin: PlayedTwin, operation: Operation) -> dict[str, Any]:
+    """What an undo has to put back of a scene. A site that came back stays closed, whatever becomes of its return:
+    where bridges join the sites, queue by queue."""
+    found = {name: dict(each["settable"]) for name, each in told.items()}
+    if twin.kind.topology == BRIDGES and operation.before is lose_and_return:
+        for name, each in found.items():
+            if name.startswith("london/"):
+                del each["queues"], each["security"]
+    return found
+
+
 class Judge:
-    """Stands at every client door of a twin: notes when a pair is open at both sites."""
+    """Stands at every client door of a twin, and looks after every request: notes what is open at both sites."""
 
     def __init__(self, twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch) -> None:
         self.twice: list[str] = []
+        self._twin = twin
         for site in twin.sites:
             for pair in twin.pairs:
-                host, peer = twin.host(site, pair), twin.host(twin.other(site), pair)
-                monkeypatch.setattr(host, "open", self._watched(host.open, f"{site}/{pair}", peer))
+                host = twin.host(site, pair)
+                monkeypatch.setattr(host, "open", self._at_the_door(host))
+                monkeypatch.setattr(host, "note", self._after(host))
 
-    def _watched(self, opens: Callable[[str], None], name: str, peer: Any) -> Callable[[str], None]:
+    def _at_the_door(self, host: Host) -> Callable[[str], None]:
+        opens, broker = host.open, host.broker
+
         def opened(door: str) -> None:
-            if door == "clients" and peer.broker.alive and peer.broker.acceptors["clients"].started:
-                self.twice.append(name)
+            if door == "clients":
+                self._note(broker, let_in(broker, self._twin.queues))
             opens(door)
 
         return opened
+
+    def _after(self, host: Host) -> Callable[[Request, int], None]:
+        note, broker = host.note, host.broker
+
+        def noted(request: Request, status: int) -> None:
+            note(request, status)
+            self._note(broker, open_at(self._twin, broker.site, broker.pair))
+
+        return noted
+
+    def _note(self, broker: Broker, mine: set[str]) -> None:
+        both = mine & open_at(self._twin, self._twin.other(broker.site), broker.pair)
+        self.twice += [f"{broker.site}/{broker.pair} {name}" for name in sorted(both)]
 
 
 @contextmanager

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,11 +16,14 @@ from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
 from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock, stamp
+from dr_ctl.rpo.estimate.result import EstimateAnswer, Quantity, Verdict
+from dr_ctl.rpo.estimate.stored import store
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.twin.site import PAIR
 from tests.conftest import Command
 from tests.patience import impatient
+from tests.rpo.test_stored import answer
 from tests.twin.matrix import lose, put, serving, take
 from tests.twin.subject import until
 from tests.twin.test_crashes import Death, Died
@@ -36,10 +40,11 @@ class Screen:
     err: str
 
     def remedy(self, id_: str) -> str:
-        """The line under a finding."""
+        """What is to be done about a finding, under all that it says."""
         lines = self.out.splitlines()
         [at] = [number for number, line in enumerate(lines) if f" {id_}  " in line]
-        return lines[at + 1]
+        under = itertools.takewhile(lambda line: line.startswith("      "), lines[at + 1 :])
+        return next(line for line in under if line.startswith("      -> "))
 
     def names(self, within: str | None = None) -> list[str]:
         return COMMAND.findall(self.out if within is None else within)
@@ -106,6 +111,51 @@ def test_london_is_killed_and_a_limit_was_given(person: Person) -> None:
     assert (ended.code, serving(person.twin)) == (0, ("paris",))
     assert "Second copy: none while london is away" in ended.out
     assert person.types("status").out.splitlines()[-1] == "paris serves"
+
+
+def estimated(twin: PlayedTwin) -> None:
+    """London is estimated to miss what the settings allow, which is no message."""
+    made = answer(lost=7).estimate
+    assert made is not None
+    figures = replace(made.total, duplicates=Quantity(now=3, p99=4), drain_s=Quantity(now=0.25, p99=2))
+    made = replace(made, total=figures, verdict=Verdict.MISSED)
+    store(Path(twin.settings_path).parent / "history", EstimateAnswer(made), datetime.now(UTC) - timedelta(seconds=90))
+
+
+def test_what_is_at_stake_stands_on_one_screen_in_four_figures(person: Person) -> None:
+    recorded(person.twin, "serving", ago_s=90)
+    estimated(person.twin)
+
+    lines = person.types("status").out.splitlines()
+
+    [at] = [number for number, line in enumerate(lines) if line.startswith("if london died: ")]
+    now = "messages lost 7, age of the oldest 500 ms, messages twice 3, drain 250 ms (by the look of 1 min 3"
+    assert lines[at].startswith(f"if london died: {now}")
+    assert lines[at + 1] == (
+        "  p99 of all looks: messages lost 9, age of the oldest 1.50 s, messages twice 4, drain 2.00 s; objectives "
+        "missed: 9 message(s) lost where 0 are allowed"
+    )
+
+
+def test_a_lost_site_has_one_price_before_and_after(person: Person) -> None:
+    recorded(person.twin, "serving", ago_s=90)
+    estimated(person.twin)
+    person.twin.kill("london")
+    price = r"at most 9\d\d message\(s\) may be lost, the oldest of them up to 1 min 3\d s old, at most 9\d\d message"
+
+    refused = person.types("failover --to paris --yes")
+    dry = person.types("failover --to paris --accept-loss 2000 --dry-run")
+    planned = person.types("plan failover --to paris --accept-loss 2000")
+    ended = person.types("failover --to paris --accept-loss 2000 --yes")
+
+    assert refused.code == 11
+    assert re.search(r"DR-LOSS-001  up to 9\d\d message\(s\) may be lost, the objectives allow 0; ", refused.out)
+    assert re.search(price, refused.out)
+    assert refused.out.count("not shipped at the last look") == 1
+    for screen in (dry, planned, ended):
+        assert len(re.findall(price, screen.out)) == 1
+        assert "if london died" not in screen.out + screen.err
+    assert (dry.code, planned.code, ended.code) == (0, 0, 0)
 
 
 def test_the_link_is_cut_and_london_serves(person: Person) -> None:
@@ -179,7 +229,7 @@ def test_london_is_frozen_and_may_be_powered_off(person: Person, monkeypatch: py
     assert (ended.code, serving(person.twin)) == (0, ("paris",))
 
 
-def test_what_was_sick_a_moment_ago_is_not_offered_as_merely_silent(
+def test_what_was_sick_a_moment_ago_is_refused_as_sick_and_a_word_on_it_is_told_back(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last = recorded(person.twin, "sick", ago_s=10)
@@ -191,9 +241,13 @@ def test_what_was_sick_a_moment_ago_is_not_offered_as_merely_silent(
 
     asked = person.types("failover --to paris --dry-run")
 
-    assert asked.code == 10
+    assert asked.code == 12
     assert f"; it was sick, and so alive, at {stamp(last)}" in asked.out
     assert "End that process for certain, or cut its host off; only then:" in asked.remedy("DR-ALIVE-002")
+    powered_off = "--presume-down london --reason 'powered off' --accept-loss unknown"
+    ended = person.types(f"failover --to paris --yes {powered_off}")
+    assert (ended.code, serving(person.twin)[-1]) == (0, "paris")
+    assert f"london was sick, and so alive, at {stamp(last)}: that it serves nobody now rests on your word" in ended.out
 
 
 def test_lost_failed_over_and_back(person: Person, dr_ctl: Command) -> None:
@@ -211,6 +265,35 @@ def test_lost_failed_over_and_back(person: Person, dr_ctl: Command) -> None:
     assert "reinstate to london: nothing to do: london is taken in already" in judged.out
     assert person.types("swapover --to london --yes").code == 0
     assert serving(person.twin) == ("london",)
+
+
+def test_a_site_that_is_back_says_why_it_still_ships_and_what_of_it_came_twice(person: Person) -> None:
+    london, paris = (person.twin.host(site).broker for site in ("london", "paris"))
+    put(person.twin, "london", "orders.in", 3)
+    person.twin.wait_mirrored()
+    person.twin.cut("london")
+    until(lambda: not london.attached)
+    take(person.twin, "london", "orders.in")
+    person.twin.kill("london")
+    assert person.types("failover --to paris --yes --accept-loss unknown").code == 0
+    for _ in range(2):  # the first was done at London already, and nobody could tell
+        take(person.twin, "paris", "orders.in")
+    person.twin.heal()
+    person.twin.start("london")
+    until(lambda: paris.attached and paris.even)
+
+    first = person.types("status")
+    taken_in = person.types("reinstate london --yes")
+
+    assert "paris keeps it out on purpose until `dr-ctl reinstate london`; it grows by echoes of what" in first.out
+    assert "the link is down" not in first.out
+    assert taken_in.code == 0
+    assert "0 message(s) and 2 acknowledgement(s), 1 of these written since it is back" in taken_in.err
+    assert "; 1 message(s) done at london before the loss were not here any more: each was known" in taken_in.err
+    assert "; 1 acknowledgement(s) that london wrote since it is back are echoes, harmless" in taken_in.err
+    assert "keeps it out" not in person.types("status").out
+    [report] = re.findall(r"report: (\S+)", taken_in.out)
+    assert "none; no delivery for" in Path(report).read_text(encoding="utf-8")
 
 
 def test_a_planned_move_says_what_it_leaves_behind_and_how_to_come_back(person: Person) -> None:

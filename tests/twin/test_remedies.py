@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, MIRROR
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
@@ -22,7 +23,6 @@ from tests.twin.matrix import OPERATIONS, lose, lose_and_return, nothing, quick,
 from tests.twin.subject import until
 from tests.twin.test_crashes import Death, lived
 
-MIRROR, CONTINUITY = "artemis-mirror", "artemis-continuity"
 COMMAND = re.compile(r"`dr-ctl ([^`]+)`")
 # Words that stand for what only a person can say.
 WORDS = {"TEXT": "because", "T": "1m", "N": "unknown"}
@@ -181,6 +181,7 @@ def errors(dr_ctl: Command) -> set[str]:
             for each in (*SITUATIONS, *DIED)
             if each not in ("back_open", "both_open")
         ),
+        *(pytest.param(BRIDGES, each, marks=pytest.mark.deep) for each in (*SITUATIONS, *DIED)),
     ],
 )
 def test_a_remedy_that_is_run_makes_nothing_worse(

@@ -19,7 +19,7 @@ smaller figure holds. Pairs add up; what was not read of one of them is not know
 
     age     time since the last look at which nothing of what lay in the outflow at t0 had been put in yet
 
-All of it rests on one assumption, told as finding DR-RPO-010: that clients were not faster in the end than before.
+All of it rests on one assumption, told with the sum: that clients were not faster in the end than before.
 """
 
 from __future__ import annotations
@@ -75,15 +75,16 @@ def bounds(
     names = sorted({name for pair in told for name in pair.queues if matches(include, name)})
     names = [name for name in names if not matches(exclude, name)]
     classes = () if objectives is None else objectives.classes
+    because = _because(told, death)
     return Bounds(
         site=site,
         lost=_bound((pair.lost for pair in told), (pair.lost_read_us for pair in told)),
         twice=_bound((pair.twice for pair in told), (pair.twice_read_us for pair in told)),
         queues=tuple(_queue(name, told) for name in names),
         classes=tuple(_class(each.queues, each.loss, names, told) for each in classes),
-        findings=(*seen.findings, *_findings(site, told, death)),
+        findings=(*seen.findings, *_findings(site, told, death, is_summed=because is not None)),
         age_s=_oldest(pair.age_us for pair in told),
-        because=_because(told, death),
+        because=because,
     )
 
 
@@ -274,16 +275,19 @@ def _because(pairs: Sequence[_Pair], death: Death) -> str | None:
     read = [pair.lost_read_us for pair in pairs if pair.lost_read_us is not None]
     if there is None or since is None or not read:
         return None
+    elapsed_s = max(0, death.us - min(read)) / US
+    rate = f", at up to {since / elapsed_s:.1f} a second as before it," if since and elapsed_s else ""
     text = (
         f"{there + since} = {there} not shipped at the last look, {stamp(moment(min(read)))}, + at most {since} that "
-        f"may have come in the {max(0, death.us - min(read)) / US:.1f} s until {death.text}"
+        f"may have come{rate} in the {elapsed_s:.1f} s until {death.text}"
     )
     if death.how is How.OPEN:
         return f"{text}; it grows by up to {sum(pair.rate for pair in pairs):.0f} a second until then"
     return f"{text}; it does not shrink or grow by waiting"
 
 
-def _findings(site: str, pairs: Sequence[_Pair], death: Death) -> Iterable[Finding]:
+def _findings(site: str, pairs: Sequence[_Pair], death: Death, *, is_summed: bool) -> Iterable[Finding]:
+    """What the bounds of each pair rest on; where the sum of all is told, it says so already."""
     for pair in pairs:
         where = f"the outflow of {site}, pair {pair.name}"
         if pair.lost_read_us is None or pair.twice_read_us is None:
@@ -297,7 +301,10 @@ def _findings(site: str, pairs: Sequence[_Pair], death: Death) -> Iterable[Findi
         if elapsed_us > STALE_US:
             text = f"the last look at {where} was {elapsed_us / US:.0f} s before {death.text}"
             yield Finding("DR-RPO-003", Severity.WARNING, text, "The bounds grow with this time.")
-        yield _rests_on(pair, where, elapsed_us, death)
+        if pair.lost is None or pair.twice is None:
+            yield _unbounded(pair, where, elapsed_us)
+        elif not is_summed:
+            yield _rests_on(pair, where, elapsed_us, death)
         yield from _left(pair, site)
 
 
@@ -317,17 +324,18 @@ def _left(pair: _Pair, site: str) -> Iterable[Finding]:
         yield Finding("DR-RPO-022", Severity.INFO, text, "A planned move removes such copies by their ids.")
 
 
-def _rests_on(pair: _Pair, where: str, elapsed_us: int, death: Death) -> Finding:
+def _unbounded(pair: _Pair, where: str, elapsed_us: int) -> Finding:
+    why = "there are too few looks before it for a rate, or not every figure was read"
+    why = "it lies in the future of this machine's clock" if elapsed_us < 0 else why
     read_at = stamp(moment(pair.lost_read_us or 0))
-    if pair.lost is None or pair.twice is None:
-        why = "there are too few looks before it for a rate, or not every figure was read"
-        why = "it lies in the future of this machine's clock" if elapsed_us < 0 else why
-        text = f"{where}: what changed after the look at {read_at} has no bound: {why}"
-        return Finding(
-            "DR-RPO-011", Severity.WARNING, text, "Let `dr-ctl monitor` run, on a machine whose clock is set."
-        )
+    text = f"{where}: what changed after the look at {read_at} has no bound: {why}"
+    return Finding("DR-RPO-011", Severity.WARNING, text, "Let `dr-ctl monitor` run, on a machine whose clock is set.")
+
+
+def _rests_on(pair: _Pair, where: str, elapsed_us: int, death: Death) -> Finding:
     text = (
-        f"{where}: the bounds rest on the look at {read_at} and on at most {pair.rate:.1f} a second since, the highest "
-        f"rate of the minutes before it, for {elapsed_us / US:.1f} s until {death.text}"
+        f"{where}: the bounds rest on the look at {stamp(moment(pair.lost_read_us or 0))} and on at most "
+        f"{pair.rate:.1f} a second since, the highest rate of the minutes before it, for {elapsed_us / US:.1f} s until "
+        f"{death.text}"
     )
     return Finding("DR-RPO-010", Severity.INFO, text, "A shorter `history.every` makes them narrower.")

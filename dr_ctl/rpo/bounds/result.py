@@ -67,7 +67,7 @@ class Bounds:
         """Make `data.bounds` of the envelope; the findings belong to the envelope's own."""
         queues: list[Json] = [asdict(queue) for queue in self.queues]
         told: dict[str, Json] = {"lost": self.lost.as_json(), "twice": self.twice.as_json(), "queues": queues}
-        return {**told, "because": self.because}
+        return {**told, "age_s": self.age_s, "because": self.because}
 
     def exceeds(self, objectives: Objectives | None, accept: int | Literal["unknown"] | None = None) -> tuple[str, ...]:
         """Say why this may not go on; nothing where it may.
@@ -84,11 +84,14 @@ class Bounds:
         if accept is not None:
             return (f"{told}, {accept} are accepted",) if self.lost.at_most > accept else ()
         limit = 0 if objectives is None else objectives.loss.messages
-        reasons = [f"{told}, the limit is {limit}"] if limit is not None and self.lost.at_most > limit else []
+        allowed = "no objectives are set that allow any" if objectives is None else f"the objectives allow {limit}"
+        reasons = [f"{told}, {allowed}"] if limit is not None and self.lost.at_most > limit else []
         for each in self.classes:
             if each.exceeded:
                 name = ", ".join(each.queues)
-                reasons.append(f"up to {each.lost} message(s) of {name} may be lost, their limit is {each.limit}")
+                reasons.append(
+                    f"up to {each.lost} message(s) of {name} may be lost, their objective allows {each.limit}"
+                )
             if each.lost != 0:
                 reasons += self._too_old(each.age_limit_s, f" of {', '.join(each.queues)}")
         if self.lost.at_most > 0 and objectives is not None:
@@ -101,4 +104,4 @@ class Bounds:
         age = (
             "how old they are is not known" if self.age_s is None else f"the oldest is up to {duration(self.age_s)} old"
         )
-        return [f"messages{of} may be lost and {age}, the limit is {duration(limit_s)}"]
+        return [f"messages{of} may be lost and {age}, the objectives allow {duration(limit_s)}"]

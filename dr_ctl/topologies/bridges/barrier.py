@@ -1,10 +1,10 @@
-"""Whether the ids of what was processed at one site are applied at the other, by counters. Pure."""
+"""What was under way at a moment and has arrived since, by counters: processed ids, and messages. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 
 
 @dataclass
@@ -30,3 +30,25 @@ class IdBarrier:
         if not self.applied:
             self.applied = {queue.name: queue.added for queue in there.arrived}
         return sum(max(0, self.applied.get(queue.name, 0) - queue.removed) for queue in there.arrived if queue.depth)
+
+
+@dataclass
+class MessageBarrier:
+    """Whether each message that lay in a buffer when this began is shipped; what clients send meanwhile is not waited
+    for."""
+
+    start: str | None = None
+    added: dict[str, int] = field(default_factory=dict)
+
+    def left(self, here: BrokerView, chosen: Chosen) -> int | None:
+        """How many of them are not shipped; None where that cannot be told."""
+        buffers = {flow.unit: flow.buffer for flow in here.flows if chosen(flow.unit)}
+        if self.start != here.start:
+            self.start, self.added = here.start, {}
+        total = 0
+        for unit, buffer in buffers.items():
+            if buffer is None or not buffer.counted:
+                return None
+            noted = self.added.setdefault(unit, buffer.added)
+            total += max(0, min(buffer.depth, noted - buffer.removed))
+        return total

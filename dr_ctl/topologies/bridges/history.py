@@ -13,6 +13,8 @@ from dr_ctl.topologies.bridges.view import ORIGIN
 from dr_ctl.topologies.common.view import Queue
 
 NUMBER: Final = "_AMQ_ORIG_MESSAGE_ID"
+COMPARED: Final = 1000  # messages of a queue that are looked for in its copy, one by one
+PAGES: Final = 5  # of the copy
 LOOKED_AT: Final = 5000  # messages of a queue that is served; a deeper one cannot be looked at in a moment
 
 
@@ -45,12 +47,38 @@ def highest(reader: Reader, copy: Queue, origin: str, *, timeout_s: float) -> in
     return max((number for number in numbers if number is not None), default=None)
 
 
+def missing(here: Reader, queue: Queue, there: Reader, copy: Queue, origin: str, *, timeout_s: float) -> int | None:
+    """How many messages of a fenced queue have no copy; None where they are too many to look at each, or the copy holds
+    none to tell by. What is older than all that the copy holds was consumed there when it was served. Raises
+    `BrokerError`."""
+    if queue.depth > COMPARED:
+        return None
+    told = here.look([Ask(queue.bean, Listing.BROWSE, (1, COMPARED))], timeout_s=timeout_s)[0]
+    first = there.look([Ask(copy.bean, Listing.BROWSE, (1, 1))], timeout_s=timeout_s)[0]
+    try:
+        lie = {number for row in told.value() if (number := _number(row)) is not None}
+        oldest = next((number for row in first.value() if (number := _copied(row, origin)) is not None), None)
+        if oldest is None:
+            return None if lie else 0
+        wanted = {number for number in lie if number >= oldest}
+        # Copies lie in the order in which they came, and what is left is mostly new.
+        for page in range(-(-copy.depth // _PAGE), 0, -1)[:PAGES]:
+            rows = there.look([Ask(copy.bean, Listing.BROWSE, (page, _PAGE))], timeout_s=timeout_s)[0].value()
+            copied = {number for row in rows if (number := _copied(row, origin)) is not None}
+            wanted -= copied
+            if not wanted or (copied and min(copied) < min(wanted)):
+                return len(wanted)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise BadValue(f"{here.url}: a message of {queue.name} is not as expected: {error}") from error
+    return None if wanted else 0
+
+
 def below(origin: str, number: int) -> str:
     """The filter of copies that came from there with a lower number."""
     return f"{ORIGIN} = '{origin}' AND {NUMBER} < {number}"
 
 
-_PAGE: Final = 200
+_PAGE: Final = 1000
 
 
 def _delivering(text: str) -> Iterator[Mapping[str, Any]]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dr_ctl.core.model import Json
-from dr_ctl.engine.outcome import Done, Outcome
+from dr_ctl.core.model import Json, some
+from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
+from dr_ctl.topologies.bridges import history
 from dr_ctl.topologies.bridges.access import Observer
 from dr_ctl.topologies.bridges.barrier import IdBarrier
 from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.verifier import Verifier
+from dr_ctl.topologies.common.view import Queue
 
 
 class BridgesVerifier(Verifier):
@@ -20,6 +23,7 @@ class BridgesVerifier(Verifier):
 
     def __init__(self, observer: Observer, poll_s: float) -> None:
         super().__init__(observer, poll_s, observer.patience.mirror_window_s)
+        self._brokers = observer
         self.barriers: dict[tuple[str, str], IdBarrier] = {}
 
     def barrier(self, site: str, pair: str) -> IdBarrier:
@@ -47,15 +51,43 @@ class BridgesVerifier(Verifier):
         return []
 
     def same(self, now: Sample, move: Move) -> Outcome:
-        """A copy keeps what was processed, so who the messages are is told by the ids, which are applied."""
-        assert isinstance(now.target, BrokerView)
-        depths: dict[str, Json] = {
-            queue.name: queue.depth
-            for unit in now.target.among(move.moves)
-            for queue in now.target.queues_of(unit)
-            if queue.depth
-        }
-        return Done("the gate holds", {"depths": depths})
+        """Look for each message that is left in its copy: a buffer that is empty does not say that all of it arrived. A
+        bridge that its peer refuses may count what it had in hand as shipped."""
+        here, there = now.source, now.target
+        assert isinstance(here, BrokerView)
+        assert isinstance(there, BrokerView)
+        depths: dict[str, Json] = {}
+        unread: list[str] = []
+        compared = 0
+        for unit in there.among(move.moves):
+            copies = {queue.name: queue for queue in there.queues_of(unit)}
+            for queue in (each for each in here.queues_of(unit) if each.depth and each.name in copies):
+                depths[queue.name] = queue.depth
+                lacks = self._lacks(here, queue, copies[queue.name])
+                unread += [queue.name] if lacks is None else []
+                compared += queue.depth if lacks is not None else 0
+                if lacks and lacks != move.ask.accept_difference.get(queue.name):
+                    text = f"{lacks} message(s) of {queue.name} lie at {here.site} and not at {there.site}"
+                    remedy = (
+                        "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference."
+                    )
+                    return Refused(text, findings=(checks.error("DR-PARITY-004", text, remedy),))
+        found = []
+        if unread:
+            text = f"not looked for in their copies, one by one: the messages of {some(unread)}"
+            remedy = "They are too many, or the copies hold none to tell by; that all buffers are empty was seen."
+            found.append(checks.warning("DR-BRIDGE-016", text, remedy))
+        told: dict[str, Json] = {"ids_compared": compared, "depths": depths, "not_compared": [*unread]}
+        return Done("the gate holds", told, tuple(found))
+
+    def _lacks(self, here: BrokerView, queue: Queue, copy: Queue) -> int | None:
+        brokers, flow = self._brokers.brokers, here.flow(queue.address)
+        origin = next((bridge.origin for bridge in flow.bridges if bridge.origin), None) if flow is not None else None
+        if origin is None:
+            return None
+        site = next(each for each in brokers if each != here.site)
+        readers = [brokers[name][here.pair].reader() for name in (here.site, site)]
+        return history.missing(readers[0], queue, readers[1], copy, origin, timeout_s=self.patience.flag_s)
 
 
 def _closed(view: BrokerView, move: Move) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.ports import Hand
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.bridges.access import Access
-from dr_ctl.topologies.bridges.barrier import IdBarrier
+from dr_ctl.topologies.bridges.barrier import IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.drafts.shipping import starts
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen
@@ -22,13 +22,18 @@ AT_MOST: Final = 3
 
 
 class Direction:
-    """What is under way from one site to the other, of some units: messages until the buffers are empty, ids until all
-    that were noted when this began are applied."""
+    """What is under way from one site to the other, of some units: messages until the buffers are empty, or, with a
+    barrier, until those are shipped that lay there when it began; ids until all that were noted are applied."""
 
-    def __init__(self, here: Access, there: Access, chosen: Chosen, ids: IdBarrier) -> None:
-        self.here, self.there, self.chosen, self._ids = here, there, chosen, ids
+    def __init__(
+        self, here: Access, there: Access, chosen: Chosen, ids: IdBarrier, messages: MessageBarrier | None = None
+    ) -> None:
+        self.here, self.there, self.chosen = here, there, chosen
+        self._ids, self._messages = ids, messages
 
     def left(self, here: BrokerView, there: BrokerView) -> int | None:
+        if self._messages is not None:
+            return total((self._messages.left(here, self.chosen), self._ids.left(here, there)))
         flows = [flow.to_ship for flow in here.flows if self.chosen(flow.unit)]
         return total((*flows, self._ids.left(here, there)))
 
@@ -60,22 +65,22 @@ class Wait:
         *,
         within_s: float | None,
         stall_s: float,
-        calm: int = 2,
         guard: Callable[[Views], str | None] | None = None,
+        calms: int = 2,
     ) -> Refused | None:
-        """Poll until no more is left than is small, so many times in a row; None when so. `guard` says why it makes no
-        sense to go on."""
-        quiet = 0
+        """Poll until no more is left than is small, so often in a row; None when so. `guard` says why it makes no sense
+        to go on."""
+        calm = 0
         while True:
             views = self._look()
             left, why = self._told(views)
             if guard is not None and (broken := guard(views)) is not None:
                 return Refused(broken)
             self._note(left)
-            quiet = quiet + 1 if left is not None and left <= self._small and not why else 0
+            calm = calm + 1 if left is not None and left <= self._small and not why else 0
             self._hand.waiting(UNDER_WAY, left, next(iter(why), None))
             self._sample(views)
-            if quiet >= calm:
+            if calm >= calms:
                 return None
             if (late := self._late(left, why, within_s, stall_s)) is not None:
                 return late

@@ -123,6 +123,16 @@ def of_queues(name: str, view: Broker) -> Iterator[Finding]:
         yield info("DR-QUEUE-001", f"{name}: paused, and left so: {some(paused)}")
 
 
+def of_taken(view: Broker, names: Iterable[str]) -> Iterator[Finding]:
+    """A queue that a client can have made has the very name under which something is to be written down."""
+    if taken := sorted({*names} & {*view.forged}):
+        yield error(
+            "DR-LOCK-005",
+            f"{view.site}/{view.pair}: a client's queue has the name of what is to be written down: {some(taken)}",
+            "Look at what lies in it, remove it in the console, and run the same command again.",
+        )
+
+
 def of_standby(view: Broker) -> Iterator[Finding]:
     held = [f"{each.queue}: {each.told}" for each in view.consumers if each.queue in view.business]
     if held:

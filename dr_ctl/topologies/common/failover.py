@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common.checks import UNCOUNTED, error, of_silent, warning
+from dr_ctl.topologies.common.checks import UNCOUNTED, error, of_silent, of_taken, warning
 from dr_ctl.topologies.common.debts import document
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import Broker
@@ -30,6 +30,7 @@ def findings(seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Findin
         remedy = f"`dr-ctl validate --to {move.target}` says whether a move without loss is ready."
         yield error("DR-ALIVE-001", f"{move.source} is {role.value}: it may serve clients", remedy)
     for view in seen.views(move.target):
+        yield from of_taken(view, (document(kind, move.source, view.site) for kind in DebtKind))
         for each in of_broker(view):
             if each.id in _EXPECTED:
                 continue

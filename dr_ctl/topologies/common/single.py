@@ -16,7 +16,7 @@ from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RELEASE, R
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import paused_by_runs
-from dr_ctl.topologies.common.checks import UNCOUNTED, error
+from dr_ctl.topologies.common.checks import UNCOUNTED, error, of_taken
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker, Queue
 
@@ -35,6 +35,9 @@ def findings(
     the site that is left."""
     if move.ask.operation in (DRAIN, ACTIVATE):
         yield from of_move()
+        if move.ask.operation == DRAIN:
+            for view in seen.views(move.target):
+                yield from of_taken(view, [receipts.name(view.site)])
     else:
         restarts = move.ask.operation == RESTART
         for each in of_source():

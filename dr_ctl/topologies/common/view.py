@@ -153,7 +153,7 @@ class Residue:
 
     `twice`: of its messages at most so many were done by a client there whose acknowledgement does not exist. `acked`
     names the messages, by queue, that were acknowledged there and do not lie in the outflow too, `done` all that were
-    acknowledged there. None: cannot be told.
+    acknowledged there, `since` those of them since its last start. None: cannot be told.
     """
 
     messages: int
@@ -161,6 +161,7 @@ class Residue:
     twice: int | None = None
     acked: Mapping[str, frozenset[tuple[str, int]]] | None = None
     done: Mapping[str, frozenset[tuple[str, int]]] | None = None
+    since: Mapping[str, frozenset[tuple[str, int]]] = field(default_factory=dict)
 
     @classmethod
     def together(cls, several: Collection[Residue]) -> Residue:

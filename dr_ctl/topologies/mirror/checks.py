@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dr_ctl.core.model import Finding, Role, some
+from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common import checks as common
@@ -22,7 +23,13 @@ _MENDED = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
 def of_move(rules: Rules, seen: MirrorSeen, move: Move) -> list[Finding]:
     """Everything worth saying about a move, errors first."""
 
-    return common.of_move(seen, move, of_broker, lambda here, there: of_both(rules, seen, move, here, there))
+    kept_out = {debt.about for debt in seen.debts if debt.kind is DebtKind.QUARANTINE}
+    return common.of_move(
+        seen,
+        move,
+        lambda view: of_broker(view, kept_out=view.site in kept_out),
+        lambda here, there: of_both(rules, seen, move, here, there),
+    )
 
 
 def of_both(rules: Rules, seen: MirrorSeen, move: Move, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
@@ -35,8 +42,8 @@ def of_return(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
     return failover.of_return(seen, move, of_broker, _MENDED, "Let its client acceptors boot closed: autoStart=false.")
 
 
-def of_broker(view: BrokerView) -> Iterator[Finding]:
-    """What one broker says of itself, whatever its role."""
+def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
+    """What one broker says of itself, whatever its role. What is `kept_out` of the peer is not attached on purpose."""
     name = f"{view.site}/{view.pair}"
     if not view.active:
         yield error(
@@ -45,7 +52,7 @@ def of_broker(view: BrokerView) -> Iterator[Finding]:
     yield from of_doors(name, view)
     yield from _doors(name, view)
     yield from _lasting(name, view)
-    yield from _link(name, view)
+    yield from _link(name, view, kept_out=kept_out)
     yield from of_queues(name, view)
 
 
@@ -106,7 +113,7 @@ def _linked(view: BrokerView) -> set[str]:
     return {user.strip() for each in view.connections if each.port in ports for user in each.user.split(",")}
 
 
-def _link(name: str, view: BrokerView) -> Iterator[Finding]:
+def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
     link = view.link
     if link is None:
         there = ", ".join(each.name for each in view.links) or "none"
@@ -136,7 +143,9 @@ def _link(name: str, view: BrokerView) -> Iterator[Finding]:
         yield warning(
             "DR-LINK-004",
             f"{name}: link {link.name} is started but not attached",
-            f"`dr-ctl link restart {view.site}`; if that does not help, look at what stands between the sites.",
+            f"The peer keeps out what {view.site} holds; `dr-ctl reinstate {view.site}` lets it in, no restart does."
+            if kept_out
+            else f"`dr-ctl link restart {view.site}`; if that does not help, look at what stands between the sites.",
         )
     if busy := [queue.name for queue in view.queues if queue.name.startswith("$.artemis.internal.sf.") and queue.depth]:
         yield warning(

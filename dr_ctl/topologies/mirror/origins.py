@@ -6,6 +6,7 @@ A message is the same one at both sites by its origin: the node where it was bor
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from dr_ctl.jolokia.client import READ_S, Ask, Listing, Reader
@@ -72,26 +73,45 @@ def residue(reader: Reader, view: BrokerView) -> Residue:
         # What moved between the count and the browsing was not read as a whole.
         if len(rows) != messages + acks:
             return Residue(messages, acks)
-        done, unshipped = _acked(rows, view.node)
-        acked = {queue: origins - unshipped for queue, origins in done.items()}
-        return Residue(messages, acks, acked=acked, done=done)
+        told = _Told.of(rows, view.node)
+        acked = {queue: origins - told.unshipped for queue, origins in told.done.items()}
+        number = sum(len(origins) for origins in told.done.values())
+        return Residue(messages, number, acked=acked, done=told.done, since=told.since)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise BadValue(f"{reader.url}: an event of the outflow is not as expected: {error}") from error
 
 
-def _acked(rows: Iterable[Mapping[str, Any]], node: str) -> tuple[dict[str, frozenset[Origin]], set[Origin]]:
-    """What an outflow acknowledges, by queue, and which messages still lie in it."""
-    found: dict[str, set[Origin]] = {}
-    unshipped: set[Origin] = set()
-    for row in rows:
-        texts = row.get("StringProperties") or {}
-        if _OF_ADDRESS not in texts:
-            unshipped.add(_origin(row, node))
-        elif _OF_QUEUE in texts and str(row["text"]).isdecimal():
-            # Of all events only an acknowledgement has a number for its body: that of the message.
-            born = str(texts.get(f"messageAnnotations.{_BORN}", node))
-            found.setdefault(texts[_OF_QUEUE], set()).add((born, int(row["text"])))
-    return {queue: frozenset(origins) for queue, origins in found.items()}, unshipped
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What an outflow acknowledges, by queue; of it what was done `since` its broker's last start; and which messages
+    still lie in it."""
+
+    done: Mapping[str, frozenset[Origin]]
+    since: Mapping[str, frozenset[Origin]]
+    unshipped: frozenset[Origin]
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Any]], node: str) -> _Told:
+        before: dict[str, set[Origin]] = {}
+        since: dict[str, set[Origin]] = {}
+        unshipped: set[Origin] = set()
+        for row in rows:
+            texts = row.get("StringProperties") or {}
+            queue = texts.get(_OF_QUEUE)
+            if _OF_ADDRESS not in texts:
+                unshipped.add(_origin(row, node))
+            elif queue is not None and str(row["text"]).isdecimal():
+                # Of all events only an acknowledgement has a number for its body: that of the message.
+                born = str(texts.get(f"messageAnnotations.{_BORN}", node))
+                (since if queue in since else before).setdefault(queue, set()).add((born, int(row["text"])))
+            elif queue is not None:
+                # A broker that starts announces each queue again. A queue that was made only now is announced too: all
+                # that was acknowledged of it lies behind that, and so do its messages, which are not shipped either.
+                before.setdefault(queue, set()).update(since.get(queue, ()))
+                since[queue] = set()
+        last = {queue: frozenset(each) for queue, each in since.items() if each}
+        done = {queue: frozenset(before.get(queue, ())) | last.get(queue, frozenset()) for queue in {*before, *last}}
+        return cls({queue: each for queue, each in done.items() if each}, last, frozenset(unshipped))
 
 
 def _origin(row: Mapping[str, Any], node: str) -> Origin:

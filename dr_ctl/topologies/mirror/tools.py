@@ -20,16 +20,21 @@ from dr_ctl.topologies.mirror.view import BrokerView
 
 @dataclass
 class TakenIn:
-    """What a return has found out. None stands for what was not read, or was let in by a process that is gone."""
+    """What a return has found out. None stands for what was not read, or was let in by a process that is gone.
+
+    `acks` counts what had been done at the returned site and was not here any more, `echoes` what of that it only wrote
+    down since it is back: it follows the site that serves, and tells it what that has done itself.
+    """
 
     recovered: dict[str, list[str]] | None = None
     not_read: list[str] = field(default_factory=list)
     acks: int | None = None
     acks_by_id: dict[str, list[str]] | None = None
+    echoes: int = 0
 
     def begin(self) -> None:
         """From here on all that is let in is seen."""
-        self.recovered, self.acks, self.acks_by_id = {}, 0, {}
+        self.recovered, self.acks, self.acks_by_id, self.echoes = {}, 0, {}, 0
 
     def add_recovered(self, queue: str, origins: Iterable[Origin]) -> None:
         if self.recovered is not None and (new := sorted(told(each) for each in origins)):
@@ -59,11 +64,31 @@ class TakenIn:
             return f"at least {seen} message(s) recovered; too deep to look at each: {some(self.not_read)}"
         return f"{seen} message(s) recovered"
 
+    def twice(self, returned: str) -> str:
+        """What may have come twice by the loss, and what looks like it and is harmless."""
+        if self.acks is None:
+            return ""
+        told = ""
+        if self.acks and self.acks_by_id is None:
+            told = (
+                f"; {self.acks} event(s) of {returned} found no message, too many to look at each: at most so many "
+                f"came twice; those that it wrote since it is back are only echoes of what was done here"
+            )
+        elif self.acks:
+            told = (
+                f"; {self.acks} message(s) done at {returned} before the loss were not here any more: each was known "
+                "here to be done, or has come twice"
+            )
+        if self.echoes:
+            told += f"; {self.echoes} acknowledgement(s) that {returned} wrote since it is back are echoes, harmless"
+        return told
+
     def as_json(self) -> dict[str, Json]:
         return {
             "recovered": self.count,
             "ids": _lists(self.recovered or {}),
             "acknowledgements_without_message": self.acks,
+            "echoes": self.echoes,
             "acknowledged_ids": _lists(self.acks_by_id) if self.acks_by_id is not None else None,
         }
 

@@ -162,7 +162,11 @@ def filtering(text: str | None) -> Callable[[Named], bool]:
 def matching(queue: Queue, text: str | None) -> list[Message]:
     """What a filter sees: neither what is in somebody's hands nor what waits for its time."""
     selects = filtering(text)
-    return [each for each in queue.live() if selects(each.headers.get)]
+    return [
+        each
+        for each in queue.live()
+        if selects({**each.headers, **{name: str(n) for name, n in each.longs.items()}}.get)
+    ]
 
 
 def queue_operations(broker: Broker, queue: Queue) -> Operations:
@@ -202,6 +206,7 @@ def queue_operations(broker: Broker, queue: Queue) -> Operations:
         "countMessages()": count,
         f"countMessages({TEXT})": count,
         "listConsumersAsJSON()": lambda: listings.consumers_of(broker, queue.name),
+        "listDeliveringMessagesAsJSON()": lambda: listings.delivering(queue, listings.held),
         "removeAllMessages()": remove,
         f"removeMessages({TEXT})": remove,
         f"moveMessage(long,{TEXT})": lambda number, to: broker.move(queue, number, to),

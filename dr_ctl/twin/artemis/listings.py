@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -109,6 +109,24 @@ def consumers_of(broker: Broker, queue: str) -> str:
 def browse(queue: Queue, page: int, size: int) -> list[Listed]:
     """One page of a queue; what is in delivery is not seen."""
     return paged([browsed(each, number=each.number) for each in queue.live()], page, size)
+
+
+def delivering(queue: Queue, row: Callable[[Message], Listed]) -> str:
+    """What consumers hold, by consumer."""
+    by_taker: dict[int, list[Message]] = {}
+    for number, taker in queue.delivering.items():
+        by_taker.setdefault(id(taker), []).append(queue.messages[number])
+    return json.dumps(
+        [
+            {"consumerName": f"ServerConsumer [id={ident}]", "elements": [row(each) for each in messages]}
+            for ident, messages in by_taker.items()
+        ]
+    )
+
+
+def held(message: Message) -> Listed:
+    """A message in such a list: its properties stand among its other fields."""
+    return {**message.headers, **message.longs, "messageID": message.number, "address": message.address}
 
 
 def paged(rows: list[Listed], page: int, size: int) -> list[Listed]:

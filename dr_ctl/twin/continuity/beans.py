@@ -16,7 +16,7 @@ from dr_ctl.twin.bean import Bean, Operations
 from dr_ctl.twin.continuity import listings as own
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.continuity.flow import COMMANDS, IN_ACKS, IN_MIRROR, OUT_ACKS, OUT_MIRROR, Flow
-from dr_ctl.twin.messages import Message, Queue
+from dr_ctl.twin.messages import Queue
 from dr_ctl.twin.names import quoted
 from dr_ctl.twin.parts import Acceptor, BrokerSaysNo
 
@@ -182,18 +182,8 @@ def _queue_operations(broker: ContinuityBroker, queue: Queue) -> Operations:
         "listScheduledMessagesAsJSON()": lambda: json.dumps(
             [own.row(queue.messages[each]) for each in queue.scheduled]
         ),
-        "listDeliveringMessagesAsJSON()": lambda: json.dumps(_delivering(queue)),
+        "listDeliveringMessagesAsJSON()": lambda: listings.delivering(queue, own.row),
     }
-
-
-def _delivering(queue: Queue) -> list[dict[str, Any]]:
-    held: dict[int, list[Message]] = {}
-    for number, taker in queue.delivering.items():
-        held.setdefault(id(taker), []).append(queue.messages[number])
-    return [
-        {"consumerName": f"ServerConsumer [id={ident}]", "elements": [own.row(each) for each in messages]}
-        for ident, messages in held.items()
-    ]
 
 
 def _service(broker: ContinuityBroker) -> dict[str, Any]:

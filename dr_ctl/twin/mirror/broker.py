@@ -56,7 +56,7 @@ class MirrorBroker(ArtemisBroker):
 
     def fell(self) -> None:
         self._take_down_link()
-        self.peer_connected = False
+        self.peer_connected = self.link.knows_peer = False
         self.outflow.restart()
 
     def _announce(self) -> None:
@@ -145,7 +145,9 @@ class MirrorBroker(ArtemisBroker):
             case "message":
                 self._arrived(event)
             case "postAck":
-                if not self._acknowledge(event):
+                if self._acknowledge(event):
+                    self._echo(event)
+                else:
                     self.pending.append(Pending(event, 0, self.clock.now_s() + RETRY_S))
                     self.changed.notify_all()
             case "addAddress":
@@ -166,6 +168,12 @@ class MirrorBroker(ArtemisBroker):
             self._shipped_here.popitem(last=False)
         message = replace(shipped, number=self.next_number(), origin=origin, not_before_ms=None, failed=0)
         self.route(message, only=event.queues)
+
+    def _echo(self, event: Event) -> None:
+        """A link that was not attached since its start does not know its peer by name, and tells it what it just heard
+        of it; of what was tried again it says nothing."""
+        if not self.link.knows_peer and event.origin is not None:
+            self._capture(replace(event, number=self.next_number()))
 
     def _acknowledge(self, event: Event) -> bool:
         """Apply an acknowledgement; False while its message is not there, or is in a consumer's hands."""

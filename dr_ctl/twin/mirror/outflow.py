@@ -72,6 +72,7 @@ class Link:
     connected: bool = False
     attached: bool = False
     captures: bool = False
+    knows_peer: bool = False  # it was attached since the broker started
     breaks: int = 0  # how often it was taken down here
 
 

@@ -53,7 +53,7 @@ class MirrorWay(Way[MirrorBroker]):
             if not link.connected:
                 waits.append(max(0.0, self._redial_s - now))
         if link.connected and not link.attached and not self._held and not self.target.frozen:
-            link.attached = self.target.peer_connected = True
+            link.attached = link.knows_peer = self.target.peer_connected = True
         if link.attached and not self.source.frozen:
             waits += self._carry(now)
         return min(waits, default=None)

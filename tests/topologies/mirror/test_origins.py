@@ -51,12 +51,33 @@ def test_an_outflow_is_told_message_by_message() -> None:
 
     told = residue(london.reader(), view)
 
-    assert (told.messages, told.acks) == (1, 5)
+    assert (told.messages, told.acks) == (1, 4)
     assert told.acked == {
         "orders.in": frozenset({(view.node, 5), ("node-paris", 3)}),
         "orders.out": frozenset({(view.node, 6)}),
     }
     assert told.done == {**told.acked, "orders.in": told.acked["orders.in"] | {(view.node, 7)}}
+
+
+def test_what_was_acknowledged_behind_the_announcement_of_a_start_is_of_that_start() -> None:
+    started = event("orders.in", '{"name": "orders.in"}')
+    rows = (event("orders.in", "5"), event("orders.out", "6"), started, event("orders.in", "7"))
+    london, view = holding(*rows, acks=4)
+
+    told = residue(london.reader(), view)
+
+    assert told.since == {"orders.in": frozenset({(view.node, 7)})}
+    assert told.done == {
+        "orders.in": frozenset({(view.node, 5), (view.node, 7)}),
+        "orders.out": frozenset({(view.node, 6)}),
+    }
+
+
+def test_two_starts_leave_what_was_done_between_them_before_the_last() -> None:
+    started = event("orders.in", '{"name": "orders.in"}')
+    london, view = holding(started, event("orders.in", "5"), started, event("orders.in", "7"), acks=4)
+
+    assert residue(london.reader(), view).since == {"orders.in": frozenset({(view.node, 7)})}
 
 
 @pytest.mark.parametrize("counted", [2, RESIDUE_UP_TO + 1], ids=["moved meanwhile", "too deep"])

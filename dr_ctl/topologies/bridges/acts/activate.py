@@ -24,8 +24,14 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
         return Refused(why)
     admits, doors, strikes = step.part("admit"), step.part("doors"), step.part("strikes")
     missing = [call for call in (*admits, *doors) if call.thing != ALL and not holds(call, views)]
-    if (why := _admitted(tools, admits, missing, move, hand)) is not None:
-        return Refused(why)
+    if gives := [call for call in missing if call in admits]:
+        tools.change(gives, hand)
+        # That took a moment, and what lets clients in follows a look at the other site. They may send already.
+        there, here, _ = _sides(tools, move)
+        if (opened := _open_beside(here, move)) is not None:
+            return Refused(opened)
+        if left_of(gives, there) and (kept_out := tools.admit(move.target, admits, hand)) is not None:
+            return Refused(kept_out)
     starts = [call for call in doors if call in missing]
     tools.opened = tools.opened or bool(missing)
     outcomes = tools.change(starts, hand)
@@ -35,23 +41,6 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
         return left
     tools.change(strikes, hand)
     return Done(f"{move.target} lets clients in") if missing else NotNeeded(f"{move.target} serves already")
-
-
-def _admitted(
-    tools: BridgesTools, admits: Sequence[Call], missing: Sequence[Call], move: Move, hand: Hand
-) -> str | None:
-    """Let the clients' roles in; says why nothing may be opened after it. That took a moment, and what lets clients in
-    follows a look at the other site; the same look shows whether the roles are let in. They may send already."""
-    gives = [call for call in admits if call in missing]
-    if not gives:
-        return None
-    tools.change(gives, hand)
-    there, here, _ = _sides(tools, move)
-    if left_of(gives, there):
-        if (kept_out := tools.admit(move.target, admits, hand)) is not None:
-            return kept_out
-        here = _sides(tools, move)[1]
-    return _open_beside(here, move)
 
 
 def _until(tools: BridgesTools, calls: Sequence[Call], site: str, hand: Hand) -> Outcome | None:
@@ -114,4 +103,6 @@ def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
     if not calls:
         return NotNeeded(f"{move.target} is closed")
     tools.change(calls, hand)
-    return still(calls, tools.observer.look_at(move.target)) or Done(f"{move.target} closed")
+    # A client that came between the look and the roles would wait there for ever: it is cut with the next try.
+    cuts = [call for call in step.inverse if call.goal is Goal.CUT and call not in calls]
+    return still([*calls, *cuts], tools.observer.look_at(move.target)) or Done(f"{move.target} closed")

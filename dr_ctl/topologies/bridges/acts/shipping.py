@@ -44,8 +44,8 @@ def drain(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Out
         tools.rules.drain.poll,
         within_s=limits["within"],
         stall_s=limits["stall"],
-        calm=1,  # clients wait, and the gate that follows looks again and again
         guard=lambda views: _opened(views, move.moves),
+        calms=1,  # the gate looks again, over its window
     )
     return failed or Done("nothing is under way", {"started": wait.started})
 

@@ -33,17 +33,21 @@ def _closing(seen: Seen[BrokerView], move: Move, chosen: Chosen) -> Draft:
 
 
 def by_itself(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    """Also of queues that the other site serves, where nothing kept clients out. Once it is proven, strike out that it
-    is owed."""
+    """Also of queues that the other site serves, where nothing kept clients out. Once it is proven of all that it is
+    owed for, strike that out."""
     del rules
-    made = _closing(seen, move, move.ask.includes)
-    owed = [
-        view for view in seen.views(move.target) if document(DebtKind.FENCE, move.source, view.site) in view.documents
-    ]
+    made, cut_off = _closing(seen, move, move.ask.includes), bool(step.words.get(CUT_OFF))
+    paid = cut_off or all(
+        move.ask.includes(unit) or view.kept_out(unit) for view in seen.views(move.source) for unit in view.fenced
+    )
+    owed = [view for view in seen.views(move.target) if paid and _owes(view, move.source)]
     struck = in_part("strikes", (call for view in owed for call in pay(view, DebtKind.FENCE, move.source)))
     again = [owe_again(view, DebtKind.FENCE, move.source) for view in owed]
-    cut_off = bool(step.words.get(CUT_OFF))
     return Draft(move.source, made.about, (*made.calls, *struck), (*made.inverse, *again), cut_off=cut_off)
+
+
+def _owes(view: BrokerView, site: str) -> bool:
+    return document(DebtKind.FENCE, site, view.site) in view.documents
 
 
 def of_lost(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:

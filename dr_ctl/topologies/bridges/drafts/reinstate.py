@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call, in_part
 from dr_ctl.engine.ports import Draft, Move
@@ -13,6 +16,9 @@ from dr_ctl.topologies.common.calls import call, close_door, open_door, pause, r
 from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
+
+HOLDS: Final = "the returned site holds something for this one"
+HELD: Final = "it was paused for what came"
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
@@ -30,8 +36,8 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
             closed = not view.units[queue.address]
             if closed or queue.name in was["paused"]:
                 continue
-            held += [] if queue.paused else [pause(view, queue)]
-            resumed.append(resume(view, queue))
+            held += [] if queue.paused else [pause(view, queue, HOLDS)]
+            resumed.append(resume(view, queue, None if queue.paused else HELD))
             inverse.append(resume(view, queue, "it is paused"))
         let_in += [open_door(view, door) for door in view.mirror_doors if not door.started]
         kept_out = [door for door in view.mirror_doors if not was["mirror"].get(door.name)]
@@ -40,6 +46,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
         inverse += owed_again(view, move.target, move)
     for view in seen.views(move.target):
         let_in += _ways_in(view)
+        inverse += _as_they_were(view, before(move, view)["acceptors"])
         struck += paid(view, move.source)
     let_in += starts([*seen.views(move.source), *seen.views(move.target)], whole)
     return Draft(
@@ -63,6 +70,17 @@ def _ways_in(view: BrokerView) -> list[Call]:
         call(view, Goal.LINK_UP, door.name, view.requests.open_door(door), f"open acceptor {door.name}")
         for door in (*view.mirror_doors, *view.doors)
         if not door.started
+    ]
+
+
+def _as_they_were(view: BrokerView, was: Mapping[str, bool]) -> list[Call]:
+    """The doors again that it came back with; its queues stay closed, whatever becomes of the return."""
+    return [
+        call(
+            view, Goal.LINK_DOWN, door.name, view.requests.close_door(door), f"close acceptor {door.name}", "it is open"
+        )
+        for door in (*view.mirror_doors, *view.doors)
+        if not was.get(door.name)
     ]
 
 

@@ -105,7 +105,10 @@ def _compare(tools: MirrorTools, view: BrokerView, taken: _Taken) -> None:
         tools.taken_in.acks_by_id = None
     else:
         for name, acked in taken.residue.acked.items():
-            tools.taken_in.add_acked(name, acked - (taken.before.get(name) or frozenset()))
+            gone = acked - (taken.before.get(name) or frozenset())
+            echoes = taken.residue.since.get(name, frozenset())
+            tools.taken_in.add_acked(name, gone - echoes)
+            tools.taken_in.echoes += len(gone & echoes)
 
 
 def undo(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:

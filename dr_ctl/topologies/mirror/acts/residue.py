@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
@@ -32,8 +34,12 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
         remedy = "Its clients may have worked beside those of the other site: compare what they did."
         findings.append(checks.warning("DR-RETURN-002", text, remedy))
     for access in tools.observer.at(move.target):
-        tools.residue[access.pair] = residue(access.reader(), access.look())
+        counted = residue(access.reader(), access.look())
+        # Where its clients were let in, what it wrote since its start may be their work.
+        tools.residue[access.pair] = replace(counted, since={}) if shut else counted
     total = Residue.together(tools.residue.values())
+    since = sum(len(ids) for each in tools.residue.values() for ids in each.since.values())
     text = f"{total.messages} message(s) and {total.acks} acknowledgement(s)"
-    hand.notice(f"{move.target} still holds {text} for the other site")
+    text += f", {since} of these written since it is back" if since else ""
+    hand.notice(f"{move.target} still holds for the other site: {text}")
     return Done(text, total.figures(), tuple(findings))

@@ -1,0 +1,55 @@
+"""A site at stake in its four figures, as people read them, and which objectives they miss. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from dr_ctl.core.model import some
+from dr_ctl.rpo.estimate.result import LossLimit, Objectives
+from dr_ctl.settings.durations import duration
+
+_NOT_KNOWN: Final = "not known"
+
+
+def figures(total: Mapping[str, Any], column: str) -> str:
+    """What may be lost, how old the oldest of it is, what may come twice, and how long a drain would take."""
+    lost, age_s, twice, drain_s = (total[key].get(column) for key in ("loss", "age_s", "duplicates", "drain_s"))
+    return (
+        f"messages lost {_count(lost)}, age of the oldest {_time(age_s)}, messages twice {_count(twice)}, "
+        f"drain {_time(drain_s)}"
+    )
+
+
+def verdict(data: Mapping[str, Any], objectives: Objectives | None) -> str:
+    """Whether the objectives are met, and which of them are not."""
+    told = {"met": "objectives met", "missed": "objectives missed", "unknown": "objectives: not known"}
+    text = told.get(str(data.get("verdict")), "no objectives set")
+    which = [] if objectives is None else list(_missed(data, objectives))
+    return f"{text}: {some(which)}" if which else text
+
+
+def _missed(data: Mapping[str, Any], objectives: Objectives) -> Iterator[str]:
+    """Each limit that its 99th percentile exceeds, in all and by class."""
+    yield from _above(data["total"], objectives.loss, "")
+    limits = {each.queues: each.loss for each in objectives.classes}
+    for told in data.get("classes", ()):
+        queues = tuple(told["queues"])
+        if queues in limits:
+            yield from _above(told, limits[queues], f" of {', '.join(queues)}")
+
+
+def _above(scope: Mapping[str, Any], limit: LossLimit, of: str) -> Iterator[str]:
+    lost, age_s = scope["loss"].get("p99"), scope["age_s"].get("p99")
+    if limit.messages is not None and lost is not None and lost > limit.messages:
+        yield f"{_count(lost)} message(s){of} lost where {limit.messages} are allowed"
+    if limit.age_s is not None and age_s is not None and age_s > limit.age_s:
+        yield f"the oldest{of} {_time(age_s)} old where {_time(limit.age_s)} are allowed"
+
+
+def _count(value: float | None) -> str:
+    return _NOT_KNOWN if value is None else f"{value:g}"
+
+
+def _time(value_s: float | None) -> str:
+    return _NOT_KNOWN if value_s is None else duration(value_s)

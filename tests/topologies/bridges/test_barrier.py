@@ -1,0 +1,97 @@
+"""The barrier of the ids: those from before it are applied, whatever is processed in the meantime."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dr_ctl.topologies.bridges.barrier import IdBarrier
+from dr_ctl.topologies.bridges.view import BrokerView
+from tests.topologies.bridges.views import IDS, arrived, bridge, broker, buffer, flow
+
+AGAIN = "1795251999000"  # another start of a broker
+
+
+def sending(noted: int, shipped: int, *, start: str | None = None) -> BrokerView:
+    """London: so many ids were noted since its start, and so many of them shipped."""
+    view = broker("london")
+    left = buffer("london", IDS, noted - shipped, added=noted, removed=shipped)
+    return replace(view, ids=flow("london", IDS, buffer=left), start=start or view.start)
+
+
+def applying(came: int, done: int, *, start: str | None = None) -> BrokerView:
+    """Paris: so many ids have arrived since its start, and so many of them are applied."""
+    view = broker("paris")
+    return replace(view, arrived=(arrived("paris", came - done, added=came, removed=done),), start=start or view.start)
+
+
+def left(*looks: tuple[BrokerView, BrokerView]) -> list[int | None]:
+    barrier = IdBarrier()
+    return [barrier.left(*look) for look in looks]
+
+
+def test_nothing_under_way_is_zero() -> None:
+    assert left((sending(1000, 1000), applying(1000, 1000))) == [0]
+
+
+def test_those_of_before_are_shipped_then_applied() -> None:
+    looks = (
+        (sending(10, 6), applying(6, 5)),
+        (sending(10, 10), applying(10, 7)),
+        (sending(10, 10), applying(10, 10)),
+    )
+
+    assert left(*looks) == [4 + 1, 3, 0]
+
+
+def test_what_other_queues_go_on_to_note_is_not_waited_for() -> None:
+    """The buffer of the ids and the queue of those that arrive are never empty."""
+    looks = (
+        (sending(10, 6), applying(6, 5)),
+        (sending(40, 12), applying(12, 9)),
+        (sending(80, 50), applying(50, 11)),
+        (sending(99, 70), applying(70, 12)),
+        (sending(120, 90), applying(90, 60)),
+    )
+
+    assert left(*looks)[-4:] == [3, 1, 0, 0]
+
+
+def test_a_bridges_own_counters_are_never_asked() -> None:
+    """After a link failure they stay apart: 3332 pending, 2751 acknowledged, and nothing under way."""
+    here = sending(2751, 2751)
+    assert here.ids is not None
+    apart = replace(here, ids=replace(here.ids, bridges=(bridge("london", IDS, acked=2751 - 581),)))
+
+    assert left((apart, applying(2751, 2751))) == [0]
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_a_restart_begins_it_anew(where: str) -> None:
+    """Counters begin again at what was kept: the old ones would let everything pass, or nothing ever."""
+    before = (sending(1000, 990), applying(990, 980))
+    here = sending(8, 2, start=AGAIN) if where == "here" else sending(1010, 1004)
+    there = applying(7, 3, start=AGAIN) if where == "there" else applying(994, 990)
+    after = (sending(30, 20, start=AGAIN), sending(1030, 1020)), (applying(20, 3, start=AGAIN), applying(1010, 1000))
+
+    told = left(before, (here, there), (after[0][where == "there"], after[1][where == "here"]))
+
+    assert told[1] == 6 + 4
+    assert told[2] is not None
+    assert told[2] > 0
+
+
+def test_what_cannot_be_read_is_not_known() -> None:
+    here, there = sending(1, 1), applying(1, 1)
+    below = replace(here, ids=flow("london", IDS, buffer=buffer("london", IDS, -1)))
+    unread = replace(there, arrived=(arrived("paris", -1),))
+
+    for look in (
+        (replace(here, ids=None), there),
+        (replace(here, ids=flow("london", IDS, buffer=None)), there),
+        (below, there),
+        (here, replace(there, arrived=())),
+        (here, unread),
+    ):
+        assert left(look) == [None]

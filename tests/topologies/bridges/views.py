@@ -1,0 +1,124 @@
+"""Views of a pair that diverts and bridges join: London serves two queues, Paris holds closed copies of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.bridges.access import Roles
+from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BridgesSeen, BrokerView, Divert, Flow
+from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Grants, Queue
+
+PAIR = "orders-1"
+PEERS = {"london": "paris", "paris": "london"}
+IDS = "notification.ids"
+UNITS = ("orders", "audit")
+CLIENTS, BRIDGES = 61616, 61617
+OPEN: Grants = {"amq": ("send", "consume"), "app": ("send", "consume"), "bridge": ("send",)}
+CLOSED: Grants = {"amq": ("send", "consume"), "app": (), "bridge": ("send",)}
+
+
+def queue(name: str, depth: int = 0, *, site: str = "london", **more: Any) -> Queue:
+    address, routing = more.pop("address", name), more.pop("routing", "anycast")
+    usual = Queue(
+        name=name,
+        address=address,
+        routing=routing,
+        bean=beans.queue(site, address, routing, name),
+        depth=depth,
+        delivering=0,
+        scheduled=0,
+        consumers=0,
+        paused=False,
+        added=depth,
+        acked=0,
+        removed=0,
+        durable=True,
+        temporary=False,
+        internal=False,
+        ring=False,
+        last_value=False,
+        dead_letter_address="DLQ",
+        expiry_address="ExpiryQueue",
+    )
+    return replace(usual, **more)
+
+
+def buffer(site: str, unit: str, depth: int = 0, **more: Any) -> Queue:
+    usual = {"address": f"mirror.{unit}", "routing": "multicast", "internal": True, "consumers": 1}
+    return queue(f"mirror.{PEERS[site]}.{unit}", depth, site=site, **{**usual, **more})
+
+
+def bridge(site: str, unit: str, **more: Any) -> Bridge:
+    name = f"bridge.mirror.{PEERS[site]}.{unit}"
+    bean = f'{beans.server(site)},component=bridges,name="{name}"'
+    usual = Bridge(name, bean, f"mirror.{PEERS[site]}.{unit}", unit, True, True, 0, site)
+    return replace(usual, **more)
+
+
+def flow(site: str, unit: str, depth: int = 0, **more: Any) -> Flow:
+    mine = f"{ORIGIN} = '{site}' OR {ORIGIN} IS NULL"
+    divert = Divert(f"divert.{unit}", unit, f"mirror.{unit}", mine, exclusive=unit == IDS)
+    return replace(Flow(divert, buffer(site, unit, depth), (bridge(site, unit),)), **more)
+
+
+def arrived(site: str, depth: int = 0, **more: Any) -> Queue:
+    """The peer's ids that wait for the processor, which is attached."""
+    return queue(IDS, depth, site=site, **{"internal": True, "consumers": 1, **more})
+
+
+def door(name: str, port: int, site: str, **more: Any) -> Acceptor:
+    bean = beans.acceptor(site, name)
+    return replace(Acceptor(name, bean, True, port, frozenset({"CORE"}), opens_at_boot=False), **more)
+
+
+def broker(site: str, *, closed: bool | None = None, **more: Any) -> BrokerView:
+    """One healthy broker; its queues are closed at Paris unless told otherwise: by role, and by their pauses."""
+    shut = site == "paris" if closed is None else closed
+    units = more.pop("among", UNITS)
+    usual = BrokerView(
+        pair=PAIR,
+        site=site,
+        config=Config(("clients",), ("bridge",), None, lasting=Roles(("app",))),
+        broker=site,
+        version="2.56.0",
+        node=f"node-{site}",
+        start="1795251000000",
+        now_ms=1795251263227,
+        acceptors=(door("clients", CLIENTS, site), door("bridge", BRIDGES, site)),
+        queues=tuple(queue(unit, site=site, paused=shut) for unit in units),
+        connections=(connection("bridge", BRIDGES),),
+        consumers=(),
+        prepared=(),
+        active=True,
+        flows=tuple(flow(site, unit) for unit in units),
+        ids=flow(site, IDS),
+        arrived=(arrived(site),),
+        unrouted={},
+        grants={**dict.fromkeys(units, CLOSED if shut else OPEN), IDS: OPEN},
+        users={"app": frozenset({"app"}), "bridge": frozenset({"bridge"})},
+    )
+    return replace(usual, **more)
+
+
+def connection(user: str, port: int) -> Connection:
+    return Connection("5f0c", port, "10.1.2.3:50412", "", user, "CORE")
+
+
+def with_queue(view: BrokerView, name: str, **changed: Any) -> BrokerView:
+    return replace(view, queues=tuple(replace(each, **changed) if each.name == name else each for each in view.queues))
+
+
+def with_flow(view: BrokerView, unit: str, change: Callable[[Flow], Flow]) -> BrokerView:
+    return replace(view, flows=tuple(change(each) if each.unit == unit else each for each in view.flows))
+
+
+def with_role(view: BrokerView, unit: str, grants: Grants) -> BrokerView:
+    return replace(view, grants={**view.grants, unit: grants})
+
+
+def seen(london: BrokerView | Silent, paris: BrokerView | Silent) -> BridgesSeen:
+    return BridgesSeen({"london": {PAIR: london}, "paris": {PAIR: paris}})

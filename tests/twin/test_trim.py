@@ -1,0 +1,84 @@
+"""Copies of what the other site has processed are removed from a waiting site, and no other one."""
+
+from __future__ import annotations
+
+import pytest
+
+from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.twin.bridges.broker import BridgesBroker
+from dr_ctl.twin.bridges.clients import work_off
+from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, MIRROR
+from tests.conftest import Command
+from tests.twin.matrix import put
+from tests.twin.subject import until
+
+
+@pytest.fixture
+def topology() -> str:
+    return BRIDGES
+
+
+def worked_off(twin: PlayedTwin, queue: str, most: int | None = None) -> None:
+    """What clients at London process of it; the ids of all that are applied at Paris when this returns."""
+    london, paris = (twin.host(site).broker for site in ("london", "paris"))
+    assert isinstance(london, BridgesBroker)
+    assert isinstance(paris, BridgesBroker)
+    with twin.still():
+        work_off(london, queue, most=most)
+    until(lambda: paris.ids.every() == london.ids.every())
+
+
+def test_what_both_have_processed_goes_and_the_rest_stays(twin: PlayedTwin, dr_ctl: Command) -> None:
+    put(twin, "london", "orders.in", 30)
+    put(twin, "london", "orders.out", 3)
+    twin.wait_mirrored()
+    worked_off(twin, "orders.in", most=20)
+    worked_off(twin, "orders.out")
+
+    dry = dr_ctl("trim", "paris", "--dry-run")
+    ended = dr_ctl("trim", "paris", "--yes")
+    again = dr_ctl("trim", "paris", "--yes")
+
+    assert dry.code == 0
+    assert "orders.in, 30 at the most" in str(dry.document["data"]["plan"]["steps"])
+    assert (ended.code, again.code) == (0, 0), ended.document["summary"]
+    assert (twin.depth("paris", "orders.in"), twin.depth("paris", "orders.out")) == (10, 0)
+    assert (twin.depth("london", "orders.in"), twin.depth("london", "orders.out")) == (10, 0)
+
+
+def test_nothing_goes_while_ids_are_under_way(twin: PlayedTwin, dr_ctl: Command) -> None:
+    put(twin, "london", "orders.in", 5)
+    twin.wait_mirrored()
+    paris = twin.host("paris").broker
+    assert isinstance(paris, BridgesBroker)
+    paris.processor.stop()
+    with twin.still():
+        london = twin.host("london").broker
+        assert isinstance(london, BridgesBroker)
+        work_off(london, "orders.in")
+
+    ended = dr_ctl("trim", "paris", "--yes", "--timeout", "1s")
+
+    assert ended.code in (10, 20, 24), ended.told
+    assert twin.depth("paris", "orders.in") == 5
+
+
+def test_a_site_that_serves_is_not_trimmed(twin: PlayedTwin, dr_ctl: Command) -> None:
+    put(twin, "london", "orders.in", 5)
+
+    ended = dr_ctl("trim", "london", "--yes")
+
+    assert (ended.code, ended.document["findings"][0]["id"]) == (10, "DR-ROLE-009")
+    assert twin.depth("london", "orders.in") == 5
+
+
+@pytest.mark.parametrize("topology", [MIRROR, CONTINUITY])
+def test_where_no_history_is_kept_there_is_no_such_step_and_no_part_moves(twin: PlayedTwin, dr_ctl: Command) -> None:
+    trimmed = dr_ctl("trim", "paris", "--yes")
+    parts = [
+        dr_ctl(*words, "--queues", "orders.in", "--yes")
+        for words in (("swapover", "--to", "paris"), ("failback", "--to", "paris"), ("fence", "london"))
+    ]
+
+    assert (trimmed.code, [each.code for each in parts]) == (2, [2, 2, 2])
+    assert all("all queues of a pair move together" in each.told for each in parts)
