@@ -24,14 +24,8 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
         return Refused(why)
     admits, doors, strikes = step.part("admit"), step.part("doors"), step.part("strikes")
     missing = [call for call in (*admits, *doors) if call.thing != ALL and not holds(call, views)]
-    if gives := [call for call in missing if call in admits]:
-        tools.change(gives, hand)
-        # That took a moment, and what lets clients in follows a look at the other site. They may send already.
-        there, here, _ = _sides(tools, move)
-        if (opened := _open_beside(here, move)) is not None:
-            return Refused(opened)
-        if left_of(gives, there) and (kept_out := tools.admit(move.target, admits, hand)) is not None:
-            return Refused(kept_out)
+    if (why := _admitted(tools, admits, missing, move, hand)) is not None:
+        return Refused(why)
     starts = [call for call in doors if call in missing]
     tools.opened = tools.opened or bool(missing)
     outcomes = tools.change(starts, hand)
@@ -41,6 +35,21 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
         return left
     tools.change(strikes, hand)
     return Done(f"{move.target} lets clients in") if missing else NotNeeded(f"{move.target} serves already")
+
+
+def _admitted(
+    tools: BridgesTools, admits: Sequence[Call], missing: Sequence[Call], move: Move, hand: Hand
+) -> str | None:
+    """Let the clients' roles in; says why nothing may be opened after it. That took a moment, and what lets clients in
+    follows a look at the other site; so does a second try, which reads the broker's file. They may send already."""
+    gives = [call for call in admits if call in missing]
+    if not gives:
+        return None
+    tools.change(gives, hand)
+    there, here, _ = _sides(tools, move)
+    if (opened := _open_beside(here, move)) is not None or not left_of(gives, there):
+        return opened
+    return tools.admit(move.target, admits, hand) or _open_beside(_sides(tools, move)[1], move)
 
 
 def _until(tools: BridgesTools, calls: Sequence[Call], site: str, hand: Hand) -> Outcome | None:
