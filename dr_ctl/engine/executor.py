@@ -34,6 +34,7 @@ from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
 
 ESTIMATE_WITHIN_S = 60.0
+_FIRST = "look at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +203,11 @@ class _Run(Generic[O]):
             return self._ended(code, f"{outcome.text}; nothing was undone")
         if self._may_go_back(step, outcome):
             return self.back(Refused(outcome.text, findings=outcome.findings, code=code))
-        unknown = isinstance(outcome, Unknown) and step.verb == verbs.ACTIVATING
-        return self._ended(ExitCode.UNKNOWN if unknown else ExitCode.INCOMPLETE, outcome.text)
+        if not isinstance(outcome, Unknown) or step.verb != verbs.ACTIVATING:
+            return self._ended(ExitCode.INCOMPLETE, outcome.text)
+        # A broker that stops answering says nothing of where to look.
+        told = outcome.text if _FIRST in outcome.text else f"{outcome.text}: {_FIRST} {self._move.target} first"
+        return self._ended(ExitCode.UNKNOWN, told)
 
     def _answered_no(self, step: PlannedStep, text: str) -> RunResult[O]:
         """What stands before the question undoes what is still to be undone; what was wanted for itself stays."""

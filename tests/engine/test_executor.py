@@ -176,6 +176,7 @@ def test_an_activation_that_nobody_can_vouch_for_is_unknown_and_left_alone(tmp_p
     ended = at.go()
 
     assert (ended.code, ended.undone) == (ExitCode.UNKNOWN, None)
+    assert ended.text.endswith(": look at paris first")
     assert not at.machine.sites["london"].open
 
 

@@ -243,6 +243,17 @@ def at_rest(twin: PlayedTwin) -> dict[str, Any]:
     return now
 
 
+def as_undone(told: dict[str, Any], twin: PlayedTwin, operation: Operation) -> dict[str, Any]:
+    """What an undo has to put back of a scene. A site that came back stays closed, whatever becomes of its return:
+    where bridges join the sites, queue by queue."""
+    found = {name: dict(each["settable"]) for name, each in told.items()}
+    if twin.kind.topology == BRIDGES and operation.before is lose_and_return:
+        for name, each in found.items():
+            if name.startswith("london/"):
+                del each["queues"], each["security"]
+    return found
+
+
 class Judge:
     """Stands at every client door of a twin, and looks after every request: notes what is open at both sites."""
 

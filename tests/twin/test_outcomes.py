@@ -12,7 +12,17 @@ from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, MIRROR
 from tests.conftest import Command
-from tests.twin.matrix import NOTHING_CHANGED, OPERATIONS, Judge, at_rest, moments, quick, serving, unprocessed
+from tests.twin.matrix import (
+    NOTHING_CHANGED,
+    OPERATIONS,
+    Judge,
+    as_undone,
+    at_rest,
+    moments,
+    quick,
+    serving,
+    unprocessed,
+)
 
 KINDS = (
     FaultKind.SILENT,
@@ -97,6 +107,7 @@ def test_an_end_that_is_told_is_true(
     operation = OPERATIONS[cell.operation]
     operation.before(twin, dr_ctl)
     before, had, judge = at_rest(twin), unprocessed(twin), Judge(twin, monkeypatch)
+    served = serving(twin)
     twin.host(cell.site).faults.add(cell.fault)
 
     with quick(monkeypatch):
@@ -113,9 +124,8 @@ def test_an_end_that_is_told_is_true(
     elif ended.code in NOTHING_CHANGED:
         assert at_rest(twin) == before, ended.document
     elif ended.code in (20, 24) and ended.document["data"].get("undone"):
-        assert {name: told["settable"] for name, told in at_rest(twin).items()} == {
-            name: told["settable"] for name, told in before.items()
-        }
+        assert as_undone(at_rest(twin), twin, operation) == as_undone(before, twin, operation), ended.document
+        assert serving(twin) == served
     elif ended.code == 21:
         assert set(operation.serving) <= set(serving(twin)), ended.document
     elif ended.code == 22:

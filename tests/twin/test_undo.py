@@ -3,11 +3,16 @@ does by hand between a crash and its repair never opens a second site."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Outcome
+from dr_ctl.engine.plan import Call
+from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.host import Change
 from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, MIRROR
@@ -25,7 +30,10 @@ from tests.twin.matrix import (
     serving,
     unprocessed,
 )
+from tests.twin.subject import Client
 from tests.twin.test_crashes import Death, Died
+
+ADMITS = "removeSecuritySettings"
 
 
 def before_no_return(operation: str, twin: PlayedTwin, dr_ctl: Command) -> list[Change]:
@@ -114,3 +122,27 @@ def test_a_site_that_somebody_opened_meanwhile_stays_the_only_one(
     assert len(serving(twin)) == 1
     assert serving(twin) == open_before or ended.code == 0
     assert ended.code != 0 or repair == "resume" or serving(twin) == ("london",), ended.document
+
+
+@pytest.mark.parametrize("topology", [BRIDGES])
+def test_a_client_that_comes_while_an_activation_is_undone_is_not_left_at_a_closed_queue(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is let in to one queue before the other one is not opened, and would wait there for ever."""
+    twin.host("paris").faults.add(Fault(FaultKind.IDLE, When(operation=ADMITS, after=1), times=None))
+    post, clients = Sender._post, list[Client]()
+
+    def before_it_is_shut_out(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
+        if not clients and any((call.site, call.goal) == ("paris", Goal.SHUT_OUT) for call in calls):
+            clients.append(Client(twin.site("paris"), {}))
+            clients[0].subscribe("orders.in")
+        return post(sender, calls)
+
+    monkeypatch.setattr(Sender, "_post", before_it_is_shut_out)
+
+    ended = dr_ctl("swapover", "--to", "paris", "--yes")
+
+    assert (ended.code, ended.document["data"]["undone"]) == (20, True), ended.document
+    assert clients
+    assert twin.host("paris").broker.queues["orders.in"].takers == []
+    assert serving(twin) == ("london",)

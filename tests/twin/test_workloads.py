@@ -1,4 +1,4 @@
-"""Workloads around a mirrored pair: whatever dies or fails, each runs at the site that serves, and nowhere else."""
+"""Workloads around a pair of brokers: whatever dies or fails, each runs at the site that serves, and nowhere else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.workloads.yard import Yard
 from dr_ctl.twin.faults import Fault, FaultKind, When
-from dr_ctl.twin.kinds import BRIDGES
+from dr_ctl.twin.kinds import BRIDGES, MIRROR
 from tests.conftest import Command
 from tests.topologies.workloads.work import Work
 from tests.twin.conftest import BOTH
@@ -22,6 +22,7 @@ from tests.twin.test_crashes import Died, bare, effects
 from tests.twin.test_undo import before_no_return
 
 NAMES = ("billing", "mailer")
+AROUND = pytest.mark.parametrize("topology", [MIRROR, BRIDGES])
 
 
 class Played:
@@ -81,9 +82,9 @@ Fresh = Callable[[str], tuple[PlayedTwin, Played]]
 
 
 @pytest.fixture
-def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fresh:
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topology: str) -> Fresh:
     def made(name: str) -> tuple[PlayedTwin, Played]:
-        twin = PlayedTwin.up(tmp_path / name)
+        twin = PlayedTwin.up(tmp_path / name, topology=topology)
         monkeypatch.setenv("DR_CTL_CONFIG", str(twin.settings_path))
         monkeypatch.setenv("DR_CTL_STATE_DIR", str(tmp_path / f"state of {name}"))
         return twin, Played(tmp_path / f"beside {name}", twin)
@@ -105,6 +106,7 @@ def at(site: str) -> list[tuple[str, str]]:
 
 @SOME_AND_ALL
 @pytest.mark.parametrize("operation", ["swapover", "failover", "failback"])
+@AROUND
 def test_a_run_that_is_killed_anywhere_leaves_them_at_the_site_that_serves(
     fresh: Fresh, inside: Command, monkeypatch: pytest.MonkeyPatch, operation: str, whole: bool
 ) -> None:
@@ -137,6 +139,7 @@ def test_a_run_that_is_killed_anywhere_leaves_them_at_the_site_that_serves(
 
 
 @SOME_AND_ALL
+@AROUND
 def test_whichever_call_of_a_broker_fails_they_run_where_they_ran(
     fresh: Fresh, inside: Command, monkeypatch: pytest.MonkeyPatch, whole: bool
 ) -> None:
@@ -162,6 +165,7 @@ def test_whichever_call_of_a_broker_fails_they_run_where_they_ran(
 
 
 @pytest.mark.parametrize("number", range(1, 5))
+@AROUND
 def test_a_run_that_is_killed_before_its_end_is_undone(
     fresh: Fresh, inside: Command, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from statistics import median
 
 import pytest
 
 from dr_ctl.lab.lab import Lab
+from dr_ctl.lab.traffic import Load
 from tests.broker.driving import Operator, until
+from tests.topologies.bridges.by_hand import moved
 from tests.topologies.bridges.real import OTHERS, QUEUES, assert_clean, fence_to_open, ids, longest_gap, now, shipped
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
@@ -16,7 +19,7 @@ RATE = 100 * len(QUEUES)
 
 
 def test_one_queue_of_three_moves_there_and_back_and_the_others_go_on(bridges_lab: Lab, operator: Operator) -> None:
-    took, gaps = [], []
+    took, gaps, bare = [], [], []
     with bridges_lab.load(RATE) as load:
         load.wait_for(RATE)
         alone = now()
@@ -29,16 +32,30 @@ def test_one_queue_of_three_moves_there_and_back_and_the_others_go_on(bridges_la
             load.wait_for(load.counts().sent + RATE)
             took.append(fence_to_open(operator))
             gaps.append(longest_gap(bridges_lab, OTHERS, began))
+            if move % 2:
+                bare += [by_hand(bridges_lab, load, target) for target in ("paris", "london")]
         verdict = load.stop()
     until(lambda: shipped(bridges_lab, "london", "paris"), why="all ids are applied")
 
-    print(f"fence to open: {', '.join(f'{each:.3f}' for each in took)} s, median {median(took):.3f} s")
-    print(f"longest receive gap of the other two: {', '.join(f'{each:.3f}' for each in gaps)} s")
+    print(f"load of the machine: {os.getloadavg()[0]:.1f}")
+    print(f"fence to open: {listed(took)}, median {median(took):.3f} s")
+    print(f"by hand: {listed(bare)}, median {median(bare):.3f} s; ratio {median(took) / median(bare):.2f}")
+    print(f"longest receive gap of the other two: {listed(gaps)}, median {median(gaps):.3f} s")
     print(verdict.as_json())
     assert_clean(verdict)
     # Clients that a move interrupts wait in each of the ten; on a busy machine they do now and then.
     assert median(gaps) < 0.2
     assert ids(bridges_lab, "london") == ids(bridges_lab, "paris")
+
+
+def by_hand(lab: Lab, load: Load, target: str) -> float:
+    took = moved(lab, "FOO", target)
+    load.wait_for(load.counts().sent + RATE)
+    return took
+
+
+def listed(seconds: list[float]) -> str:
+    return ", ".join(f"{each:.3f}" for each in seconds)
 
 
 def test_all_three_move_and_a_dry_run_tells_the_very_calls(bridges_lab: Lab, operator: Operator) -> None:

@@ -20,13 +20,15 @@ pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
 RATE = 100 * len(QUEUES)
 EVERY_S = 0.5
-HELD = {"nothing": (), "messages": (False,), "ids": (True,), "both": (False, True)}
+# What of it is held up, the ids or not; and how long a consumer works. One that keeps up leaves nothing to lose.
+HELD = {"nothing": ((), 0.0), "messages": ((False,), 12.0), "ids": ((True,), 0.0), "both": ((False, True), 12.0)}
 
 
 @pytest.mark.parametrize("held", HELD)
 def test_a_lost_site_is_replaced_and_taken_in_again(bridges_lab: Lab, operator: Operator, held: str) -> None:
-    with bridges_lab.load(RATE) as traffic:
-        refused, moved = lose(bridges_lab, operator, traffic, HELD[held])
+    bridges, work_ms = HELD[held]
+    with bridges_lab.load(RATE, work_ms=work_ms) as traffic:
+        refused, moved = lose(bridges_lab, operator, traffic, bridges)
         traffic.wait_for(traffic.counts().sent + RATE)
         lost = came_to_rest(bridges_lab, traffic)
         traffic.resume_producing()
@@ -42,6 +44,8 @@ def test_a_lost_site_is_replaced_and_taken_in_again(bridges_lab: Lab, operator: 
     )
 
     assert (refused.code, moved.code) == (11, 0), moved.told
+    assert lost.lost or False not in bridges
+    assert twice or True not in bridges
     assert len(lost.lost) <= bounds["lost"]["at_most"]
     assert len(twice) <= bounds["twice"]["at_most"]
     assert returned.code == 0, returned.told

@@ -103,4 +103,6 @@ def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
     if not calls:
         return NotNeeded(f"{move.target} is closed")
     tools.change(calls, hand)
-    return still(calls, tools.observer.look_at(move.target)) or Done(f"{move.target} closed")
+    # A client that came between the look and the roles would wait there for ever: it is cut with the next try.
+    cuts = [call for call in step.inverse if call.goal is Goal.CUT and call not in calls]
+    return still([*calls, *cuts], tools.observer.look_at(move.target)) or Done(f"{move.target} closed")

@@ -3,19 +3,20 @@ drained; then the copies compared by count."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
-from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.bridges.barrier import IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import whole
 from dr_ctl.topologies.bridges.waiting import Direction, Wait
 from dr_ctl.topologies.common import checks
-from dr_ctl.topologies.common.effects import to_undo
+from dr_ctl.topologies.common.effects import still, to_undo
 from dr_ctl.topologies.common.evidence import total
 
 
@@ -58,10 +59,17 @@ def _figures(tools: BridgesTools) -> dict[str, Json]:
 
 
 def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    here = _undo_here(tools, step, move, hand)
+    there = _undo_there(tools, [call for call in step.inverse if call.site == move.target], move, hand)
+    return there if there is not None and not isinstance(here, Refused) else here
+
+
+def _undo_here(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Shut the way first, and let the ids that arrived be applied: what came in without its id may come twice."""
-    if not to_undo(step.inverse, tools.views(move.source)):
+    mine = [call for call in step.inverse if call.site == move.source]
+    if not to_undo(mine, tools.views(move.source)):
         return NotNeeded("as it was")
-    doors = [call for call in step.inverse if call.goal is Goal.CLOSE]
+    doors = [call for call in mine if call.goal is Goal.CLOSE]
     if (open_still := tools.make(doors, hand, move.source)) is not None:
         return open_still
     until, left = hand.monotonic() + tools.patience.settle_s, tools.observer.unapplied_at(move.source, timeout_s=5.0)
@@ -69,6 +77,15 @@ def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
         hand.wait(tools.patience.settle_poll_s)
         left = tools.observer.unapplied_at(move.source, timeout_s=5.0)
     return replace(tools.put_back(step, move.source, hand), findings=tuple(_twice(tools, move, left)))
+
+
+def _undo_there(tools: BridgesTools, calls: Sequence[Call], move: Move, hand: Hand) -> Refused | None:
+    """The returned site's doors, where it answers: behind them its queues are closed, so that nobody waits for one that
+    is away again."""
+    seen = {view.pair: view for view in tools.observer.answering(move.target)}
+    mine = [call for call in calls if call.unit in seen]
+    tools.change([call for call in mine if not seen[call.unit].holds(call)], hand)
+    return still(mine, tools.views_of(mine))
 
 
 def _twice(tools: BridgesTools, move: Move, unapplied: int | None) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from dr_ctl.engine.goals import Goal
@@ -45,6 +46,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
         inverse += owed_again(view, move.target, move)
     for view in seen.views(move.target):
         let_in += _ways_in(view)
+        inverse += _as_they_were(view, before(move, view)["acceptors"])
         struck += paid(view, move.source)
     let_in += starts([*seen.views(move.source), *seen.views(move.target)], whole)
     return Draft(
@@ -68,6 +70,17 @@ def _ways_in(view: BrokerView) -> list[Call]:
         call(view, Goal.LINK_UP, door.name, view.requests.open_door(door), f"open acceptor {door.name}")
         for door in (*view.mirror_doors, *view.doors)
         if not door.started
+    ]
+
+
+def _as_they_were(view: BrokerView, was: Mapping[str, bool]) -> list[Call]:
+    """The doors again that it came back with; its queues stay closed, whatever becomes of the return."""
+    return [
+        call(
+            view, Goal.LINK_DOWN, door.name, view.requests.close_door(door), f"close acceptor {door.name}", "it is open"
+        )
+        for door in (*view.mirror_doors, *view.doors)
+        if not was.get(door.name)
     ]
 
 
