@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -158,6 +159,18 @@ def test_a_window_leaves_out_what_lies_outside(spark: SparkSession, tmp_path: Pa
 
     assert answer.estimate is not None
     assert (answer.estimate.total.loss.now, answer.estimate.total.loss.max) == (0, 10)
+
+
+@pytest.mark.spark
+def test_an_estimate_of_a_site_that_waits_says_whose_echoes_it_counts(spark: SparkSession, tmp_path: Path) -> None:
+    waits = [replace(row, site="02") for row in history() if row.kind == "mirror"]
+    write([*history(), *waits], tmp_path)
+
+    of_waiting, of_serving = estimated(spark, tmp_path, site="02"), estimated(spark, tmp_path, site="01")
+
+    [finding] = [each for each in of_waiting.findings if each.id == "DR-RPO-023"]
+    assert finding.text.startswith("01 serves, not 02: what 02 got to ship since then are echoes")
+    assert "DR-RPO-023" not in [each.id for each in of_serving.findings]
 
 
 @pytest.mark.spark

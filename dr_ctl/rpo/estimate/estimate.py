@@ -74,7 +74,12 @@ def estimate_in(
     window = _window(work.flows, table)
     now = clock.now()
     stale_s = round(max(0.0, (now - window.last).total_seconds()), 3)
-    found = [*notes.stale(work.flows, window, stale_s), *notes.ahead(window, now), *notes.uncertain(table)]
+    found = [
+        *notes.waiting(work.site, work.serving),
+        *notes.stale(work.flows, window, stale_s),
+        *notes.ahead(window, now),
+        *notes.uncertain(table),
+    ]
     estimated = _Assembly(work, table, cells, asked.horizon_s).estimate(window, stale_s, asked.objectives)
     drawn = curves(cells, table, work.span_us, BINS) if charted else None
     return EstimateAnswer(estimated, (*findings, *found), drawn)

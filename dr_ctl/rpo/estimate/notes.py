@@ -40,6 +40,17 @@ def nothing_of(site: str | None, known: set[str]) -> Finding:
     )
 
 
+def waiting(site: str, serving: str | None) -> list[Finding]:
+    """Of a site that does not serve: what lies in its outflow came from the other, since that serves."""
+    if serving in (None, site):
+        return []
+    text = (
+        f"{serving} serves, not {site}: what {site} got to ship since then are echoes of what {serving} did, and no "
+        "message is lost with these"
+    )
+    return [Finding("DR-RPO-023", Severity.WARNING, text, f"What is at stake: the same with --site {serving}.")]
+
+
 def stale(flows: Sequence[Flow], window: SeenWindow, stale_s: float) -> list[Finding]:
     remedy = "See that `dr-ctl monitor` runs and reaches the site; read the figures as of that moment."
     limit_s = max(STALE_AT_LEAST_S, STALE_POLLS * max(flow.spacing_us or 0 for flow in flows) / 1e6)

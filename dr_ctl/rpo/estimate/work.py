@@ -35,6 +35,7 @@ class Work:
     flows: Sequence[Flow]
     masks: str
     classes: int
+    serving: str | None = None  # which site serves at the end, or was the last to
 
     @classmethod
     def of(cls, rows: DataFrame, asked: Request) -> Work | Finding:
@@ -48,7 +49,7 @@ class Work:
             return notes.nothing_of(site, {flow.site for flow in known.flows})
         classes = [each.queues for each in asked.objectives.classes] if asked.objectives else []
         masks = spans.masks(asked.include, asked.exclude, classes)
-        return cls(rows, outflows, site, flows, masks, len(classes))
+        return cls(rows, outflows, site, flows, masks, len(classes), known.serving)
 
     def by_flow(self) -> DataFrame:
         """Bounds per flow, interval and scope."""

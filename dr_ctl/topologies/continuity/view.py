@@ -15,7 +15,7 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.artemis.papers import Operation
-from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.calls import call, resume
 from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Acceptor, Peer, Queue, Residue
@@ -261,6 +261,15 @@ class SiteView(ArtemisBroker):
     def gone_with_its_queue(self, call: Call) -> bool:
         """Say whether a call is for a bridge that is not there any more: a queue takes its flow along."""
         return call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) and call.thing not in self._bridges
+
+    def as_it_lies(self, call: Call) -> Call:
+        """The same, by the bean that a staging queue has now where the queue that it was for was deleted. What lies in
+        it was not compared: then it stays held."""
+        carried = {flow.in_mirror.name for flow in self.flows}
+        left = next((each for each in self.queues if each.name == call.thing and each.name not in carried), None)
+        if call.goal is not Goal.RESUME or left is None or left.depth:
+            return call
+        return replace(call, request=resume(self, left).request)
 
     def linked(self, before: SiteView | None, took_s: float) -> LinkSeen:
         """All bridges as one, with the four figures that the plugin's own design asked for: what may be lost, what may

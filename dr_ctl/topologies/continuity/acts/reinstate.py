@@ -88,6 +88,8 @@ def _until(
     calm = 0
     while True:
         pairs = tools.look(tools.ways(move))
+        if gone := [each.thing for each in holds if _view(pairs, each).gone_with_its_queue(each)]:
+            return Refused(f"a queue was deleted at {move.source} meanwhile, with all that carries it: {some(gone)}")
         reasons = [reason for both in pairs for reason in why(both)]
         again = [each for each in holds if left_of([each], [view for both in pairs for view in both])]
         if again:
@@ -102,6 +104,10 @@ def _until(
             text = f"{move.target} is not taken in after {duration(step.limits['within'])}: {some(reasons)}"
             return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
         hand.wait(tools.patience.taken_in_poll_s)
+
+
+def _view(pairs: Sequence[Both], call: Call) -> SiteView:
+    return next(view for both in pairs for view in both if (view.site, view.pair) == (call.site, call.unit))
 
 
 def _remove_done(tools: ContinuityTools, move: Move, hand: Hand) -> Refused | None:
@@ -157,6 +163,7 @@ def undo(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> O
     there = {(view.site, view.pair): view for view in _answering(tools, move)}
     inverse = [each for each in step.inverse if each.goal is not Goal.REMOVE and (each.site, each.unit) in there]
     inverse = [each for each in inverse if not there[each.site, each.unit].gone_with_its_queue(each)]
+    inverse = [there[each.site, each.unit].as_it_lies(each) for each in inverse]
     if not left_of(inverse, _answering(tools, move)):
         return NotNeeded("as it was")
     shut = [each for each in inverse if each.goal is Goal.CLOSE]
