@@ -234,9 +234,10 @@ def demo(
     ] = MIRROR,
 ) -> Result:
     """The main job on two brokers: a swapover, a failover and a failback under load; the ledger judges each."""
-    from dr_ctl.cli import demonstration  # noqa: PLC0415
+    from dr_ctl.application import demonstration  # noqa: PLC0415
 
-    return demonstration.demo(session, directory, demonstration.On(on), topology)
+    out = None if session.quiet else sys.stderr if session.json else sys.stdout
+    return demonstration.demo(out, directory, demonstration.On(on), topology)
 
 
 def main() -> None:

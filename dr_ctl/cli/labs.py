@@ -12,7 +12,6 @@ from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.ledger import Verdict
 from dr_ctl.lab.status import SiteStatus
 from dr_ctl.settings.durations import seconds
 
@@ -94,15 +93,4 @@ def load(session: Session, directory: Path, rate: float, lasting: str) -> Result
             session.say(f"{counts.sent} sent, {counts.received} received, {counts.awaited} awaited")
         verdict = traffic.stop()
     code = ExitCode.OK if verdict.clean else ExitCode.LOSS_REFUSED
-    return Result(code, verdict_text(verdict), data=verdict.as_json())
-
-
-def verdict_text(verdict: Verdict) -> str:
-    """The ledger's word in one sentence."""
-    gap = verdict.receive_gap
-    drained = "" if verdict.drained else "; the queues were not seen empty"
-    return (
-        f"{verdict.counts.sent} sent: {len(verdict.lost)} lost, {len(verdict.consumed_twice)} consumed twice, "
-        f"{len(verdict.processed_twice)} processed twice, {verdict.in_doubt} in doubt; "
-        f"longest receive gap {gap.seconds:.2f} s{drained}"
-    )
+    return Result(code, verdict.told, data=verdict.as_json())

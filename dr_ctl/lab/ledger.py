@@ -94,6 +94,16 @@ class Verdict:
         """Nothing lost, nothing consumed twice, and the queues were seen empty."""
         return self.drained and not self.lost and not self.consumed_twice
 
+    @property
+    def told(self) -> str:
+        """It in one sentence."""
+        drained = "" if self.drained else "; the queues were not seen empty"
+        return (
+            f"{self.counts.sent} sent: {len(self.lost)} lost, {len(self.consumed_twice)} consumed twice, "
+            f"{len(self.processed_twice)} processed twice, {self.in_doubt} in doubt; "
+            f"longest receive gap {self.receive_gap.seconds:.2f} s{drained}"
+        )
+
     def as_json(self) -> dict[str, Json]:
         """Put the verdict into a document: a number for each list of ids; the ids are in the ledger."""
         told = {name: len(each) if isinstance(each, tuple) else each for name, each in asdict(self).items()}

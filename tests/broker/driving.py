@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.patience import Patience

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 import tests.patience
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
-from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.twin.console import ADMIN
 from dr_ctl.twin.site import PAIR

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.twin import console

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
 from tests.twin.subject import Client

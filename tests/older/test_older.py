@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.engine.runs import Runs
 from tests.conftest import Command

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.agents.monitor import recording
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.ledger import Counts, Verdict
 from dr_ctl.lab.traffic import Load

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.lab.lab import Lab
 from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, MIRROR
 from tests.broker.driving import on_queue, reset

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.twin.bridges.broker import BridgesBroker
 from dr_ctl.twin.broker import Broker

@@ -10,7 +10,7 @@ from typing import Any
 
 import requests
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.lab.artemis.admin import jolokia
 from dr_ctl.lab.lab import Lab

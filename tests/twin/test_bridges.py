@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.topologies.artemis_bridges import BridgesBroker as Told
 from dr_ctl.stomp_io.connection import ConnectionLost

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.lab.artemis.bridges import IDS, BridgesAdmin
 from dr_ctl.lab.ids import IdStore, store_at
 from dr_ctl.lab.kinds import BRIDGES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.twin.faults import Faults
 from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, MIRROR
 from tests.conftest import Command

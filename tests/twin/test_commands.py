@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.agents.monitor import recording
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.settings.loader import load
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.faults import Fault, FaultKind, When

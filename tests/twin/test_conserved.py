@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.engine import runbook
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.kinds import CONTINUITY

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity import copies, view
 from dr_ctl.twin.continuity import beans

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl.twin.kinds import BRIDGES

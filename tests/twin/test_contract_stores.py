@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.patience import Patience

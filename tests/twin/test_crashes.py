@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.sender import Sender

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import tests.patience
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
-from dr_ctl.cli.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock, stamp
 from dr_ctl.rpo.estimate.result import EstimateAnswer, Quantity, Verdict
 from dr_ctl.rpo.estimate.stored import store

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.core.errors import BrokerError, Sick, TimedOut, Unreachable
 from dr_ctl.jolokia.client import Account, Change, Changer, Read, Reader, Wire
 from dr_ctl.jolokia.errors import NotJolokia

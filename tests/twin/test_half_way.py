@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.lab.lab import Lab
 from dr_ctl.topologies.mirror.acts import reinstate
 from dr_ctl.twin.mirror import way

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.host import APP
 from tests.broker.driving import Ended

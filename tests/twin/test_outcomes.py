@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, MIRROR
 from tests.conftest import Command

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.lab.traffic import Load
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from tests.broker.driving import Ended

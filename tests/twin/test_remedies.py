@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, MIRROR
 from tests.broker.driving import Ended
 from tests.conftest import Command

@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.cli import demonstration
+from dr_ctl.application import demonstration
 from dr_ctl.cli.app import run
-from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
 from dr_ctl.settings.loader import load
 from dr_ctl.twin.filters import compiled
@@ -134,9 +133,8 @@ def test_the_demo_runs_on_a_twin_where_there_is_no_java(
     monkeypatch.setattr(demonstration, "EVERY_S", 0.1)
     monkeypatch.setattr(demonstration, "AFTER", 150)
     signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    session = Session(None, None, verbose=False, color=False, quiet=True)
 
-    ended = demonstration.demo(session, tmp_path / "demo", demonstration.On.TWIN, topology)
+    ended = demonstration.demo(None, tmp_path / "demo", demonstration.On.TWIN, topology)
 
     for number, handler in signals.items():
         signal.signal(number, handler)

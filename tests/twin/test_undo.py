@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call

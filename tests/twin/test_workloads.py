@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.workloads.yard import Yard
 from dr_ctl.twin.faults import Fault, FaultKind, When

@@ -13,13 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from dr_ctl.agents.monitor import recording
 from dr_ctl.application.result import Result
-from dr_ctl.cli.labs import verdict_text
-from dr_ctl.cli.session import Session
-from dr_ctl.cli.twins import PlayedTwin
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.core.printable import page
@@ -59,12 +57,13 @@ class On(Enum):
     TWIN = "twin"
 
 
-def demo(session: Session, directory: Path, on: On, topology: str = MIRROR) -> Result:
-    """Exit 0 only when every command did and the ledger found nothing lost and nothing twice."""
+def demo(out: TextIO | None, directory: Path, on: On, topology: str = MIRROR) -> Result:
+    """Tell it all to `out`; where that is None, nothing but the result. Exit 0 only when every command did and the ledger
+    found nothing lost and nothing twice."""
     home = directory.resolve() / ("lab" if on is On.BROKERS else "twin")
     directory = directory.resolve()
     _take_down_old(home)
-    tell = _Teller(session, directory / "state", home)
+    tell = _Teller(out, directory / "state", home)
     stage: type[Lab | PlayedTwin] = Lab if on is On.BROKERS else PlayedTwin
     what = "real Artemis brokers" if on is On.BROKERS else "simulated brokers"
     joined = (LABS if on is On.BROKERS else TWINS).named(topology).joined
@@ -87,7 +86,7 @@ def demo(session: Session, directory: Path, on: On, topology: str = MIRROR) -> R
             again = tell.run("swapover", "--to", "paris", "--yes")
             traffic.wait_for(traffic.counts().sent + AFTER)
             planned = traffic.stop()
-        tell.chapter(f"The ledger: {verdict_text(planned)}.")
+        tell.chapter(f"The ledger: {planned.told}.")
         codes |= {"dry run": dry, "swapover": moved, "the same again": again}
         lost = _lost_and_back(lab, tell, codes)
     return _judged(planned, lost, tell, codes, [NO_ESTIMATE] if skipped else [])
@@ -187,8 +186,8 @@ def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, in
     ]
     text = page(
         (
-            f"swapover: {verdict_text(planned)}",
-            f"failover and failback: {verdict_text(lost.after)}",
+            f"swapover: {planned.told}",
+            f"failover and failback: {lost.after.told}",
             f"the reports: {', '.join(shown)}",
         )
     )
@@ -200,12 +199,11 @@ def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, in
 
 
 class _Teller:
-    """Runs commands as an operator would, showing each; with --json all of that goes to standard error."""
+    """Runs commands as an operator would, showing each."""
 
-    def __init__(self, session: Session, state: Path, home: Path) -> None:
-        self._session = session
+    def __init__(self, out: TextIO | None, state: Path, home: Path) -> None:
+        self._out = out
         self.state = state
-        self._out = sys.stderr if session.json else sys.stdout
         self._environment = {
             **os.environ,
             "DR_CTL_CONFIG": str(home / "dr-ctl.yaml"),
@@ -213,15 +211,15 @@ class _Teller:
         }
 
     def chapter(self, text: str) -> None:
-        if not self._session.quiet:
+        if self._out is not None:
             print(f"\n== {text}", file=self._out, flush=True)
 
     def run(self, *words: str) -> int:
         """Run one command to its end; its exit code."""
-        if not self._session.quiet:
+        if self._out is not None:
             print(f"\n$ dr-ctl {' '.join(words)}", file=self._out, flush=True)
-        quiet: Sequence[str] = ("--quiet",) if self._session.quiet else ()
-        out = subprocess.DEVNULL if self._session.quiet else self._out
+        quiet: Sequence[str] = () if self._out is not None else ("--quiet",)
+        out = self._out if self._out is not None else subprocess.DEVNULL
         command = [sys.executable, "-m", "dr_ctl", *words, *quiet]
         try:
             done = subprocess.run(command, env=self._environment, stdout=out, timeout=COMMAND_S, check=False)
