@@ -58,8 +58,8 @@ class On(Enum):
 
 
 def demo(out: TextIO | None, directory: Path, on: On, topology: str = MIRROR) -> Result:
-    """Tell it all to `out`; where that is None, nothing but the result. Exit 0 only when every command did and the ledger
-    found nothing lost and nothing twice."""
+    """Tell it all to `out`; where that is None, nothing but the result. Exit 0 only when every command did and the
+    ledger found nothing lost and nothing twice."""
     home = directory.resolve() / ("lab" if on is On.BROKERS else "twin")
     directory = directory.resolve()
     _take_down_old(home)

@@ -66,7 +66,7 @@ def _discovery(name: str, view: BrokerView) -> Iterator[Finding]:
             "DR-BRIDGE-002",
             f"{name}: all its bridges are gone: a broker stops every one of them when the peer refuses one's login or "
             "right to send",
-            f"Find the refused one: AMQ224058 in the log of {view.site} names it, and DR-BRIDGE-008 where the peer's "
+            f"Find the refused one: beside AMQ224058 in the log of {view.site}, and by DR-BRIDGE-008 where the peer's "
             "roles show it. Correct it at the peer; then restart this broker, or make each bridge again with "
             "createBridge, only with a login that was tried at the peer: a bad one stops all bridges at every boot.",
         )
@@ -139,10 +139,13 @@ def _forwarded(name: str, view: BrokerView, ask: Ask | None) -> Iterator[Finding
     units = [unit for unit, count in view.forwarded.items() if count and (ask is None or ask.includes(unit))]
     if units:
         told = some([f"{view.forwarded[unit]} of {unit}" for unit in units])
-        yield warning(
+        accepted = ask is None or all(view.forwarded[unit] == ask.accept_difference.get(unit) for unit in units)
+        make = warning if accepted else error
+        yield make(
             "DR-BRIDGE-015",
             f"{name}: messages that no divert copies, because their sender wrote {ORIGIN} into them: {told}",
-            f"Their sender should drop that header from what it forwards; what lies there now stays at {view.site}.",
+            f"Their sender should drop that header from what it forwards. What lies there would stay at {view.site}: "
+            "let it be consumed; --accept-difference QUEUE=N leaves exactly that behind.",
         )
 
 

@@ -57,9 +57,10 @@ def missing(here: Reader, queue: Queue, there: Reader, copy: Queue, origin: str,
     first = there.look([Ask(copy.bean, Listing.BROWSE, (1, 1))], timeout_s=timeout_s)[0]
     try:
         lie = {number for row in told.value() if (number := _number(row)) is not None}
+        never = sum(_is_forwarded(row, origin) for row in told.value())
         oldest = next((number for row in first.value() if (number := _copied(row, origin)) is not None), None)
         if oldest is None:
-            return None if lie else 0
+            return None if lie else never
         wanted = {number for number in lie if number >= oldest}
         # Copies lie in the order in which they came, and what is left is mostly new.
         for page in range(-(-copy.depth // _PAGE), 0, -1)[:PAGES]:
@@ -67,10 +68,10 @@ def missing(here: Reader, queue: Queue, there: Reader, copy: Queue, origin: str,
             copied = {number for row in rows if (number := _copied(row, origin)) is not None}
             wanted -= copied
             if not wanted or (copied and min(copied) < min(wanted)):
-                return len(wanted)
+                return len(wanted) + never
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise BadValue(f"{here.url}: a message of {queue.name} is not as expected: {error}") from error
-    return None if wanted else 0
+    return None if wanted else never
 
 
 def below(origin: str, number: int) -> str:
@@ -79,6 +80,7 @@ def below(origin: str, number: int) -> str:
 
 
 _PAGE: Final = 1000
+_DIVERTED: Final = "_AMQ_ORIG_ADDRESS"
 
 
 def _delivering(text: str) -> Iterator[Mapping[str, Any]]:
@@ -96,6 +98,12 @@ def _number(row: Mapping[str, Any]) -> int | None:
 def _copied(row: Mapping[str, Any], origin: str) -> int | None:
     told = _all(row)
     return int(told[NUMBER]) if told.get(ORIGIN) == origin and NUMBER in told else None
+
+
+def _is_forwarded(row: Mapping[str, Any], origin: str) -> bool:
+    """One whose sender says that it comes from elsewhere: no divert took it."""
+    told = _all(row)
+    return told.get(ORIGIN, origin) != origin and _DIVERTED not in told
 
 
 def _all(row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -123,7 +123,7 @@ def test_messages_that_their_sender_says_are_of_the_other_site_are_told(bridges_
     ended = operator.run("validate", "--for", "swapover", "--to", "paris")
 
     (told,) = found(ended, "DR-BRIDGE-015")
-    assert told["severity"] == "warning"
+    assert (ended.code, told["severity"]) == (10, "error"), "they would stay behind"
     assert told["text"].endswith(": 3 of FOO")
     assert [bridges_lab.admin("paris").depth(name) for name in ("FOO", "BAR")] == [2, 4]
 
