@@ -10,10 +10,11 @@ from dr_ctl.engine.lease import Store
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import Account, Answer, Changer, Read, Reader, Wire
+from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis import ArtemisBroker
 from dr_ctl.stomp_io.address import parse_address
-from dr_ctl.topologies.artemis import look
+from dr_ctl.topologies.artemis import beans, look
 from dr_ctl.topologies.artemis.broker import B_co
 from dr_ctl.topologies.artemis.documents import Documents
 from dr_ctl.topologies.artemis.operations import change
@@ -45,14 +46,14 @@ class Access(access.Access[B_co]):
         """Ask that broker for everything."""
 
     @staticmethod
-    @abstractmethod
     def clock(broker: str) -> Read:
         """What is read to know the broker's own time."""
+        return Read(beans.server(broker), ("CurrentTimeMillis",))
 
     @staticmethod
-    @abstractmethod
     def clock_ms(answer: Answer) -> int:
         """The broker's time out of that, in milliseconds since 1970."""
+        return Fields("the broker's clock", answer.value()).number("CurrentTimeMillis")
 
     def _look(self, timeout_s: float) -> B_co:
         if self._broker is None:

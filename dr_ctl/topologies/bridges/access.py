@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dr_ctl.engine.ports import Move
-from dr_ctl.jolokia.client import Answer, Read
-from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis_bridges import BridgesBroker
-from dr_ctl.topologies.artemis import access, beans
+from dr_ctl.topologies.artemis import access
 from dr_ctl.topologies.bridges.forwarded import forwarded
 from dr_ctl.topologies.bridges.look import look
 from dr_ctl.topologies.bridges.view import BridgesSeen, BrokerView, with_idle
@@ -46,14 +44,6 @@ class Access(access.Access[BrokerView]):
 
     def uncovered(self) -> list[str]:
         return []
-
-    @staticmethod
-    def clock(broker: str) -> Read:
-        return Read(beans.server(broker), ("CurrentTimeMillis",))
-
-    @staticmethod
-    def clock_ms(answer: Answer) -> int:
-        return Fields("the broker's clock", answer.value()).number("CurrentTimeMillis")
 
 
 Way = tuple[Access, Access]

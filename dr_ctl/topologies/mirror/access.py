@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dr_ctl.jolokia.client import Answer, Read
-from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis_mirror import MirrorBroker
-from dr_ctl.topologies.artemis import access, beans
+from dr_ctl.topologies.artemis import access
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.mirror import parity
@@ -36,14 +34,6 @@ class Access(access.Access[BrokerView]):
 
     def unapplied(self, *, timeout_s: float) -> int:
         return unapplied(self.reader(), self.names(), timeout_s=timeout_s)
-
-    @staticmethod
-    def clock(broker: str) -> Read:
-        return Read(beans.server(broker), ("CurrentTimeMillis",))
-
-    @staticmethod
-    def clock_ms(answer: Answer) -> int:
-        return Fields("the broker's clock", answer.value()).number("CurrentTimeMillis")
 
 
 Way = tuple[Access, Access]
