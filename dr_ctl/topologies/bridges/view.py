@@ -17,9 +17,9 @@ from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.artemis.operations import ArtemisRequests
 from dr_ctl.topologies.common import seen
 from dr_ctl.topologies.common.baseline import paused_by_runs
-from dr_ctl.topologies.common.calls import Request, close_door, open_door
+from dr_ctl.topologies.common.calls import Request
 from dr_ctl.topologies.common.evidence import total
-from dr_ctl.topologies.common.view import Acceptor, Peer, Queue, Residue
+from dr_ctl.topologies.common.view import Acceptor, Queue, Residue
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 ORIGIN: Final = "ARTEMIS_MESSAGE_ORIGIN"
@@ -267,13 +267,6 @@ class BrokerView(ArtemisBroker):
     @property
     def requests(self) -> Requests:
         return Requests(self.broker, self.papers)
-
-    def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
-        del peer
-        return tuple(open_door(self, door, when) for door in doors)
-
-    def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
-        return tuple(close_door(self, door, when) for door in doors)
 
     def holds(self, call: Call) -> bool:
         queue = next((each for each in self.queues if each.bean == call.request.get("bean")), None)

@@ -16,7 +16,7 @@ from dr_ctl.core.model import Json, Role
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.topologies.common.calls import Requests
+from dr_ctl.topologies.common.calls import Requests, close_door, open_door
 from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.names import OTHERS
 from dr_ctl.topologies.topology import LinkSeen, Stake
@@ -257,13 +257,14 @@ class Broker(ABC):
     def role(self) -> Role:
         """What it is for clients."""
 
-    @abstractmethod
     def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
         """The calls that let clients in by these doors; `peer`: what is known of the other site by then."""
+        del peer
+        return tuple(open_door(self, door, when) for door in doors)
 
-    @abstractmethod
     def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
         """The calls that keep clients out of these doors."""
+        return tuple(close_door(self, door, when) for door in doors)
 
     @abstractmethod
     def linked(self, before: Self | None, took_s: float) -> LinkSeen:

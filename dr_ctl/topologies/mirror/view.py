@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dr_ctl.core.model import Role
-from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
-from dr_ctl.topologies.common.calls import close_door, open_door
 from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.common.view import Acceptor, Peer, Queue
+from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 
@@ -94,13 +92,6 @@ class BrokerView(ArtemisBroker):
     @property
     def ships(self) -> Mapping[str, bool]:
         return {self.link.name: self.link.started} if self.link is not None else {}
-
-    def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
-        del peer
-        return tuple(open_door(self, door, when) for door in doors)
-
-    def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
-        return tuple(close_door(self, door, when) for door in doors)
 
     def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
         named, outflow = self.link, self.outflow
