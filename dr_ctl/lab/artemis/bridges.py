@@ -296,7 +296,8 @@ class BridgesAdmin(Admin):
 
 def settings(site: SiteState, secret: str) -> dict[str, Any]:
     told = {key: value for key, value in create.settings(site, secret).items() if key != "mirror"}
-    return {**told, "bridge": ["bridge"], "lasting_fence": {"roles": [CLIENTS]}}
+    ids = {"sqlite": f"ids/{site.broker}.sqlite"}
+    return {**told, "bridge": ["bridge"], "lasting_fence": {"roles": [CLIENTS]}, "ids": ids}
 
 
 KIND: Final = create.artemis(

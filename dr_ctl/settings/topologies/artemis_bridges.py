@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -21,6 +21,18 @@ class ClientRoles(Part):
     )
 
 
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class IdStore(Part):
+    """The store of processed ids that the consumers of a site keep, where dr-ctl can read it."""
+
+    sqlite: str = Field(description="an SQLite file; a return compares those of both sites")
+    table: _Name = Field(default="processed", description="its table")
+    queue: _Name = Field(default="queue", description="the column of the queue")
+    id: _Name = Field(default="id", description="the column of the id")
+
+
 class BridgesBroker(ArtemisBroker):
     """One broker whose diverts and bridges are found out."""
 
@@ -29,6 +41,7 @@ class BridgesBroker(ArtemisBroker):
         description="names of the acceptors that the peer's bridges use; without: the only CORE one not in `clients`",
     )
     lasting_fence: ClientRoles | None = None
+    ids: IdStore | None = None
 
     @property
     def link_doors(self) -> tuple[str, ...] | None:

@@ -11,6 +11,7 @@ from dr_ctl.settings.topologies.artemis_bridges import BridgesBroker
 from dr_ctl.topologies.artemis import access
 from dr_ctl.topologies.bridges.forwarded import forwarded
 from dr_ctl.topologies.bridges.look import look
+from dr_ctl.topologies.bridges.stores import Store
 from dr_ctl.topologies.bridges.view import BridgesSeen, BrokerView, with_idle
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.seen import Seen, Silent
@@ -31,6 +32,14 @@ class Access(access.Access[BrokerView]):
     def _config(self) -> Config:
         told = self._installation.broker(self.site, self.pair, BridgesBroker).lasting_fence
         return replace(super()._config(), lasting=Roles(told.roles) if told is not None else None)
+
+    @property
+    def ids(self) -> Store | None:
+        """The id store of its site; None where the settings do not say where it is."""
+        told = self._installation.broker(self.site, self.pair, BridgesBroker).ids
+        return (
+            Store(self._installation.path(told.sqlite), told.table, told.queue, told.id) if told is not None else None
+        )
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         return look(

@@ -23,7 +23,8 @@ def _broker(peer: str, **told: Any) -> BridgesBroker:
 
 
 def _settings(host: Host) -> Mapping[str, Any]:
-    return {**settings(host, link="bridge"), "lasting_fence": {"roles": [CLIENTS]}}
+    ids = {"sqlite": f"ids/{host.broker.name}.sqlite"}
+    return {**settings(host, link="bridge"), "lasting_fence": {"roles": [CLIENTS]}, "ids": ids}
 
 
 KIND: Final = Kind(

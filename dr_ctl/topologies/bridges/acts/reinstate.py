@@ -3,7 +3,7 @@ drained; then the copies compared by count."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dr_ctl.core.model import Finding, Json, some
@@ -11,6 +11,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.bridges import stores
 from dr_ctl.topologies.bridges.barrier import IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import whole
@@ -105,16 +106,41 @@ def _twice(tools: BridgesTools, move: Move, unapplied: int | None) -> list[Findi
 
 
 def reconcile(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """That all has arrived was waited for; what found no queue at the returned site is not in its copies."""
+    """That all has arrived was waited for; what found no queue at the returned site is not in its copies. Where the
+    settings say where the id stores are, all that the returned site has processed must be known at the serving one."""
     del step, hand
-    found = [
-        f"{unit} {count}"
-        for view in tools.observer.look_at(move.target)
-        for unit, count in view.unrouted.items()
-        if count and view.flow(unit) is not None
-    ]
-    if found:
-        text = f"messages found no queue at {move.target}: its copies lack them: {some(found)}"
-        remedy = "Find out why before moving back: these would not be served there."
-        return Done(text, {"unrouted": len(found)}, (checks.warning("DR-RECONCILE-002", text, remedy),))
-    return Done("every message that arrived found its queue", {"unrouted": 0})
+    found = list(_unrouted(tools, move))
+    unknown: dict[str, Json] = {}
+    for pair, serving in tools.observer.brokers[move.source].items():
+        mine, other = tools.observer.brokers[move.target][pair].ids, serving.ids
+        if mine is not None and other is not None:
+            told = _not_known(mine, other)
+            unknown[pair] = {**told} if isinstance(told, Mapping) else None
+            found += _of_ids(told, move)
+    return Done("compared as far as it can be", {"ids_not_known": unknown or None}, tuple(found))
+
+
+def _unrouted(tools: BridgesTools, move: Move) -> Iterator[Finding]:
+    for view in tools.observer.look_at(move.target):
+        told = [f"{unit} {count}" for unit, count in view.unrouted.items() if count and view.flow(unit) is not None]
+        if told:
+            text = f"messages found no queue at {view.site}/{view.pair}: its copies lack them: {some(told)}"
+            remedy = "Find out why before moving back: these would not be served there."
+            yield checks.warning("DR-RECONCILE-002", text, remedy)
+
+
+def _not_known(mine: stores.Store, other: stores.Store) -> Mapping[str, int] | stores.NotRead:
+    try:
+        return stores.lacking(mine, other)
+    except stores.NotRead as error:
+        return error
+
+
+def _of_ids(told: Mapping[str, int] | stores.NotRead, move: Move) -> Iterator[Finding]:
+    if isinstance(told, stores.NotRead):
+        text = f"the id stores could not be compared: {told}"
+        yield checks.warning("DR-RECONCILE-004", text, "Compare them by hand before moving back.")
+    elif told:
+        named = some([f"{queue} {count}" for queue, count in told.items()])
+        text = f"ids that {move.target} has processed are not known at {move.source}, and may come twice: {named}"
+        yield checks.warning("DR-RECONCILE-004", text, f"See that the processor of the ids works at {move.source}.")
