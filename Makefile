@@ -24,8 +24,10 @@ setup: .venv/.ready ## make .venv with everything pinned, and dr-ctl in it
 demo: setup ## the main job on two real brokers: swapover, failover and failback under load, judged by a ledger
 	$(BIN)/dr-ctl demo
 
-# Which tier runs what, and why: docs/testing.md. One worker a core; what shares brokers or a Spark session goes to one of them.
-PYTEST := $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 8 --dist loadgroup --durations=10
+# Which tier runs what, and why: docs/testing.md. A worker a core and one more, since many tests wait for a broker; what shares
+# brokers or a Spark session goes to one of them.
+WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
+PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 8 --dist loadgroup --durations=10
 
 fast: setup lint ## lint, types and the tests that start nothing: no site, no Java, no Spark
 	$(PYTEST) -m "not broker and not spark and not deep and not chaos" --ignore tests/twin --ignore tests/stories --ignore tests/older --ignore tests/cli/test_pairs.py

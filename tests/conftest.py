@@ -18,7 +18,7 @@ Command = Callable[..., Ended]
 # One worker has all of them: a pair of brokers and a Spark session are shared by many tests, and one of each is enough.
 TOGETHER = ("broker", "spark")
 
-# How long one example takes says how busy the machine is: every core has a worker.
+# How long one example takes says how busy the machine is: every core has a worker, and more.
 settings.register_profile("side by side", deadline=None)
 settings.load_profile("side by side")
 

@@ -185,7 +185,7 @@ def test_a_queue_that_vanishes_in_the_middle_of_a_return_ends_it_in_words(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, site: str, codes: tuple[int, ...]
 ) -> None:
     """At the serving site what the plugin leaves of its flow is put back by the bean that it has then."""
-    impatient(monkeypatch, compared_s=0.3, undo_s=1.0)
+    impatient(monkeypatch, compared_s=0.3, undo_s=10.0)
     OPERATIONS["reinstate"].before(twin, dr_ctl)
     paris = plugin(twin, "paris")
     opens = paris.open_door
