@@ -180,12 +180,13 @@ def test_a_queue_that_vanishes_behind_the_fence_undoes_the_run(
     assert staged(twin, "paris") == 2
 
 
-@pytest.mark.parametrize(("site", "codes"), [("london", (20, 24)), ("paris", (20,))])
+@pytest.mark.parametrize(("site", "codes"), [("london", (20, 24)), ("paris", (20, 23))])
 def test_a_queue_that_vanishes_in_the_middle_of_a_return_ends_it_in_words(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, site: str, codes: tuple[int, ...]
 ) -> None:
-    """At the serving site what the plugin leaves of its flow is put back by the bean that it has then."""
-    impatient(monkeypatch, compared_s=0.3, undo_s=10.0)
+    """At the serving site what the plugin leaves of its flow is put back by the bean that it has then, unless something
+    of the residue was staged there by then: that was not compared, and stays held."""
+    impatient(monkeypatch, compared_s=0.3, undo_s=1.0)
     OPERATIONS["reinstate"].before(twin, dr_ctl)
     paris = plugin(twin, "paris")
     opens = paris.open_door
@@ -200,7 +201,10 @@ def test_a_queue_that_vanishes_in_the_middle_of_a_return_ends_it_in_words(
     ended = dr_ctl("reinstate", "london", "--timeout", "3s", "--yes")
 
     assert ended.code in codes, ended.document
-    assert ended.document["data"]["undone"]
+    assert ended.document["data"]["undone"] is (ended.code != 23)
     if site == "paris":
         assert "was deleted at paris meanwhile" in ended.document["summary"]
+    if ended.code == 23:
+        staged = paris.queues["orders.out.in.mirror"]
+        assert (staged.paused, len(staged.messages) > 0) == (True, True)
     assert serving(twin) == ("paris",)
