@@ -63,6 +63,21 @@ def test_nothing_goes_while_ids_are_under_way(twin: PlayedTwin, dr_ctl: Command)
     assert twin.depth("paris", "orders.in") == 5
 
 
+def test_nothing_goes_while_a_message_waits_for_its_time(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """No listing of a queue shows such a message, as after a failed delivery."""
+    put(twin, "london", "orders.in", 5)
+    twin.wait_mirrored()
+    with twin.still():
+        queue = twin.host("london").broker.queues["orders.in"]
+        queue.scheduled[min(queue.messages)] = 10**15
+
+    ended = dr_ctl("trim", "paris", "--yes")
+
+    assert ended.code == 10, ended.document
+    assert "wait for their time" in ended.document["summary"]
+    assert twin.depth("paris", "orders.in") == 5
+
+
 def test_a_site_that_serves_is_not_trimmed(twin: PlayedTwin, dr_ctl: Command) -> None:
     put(twin, "london", "orders.in", 5)
 

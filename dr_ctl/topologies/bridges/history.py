@@ -51,7 +51,7 @@ def missing(here: Reader, queue: Queue, there: Reader, copy: Queue, origin: str,
     """How many messages of a fenced queue have no copy; None where they are too many to look at each, or the copy holds
     none to tell by. What is older than all that the copy holds was consumed there when it was served. Raises
     `BrokerError`."""
-    if queue.depth > COMPARED:
+    if queue.depth > COMPARED or queue.scheduled:  # those that wait for their time are in no listing
         return None
     told = here.look([Ask(queue.bean, Listing.BROWSE, (1, COMPARED))], timeout_s=timeout_s)[0]
     first = there.look([Ask(copy.bean, Listing.BROWSE, (1, 1))], timeout_s=timeout_s)[0]

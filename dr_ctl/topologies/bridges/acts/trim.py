@@ -15,6 +15,7 @@ from dr_ctl.topologies.bridges.access import Access
 from dr_ctl.topologies.bridges.barrier import IdBarrier
 from dr_ctl.topologies.bridges.drafts.trim import remove
 from dr_ctl.topologies.bridges.tools import BridgesTools
+from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.bridges.waiting import Direction, Wait
 from dr_ctl.topologies.common.view import Queue
 
@@ -65,12 +66,25 @@ def _filters(serving: Access, waiting: Access, names: set[str]) -> dict[str, str
             raise BadValue(f"{name} is not served at {here.site} alone any more")
         if queue.depth > history.LOOKED_AT:
             raise BadValue(f"{name} holds {queue.depth} at {here.site}, more than can be looked at; try again later")
+        _can_be_told(here, queue)
         # Of an empty queue all is done that had arrived here before it was looked at.
         newest = history.highest(waiting.reader(), copy, origin, timeout_s=LOOK_S)
         oldest = history.lowest(serving.reader(), queue, timeout_s=LOOK_S)
+        again = serving.look()
+        _can_be_told(again, again.business.get(name, queue))
         if oldest is not None or newest is not None:
             found[name] = history.below(origin, oldest if oldest is not None else (newest or 0) + 1)
     return found
+
+
+def _can_be_told(view: BrokerView, queue: Queue) -> None:
+    """Raises `BadValue` where messages may lie in a queue that no listing shows: those that wait for their time, as
+    after a failed delivery, and those of a prepared transaction."""
+    if queue.scheduled or view.prepared:
+        what = (
+            f"{queue.scheduled} message(s) of {queue.name} wait for their time" if queue.scheduled else "a transaction"
+        )
+        raise BadValue(f"{view.site}: {what}{'' if queue.scheduled else ' is prepared'}; try again later")
 
 
 def _removed(
