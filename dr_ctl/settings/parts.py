@@ -35,6 +35,23 @@ def _http(told: str) -> str:
 HttpAddress = Annotated[str, AfterValidator(_http)]
 
 
+def _stomp(told: str) -> str:
+    try:
+        parts = urlsplit(told)
+        good = parts.scheme in ("stomp", "stomp+ssl") and parts.hostname and parts.port
+        good = good and not (parts.path.strip("/") or parts.query or parts.fragment)
+    except ValueError:
+        good = False
+    if not good:
+        raise ValueError("is not a STOMP address, as in stomp://host:61613 or stomp+ssl://host:61612")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("must not hold a login; set username and password beside it")
+    return told
+
+
+StompAddress = Annotated[str, AfterValidator(_stomp)]
+
+
 class Part(BaseModel):
     """Every part of the file: unknown keys are errors, types are not converted, nothing changes after loading."""
 

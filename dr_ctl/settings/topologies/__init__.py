@@ -13,6 +13,7 @@ TOPOLOGIES: Final[Registry[type[Settings]]] = Registry(
         "artemis-mirror": "dr_ctl.settings.topologies.artemis_mirror",
         "artemis-continuity": "dr_ctl.settings.topologies.artemis_continuity",
         "artemis-bridges": "dr_ctl.settings.topologies.artemis_bridges",
+        "classic-brokersync": "dr_ctl.settings.topologies.classic_brokersync",
     },
     unknown="there is no topology",
 )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from dr_ctl.settings.model import Broker
-from dr_ctl.settings.parts import HttpAddress, Names, Part, Secret
+from dr_ctl.settings.parts import HttpAddress, Names, Part, Secret, StompAddress
 
 # What a broker remembers of an address where its broker.xml does not say otherwise.
 ID_CACHE_SIZE: Final = 20_000
@@ -34,7 +33,7 @@ class ArtemisBroker(Broker):
     """One Artemis broker of a site, whatever joins it to its peer."""
 
     jolokia: HttpAddress = Field(description="management address, `http` or `https`")
-    stomp: str | None = Field(
+    stomp: StompAddress | None = Field(
         default=None,
         description="`stomp://` or `stomp+ssl://` address of a client acceptor: greetings and the probe go there. "
         "Without it fences are shown by flag only, and a finding says so",
@@ -52,22 +51,6 @@ class ArtemisBroker(Broker):
     @property
     def identity(self) -> str:
         return f"{self.name} at {self.jolokia}"
-
-    @field_validator("stomp")
-    @classmethod
-    def _stomp(cls, told: str | None) -> str | None:
-        if told is not None:
-            try:
-                parts = urlsplit(told)
-                good = parts.scheme in ("stomp", "stomp+ssl") and parts.hostname and parts.port
-                good = good and not (parts.path.strip("/") or parts.query or parts.fragment)
-            except ValueError:
-                good = False
-            if not good:
-                raise ValueError("is not a STOMP address, as in stomp://host:61613 or stomp+ssl://host:61612")
-            if parts.username is not None or parts.password is not None:
-                raise ValueError("must not hold a login; set username and password beside it")
-        return told
 
 
 class AmqpLinked(ArtemisBroker):

@@ -1,0 +1,39 @@
+"""What the settings of every topology of ActiveMQ Classic brokers say of a broker."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from dr_ctl.settings.model import Broker
+from dr_ctl.settings.parts import HttpAddress, Names, Secret, StompAddress
+
+
+class ClassicBroker(Broker):
+    """One Classic broker of a site, whatever joins it to its peer."""
+
+    jolokia: HttpAddress | None = Field(
+        default=None,
+        description="management address, as in http://host:8161/api/jolokia. Without it (Amazon MQ) figures come from "
+        "the statistics plugin over STOMP, and what needs management is done by hooks",
+    )
+    stomp: StompAddress | None = Field(
+        default=None,
+        description="`stomp://` or `stomp+ssl://` address of a client connector: greetings and the probe go there. "
+        "Without it fences are shown by flag only, and a finding says so",
+    )
+    username: str = Field(description="login for both")
+    password: Secret = Field(description="password for both: a secret, see below")
+    clients: Names = Field(min_length=1, description="names of the transport connectors that clients use")
+    broker: str | None = Field(default=None, description="the broker's own name; without: found out")
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name} at {self.jolokia or self.stomp}"
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.jolokia is None and self.stomp is None:
+            raise ValueError("needs jolokia, or stomp where there is no Jolokia (Amazon MQ)")
+        return self

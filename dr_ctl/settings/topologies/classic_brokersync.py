@@ -1,0 +1,47 @@
+"""Settings of two sites of Classic brokers whose queues are copied over a network connector, and whose waiting copies
+an agent keeps clean."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from dr_ctl.settings.model import Settings, Site, SiteName
+from dr_ctl.settings.parts import Part, Secret, StompAddress
+from dr_ctl.settings.topologies.classic import ClassicBroker
+
+
+class AgentAccess(Part):
+    """The agent's own way in, which stays open when clients are kept out."""
+
+    stomp: StompAddress = Field(description="address of a transport connector that no client uses")
+    username: str = Field(description="the agent's login")
+    password: Secret = Field(description="the agent's password")
+    connector: str = Field(description="the name of that transport connector; never one of `clients`")
+
+
+class BrokerSyncBroker(ClassicBroker):
+    """One broker of a pair that copies over a network connector."""
+
+    sync: AgentAccess | None = Field(default=None, description="how `dr-ctl sync` reaches this broker")
+    network: str | None = Field(
+        default=None, description="network connector to the peer; without: found out, by the peer's name"
+    )
+    copies: str = Field(
+        default="{queue}.DR",
+        pattern=r"^[^{}]*\{queue\}[^{}]*$",
+        description="the name of the queue here that holds the copies of `{queue}` until they are shipped",
+    )
+
+
+class ClassicBrokerSync(Settings):
+    """An installation whose sites are joined by composite queues, network connectors and the agent."""
+
+    apart: ClassVar = ()
+
+    topology: Literal["classic-brokersync"]
+    sites: dict[SiteName, Site[BrokerSyncBroker]]
+
+
+SETTINGS = ClassicBrokerSync
