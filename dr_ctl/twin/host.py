@@ -92,6 +92,11 @@ class Host:
         return LOOPBACK, self.broker.acceptors[self.broker.clients_door].port
 
     @property
+    def secret(self) -> str:
+        """The file with the admin's password, as the settings name it."""
+        return f"secrets/{self.broker.site}-{self.broker.pair}"
+
+    @property
     def admin(self) -> tuple[str, str]:
         return ADMIN, self.broker.users[ADMIN]
 
