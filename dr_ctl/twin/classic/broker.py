@@ -43,6 +43,7 @@ class ClassicBroker(Broker):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.units: tuple[str, ...] = ()
         self.topics = Topics()
         self.dispatched: Counter[str] = Counter()
         self.forwarded: Counter[str] = Counter()
@@ -69,12 +70,15 @@ class ClassicBroker(Broker):
     # its life
 
     def installed(self, names: Sequence[str]) -> None:
-        """Its file names no queue: one is there after its first use."""
+        """The queues that its file has are there from the start, others after their first use."""
+        self.units = tuple(names)
 
     def booted(self) -> None:
         self._connections, self._sequence = numbers(1), numbers(1)
         self._producer = f"{self.new_connection()}:-1:1"
         self._expiring.clear()
+        for name in self.units:
+            self.queue_named(name)
         for queue in self.queues.values():
             for message in queue.messages.values():
                 self._note_end(queue, message)
