@@ -213,26 +213,54 @@ def test_a_transaction_is_done_when_it_is_committed(pair: ClassicSubject) -> Non
 
 def test_what_a_client_does_wrong_it_is_told(pair: ClassicSubject) -> None:
     with pair.client("london") as client:
-        assert "Unknown STOMP action: FOO" in client.complaint("FOO")
         assert "Unexpected ACK received" in client.complaint("ACK", id="nonsense")
         assert "Invalid transaction id: nope" in client.complaint("COMMIT", transaction="nope")
         assert "No subscription matched" in client.complaint("UNSUBSCRIBE", id="nope")
         assert "a = " in client.complaint("SUBSCRIBE", id="b", destination=f"/queue/{ORDERS}", selector="a = (")
         client.send(ORDERS)  # and may go on
+        assert "Unknown STOMP action: FOO" in client.complaint("FOO")
+        with pytest.raises(ConnectionLost):
+            client.frame("GOODBYE")
 
 
-def test_browsing_takes_nothing_and_has_an_end(pair: ClassicSubject) -> None:
+@pytest.mark.parametrize(("ack", "held"), [("auto", 0), ("client-individual", 3)])
+def test_browsing_takes_nothing_and_has_an_end(pair: ClassicSubject, ack: str, held: int) -> None:
+    bean = pair.queue("london", ORDERS)
     with pair.client("london") as client:
         for number in range(3):
             client.send(ORDERS, f"body {number}")
-        dequeued = pair.read("london", pair.queue("london", ORDERS), "DequeueCount")["DequeueCount"]
-        client.subscribe(ORDERS, "b", browser="true")
+        dequeued = pair.read("london", bean, "DequeueCount")
+        client.subscribe(ORDERS, "b", browser="true", ack=ack)
         shown = [client.message() for _ in range(4)]
 
         assert [each.headers["message-id"] for each in shown[:3]] == pair.ids("london")
         assert (shown[3].headers["browser"], shown[3].headers["message-id"]) == ("end", "0")
-        told = pair.read("london", pair.queue("london", ORDERS), "QueueSize", "InFlightCount", "DequeueCount")
-        assert told == {"QueueSize": 3, "InFlightCount": 0, "DequeueCount": dequeued}
+        counted = ("QueueSize", "InFlightCount", "ConsumerCount")
+        told = {"QueueSize": 3, "InFlightCount": held, "ConsumerCount": 1}
+        comes(lambda: pair.read("london", bean, *counted), told)
+        client.confirmed("UNSUBSCRIBE", id="b")
+        comes(lambda: pair.read("london", bean, *counted), {"QueueSize": 3, "InFlightCount": 0, "ConsumerCount": 0})
+        assert pair.read("london", bean, "DequeueCount") == dequeued
+
+
+def test_what_is_sent_again_after_it_was_a_dead_letter_has_no_copy(pair: ClassicSubject) -> None:
+    """Its id was at the peer before."""
+    with pair.client("london") as client:
+        client.send(ORDERS)
+        pair.settled()
+        comes(lambda: pair.depth("paris", ORDERS), 1)
+        client.subscribe(ORDERS)
+        client.ack(client.message(), "NACK")
+        client.confirmed("UNSUBSCRIBE", id="s")
+        comes(lambda: pair.depth("london", DLQ), 1)
+    [ident] = pair.ids("london", DLQ)
+    assert pair.done("paris", pair.queue("paris", ORDERS), f"removeMessage({TEXT})", ident) is True
+    bridged = [row["EnqueueCounter"] for row in pair.bridges("london")]
+
+    assert pair.done("london", pair.queue("london", DLQ), f"retryMessage({TEXT})", ident) is True
+
+    comes(lambda: [row["DequeueCounter"] for row in pair.bridges("london")], [bridged[0] + 1])
+    assert (pair.ids("london"), pair.ids("paris")) == ([ident], [])
 
 
 def test_messages_go_by_their_ids(pair: ClassicSubject) -> None:
