@@ -49,8 +49,18 @@ def shipped(xml: ET.Element) -> list[str | None]:
     return [one.get("physicalName") for one in xml.findall(f".//{CORE}staticallyIncludedDestinations/*")]
 
 
-def stopped(xml: ET.Element) -> list[str | None]:
-    return [one.text for one in xml.findall(".//{*}list/{*}value")]
+def invoked(xml: ET.Element) -> list[tuple[str | None, ...]]:
+    """What is done once the broker runs: to which connector, the method, its arguments."""
+    beans = [one for one in xml.findall("{*}bean") if (one.get("class") or "").endswith("MethodInvokingBean")]
+    return [
+        (
+            bean.findall(".//{*}value")[0].text,
+            method.get("value"),
+            *(each.text for each in bean.findall(".//{*}value")[1:]),
+        )
+        for bean in beans
+        for method in bean.findall("{*}property[@name='targetMethod']")
+    ]
 
 
 def test_each_site_copies_what_was_sent_there_to_a_queue_named_for_the_peer() -> None:
@@ -83,17 +93,33 @@ def test_the_network_connector_goes_through_the_proxy_and_ships_nothing_else() -
     assert (network.get("staticBridge"), network.get("duplex")) == ("true", "false")
 
 
-def test_clients_have_a_connector_of_their_own_that_is_stopped_as_soon_as_it_has_started() -> None:
+def doors(xml: ET.Element) -> dict[str | None, str | None]:
+    return {one.get("name"): one.get("uri") for one in xml.iter(f"{CORE}transportConnector")}
+
+
+def test_the_clients_connector_starts_where_nobody_finds_it_and_is_then_told_its_address() -> None:
     xml = made("orders.in")
 
-    doors = {one.get("name"): one.get("uri") for one in xml.iter(f"{CORE}transportConnector")}
-    assert doors == {
+    assert doors(xml) == {
         "openwire": "tcp://127.0.0.1:20003",
         "sync": "stomp://127.0.0.1:20004",
-        "stomp": "stomp://127.0.0.1:20002",
+        "stomp": "stomp://127.0.0.1:0",
     }
-    assert stopped(xml) == ["stomp"]
-    assert stopped(made("orders.in", link_auto_start={"london": False})) == ["stomp", "to-paris"]
+    assert invoked(xml) == [("stomp", "stop"), ("stomp", "setUri", "stomp://127.0.0.1:20002")]
+
+
+def test_it_can_be_had_as_most_brokers_have_it() -> None:
+    xml = made("orders.in", boots_open=True)
+
+    assert doors(xml)["stomp"] == "stomp://127.0.0.1:20002"
+    assert invoked(xml) == []
+
+
+def test_a_network_connector_that_shall_not_start_is_stopped() -> None:
+    xml = made("orders.in", boots_open=True, link_auto_start={"london": False})
+
+    assert invoked(xml) == [("to-paris", "stop")]
+    assert invoked(made("orders.in", here=False, boots_open=True, link_auto_start={"london": False})) == []
 
 
 def test_everybody_has_a_password_of_his_own() -> None:

@@ -58,12 +58,12 @@ def joined(instance: Path, make: Make) -> create.Joined:
     <destinationInterceptors><virtualDestinationInterceptor><virtualDestinations>{"".join(composites)}
     </virtualDestinations></virtualDestinationInterceptor></destinationInterceptors>"""
     shipped = [leaving.format(queue=name) for name in make.queues]
-    link = ("getNetworkConnectorByName", network(make.peer.name))
     return create.Joined(
         store=create.kahadb(),
         composites=virtual,
         network=_network(make, shipped) if ships(make) else "",
-        stopped=(create.DOOR,) if starts(make) or not ships(make) else (create.DOOR, link),
+        stopped=(network(make.peer.name),) if ships(make) and not starts(make) else (),
+        boots_open=make.options["boots_open"],
     )
 
 

@@ -32,8 +32,8 @@ PORTS: Final = ("http", "clients", "openwire", "sync")
 LOG, LOG_BEFORE, ARGV = "broker.log", "broker.log.1", "argv.json"
 # More than any test puts into a queue: what is browsed is then all there is.
 BROWSE_PAGE: Final = 100_000
-DOOR: Final = ("getTransportConnectorByName", CLIENTS)
-EVERYWHERE: Final = ("policy", "browse_page", "jolokia")
+NOWHERE: Final = "stomp://127.0.0.1:0"
+EVERYWHERE: Final = ("policy", "browse_page", "jolokia", "boots_open")
 # Other names mean something to Classic (wildcards, lists, options), or are altered in the names of beans.
 PLAIN_QUEUE: Final = re.compile(r"[A-Za-z0-9._-]+")
 LIGHT: Final = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -42,24 +42,24 @@ OPENED: Final = ("java.base/java.lang", "java.base/java.util", "java.base/java.n
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What a topology adds to activemq.xml. `stopped` are connectors, each by the getter of the broker that
-    finds it and its name, that are stopped as soon as the broker runs, before its management answers: they have no
-    switch that keeps them from starting."""
+    """What a topology adds to activemq.xml; `stopped` are network connectors that do not ship after a start."""
 
     store: str
     composites: str = ""
     network: str = ""
     beans: str = ""
     connectors: str = ""
-    stopped: Sequence[tuple[str, str]] = (DOOR,)
+    stopped: Sequence[str] = ()
+    boots_open: bool = False
 
 
 def options(told: Options, *, also: Iterable[str], topology: str) -> Options:
-    """UsageError where an option is none that a lab of this topology has. All of this family have `policy`, a text of
-    jolokia-access.xml or "hardened"; `browse_page`; and `jolokia`, false where dr-ctl shall do without."""
+    """UsageError where an option is none that a lab of this topology has. Those of the family: `policy`, a text of
+    jolokia-access.xml or "hardened"; `browse_page`; `jolokia`, false where dr-ctl shall do without; `boots_open`, true
+    where the clients' connector is open after a start."""
     if unknown := sorted(set(told) - {*EVERYWHERE, *also}):
         raise UsageError(f"a lab of {topology} has no option {', '.join(unknown)}")
-    return {"browse_page": BROWSE_PAGE, "jolokia": True, **told}
+    return {"browse_page": BROWSE_PAGE, "jolokia": True, "boots_open": False, **told}
 
 
 def create(home: Path, instance: Path, make: Make, *, joined: Callable[[Path, Make], Joined]) -> None:
@@ -127,9 +127,9 @@ def configured(make: Make, joined: Joined) -> str:
     <transportConnectors>
       <transportConnector name="openwire" uri="tcp://127.0.0.1:{site.ports["openwire"]}"/>
       <transportConnector name="sync" uri="stomp://127.0.0.1:{site.ports["sync"]}"/>{joined.connectors}
-      <transportConnector name="{CLIENTS}" uri="stomp://127.0.0.1:{site.ports["clients"]}"/>
+      <transportConnector name="{CLIENTS}" uri="{address(site) if joined.boots_open else NOWHERE}"/>
     </transportConnectors>
-  </broker>{"".join(_stopping(*one) for one in joined.stopped)}
+  </broker>{_after_the_start(make.site, joined)}
   <import resource="jetty.xml"/>
 </beans>
 """  # noqa: E501 - read as XML
@@ -167,19 +167,44 @@ def without_jolokia(document: dict[str, Any], told: Options) -> dict[str, Any]:
     return document
 
 
-def _stopping(getter: str, name: str) -> str:
-    invoked = "org.springframework.beans.factory.config.MethodInvoking"
+def address(site: SiteState) -> str:
+    """Where the clients' connector listens once it is open."""
+    return f"stomp://127.0.0.1:{site.ports['clients']}"
+
+
+def _after_the_start(site: SiteState, joined: Joined) -> str:
+    """What Spring does once the broker runs, before its management answers.
+
+    No connector of Classic has a switch that keeps it from starting. The clients' one therefore starts where nobody
+    looks for it, is stopped, and told its address: whoever starts it then opens that. A network connector has shipped
+    for a moment before it is stopped.
+    """
+    told = [_invoked("getNetworkConnectorByName", name, "stop") for name in joined.stopped]
+    if not joined.boots_open:
+        door = "getTransportConnectorByName", CLIENTS
+        told += [_invoked(*door, "stop"), _invoked(*door, "setUri", address(site))]
+    return "".join(told)
+
+
+def _invoked(getter: str, name: str, method: str, *arguments: str) -> str:
+    """A bean that calls a method of one of the broker's connectors."""
+    invoking = "org.springframework.beans.factory.config.MethodInvoking"
     return f"""
-  <bean class="{invoked}Bean">
+  <bean class="{invoking}Bean">
     <property name="targetObject">
-      <bean class="{invoked}FactoryBean">
+      <bean class="{invoking}FactoryBean">
         <property name="targetObject" ref="broker"/>
         <property name="targetMethod" value="{getter}"/>
-        <property name="arguments"><list><value>{name}</value></list></property>
+        <property name="arguments">{_list(name)}</property>
       </bean>
     </property>
-    <property name="targetMethod" value="stop"/>
+    <property name="targetMethod" value="{method}"/>
+    <property name="arguments">{_list(*arguments)}</property>
   </bean>"""
+
+
+def _list(*values: str) -> str:
+    return f"<list>{''.join(f'<value>{value}</value>' for value in values)}</list>"
 
 
 def _argv(home: Path, instance: Path, site: SiteState) -> list[str]:

@@ -16,7 +16,7 @@ _DESTINATION: Final = ("purge", "remove", "copy", "move", "retry", "pause", "res
 
 
 def policy(wanted: str) -> str:
-    """Give the text of the file: for "hardened" one that denies what that of 5.19.7 does, else what is wanted itself."""
+    """Give the text of the file: for "hardened" one that denies what 5.19.7 does, else what is wanted itself."""
     return _hardened() if wanted == HARDENED else wanted
 
 
