@@ -18,8 +18,8 @@ from dr_ctl.topologies.artemis.broker import B_co
 from dr_ctl.topologies.artemis.documents import Documents
 from dr_ctl.topologies.artemis.operations import change
 from dr_ctl.topologies.common.access import CHANGE_S
-from dr_ctl.topologies.console.access import ConsoleAccess
 from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.console.access import ConsoleAccess
 
 
 class Access(ConsoleAccess[B_co]):
