@@ -98,10 +98,8 @@ class SyncAgent:
         return hold.text if hold is not None else None
 
     def _hold_itself(self, kept: Kept) -> None:
-        vanished = [
-            f"{each.vanished} message(s) left {each.name} by no client" for each in kept.queues if each.vanished
-        ]
-        self._notes.put_hold(BY_AGENT, "; ".join(vanished), self._clock.now())
+        told = [f"{each.vanished} message(s) left {each.name} by no client" for each in kept.queues if each.vanished]
+        self._notes.put_hold(BY_AGENT, "; ".join(told), self._clock.now())
 
     def _standing(self, kept: Kept) -> Standing:
         if kept.over is not None:

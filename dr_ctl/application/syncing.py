@@ -13,7 +13,7 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
 from dr_ctl.application.world import World
 from dr_ctl.core.errors import Stopped, UsageError
-from dr_ctl.core.model import ExitCode, Finding, Role, Severity
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.topologies.topology import Kept, WithKeeper
 
 LINE_EVERY_S: Final = 5.0
@@ -58,9 +58,7 @@ def hold(caller: Caller, reason: str) -> Result:
     """Keep the agent from deleting, whether it runs now or later."""
     notes = Notes(_own(caller))
     notes.put_hold(BY_OPERATOR, reason, caller.clock.now())
-    text = (
-        "the agent deletes nothing until `dr-ctl sync --go-on`; wait for `held` in sync.json before you purge or move"
-    )
+    text = "the agent deletes nothing until `dr-ctl sync --go-on`; wait for `held` in sync.json before you purge"
     return Result(ExitCode.OK, text, data={"standing": str(notes.standing)})
 
 
@@ -98,7 +96,7 @@ def _ended(standing: Standing) -> Result:
     kept = standing.kept
     deleted, left = _sum(kept, "deleted"), _sum(kept, "waiting") + _sum(kept, "unconfirmed")
     text = f"{standing.why}; {deleted} copies deleted, {left} announced and not deleted"
-    data = {"deleted": deleted, "left": left, "queues": [each.as_json() for each in kept.queues]}
+    data: dict[str, Json] = {"deleted": deleted, "left": left, "queues": [each.as_json() for each in kept.queues]}
     return Result(ExitCode.OK, text, kept.findings, data)
 
 
@@ -122,5 +120,5 @@ def _shown(standing: Standing) -> Shown:
         for each in kept.queues:
             labels = (("pair", each.pair), ("queue", each.name))
             figures.append(Metric(f"dr_ctl_sync_{name}", help_, int(getattr(each, attribute)), labels))
-    health = {"phase": standing.phase.value, "why": standing.why or None, "silent": dict(kept.silent)}
+    health: dict[str, Json] = {"phase": standing.phase.value, "why": standing.why or None, "silent": dict(kept.silent)}
     return Shown(well, health, figures)

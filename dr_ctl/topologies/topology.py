@@ -202,8 +202,8 @@ def workloads_of(seen: Seen) -> Sequence[WorkloadSeen]:
 @dataclass(frozen=True, slots=True)
 class QueueKept:
     """How one queue stands that an agent keeps clean at the waiting site. `waiting` copies are to be deleted,
-    `unconfirmed` ones are of messages that were announced as consumed, and not seen yet to have been; `absent` ones were
-    never found, at either site. `vanished` messages left the serving site otherwise than by a client: what is
+    `unconfirmed` ones are of messages that were announced as consumed, and not seen yet to have been; `absent` ones
+    were never found, at either site. `vanished` messages left the serving site otherwise than by a client: what is
     announced of that queue is not believed until somebody says so. `whole` says whether the last comparison of both
     sites saw all of it; `why_not` why there is none that did."""
 

@@ -39,7 +39,7 @@ CONFIGURATION: Final = Template("""\
     <managementContext><managementContext createConnector="false"/></managementContext>
     <destinationInterceptors><virtualDestinationInterceptor><virtualDestinations>
       <compositeQueue name="$queue" forwardOnly="false"><forwardTo>
-        <filteredDestination selector="JMSActiveMQBrokerPath IS NULL" queue="$queue.to-$peer"/>
+        <filteredDestination selector="JMSActiveMQBrokerPath = 'null'" queue="$queue.to-$peer"/>
       </forwardTo></compositeQueue>
       <compositeQueue name="$queue.to-$site" forwardOnly="true"><forwardTo>
         <queue physicalName="$queue"/>

@@ -21,8 +21,8 @@ class Glance:
 
 @dataclass(frozen=True, slots=True)
 class Browsed:
-    """What a browse showed. One that is not `whole` ended before the queue did: what it lacks may be there. `shown` are the
-    messages that all browses made for it were given."""
+    """What a browse showed. One that is not `whole` ended before the queue did: what it lacks may be there. `shown` are
+    the messages that all browses made for it were given."""
 
     ids: frozenset[str]
     whole: bool
