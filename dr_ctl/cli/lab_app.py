@@ -48,7 +48,7 @@ def lab_up(
     ] = None,
     pairs: Annotated[int, typer.Option("--pairs", metavar="N", help="How many brokers each site has.")] = 1,
 ) -> Result:
-    """Start pairs of real Artemis brokers on loopback, joined by the topology, and write their settings file."""
+    """Start pairs of real brokers on loopback, joined by the topology, and write their settings file."""
     from dr_ctl.cli import labs  # noqa: PLC0415
 
     return labs.up(session, directory, queue, delay, sites, topology=topology, plugin=plugin, pairs=pairs)

@@ -10,6 +10,7 @@ from dr_ctl.lab.make import Kind
 MIRROR: Final = "artemis-mirror"
 CONTINUITY: Final = "artemis-continuity"
 BRIDGES: Final = "artemis-bridges"
+BROKERSYNC: Final = "classic-brokersync"
 
 KINDS: Final[Registry[Kind]] = Registry(
     "KIND",
@@ -17,6 +18,7 @@ KINDS: Final[Registry[Kind]] = Registry(
         MIRROR: "dr_ctl.lab.artemis.mirror",
         CONTINUITY: "dr_ctl.lab.artemis.continuity",
         BRIDGES: "dr_ctl.lab.artemis.bridges",
+        BROKERSYNC: "dr_ctl.lab.classic.brokersync",
     },
     unknown="no lab is made of",
 )

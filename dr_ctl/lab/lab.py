@@ -7,7 +7,6 @@ behind. `Lab` is a context manager for those who want it gone at the end of a bl
 from __future__ import annotations
 
 import re
-import secrets
 import shutil
 import signal
 import sys
@@ -18,15 +17,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from dr_ctl.core.errors import BrokerError, EnvironmentFault, UsageError
-from dr_ctl.lab import daemons, distribution, processor, settings_file, status, wire
+from dr_ctl.lab import daemons, distribution, layout, processor, settings_file, status, wire
 from dr_ctl.lab import state as lab_state
-from dr_ctl.lab.cache import release_ports, reserve_ports
+from dr_ctl.lab.cache import release_ports
 from dr_ctl.lab.ids import Ids, IdStore, store_at
 from dr_ctl.lab.kinds import KINDS, MIRROR
 from dr_ctl.lab.make import Make
 from dr_ctl.lab.stage import Played
 from dr_ctl.lab.started import wait_until
-from dr_ctl.lab.state import PAIR, LabState, LinkState, SiteState
+from dr_ctl.lab.state import LabState, LinkState, SiteState
 from dr_ctl.lab.traffic import Target
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 UP_S = 90.0
 DOWN_S = 15.0
 SITE_NAME = re.compile(r"[a-z][a-z0-9-]*")
-PORTS_PER_LINK = 2
 MOST_PAIRS = 4
 
 
@@ -87,14 +85,14 @@ class Lab(Played):
         home = distribution.obtain(kind.distribution) if kind.distribution is not None else directory
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o700)
-        state = _new_state(directory, sites, queues, kind, pairs)
-        lab = cls(directory, replace(state, topology=topology))
+        lab = cls(directory, layout.new(directory, sites, queues, topology, wanted, pairs))
         try:
             lab._save()
             lab._start_links(delay_ms)
-            makes = lab._makes(wanted, edit)
+            makes = lab._makes(edit)
             lab._create(home, makes)
-            lab._start_brokers([make.site for make in makes if kind.links_at_boot(make)])
+            lab._start_beside(makes)
+            lab._start_brokers([make.site for make in makes if kind.links_at_boot(make)], first=serving)
             settings_file.write(directory, lab.state)
             lab._start_processors()
             if serving is not None:
@@ -156,7 +154,7 @@ class Lab(Played):
         """Everything that was started and may still run."""
         sites, links = self.state.sites, self.state.links
         started = [site.process for site in sites] + [link.process for link in links]
-        started += [site.processor for site in sites]
+        started += [*(site.processor for site in sites), self.state.beside]
         return [one for one in started if one is not None]
 
     def down(self) -> None:
@@ -165,6 +163,7 @@ class Lab(Played):
         with ThreadPoolExecutor(max_workers=2 * MOST_PAIRS) as side_by_side:
             list(side_by_side.map(lambda process: daemons.end(process, within_s=DOWN_S), running))
         beside = [link.process for link in self.state.links] + [site.processor for site in self.state.sites]
+        beside.append(self.state.beside)
         for process in beside:
             if process is not None:
                 daemons.end(process, within_s=2)
@@ -244,7 +243,7 @@ class Lab(Played):
         sites = tuple((broker.name, broker.stomp) for broker in brokers)
         stores = {broker.name: self.id_store(broker.name, name) for broker in brokers}
         ids = Ids(stores, self._kind.ids.address) if self._kind.ids is not None else None
-        return Target(sites, self.state.sites[0].app, partial(self._left, name), ids)
+        return Target(sites, self.state.sites[0].app, partial(self._left, name), ids, self._kind.dialect)
 
     def id_store(self, site: str, pair: str | None = None) -> Path:
         """Where a site knows what is processed, if consumers of this kind of lab do."""
@@ -256,7 +255,7 @@ class Lab(Played):
 
     def _start_links(self, delay_ms: float) -> None:
         for link in self.state.links:
-            door = self.site(link.target, link.pair).ports[self._kind.link_target]
+            door = self.site(link.target, link.pair).ports[self._kind.link_target or ""]
             argv = [
                 sys.executable, "-m", wire.__name__, "--port", str(link.port), "--control", str(link.control),
                 "--to", f"127.0.0.1:{door}", "--delay-ms", str(delay_ms),
@@ -264,27 +263,34 @@ class Lab(Played):
             process = daemons.launch(argv, cwd=self.directory, log=self.directory / f"wire-{link.name}.log")
             self._keep(replace(link, process=process))
 
-    def _makes(self, options: Options, edit: Callable[[str], str] | None) -> list[Make]:
+    def _makes(self, edit: Callable[[str], str] | None) -> list[Make]:
+        ports = {(link.source, link.pair): link.port for link in self.state.links}
         return [
             Make(
-                site=self.site(link.source, link.pair),
-                peer=self.site(link.target, link.pair),
-                link_port=link.port,
+                site=site,
+                peer=self.state.other(site.name, site.pair),
+                link_port=ports.get((site.name, site.pair)),
                 queues=self.queues,
-                options=options,
+                options=self.state.options,
                 edit=edit,
             )
-            for link in self.state.links
+            for site in self.state.sites
         ]
 
     def _create(self, home: Path, makes: Sequence[Make]) -> None:
         with ThreadPoolExecutor(max_workers=2) as side_by_side:
             list(side_by_side.map(lambda make: self._kind.create(home, self._home(make.site), make), makes))
 
-    def _start_brokers(self, linked: Sequence[SiteState]) -> None:
+    def _start_beside(self, makes: Sequence[Make]) -> None:
+        if self._kind.beside is not None:
+            self.state = replace(self.state, beside=self._kind.beside(self.directory, makes))
+            self._save()
+
+    def _start_brokers(self, linked: Sequence[SiteState], *, first: str | None) -> None:
         until = time.monotonic() + UP_S
-        for name in dict.fromkeys(broker.name for broker in self.state.sites):
-            self.start(name, wait=False)
+        names = dict.fromkeys(broker.name for broker in self.state.sites)
+        for name in sorted(names, key=lambda name: name != first):
+            self.start(name, wait=self._kind.waits is not None)
         self._wait_active(self.state.sites, until)
         self._wait_links([self.site(broker.name, broker.pair) for broker in linked], until)
         for name in self.queues:
@@ -313,7 +319,11 @@ class Lab(Played):
 
     def _wait_active(self, started: Sequence[SiteState], until: float) -> None:
         for broker in started:
-            wait_until("active", self._admin(broker, timeout_s=2).active, self._logs(broker), broker, until)
+            wait_until("active", partial(self._up, broker), self._logs(broker), broker, until)
+
+    def _up(self, broker: SiteState) -> bool:
+        waits = self._kind.waits
+        return (waits is not None and waits(self._home(broker))) or self._admin(broker, timeout_s=2).active()
 
     def _wait_links(self, sources: Sequence[SiteState], until: float) -> None:
         for broker in sources:
@@ -370,28 +380,3 @@ class Lab(Played):
 
     def _save(self) -> None:
         self.state.save(self.directory)
-
-
-def _new_state(directory: Path, sites: tuple[str, str], queues: Sequence[str], kind: Kind, pairs: int) -> LabState:
-    app_password = secrets.token_urlsafe(18)  # one for both sites: clients move with the service
-    others = {user: secrets.token_urlsafe(18) for user in kind.users}
-    ports = iter(reserve_ports(2 * pairs * (len(kind.ports) + PORTS_PER_LINK), directory))
-    names = [PAIR, *(f"orders-{number}" for number in range(2, pairs + 1))]
-    made = tuple(
-        SiteState(
-            name=name,
-            ports={what: next(ports) for what in kind.ports},
-            admin_password=secrets.token_urlsafe(18),
-            app_password=app_password,
-            pair=pair,
-            others=others,
-        )
-        for pair in names
-        for name in sites
-    )
-    links = tuple(
-        LinkState(source=source, target=target, port=next(ports), control=next(ports), pair=pair)
-        for pair in names
-        for source, target in (sites, sites[::-1])
-    )
-    return LabState(name=directory.name, sites=made, links=links, queues=tuple(queues))

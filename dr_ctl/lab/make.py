@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -19,12 +21,12 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Make:
-    """How a site's broker is to be made; `link_port` is the proxy's, on the way to `peer`. `edit` changes the
-    broker's own configuration before its first start."""
+    """How a site's broker is to be made; `link_port` is the proxy's, on the way to `peer`, if anything goes there.
+    `edit` changes the broker's own configuration before its first start."""
 
     site: SiteState
     peer: SiteState
-    link_port: int
+    link_port: int | None
     queues: Sequence[str]
     options: Options = field(default_factory=dict)
     edit: Callable[[str], str] | None = None
@@ -80,12 +82,13 @@ class IdsAt:
 @dataclass(frozen=True, slots=True)
 class Kind:
     """How the brokers of one topology are made. `ports`: those that each has, `clients` among them; `link_target` is
-    where the peer's link goes. `options` checks what a caller wants and adds what holds otherwise."""
+    where the peer's link goes; None where the sites have none. `options` checks what a caller wants and adds what
+    holds otherwise."""
 
     joined: str  # what two such brokers do, to be read after them
     distribution: Coordinates | None  # None: nothing has to be fetched
     ports: tuple[str, ...]
-    link_target: str
+    link_target: str | None
     options: Callable[[Options], Options]
     create: Callable[[Path, Path, Make], None]  # from the distribution, into a directory; nothing runs after it
     start: Callable[[Path], Process]
@@ -97,6 +100,13 @@ class Kind:
     made_at_once: Callable[[str], bool] = lambda _: False
     # Who else logs in at the brokers: each has a password of its own, the same at both sites.
     users: tuple[str, ...] = ()
+    # What of the settings file one broker alone does not say.
+    complete: Callable[[dict[str, Any], Options], dict[str, Any]] = lambda document, _: document
+    # What the brokers need beside them: started before, ended after them.
+    beside: Callable[[Path, Sequence[Make]], Process | None] | None = None
+    # Where one broker of a pair runs at a time: whether a started one waits for its peer to end, by what it wrote.
+    waits: Callable[[Path], bool] | None = None
+    dialect: Dialect = ARTEMIS  # how its clients speak STOMP
     # Where consumers tell which ids they have processed. They skip then what their site's store knows, serve one queue
     # each, wherever that is open, and a processor at each site writes into its store what the peer's consumers told.
     ids: IdsAt | None = None

@@ -36,15 +36,16 @@ def secret(directory: Path, site: SiteState, user: str | None = None) -> Path:
 
 
 def document(state: LabState) -> dict[str, Any]:
-    settings = KINDS.named(state.topology).settings
-    return {
+    kind = KINDS.named(state.topology)
+    document = {
         "version": 1,
         "name": state.name,
         "topology": state.topology,
         "sites": {
-            name: {"brokers": [settings(one, f"secrets/{one.broker}") for one in state.brokers(name)]}
+            name: {"brokers": [kind.settings(one, f"secrets/{one.broker}") for one in state.brokers(name)]}
             for name in dict.fromkeys(site.name for site in state.sites)
         },
         "objectives": {"loss": {"messages": 0, "age": "30s"}, "recovery": "2m"},
         "history": {"path": "history"},
     }
+    return kind.complete(document, state.options)

@@ -83,13 +83,16 @@ class LinkState:
 
 @dataclass(frozen=True, slots=True)
 class LabState:
-    """The whole lab; changed by replacing, written whole. `sites` are the brokers of both, pair by pair."""
+    """The whole lab; changed by replacing, written whole. `sites` are the brokers of both, pair by pair; `options`
+    are those of its kind, `beside` is what its brokers need to run, if anything."""
 
     name: str
     sites: tuple[SiteState, ...]
     links: tuple[LinkState, ...]
     queues: tuple[str, ...]
     topology: str = MIRROR
+    options: Mapping[str, Any] = field(default_factory=dict)
+    beside: Process | None = None
 
     @property
     def pairs(self) -> tuple[str, ...]:
@@ -118,7 +121,7 @@ class LabState:
         return replace(self, links=tuple(link if one.name == link.name else one for one in self.links))
 
     def save(self, directory: Path) -> None:
-        write_text(directory / FILE, json.dumps({"version": VERSION, **asdict(self)}, indent=2))
+        write_text(directory / FILE, json.dumps({"version": VERSION, **asdict(self)}, indent=2, default=str))
 
 
 def load(directory: Path) -> LabState:

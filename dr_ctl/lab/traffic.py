@@ -22,6 +22,7 @@ from dr_ctl.lab.ledger import Event, Ledger, Verdict
 from dr_ctl.lab.working import ID_HEADER, Store, Work
 from dr_ctl.stomp_io.address import endpoints
 from dr_ctl.stomp_io.connection import Connected, Connection, ConnectionLost, Knock, SaidError, wait_for
+from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,6 +58,7 @@ class Target:
     login: Login
     left: Callable[[Sequence[str]], int | None] = lambda _: None
     ids: Ids | None = None
+    dialect: Dialect = ARTEMIS
 
     def store(self, site: str) -> Store | None:
         return None if self.ids is None else Store(IdStore(self.ids.stores[site]), self.ids.address)
@@ -278,7 +280,7 @@ class Load:
         while (found := dialler.dial(self._no_more_sends)) is not None:
             sending = _Sending(*found, queues, name, sent, let_in=target.ids is None)
             try:
-                self._send_all(sending)
+                self._send_all(sending, target)
                 sending.connection.close()
             except ConnectionLost as lost:
                 sending.connection.close(politely=False)
@@ -290,7 +292,7 @@ class Load:
                 self.ledger.attempt(queue, ident)
                 self.ledger.record(Event.SEND_IN_DOUBT, queue, ident, sending.site)
 
-    def _send_all(self, sending: _Sending) -> None:
+    def _send_all(self, sending: _Sending, target: Target) -> None:
         """Send at the rate, noting receipts, until told to stop and the last receipt is there."""
         due = time.monotonic()
         stopped_at: float | None = None
@@ -306,7 +308,7 @@ class Load:
                 ident, queue = sending.next(self.run)
                 if sending.let_in:
                     self.ledger.attempt(queue, ident)
-                _send(sending.connection, queue, ident, self._body)
+                _send(sending.connection, target.dialect, queue, ident, self._body)
                 # After a stall the rate goes on; what was missed is not made up for in one burst.
                 due = max(due + self._interval_s, now - 1.0)
             for frame in sending.connection.receive(max(0.0005, min(due - time.monotonic(), TURN_S))):
@@ -323,7 +325,7 @@ class Load:
         while (found := dialler.dial(self._no_more_work)) is not None:
             site, connection = found
             store = target.store(site)
-            work = Work(connection, site, queues, self.ledger, work_s=self._work_s, store=store)
+            work = Work(connection, site, queues, self.ledger, work_s=self._work_s, store=store, dialect=target.dialect)
             try:
                 self._work_all(connection, work)
                 connection.close()
@@ -381,9 +383,9 @@ def _shares(target: Target, queues: tuple[str, ...]) -> list[tuple[Target, tuple
     return [(target, queues)] if target.ids is None else [(target, (queue,)) for queue in queues]
 
 
-def _send(connection: Connection, queue: str, ident: str, body: str) -> None:
-    headers = {"destination-type": "ANYCAST", "persistent": "true", ID_HEADER: ident, "receipt": ident}
-    connection.stomp.send(queue, body, headers=headers)
+def _send(connection: Connection, dialect: Dialect, queue: str, ident: str, body: str) -> None:
+    headers = {**dialect.sent, "persistent": "true", ID_HEADER: ident, "receipt": ident}
+    connection.stomp.send(dialect.queue(queue), body, headers=headers)
 
 
 def _join(threads: list[threading.Thread]) -> None:

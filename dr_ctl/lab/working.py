@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dr_ctl.stomp_io.connection import Connection
+    from dr_ctl.stomp_io.dialect import Dialect
     from dr_ctl.stomp_io.frames import Frame
 
 ID_HEADER = "order_id"
-WINDOW_BYTES = "4096"
+WINDOW_BYTES = 4096
 SUBSCRIBED = "subscribed"
 
 
@@ -66,17 +67,19 @@ class Work:
         *,
         work_s: float,
         store: Store | None,
+        dialect: Dialect,
     ) -> None:
         self.let_in = store is None  # else once a broker confirms the subscription: a queue may be closed by itself
         self._connection, self._site, self._queues, self._ledger = connection, site, queues, ledger
-        self._work_s, self._store = work_s, store
+        self._work_s, self._store, self._dialect = work_s, store, dialect
         self._receipts = itertools.count(1)
         self._unconfirmed: dict[str, tuple[str, str]] = {}
         self._waiting: deque[Frame] = deque()
 
     def subscribe(self) -> None:
         for number, queue in enumerate(self._queues):
-            subscribe(self._connection, str(number), queue, receipt=SUBSCRIBED if self._store else None)
+            receipt = SUBSCRIBED if self._store else None
+            subscribe(self._connection, self._dialect, str(number), queue, receipt=receipt)
 
     @property
     def unconfirmed(self) -> bool:
@@ -117,12 +120,18 @@ class Work:
 
 
 def subscribe(
-    connection: Connection, ident: str, queue: str, *, window: str = WINDOW_BYTES, receipt: str | None = None
+    connection: Connection,
+    dialect: Dialect,
+    ident: str,
+    queue: str,
+    *,
+    window: int = WINDOW_BYTES,
+    receipt: str | None = None,
 ) -> None:
-    """Subscribe to a queue so that every message is acknowledged by itself."""
-    headers = {"subscription-type": "ANYCAST", "consumer-window-size": window}
+    """Subscribe to a queue so that every message is acknowledged by itself; `window` is in bytes."""
     confirmed = {} if receipt is None else {"receipt": receipt}
-    connection.stomp.subscribe(queue, ident, "client-individual", {**headers, **confirmed})
+    headers = {**dialect.subscribing(window), **confirmed}
+    connection.stomp.subscribe(dialect.queue(queue), ident, "client-individual", headers)
 
 
 def identify(frame: Frame) -> str:

@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
     from dr_ctl.lab.traffic import Target
 
-PLENTY = str(1024 * 1024)
+PLENTY = 1024 * 1024
 
 
 class HoldingConsumer:
     """Holds what a queue delivers until told to release it; named at the broker by its `client_id`."""
 
-    def __init__(self, target: Target, queue: str, *, client_id: str, window: str = PLENTY) -> None:
+    def __init__(self, target: Target, queue: str, *, client_id: str, window: int = PLENTY) -> None:
         """`window` bounds, in bytes, how much the broker hands over unacknowledged."""
+        self._dialect = target.dialect
         self._dialler = Dialler(target, headers={"client-id": client_id})
         self._queue = queue
         self._window = window
@@ -88,7 +89,7 @@ class HoldingConsumer:
                 self._held.clear()
 
     def _hold(self, connection: Connection) -> None:
-        subscribe(connection, "held", self._queue, window=self._window)
+        subscribe(connection, self._dialect, "held", self._queue, window=self._window)
         self._subscribed.set()
         while not self._end.is_set():
             for frame in connection.receive(TURN_S):

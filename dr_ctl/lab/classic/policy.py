@@ -1,0 +1,52 @@
+"""The `jolokia-access.xml` of a broker: what its management may be asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+HARDENED: Final = "hardened"
+
+_BROKER: Final = (
+    "stop", "restart", "gc", "terminateJVM", "addConnector", "removeConnector", "addNetworkConnector",
+    "removeNetworkConnector", "addQueue", "removeQueue", "addTopic", "removeTopic", "createDurableSubscriber",
+    "destroyDurableSubscriber",
+)  # fmt: skip
+_DESTINATION: Final = ("purge", "remove", "copy", "move", "retry", "pause", "resume", "sendTextMessage")
+
+
+def policy(wanted: str) -> str:
+    """Give the text of the file: for "hardened" one that denies what 5.19.7 does, else what is wanted itself."""
+    return _hardened() if wanted == HARDENED else wanted
+
+
+def _hardened() -> str:
+    """POST only, and nothing that makes, moves or destroys; connectors can still be stopped and started.
+
+    What is denied counts only among commands that are allowed, so `exec` has to be one of them.
+    """
+    broker = "org.apache.activemq:type=Broker,brokerName=*"
+    return f"""<?xml version="1.0" encoding="UTF-8"?>
+<restrict>
+  <http><method>post</method></http>
+  <cors><strict-checking/></cors>
+  <commands>
+    <command>read</command><command>list</command><command>version</command><command>search</command>
+    <command>exec</command>
+  </commands>
+  <deny>
+    {_denied(broker, _BROKER)}
+    {_denied(f"{broker},destinationType=*,destinationName=*", _DESTINATION)}
+    <mbean>
+      <name>{broker},connector=networkConnectors,networkConnectorName=*</name>
+      <attribute>Password</attribute><attribute>RemotePassword</attribute>
+    </mbean>
+  </deny>
+</restrict>
+"""
+
+
+def _denied(bean: str, operations: Sequence[str]) -> str:
+    """Deny operations by how their names begin: a request names one with its signature or without."""
+    told = "".join(f"<operation>{name}*</operation>" for name in operations)
+    return f"<mbean><name>{bean}</name>{told}</mbean>"
