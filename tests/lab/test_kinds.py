@@ -71,7 +71,8 @@ def test_a_topology_that_no_lab_is_made_of_is_refused(tmp_path: Path) -> None:
         Lab.up(tmp_path / "lab", topology="pigeons")
 
     assert (
-        caught.value.remedy == "There are artemis-mirror, artemis-continuity, artemis-bridges and classic-brokersync."
+        caught.value.remedy
+        == "There are artemis-mirror, artemis-continuity, artemis-bridges, classic-brokersync and classic-shared-store."
     )
 
 
