@@ -28,10 +28,13 @@ CONTRACT = ("topologies.topology", "topologies.registry")
 # What stands below a topology: what is common to all kinds of broker, and the family that its brokers are of.
 BELOW = {
     "common": set[str](),
-    "artemis": {"common"},
+    "console": {"common"},
+    "artemis": {"common", "console"},
+    "classic": {"common", "console"},
     "mirror": {"common", "artemis"},
     "continuity": {"common", "artemis"},
     "bridges": {"common", "artemis"},
+    "brokersync": {"common", "classic"},
     "workloads": set[str](),
 }
 # What stands beside the packages of topologies, whatever the topology; the registry knows them all, none knows it.

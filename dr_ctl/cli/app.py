@@ -20,7 +20,7 @@ from dr_ctl.cli.helping import Whole
 from dr_ctl.cli.lab_app import lab_app
 from dr_ctl.cli.operations_app import link_app, operations_app
 from dr_ctl.cli.session import Session, Time
-from dr_ctl.core.errors import DrCtlError, Stopped
+from dr_ctl.core.errors import DrCtlError, Stopped, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
 from dr_ctl.lab.kinds import MIRROR
 
@@ -216,6 +216,34 @@ def monitor(
     from dr_ctl.cli import asking  # noqa: PLC0415
 
     return monitoring.monitor(session, asking.seconds_of("--for", lasting), pay_debts=pay_debts)
+
+
+@command(app, "sync")
+def sync(
+    session: Session,
+    *,
+    lasting: Annotated[str | None, typer.Option("--for", metavar="T", help="End after this time.")] = None,
+    metrics: Annotated[
+        str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve /metrics and /health there.")
+    ] = None,
+    hold: Annotated[
+        str | None, typer.Option("--hold", metavar="REASON", help="Tell the agent to delete nothing: before a purge.")
+    ] = None,
+    go_on: Annotated[
+        bool, typer.Option("--go-on", help="Let it delete again: what vanished counts as consumed.")
+    ] = False,
+) -> Result:
+    """The agent that keeps a Classic standby clean of messages already consumed. Ends when its site serves no more."""
+    from dr_ctl.application import syncing  # noqa: PLC0415
+    from dr_ctl.cli import asking  # noqa: PLC0415
+
+    if hold is not None and go_on:
+        raise UsageError("--hold and --go-on contradict each other")
+    if hold is not None:
+        return syncing.hold(session, hold)
+    if go_on:
+        return syncing.go_on(session)
+    return syncing.sync(session, asking.seconds_of("--for", lasting), metrics=metrics)
 
 
 @command(app, "demo")

@@ -14,6 +14,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "A site is lost": ("failover", "reinstate", "escalate"),
     "One step at a time": ("quiesce", "fence", "drain", "activate", "release", "link", "trim"),
     "Go on, or back": ("resume", "abort"),
+    "Keep a Classic standby clean": ("sync",),
     "Prepare and practise": ("runbook", "lab", "demo"),
 }
 CODES: Final[dict[ExitCode, str]] = {

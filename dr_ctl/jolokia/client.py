@@ -67,6 +67,7 @@ class Listing(Enum):
     PREPARED = "listPreparedTransactionDetailsAsJSON()"
     LOCK_COORDINATORS = "listLockCoordinatorsAsJSON()"
     BROWSE = "browse(int,int)"
+    BROWSE_ALL = "browse()"
     COUNT = "countMessages(java.lang.String)"
     COUNT_BY = "countMessages(java.lang.String,java.lang.String)"
     SCHEDULED = "listScheduledMessagesAsJSON()"
@@ -106,6 +107,26 @@ class Change:
 
     def body(self) -> dict[str, Json]:
         return _exec(self.bean, self.operation, self.arguments)
+
+
+# The part of a bean's name that no bean has: an operation asked of it changes nothing.
+NOBODY: Final = "dr-ctl.nobody"
+
+
+@dataclass(frozen=True, slots=True)
+class MayCall:
+    """Whether the console's policy lets an operation through, asked of a bean that does not exist: the policy is asked
+    before the bean is looked for, so the answer is `NoSuchBean` where it may be called, `PolicyRefused` where not."""
+
+    bean: str
+    operation: str
+
+    def __post_init__(self) -> None:
+        if f"={NOBODY}" not in self.bean:
+            raise ValueError(f"only of a bean that nobody has: {self.bean}")
+
+    def body(self) -> dict[str, Json]:
+        return _exec(self.bean, self.operation, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +235,7 @@ class Reader:
     def url(self) -> str:
         return self._wire.url
 
-    def look(self, requests_: Sequence[Read | Search | Ask], *, timeout_s: float = READ_S) -> list[Answer]:
+    def look(self, requests_: Sequence[Read | Search | Ask | MayCall], *, timeout_s: float = READ_S) -> list[Answer]:
         return self._wire.post([request.body() for request in requests_], timeout_s)
 
 

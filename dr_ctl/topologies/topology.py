@@ -5,14 +5,14 @@ Nothing outside `topologies/` looks behind these: what was not read is None ever
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
-from dr_ctl.core.clock import Clock
+from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.core.patience import Patience
@@ -197,6 +197,79 @@ class WithWorkloads(Protocol):
 def workloads_of(seen: Seen) -> Sequence[WorkloadSeen]:
     """The workloads of both sites, as they were seen."""
     return seen.workloads if isinstance(seen, WithWorkloads) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueKept:
+    """How one queue stands that an agent keeps clean at the waiting site. `waiting` copies are to be deleted,
+    `unconfirmed` ones are of messages that were announced as consumed, and not seen yet to have been; `absent` ones
+    were never found, at either site. `vanished` messages left the serving site otherwise than by a client: what is
+    announced of that queue is not believed until somebody says so. `whole` says whether the last comparison of both
+    sites saw all of it; `why_not` why there is none that did."""
+
+    pair: str
+    name: str
+    deleted: int = 0
+    waiting: int = 0
+    unconfirmed: int = 0
+    absent: int = 0
+    vanished: int = 0
+    compared: datetime | None = None
+    whole: bool | None = None
+    why_not: str = ""
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "pair": self.pair,
+            "name": self.name,
+            "deleted": self.deleted,
+            "waiting": self.waiting,
+            "unconfirmed": self.unconfirmed,
+            "absent": self.absent,
+            "vanished": self.vanished,
+            "compared": stamp(self.compared) if self.compared is not None else None,
+            "whole": self.whole,
+            "why_not": self.why_not or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a step of such an agent came to. `over`: why it is at its end. `silent`: what could not be asked, site by
+    site. `remembers` is what the next agent has to know."""
+
+    queues: Sequence[QueueKept] = ()
+    over: str | None = None
+    silent: Mapping[str, str] = field(default_factory=dict)
+    findings: Sequence[Finding] = ()
+    remembers: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def vanished(self) -> int:
+        return sum(each.vanished for each in self.queues)
+
+
+class Keeper(Protocol):
+    """Deletes at the waiting site the copies of what clients of the serving site have consumed. For one thread."""
+
+    def step(self, held: Callable[[], str | None]) -> Kept:
+        """Go on for a moment. `held` is asked before each deletion, and says why there may be none; what clients
+        consume is followed all the same."""
+
+    def go_on(self) -> None:
+        """Somebody answers for what vanished: it counts as consumed, both sites are compared."""
+
+    def close(self) -> None:
+        """Let go of everything that was opened."""
+
+
+@runtime_checkable
+class WithKeeper(Protocol):
+    """What a topology adds whose waiting site needs an agent that deletes."""
+
+    def keeper(self, primary: str, remembered: Mapping[str, Json]) -> Keeper:
+        """The agent while that site serves; no broker is asked yet. Raises `UsageError` where the settings do not let
+        it in."""
 
 
 S = TypeVar("S", bound=Seen)

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from dr_ctl.settings.model import Settings, Site, SiteName
-from dr_ctl.settings.parts import Part, Secret, StompAddress
+from dr_ctl.settings.parts import Names, Part, Secret, StompAddress
 from dr_ctl.settings.topologies.classic import ClassicBroker
 
 
@@ -28,6 +28,11 @@ class BrokerSyncBroker(ClassicBroker):
     network: str | None = Field(
         default=None, description="network connector to the peer; without: found out, by the peer's name"
     )
+    bridge: Names | None = Field(
+        default=None,
+        description="transport connectors that the peer's network connector uses; without: the only OpenWire one that "
+        "neither clients nor the agent use",
+    )
     copies: str = Field(
         default="{queue}.DR",
         pattern=r"^[^{}]*\{queue\}[^{}]*$",
@@ -38,7 +43,7 @@ class BrokerSyncBroker(ClassicBroker):
 class ClassicBrokerSync(Settings):
     """An installation whose sites are joined by composite queues, network connectors and the agent."""
 
-    apart: ClassVar = ()
+    apart: ClassVar = (("clients", "bridge"),)
 
     topology: Literal["classic-brokersync"]
     sites: dict[SiteName, Site[BrokerSyncBroker]]

@@ -1,15 +1,14 @@
-"""The way to an Artemis broker's management, opened when first needed: for looks, and, on its own, for changes."""
+"""The way to an Artemis broker: what is looked at, and how a change is sent."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from urllib.parse import urlsplit
 
 from dr_ctl.engine.lease import Store
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call
-from dr_ctl.jolokia.client import Account, Answer, Changer, Read, Reader, Wire
+from dr_ctl.jolokia.client import Answer, Changer, Read, Wire
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis import ArtemisBroker
@@ -18,18 +17,17 @@ from dr_ctl.topologies.artemis import beans, look
 from dr_ctl.topologies.artemis.broker import B_co
 from dr_ctl.topologies.artemis.documents import Documents
 from dr_ctl.topologies.artemis.operations import change
-from dr_ctl.topologies.common import access
 from dr_ctl.topologies.common.access import CHANGE_S
 from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.console.access import ConsoleAccess
 
 
-class Access(access.Access[B_co]):
+class Access(ConsoleAccess[B_co]):
     """One Artemis broker of one site."""
 
     def __init__(self, installation: Installation, site: str, pair: str) -> None:
         self._settings = installation.broker(site, pair, ArtemisBroker)
         super().__init__(installation, site, pair, self._settings)
-        self._reading: Wire | None = None
         self._broker = self._settings.broker
 
     def _config(self) -> Config:
@@ -66,35 +64,11 @@ class Access(access.Access[B_co]):
     def uncovered(self) -> list[str]:
         return look.uncovered(self.reader(), self.names())
 
-    def wire(self) -> Wire:
-        """Open a connection of its own to the broker's management."""
-        tls, url = self._site.tls, self._settings.jolokia
-        parts = urlsplit(url)
-        ca = str(self._installation.path(tls.ca)) if tls.ca is not None else True
-        own = (tls.cert, tls.key or tls.cert) if tls.cert is not None else None
-        return Wire(
-            Account(
-                url=url,
-                username=self._settings.username,
-                password=self._secret(),
-                origin=self._site.origin or f"{parts.scheme}://{parts.hostname}",
-                verify=ca if tls.verify else False,
-                source=self._settings.password.source,
-                cert=(str(self._installation.path(own[0])), str(self._installation.path(own[1]))) if own else None,
-            )
-        )
-
-    def reader(self) -> Reader:
-        if self._reading is None:
-            self._reading = self.wire()
-        return Reader(self._reading)
+    def _jolokia(self) -> str:
+        return self._settings.jolokia
 
     def channel(self) -> Channel:
         return Channel(self.wire())
-
-    def close(self) -> None:
-        if self._reading is not None:
-            self._reading.close()
 
 
 class Channel:

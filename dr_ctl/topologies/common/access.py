@@ -34,6 +34,19 @@ class Gate:
     tls: TlsFiles | None
 
 
+def gate(installation: Installation, site: str, stomp: str, login: Login) -> Gate:
+    """The way through a STOMP door of that site, with the site's TLS."""
+    tls = installation.settings.sites[site].tls
+    files = TlsFiles(
+        ca=str(installation.path(tls.ca)) if tls.ca else None,
+        cert=str(installation.path(tls.cert)) if tls.cert else None,
+        key=str(installation.path(tls.key)) if tls.key else None,
+        verify=tls.verify,
+    )
+    address = parse_address(stomp)
+    return Gate(address, login, files if address.tls else None)
+
+
 class Clients(Protocol):
     """What the settings of any kind of broker say of the way that its clients take."""
 
@@ -119,15 +132,7 @@ class Access(ABC, Generic[V_co]):
         """None where the settings name no STOMP address."""
         if self.settings.stomp is None:
             return None
-        tls = self._site.tls
-        files = TlsFiles(
-            ca=str(self._installation.path(tls.ca)) if tls.ca else None,
-            cert=str(self._installation.path(tls.cert)) if tls.cert else None,
-            key=str(self._installation.path(tls.key)) if tls.key else None,
-            verify=tls.verify,
-        )
-        address = parse_address(self.settings.stomp)
-        return Gate(address, Login(self.settings.username, self._secret()), files if address.tls else None)
+        return gate(self._installation, self.site, self.settings.stomp, Login(self.settings.username, self._secret()))
 
     def greet(self, *, timeout_s: float) -> Greeting | None:
         """One attempt to connect as a client; None where the settings name no STOMP address."""

@@ -253,6 +253,11 @@ class Broker(ABC):
         """What ships to the peer, by name, and whether it is started."""
 
     @property
+    def captures(self) -> bool:
+        """Say whether what is sent to it once it serves is kept for its peer, shipped now or later."""
+        return bool(self.ships) and all(self.ships.values())
+
+    @property
     @abstractmethod
     def role(self) -> Role:
         """What it is for clients."""
@@ -335,8 +340,7 @@ class Broker(ABC):
 
     @property
     def missing_doors(self) -> tuple[str, ...]:
-        here = {each.name for each in self.acceptors}
-        return tuple(name for name in self.config.clients if name not in here)
+        return tuple(name for name in self.config.clients if name not in {each.name for each in self.acceptors})
 
     @property
     def mirror_doors(self) -> tuple[Acceptor, ...]:

@@ -15,7 +15,7 @@ from dr_ctl.topologies.bridges import stores
 from dr_ctl.topologies.bridges.barrier import IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import whole
-from dr_ctl.topologies.bridges.waiting import Direction, Wait
+from dr_ctl.topologies.bridges.waiting import Direction, wait
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import still, to_undo
 from dr_ctl.topologies.common.evidence import total
@@ -33,9 +33,9 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     back = [Direction(there, here, whole, IdBarrier()) for here, there in pairs]
     # Clients go on sending to the serving site: of that way only what lay there is waited for.
     forth = [Direction(here, there, whole, IdBarrier(), MessageBarrier()) for here, there in pairs]
-    wait = Wait(tools, [*back, *forth], hand)
+    waiting = wait(tools, [*back, *forth], hand)
     within_s, stall_s = step.limits.get("within"), step.limits["stall"]
-    if (failed := wait.until(tools.rules.drain.poll, within_s=within_s, stall_s=stall_s)) is not None:
+    if (failed := waiting.until(tools.rules.drain.poll, within_s=within_s, stall_s=stall_s)) is not None:
         return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
     if (refused := tools.make([*resumes, *strikes], hand, move.source, move.target)) is not None:
         return refused

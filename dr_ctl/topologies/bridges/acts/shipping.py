@@ -14,7 +14,7 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.bridges.barrier import IdBarrier
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen
-from dr_ctl.topologies.bridges.waiting import Direction, Views, Wait
+from dr_ctl.topologies.bridges.waiting import Direction, Views, wait
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import holds, left_of, still
 
@@ -25,29 +25,29 @@ AGAIN_S: Final = 2.0
 def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """While the source serves: the bridges connected, and little enough under way that a drain takes a moment."""
     ways = tools.observer.ways(move)
-    wait = Wait(tools, [Direction(*way, move.moves, IdBarrier()) for way in ways], hand, SMALL)
+    waiting = wait(tools, [Direction(*way, move.moves, IdBarrier()) for way in ways], hand, SMALL)
     within_s = step.limits["within"]
-    failed = wait.until(tools.patience.link_poll_s, within_s=within_s, stall_s=within_s)
+    failed = waiting.until(tools.patience.link_poll_s, within_s=within_s, stall_s=within_s)
     if failed is not None:
-        if wait.first is not None and wait.last is not None and wait.last >= wait.first > SMALL:
-            return Refused(f"the buffers grow while clients work: {wait.first} under way, then {wait.last}")
+        if waiting.first is not None and waiting.last is not None and waiting.last >= waiting.first > SMALL:
+            return Refused(f"the buffers grow while clients work: {waiting.first} under way, then {waiting.last}")
         return Refused(failed.text)
-    return Done(f"{wait.last} under way", {"under_way": wait.last, "started": wait.started})
+    return Done(f"{waiting.last} under way", {"under_way": waiting.last, "started": waiting.mended})
 
 
 def drain(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     gate = tools.gate
     ways = [Direction(*way, move.moves, gate.barrier(move.source, way[0].pair)) for way in tools.observer.ways(move)]
-    wait = Wait(tools, ways, hand)
+    waiting = wait(tools, ways, hand)
     limits = step.limits
-    failed = wait.until(
+    failed = waiting.until(
         tools.rules.drain.poll,
         within_s=limits["within"],
         stall_s=limits["stall"],
         guard=lambda views: _opened(views, move.moves),
         calms=1,  # the gate looks again, over its window
     )
-    return failed or Done("nothing is under way", {"started": wait.started})
+    return failed or Done("nothing is under way", {"started": waiting.mended})
 
 
 def _opened(views: Views, chosen: Chosen) -> str | None:

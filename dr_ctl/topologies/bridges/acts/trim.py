@@ -16,7 +16,7 @@ from dr_ctl.topologies.bridges.barrier import IdBarrier
 from dr_ctl.topologies.bridges.drafts.trim import remove
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView
-from dr_ctl.topologies.bridges.waiting import Direction, Wait
+from dr_ctl.topologies.bridges.waiting import Direction, wait
 from dr_ctl.topologies.common.view import Queue
 
 LOOK_S = 30.0  # a count by filter looks at each message
@@ -33,9 +33,9 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     except BrokerError as error:
         return Refused(f"which copies are processed cannot be told: {error}", code=ExitCode.PRECHECK_FAILED)
     # Whoever processes a message tells its id before it is taken out of the queue: those ids are under way by now.
-    wait = Wait(tools, [Direction(*way, _none, IdBarrier()) for way in ways], hand)
+    waiting = wait(tools, [Direction(*way, _none, IdBarrier()) for way in ways], hand)
     within_s = step.limits["within"]
-    if (late := wait.until(tools.patience.link_poll_s, within_s=within_s, stall_s=within_s)) is not None:
+    if (late := waiting.until(tools.patience.link_poll_s, within_s=within_s, stall_s=within_s)) is not None:
         return Refused(f"processed ids of {move.target} are not applied at {move.source}: {late.text}")
     removed: dict[str, Json] = {}
     for way in ways:

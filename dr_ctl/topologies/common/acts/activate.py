@@ -81,7 +81,7 @@ def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | Non
         there, here = views[: len(sites[0])], views[len(sites[0]) :]
     if any(view.open for view in here):
         return there, f"{move.source} is open: a second site is never opened"
-    if stopped := [view.site for view in there if not view.ships or not all(view.ships.values())]:
+    if stopped := [view.site for view in there if not view.captures]:
         return there, f"{stopped[0]}: its link is not started, so the way back would capture nothing"
     by_pair = {view.pair: view for view in here}
     shut = [view for view in there if not view.open and view.pair in by_pair]

@@ -1,0 +1,107 @@
+"""What the agent of `dr-ctl sync` and those who wait for it tell each other: documents in STATE, each whole or absent.
+
+`sync.json` is how the agent stands. `sync-hold.json` keeps it from deleting until it is removed. `sync-go-on.json`
+says that somebody answers for what vanished; the agent takes it away.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from dr_ctl.core.clock import stamp
+from dr_ctl.core.model import Json
+from dr_ctl.engine.runs import Locked, write
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Who keeps the agent from deleting, and why."""
+
+    by: str
+    reason: str
+    since: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.by}, since {self.since}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """The documents in one STATE."""
+
+    state: Path
+
+    @property
+    def standing(self) -> Path:
+        return self.state / "sync.json"
+
+    @property
+    def _hold(self) -> Path:
+        return self.state / "sync-hold.json"
+
+    @property
+    def _go_on(self) -> Path:
+        return self.state / "sync-go-on.json"
+
+    def hold(self) -> Hold | None:
+        """A hold that cannot be read holds all the same."""
+        try:
+            told = json.loads(self._hold.read_text(encoding="utf-8"))
+            return Hold(str(told["by"]), str(told["reason"]), str(told["since"]))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return Hold("somebody", f"{self._hold} cannot be read: {error}", "?")
+
+    def put_hold(self, by: str, reason: str, at: datetime) -> None:
+        self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._go_on.unlink(missing_ok=True)
+        write(self._hold, {"by": by, "reason": reason, "since": stamp(at)})
+
+    def go_on(self, at: datetime) -> None:
+        """What vanished is answered for; nothing holds any more."""
+        self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write(self._go_on, {"since": stamp(at)})
+        self._hold.unlink(missing_ok=True)
+
+    def take_go_on(self) -> bool:
+        """Say whether somebody said so, once."""
+        if not self._go_on.exists():
+            return False
+        self._go_on.unlink(missing_ok=True)
+        return True
+
+    def write(self, document: Mapping[str, Json]) -> None:
+        write(self.standing, document)
+
+    def read(self) -> dict[str, Any]:
+        """How the last agent stood; empty where there was none."""
+        try:
+            told: dict[str, Any] = json.loads(self.standing.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return told
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """One agent for a STATE; raises `Locked`. Ends with the process."""
+        self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = os.open(self.state / "sync.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError as error:
+            told = self.read()
+            text = f"an agent runs already: process {told.get('pid', '?')} on {told.get('host', '?')}"
+            raise Locked(text, remedy=f"{self.standing} says how it stands.") from error
+        finally:
+            os.close(file)

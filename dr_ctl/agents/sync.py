@@ -1,0 +1,130 @@
+"""Keeps the waiting site clean of copies whose messages were consumed, for as long as the serving one serves.
+
+What is deleted, and what is believed, is the topology's. This holds it while a run is open or somebody said so, and
+writes down how it stands, so that a run can wait for it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from dr_ctl.agents.notes import Notes
+from dr_ctl.core.clock import Clock, stamp
+from dr_ctl.core.model import Json
+from dr_ctl.engine.runs import Runs
+from dr_ctl.topologies.topology import Keeper, Kept
+
+WRITE_EVERY_S: Final = 1.0
+BY_AGENT: Final = "the agent itself"
+
+
+class Phase(Enum):
+    """What the agent does."""
+
+    RUNNING = "running"
+    HELD = "held"  # follows what is consumed, deletes nothing
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How it stands: what a run that waits for it reads, and what a person is told."""
+
+    phase: Phase
+    why: str
+    run: str | None
+    kept: Kept
+
+    @property
+    def state(self) -> object:
+        """What must be written down at once where it changes."""
+        return self.phase, self.why, tuple(sorted(self.kept.silent)), self.kept.vanished
+
+    @property
+    def line(self) -> str:
+        queues = self.kept.queues
+        counts = [
+            f"{sum(each.deleted for each in queues)} deleted",
+            f"{sum(each.waiting + each.unconfirmed for each in queues)} waiting",
+        ]
+        silent = [f"{site} does not answer: {why}" for site, why in self.kept.silent.items()]
+        return "; ".join([f"{self.phase.value}{': ' if self.why else ''}{self.why}", *counts, *silent])
+
+
+class SyncAgent:
+    """One agent, from its start to its end."""
+
+    def __init__(self, keeper: Keeper, runs: Runs, notes: Notes, clock: Clock, sites: Mapping[str, str]) -> None:
+        """`sites`: which is `primary` and which `standby`."""
+        self._keeper, self._runs, self._notes, self._clock = keeper, runs, notes, clock
+        self._fixed: dict[str, Json] = {
+            **sites,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "since": stamp(clock.now()),
+        }
+        self._written: object = None
+        self._write_at = 0.0
+        self._last: Kept = Kept()
+
+    def step(self) -> Standing:
+        """Go on for a moment."""
+        if self._notes.take_go_on():
+            self._keeper.go_on()
+        self._last = self._keeper.step(self.held)
+        if self._last.vanished and self._notes.hold() is None:
+            self._hold_itself(self._last)
+        standing = self._standing(self._last)
+        self._write(standing)
+        return standing
+
+    def end(self, why: str) -> Standing:
+        """Say that it is over."""
+        standing = Standing(Phase.FINISHED, why, None, self._last)
+        self._write(standing)
+        return standing
+
+    def held(self) -> str | None:
+        """Why nothing may be deleted now."""
+        run = self._runs.unfinished()
+        if run is not None:
+            return f"the run {run.name} is open"
+        hold = self._notes.hold()
+        return hold.text if hold is not None else None
+
+    def _hold_itself(self, kept: Kept) -> None:
+        told = [f"{each.vanished} message(s) left {each.name} by no client" for each in kept.queues if each.vanished]
+        self._notes.put_hold(BY_AGENT, "; ".join(told), self._clock.now())
+
+    def _standing(self, kept: Kept) -> Standing:
+        if kept.over is not None:
+            return Standing(Phase.FINISHED, kept.over, None, kept)
+        held, run = self.held(), self._runs.unfinished()
+        phase = Phase.HELD if held is not None else Phase.RUNNING
+        return Standing(phase, held or "", run.name if run is not None else None, kept)
+
+    def _write(self, standing: Standing) -> None:
+        now = self._clock.monotonic()
+        if standing.state != self._written or now >= self._write_at:
+            self._notes.write(self.document(standing))
+            self._written, self._write_at = standing.state, now + WRITE_EVERY_S
+
+    def document(self, standing: Standing) -> dict[str, Json]:
+        """`sync.json`, and the JSON line of the command."""
+        kept = standing.kept
+        return {
+            **self._fixed,
+            "at": stamp(self._clock.now()),
+            "phase": standing.phase.value,
+            "why": standing.why or None,
+            "held_by": standing.run,
+            "silent": dict(kept.silent),
+            "queues": [each.as_json() for each in kept.queues],
+            "findings": [each.as_json() for each in kept.findings],
+            "remembers": dict(kept.remembers),
+        }

@@ -1,0 +1,95 @@
+"""The ids of all messages of a queue, by a STOMP browse that is believed only where it was whole.
+
+A broker ends a browse at its `maxBrowsePageSize` (400 unless set) as if the queue ended there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError, TimedOut
+from dr_ctl.stomp_io.connection import Connection, knock
+from dr_ctl.topologies.brokersync.sync.ports import Browsed
+from dr_ctl.topologies.common.access import Gate
+
+GREETING_S: Final = 5.0
+SILENT_S: Final = 20.0
+TRIES: Final = 8
+
+
+def connected(gate: Gate, *, beats: str | None = None) -> Connection:
+    """A session at that door; raises `BrokerError` where it does not open."""
+    headers = {"heart-beat": beats} if beats is not None else None
+    greeting, connection = knock(gate.address, gate.login, gate.tls, timeout_s=GREETING_S, headers=headers)
+    if connection is None:
+        raise BrokerError(getattr(greeting, "because", f"{gate.address}: no greeting"))
+    return connection
+
+
+def browsed(gate: Gate, queue: str) -> Iterator[str]:
+    """The ids that one browse shows; raises `BrokerError` where it does not come to its end."""
+    connection = connected(gate)
+    try:
+        connection.stomp.subscribe(f"/queue/{queue}", "browse", "auto", {"browser": "true"})
+        heard = time.monotonic()
+        while time.monotonic() - heard < SILENT_S:
+            for frame in connection.receive(1.0):
+                heard = time.monotonic()
+                if frame.headers.get("browser") == "end":
+                    return
+                if frame.cmd == "MESSAGE":
+                    yield frame.headers["message-id"]
+    finally:
+        connection.close()
+    raise TimedOut(f"{gate.address}: a browse of {queue} did not come to its end")
+
+
+@dataclass
+class Browser:
+    """Browses the queues of one broker. `depth` reads how many messages a queue has; None where there is no such
+    queue yet."""
+
+    gate: Callable[[], Gate]
+    depth: Callable[[str], int | None]
+    _longest: dict[str, int] = field(default_factory=dict)
+
+    def ids(self, queue: str) -> Browsed:
+        """All of them."""
+        found: set[str] = set()
+        whole, shown = self._whole(queue, found.clear, found.add)
+        return Browsed(frozenset(found), whole, shown)
+
+    def lacking(self, queue: str, ids: frozenset[str]) -> Browsed:
+        """Which of these ids it does not show."""
+        left: set[str] = set()
+
+        def begin() -> None:
+            left.clear()
+            left.update(ids)
+
+        whole, shown = self._whole(queue, begin, left.discard)
+        return Browsed(frozenset(left), whole, shown)
+
+    def _whole(self, queue: str, begin: Callable[[], None], each: Callable[[str], None]) -> tuple[bool, int]:
+        """Browse until it is sure that nothing was left out; False where it never is. And how many were shown."""
+        shown = 0
+        for _ in range(TRIES):
+            begin()
+            before = self.depth(queue)
+            if before is None:
+                return True, shown
+            length = 0
+            for id_ in browsed(self.gate(), queue):
+                each(id_)
+                length += 1
+            shown += length
+            longest = self._longest.get(queue, 0)
+            self._longest[queue] = max(longest, length)
+            # As many as there were: it reached what was there before, as it shows the oldest first. Or fewer than this
+            # queue has shown before: it did not end at the limit. While messages are taken neither may hold for once.
+            if length >= before or length < longest:
+                return True, shown
+        return False, shown

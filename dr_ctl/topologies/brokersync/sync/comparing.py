@@ -1,0 +1,37 @@
+"""Both sites side by side: which copies at the waiting one are of messages that the serving one has consumed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from dr_ctl.topologies.brokersync.sync.ports import Primary, Standby
+
+RAISE: Final = "; raise maxBrowsePageSize of its policy there above its depth"
+
+
+@dataclass(frozen=True, slots=True)
+class Residue:
+    """Copies to delete, some of which may still have to arrive. None: what the serving site holds was not seen whole,
+    and what it lacks may be there. `why_not` says why nothing or not all was found; `shown` are the messages that the
+    browses of the serving site's queue were given."""
+
+    ids: frozenset[str] | None
+    why_not: str
+    shown: int
+
+
+def residue(primary: Primary, standby: Standby, queue: str) -> Residue:
+    """Call it while what is consumed is followed. Raises `BrokerError`.
+
+    In this order: a copy is on its way, then at the waiting site; its message leaves the serving site last. Whatever
+    was consumed before is thereby seen in one of the first two, and what is consumed later is announced.
+    """
+    on_its_way = primary.unshipped(queue)
+    copies = standby.browse(queue)
+    consumed = primary.missing_from(queue, copies.ids | on_its_way.ids)
+    if not consumed.whole:
+        return Residue(None, f"{queue}: a browse at the serving site ended early{RAISE}", consumed.shown)
+    cut = [name for name, each in (("its copies on their way", on_its_way), ("its copies", copies)) if not each.whole]
+    why_not = f"{queue}: a browse of {' and '.join(cut)} ended early{RAISE}" if cut else ""
+    return Residue(consumed.ids, why_not, consumed.shown)

@@ -1,0 +1,92 @@
+"""The agent of all pairs of an installation whose sites are joined by BrokerSync, from its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.settings.model import Installation
+from dr_ctl.topologies.brokersync.sync.end import End
+from dr_ctl.topologies.brokersync.sync.pair import Pair
+from dr_ctl.topologies.brokersync.sync.primary import RealPrimary
+from dr_ctl.topologies.brokersync.sync.standby import RealStandby
+from dr_ctl.topologies.topology import Kept
+
+
+class PairsKeeper:
+    """Implements `Keeper`: each pair in turn."""
+
+    def __init__(self, pairs: Sequence[Pair], primary: str, standby: str) -> None:
+        self._pairs, self._primary, self._standby = pairs, primary, standby
+
+    def step(self, held: Callable[[], str | None]) -> Kept:
+        for pair in self._pairs:
+            pair.step(held)
+        return self._kept()
+
+    def go_on(self) -> None:
+        for pair in self._pairs:
+            pair.go_on()
+
+    def close(self) -> None:
+        for pair in self._pairs:
+            pair.close()
+
+    def _kept(self) -> Kept:
+        over = [f"{self._primary}, {pair.name}: {pair.over}" for pair in self._pairs if pair.over is not None]
+        told = {self._primary: lambda pair: pair.primary_silent, self._standby: lambda pair: pair.standby_silent}
+        silent = {
+            site: "; ".join(filter(None, map(why, self._pairs)))
+            for site, why in told.items()
+            if any(map(why, self._pairs))
+        }
+        return Kept(
+            [queue.seen for pair in self._pairs for queue in pair.queues.values()],
+            over="; ".join(over) or None,
+            silent=silent,
+            findings=self._findings(),
+            remembers={pair.name: pair.remembers() for pair in self._pairs},
+        )
+
+    def _findings(self) -> list[Finding]:
+        queues = [queue.seen for pair in self._pairs for queue in pair.queues.values()]
+        found = [_vanished(each.vanished, each.name, self._primary) for each in queues if each.vanished]
+        found += [_not_whole(each.why_not) for each in queues if each.why_not]
+        return [*found, *(_refused(pair.refused, self._standby) for pair in self._pairs if pair.refused is not None)]
+
+
+def _vanished(count: int, queue: str, site: str) -> Finding:
+    text = f"{count} message(s) left {queue} at {site} that no client acknowledged: nothing is deleted"
+    remedy = (
+        "Purged, moved or deleted by hand? `dr-ctl sync --go-on` counts them as consumed: their copies at the waiting "
+        "site are then deleted too."
+    )
+    return Finding("DR-SYNC-001", Severity.WARNING, text, remedy)
+
+
+def _not_whole(why: str) -> Finding:
+    remedy = "A browse shows at most maxBrowsePageSize messages (400 unless set); what lies behind is not compared."
+    return Finding("DR-SYNC-002", Severity.WARNING, why, remedy)
+
+
+def _refused(why: str, site: str) -> Finding:
+    text = f"the console's policy at {site} forbids deletion, copies are consumed over STOMP instead: {why}"
+    remedy = (
+        "That reads the whole queue each time. To delete by id: allow removeMatchingMessages on its queues in "
+        "jolokia-access.xml."
+    )
+    return Finding("DR-SYNC-003", Severity.WARNING, text, remedy)
+
+
+def keeper(installation: Installation, clock: Clock, primary: str, remembered: Mapping[str, Any]) -> PairsKeeper:
+    """Ready for its first step. Raises `UsageError` where the settings do not let it in."""
+    standby = next(site for site in installation.settings.sites if site != primary)
+    pairs = []
+    for broker in installation.settings.sites[primary].brokers:
+        here, there = (End(installation, site, broker.name) for site in (primary, standby))
+        _ = here.access, there.access
+        mine: Mapping[str, Json] = remembered.get(broker.name, {})
+        pairs.append(Pair(broker.name, RealPrimary(here), RealStandby(there), clock, mine))
+    return PairsKeeper(pairs, primary, standby)

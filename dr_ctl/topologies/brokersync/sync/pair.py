@@ -1,0 +1,200 @@
+"""The agent of one pair: follows what is consumed, believes it once the counters agree, deletes the copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import Json
+from dr_ctl.topologies.brokersync.sync.accounts import Account
+from dr_ctl.topologies.brokersync.sync.comparing import residue
+from dr_ctl.topologies.brokersync.sync.ports import Glance, Primary, Standby
+from dr_ctl.topologies.brokersync.sync.queue import Queue
+
+HEAR_S: Final = 0.05
+LOOK_EVERY_S: Final = 0.4
+LOST_S: Final = 8.0
+"""A serving broker that answers nothing for so long is lost."""
+AGAIN_S: Final = 1.0
+DELETE_AT_MOST_S: Final = 0.5
+"""Then what was announced meanwhile is heard before more is deleted."""
+SURE: Final = 3
+"""Looks that must agree that something vanished: counters are read one after the other."""
+
+Held = Callable[[], str | None]
+
+
+class Pair:
+    """For one thread. Broker failures end a step early, and show in `over` and `silent`."""
+
+    def __init__(
+        self, name: str, primary: Primary, standby: Standby, clock: Clock, remembered: Mapping[str, Json]
+    ) -> None:
+        self.name = name
+        self.queues: dict[str, Queue] = {}
+        self.over: str | None = None
+        self.primary_silent: str | None = None
+        self.standby_silent: str | None = None
+        self._primary, self._standby, self._clock = primary, standby, clock
+        self._remembered: Mapping[str, Any] = remembered
+        self._start: str | None = None
+        self._answered = clock.monotonic()
+        self._look_at = self._listen_at = self._delete_at = 0.0
+        self._was_held = self._goes_on = False
+
+    def step(self, held: Held) -> None:
+        try:
+            self._hear()
+            if self._clock.monotonic() >= self._look_at:
+                glance = self._looked()
+                self._listen(glance)
+                self._ends_where_closed(glance, held)
+        except BrokerError as error:
+            self._primary_failed(error)
+            return
+        self._delete(held)
+
+    def go_on(self) -> None:
+        """With the next look."""
+        self._goes_on = True
+
+    @property
+    def refused(self) -> str | None:
+        """Why the waiting broker's management does not delete."""
+        return self._standby.refused
+
+    def remembers(self) -> dict[str, Json]:
+        known: dict[str, Json] = {name: queue.account.known for name, queue in self.queues.items()}
+        return {"start": self._start, "known": known} if self._start is not None else dict(self._remembered)
+
+    def close(self) -> None:
+        self._primary.close()
+        self._standby.close()
+
+    def _hear(self) -> None:
+        if not self.queues:
+            self._clock.sleep(HEAR_S)
+            return
+        for name, id_ in self._primary.heard(HEAR_S):
+            self.queues[name].hear(id_)
+
+    def _looked(self) -> Glance:
+        """Look, and believe what came before the look, unless the counters tell another tale."""
+        announced = {name: len(queue.announced) for name, queue in self.queues.items()}
+        glance = self._primary.glance()
+        self._answered = self._clock.monotonic()
+        self._look_at = self._answered + LOOK_EVERY_S
+        self.primary_silent = None
+        if self._start not in (None, glance.start):
+            self._primary.deaf()  # it was away: something may have been announced to nobody
+            self.queues.clear()
+        self._start = glance.start
+        self._take_up(glance)
+        if self._goes_on:
+            self._goes_on = False
+            for name, answered_for in glance.queues.items():
+                self.queues[name].go_on(answered_for)
+        if any(queue.suspects(glance.queues[name]) for name, queue in self.queues.items() if name in glance.queues):
+            glance = self._looked_well(glance)
+        for name, queue in self.queues.items():
+            if (counters := glance.queues.get(name)) is None:
+                continue
+            if queue.suspects(counters):
+                queue.doubt(counters)
+            else:
+                queue.confirm(counters, announced.get(name, 0))
+        return glance
+
+    def _looked_well(self, first: Glance) -> Glance:
+        """The least that any of a few looks says to have vanished."""
+        looks = [first]
+        for _ in range(SURE - 1):
+            self._clock.sleep(HEAR_S)
+            looks.append(self._primary.glance())
+        least = {
+            name: min(
+                (each.queues[name] for each in looks if name in each.queues), key=lambda told: told.unacknowledged
+            )
+            for name in first.queues
+        }
+        return Glance(looks[-1].start, looks[-1].is_open, least)
+
+    def _take_up(self, glance: Glance) -> None:
+        """Queues that are copied, and were not known yet; an earlier agent of this start of the broker knew some."""
+        earlier = self._remembered.get("known", {}) if self._remembered.get("start") == glance.start else {}
+        for name in glance.queues:
+            if name not in self.queues:
+                self.queues[name] = Queue(self.name, name, Account(int(earlier.get(name, 0))))
+
+    def _listen(self, glance: Glance) -> None:
+        """What was not followed until now may have been consumed unheard: both sites are compared."""
+        for name in self._primary.listen(list(glance.queues)):
+            self.queues[name].forget()
+
+    def _ends_where_closed(self, glance: Glance, held: Held) -> None:
+        if not glance.is_open:
+            self.over = "its clients' connectors are closed: it serves nobody any more"
+            if held() is None:
+                self._delete(held)
+
+    def _primary_failed(self, error: BrokerError) -> None:
+        self.primary_silent = str(error)
+        self._look_at = self._clock.monotonic() + AGAIN_S
+        self._primary.deaf()
+        if self._clock.monotonic() - self._answered > LOST_S:
+            self.over = f"it is lost: {error}"
+        else:
+            self._clock.sleep(HEAR_S)
+
+    def _delete(self, held: Held) -> None:
+        if held() is not None:
+            self._was_held = True
+            return
+        if self._was_held:
+            # Whoever held it may have deleted copies too.
+            for queue in self.queues.values():
+                queue.forget()
+            self._was_held = False
+            return
+        if self._clock.monotonic() < self._delete_at:
+            return
+        try:
+            for queue in self.queues.values():
+                if queue.vanished == 0:
+                    self._compare(queue)
+                    self._clean(queue, held)
+            self.standby_silent = None
+        except BrokerError as error:
+            self.standby_silent = str(error)
+            self._delete_at = self._clock.monotonic() + AGAIN_S
+            for queue in self.queues.values():
+                queue.to_compare = True
+
+    def _compare(self, queue: Queue) -> None:
+        """Both sites side by side; believed where the counters agree afterwards that nothing but clients took any."""
+        if not queue.to_compare or self._clock.monotonic() < queue.compare_not_before:
+            return
+        queue.compare_not_before = self._clock.monotonic() + LOST_S
+        at = self._clock.now()
+        found = residue(self._primary, self._standby, queue.name)
+        queue.account.gave_back(found.shown)
+        if found.ids is None:
+            queue.not_compared(at, found.why_not)
+            return
+        self._looked()
+        if queue.vanished == 0:
+            queue.compared(at, found.ids, found.why_not)
+
+    def _clean(self, queue: Queue, held: Held) -> None:
+        until = self._clock.monotonic() + DELETE_AT_MOST_S
+        while self._clock.monotonic() < until and held() is None:
+            if (batch := queue.waiting.due(self._clock.monotonic())) is None:
+                return
+            try:
+                removed = self._standby.remove(queue.name, batch.ids)
+            except BrokerError:
+                queue.waiting.give_back(batch)
+                raise
+            queue.waiting.answered(batch, removed, self._clock.monotonic())

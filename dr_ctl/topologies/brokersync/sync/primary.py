@@ -1,0 +1,101 @@
+"""The serving broker for the agent: what it announces as consumed, over STOMP; its counters, over Jolokia."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError, TimedOut
+from dr_ctl.stomp_io.connection import Connection, ConnectionLost
+from dr_ctl.stomp_io.frames import Frame
+from dr_ctl.topologies.brokersync.sync import beans
+from dr_ctl.topologies.brokersync.sync.browsing import Browser, connected
+from dr_ctl.topologies.brokersync.sync.end import End
+from dr_ctl.topologies.brokersync.sync.ports import Browsed, Glance
+
+CONSUMED: Final = "/topic/ActiveMQ.Advisory.MessageConsumed.Queue."
+ORIGINAL_ID: Final = "orignalMessageId"  # misspelt by the broker
+BEATS: Final = "0,2000"  # it beats every two seconds; the agent may be busy for longer
+SILENT_S: Final = 10.0
+LOOK_S: Final = 3.0
+RECEIPT_S: Final = 10.0
+
+
+class RealPrimary:
+    """Implements `Primary`."""
+
+    def __init__(self, end: End) -> None:
+        self._end = end
+        self._browser = Browser(end.gate, end.depth)
+        self._connection: Connection | None = None
+        self._followed: set[str] = set()
+        self._early: list[Frame] = []
+
+    def glance(self) -> Glance:
+        end = self._end
+        id_, doors, queues = end.reader().look(beans.glance(end.broker), timeout_s=LOOK_S)
+        told = beans.doors(doors.value())
+        found = beans.counters(queues.value())
+        copied = {name: each for name, each in found.items() if end.copy(name) in found}
+        is_open = any(told.get(name, False) for name in end.settings.clients)
+        return Glance(str(id_.value()["BrokerId"]), is_open, copied)
+
+    def listen(self, queues: Sequence[str]) -> Sequence[str]:
+        fresh = [each for each in queues if each not in self._followed]
+        if self._connection is None:
+            self._connection = connected(self._end.gate(), beats=BEATS)
+        try:
+            for each in fresh:
+                self._connection.stomp.subscribe(f"{CONSUMED}{each}", each, "auto", {"receipt": each})
+            self._confirmed(self._connection, set(fresh))
+        except ConnectionLost:
+            self.deaf()
+            raise
+        self._followed |= set(fresh)
+        return fresh
+
+    def _confirmed(self, connection: Connection, left: set[str]) -> None:
+        """Wait until what is consumed from here on is announced; what is announced meanwhile is kept."""
+        until = time.monotonic() + RECEIPT_S
+        while left:
+            if time.monotonic() > until:
+                self.deaf()
+                raise TimedOut(f"{connection.address}: a subscription was not confirmed")
+            frames = connection.receive(0.2)
+            left -= {frame.headers.get("receipt-id", "") for frame in frames if frame.cmd == "RECEIPT"}
+            self._early += frames
+
+    def heard(self, within_s: float) -> Sequence[tuple[str, str]]:
+        if self._connection is None:
+            raise BrokerError("nothing is listened on")
+        try:
+            frames = self._early or self._connection.receive(within_s)
+            self._early = []
+            if not frames:
+                self._connection.beat(every_s=float("inf"), silent_s=SILENT_S)
+        except ConnectionLost:
+            self.deaf()
+            raise
+        return [
+            (frame.headers["subscription"], frame.headers[ORIGINAL_ID])
+            for frame in frames
+            if frame.cmd == "MESSAGE" and ORIGINAL_ID in frame.headers
+        ]
+
+    def missing_from(self, queue: str, ids: frozenset[str]) -> Browsed:
+        return self._browser.lacking(queue, ids)
+
+    def unshipped(self, queue: str) -> Browsed:
+        return self._browser.ids(self._end.copy(queue))
+
+    def deaf(self) -> None:
+        self._followed.clear()
+        self._early = []
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def close(self) -> None:
+        self.deaf()
+        self._end.close()

@@ -1,0 +1,43 @@
+"""The waiting broker for the agent: deletes copies by id, and browses what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from dr_ctl.jolokia.errors import NoSuchBean, PolicyRefused
+from dr_ctl.topologies.brokersync.sync import beans
+from dr_ctl.topologies.brokersync.sync.browsing import Browser
+from dr_ctl.topologies.brokersync.sync.end import End
+from dr_ctl.topologies.brokersync.sync.picking import picked
+from dr_ctl.topologies.brokersync.sync.ports import Browsed
+
+REMOVE_S: Final = 60.0
+
+
+class RealStandby:
+    """Implements `Standby`. Deletes over the management, and where its policy keeps that for people, as a consumer:
+    consuming is what the agent's login is for."""
+
+    def __init__(self, end: End) -> None:
+        self._end = end
+        self._browser = Browser(end.gate, end.depth)
+        self.refused: str | None = None
+
+    def remove(self, queue: str, ids: Sequence[str]) -> int:
+        if self.refused is None:
+            change = beans.removal(self._end.broker, queue, ids)
+            (answer,) = self._end.changer().change([change], timeout_s=REMOVE_S)
+            if isinstance(answer.error, NoSuchBean):
+                return 0
+            if not isinstance(answer.error, PolicyRefused):
+                return int(answer.value())
+            self.refused = str(answer.error)
+        depth = self._end.depth(queue)
+        return picked(self._end.gate(), queue, frozenset(ids), depth) if depth else 0
+
+    def browse(self, queue: str) -> Browsed:
+        return self._browser.ids(queue)
+
+    def close(self) -> None:
+        self._end.close()

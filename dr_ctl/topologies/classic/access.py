@@ -1,0 +1,115 @@
+"""The way to a Classic broker: what is looked at, and how a change is sent; its documents are files of this machine."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.errors import Unreachable
+from dr_ctl.engine.lease import Store
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.plan import Call
+from dr_ctl.jolokia.client import Answer, Changer, Wire
+from dr_ctl.settings.model import Installation
+from dr_ctl.settings.topologies.classic import ClassicBroker as Settings
+from dr_ctl.stomp_io.address import parse_address
+from dr_ctl.stomp_io.client import RoundTrip
+from dr_ctl.topologies.classic import look
+from dr_ctl.topologies.classic.broker import B_co
+from dr_ctl.topologies.classic.operations import DOCUMENT, TEXT, change
+from dr_ctl.topologies.classic.papers import Papers
+from dr_ctl.topologies.common.access import CHANGE_S
+from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.console.access import ConsoleAccess
+
+
+class Access(ConsoleAccess[B_co]):
+    """One Classic broker of one site."""
+
+    def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
+        self._settings = installation.broker(site, pair, Settings)
+        super().__init__(installation, site, pair, self._settings)
+        self._broker = self._settings.broker
+        self.papers = Papers(documents, site, pair, clock)
+
+    def _config(self) -> Config:
+        """What the settings of all such brokers say; a topology adds what its own say beside."""
+        stomp = self._settings.stomp
+        greets_at = parse_address(stomp).port if stomp is not None else None
+        return Config(self._settings.clients, None, None, greets_at=greets_at)
+
+    def _jolokia(self) -> str:
+        if self._settings.jolokia is None:
+            raise Unreachable(
+                f"{self.site}/{self.pair}: the settings name no `jolokia:`, so nothing can be managed there",
+                refused=False,
+            )
+        return self._settings.jolokia
+
+    @abstractmethod
+    def _ask(self, broker: str, timeout_s: float) -> B_co:
+        """Ask that broker for everything."""
+
+    def _look(self, timeout_s: float) -> B_co:
+        if self._broker is None:
+            self._broker = look.find_broker(self.reader(), timeout_s=timeout_s)
+        return self._ask(self._broker, timeout_s)
+
+    def store(self) -> Store:
+        return self.papers.store
+
+    def channel(self) -> Channel:
+        return Channel(self.wire(), self.papers)
+
+    def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
+        return look.open_doors(self.reader(), self.names().broker, self.config.clients, timeout_s=timeout_s)
+
+    def dispatch(self) -> Mapping[str, tuple[int, bool]]:
+        return look.dispatch(self.reader(), self.names().broker)
+
+    def uncovered(self) -> list[str]:
+        return []
+
+    def round_trip(self, queue: str, *, timeout_s: float) -> RoundTrip | None:
+        return super().round_trip(f"/queue/{queue}", timeout_s=timeout_s)
+
+
+class Channel:
+    """Implements `common.access.Channel`: a document is a file here, all else goes to the broker."""
+
+    def __init__(self, wire: Wire, papers: Papers) -> None:
+        self._wire, self._changer, self._papers = wire, Changer(wire), papers
+
+    def send(self, calls: Sequence[Call]) -> list[Outcome]:
+        """One by one where a document comes in between, so that their order is kept."""
+        told: list[Outcome] = []
+        for batch in _batches(calls):
+            if DOCUMENT in batch[0].request:
+                told.append(self._file(batch[0]))
+            else:
+                changes = [change(call) for call in batch]
+                told += [_outcome(answer) for answer in self._changer.change(changes, timeout_s=CHANGE_S)]
+        return told
+
+    def _file(self, call: Call) -> Outcome:
+        name = str(call.request[DOCUMENT])
+        text = call.request.get(TEXT)
+        return self._papers.remove(name) if text is None else self._papers.write(name, str(text))
+
+    def close(self) -> None:
+        self._wire.close()
+
+
+def _batches(calls: Sequence[Call]) -> list[list[Call]]:
+    batches: list[list[Call]] = []
+    for call in calls:
+        if DOCUMENT in call.request or not batches or DOCUMENT in batches[-1][0].request:
+            batches.append([])
+        batches[-1].append(call)
+    return batches
+
+
+def _outcome(answer: Answer) -> Outcome:
+    return Done("answered") if answer.error is None else Refused(str(answer.error))

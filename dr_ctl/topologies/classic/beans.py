@@ -1,0 +1,69 @@
+"""The names of a Classic broker's management beans. Their parts are encoded and lose letters: a true name is read from
+the bean, never taken out of the bean's."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.jolokia.beans import RUNTIME, parts
+from dr_ctl.jolokia.client import NOBODY
+
+__all__ = ("NOBODY", "RUNTIME", "parts")
+
+DOMAIN: Final = "org.apache.activemq"
+ANY_BROKER: Final = f"{DOMAIN}:type=Broker,brokerName=*"
+_ENCODED: Final = {":": "_", ",": "_", "'": "_", '"': "_", "?": "&qe;", "=": "&amp;", "*": "&ast;"}
+
+
+def part(told: str) -> str:
+    """A name as it stands in a bean's."""
+    return "".join(_ENCODED.get(letter, letter) for letter in told)
+
+
+def broker(name: str) -> str:
+    return f"{DOMAIN}:type=Broker,brokerName={part(name)}"
+
+
+def all_connectors(name: str) -> str:
+    """The transport connectors."""
+    return connector(name, "*")
+
+
+def connector(name: str, which: str) -> str:
+    return f"{broker(name)},connector=clientConnectors,connectorName={which}"
+
+
+def all_connections(name: str) -> str:
+    """What is connected, each once: there is a bean by client id and one by address."""
+    return f"{connector(name, '*')},connectionViewType=clientId,connectionName=*"
+
+
+def all_networks(name: str) -> str:
+    return network(name, "*")
+
+
+def network(name: str, which: str) -> str:
+    """A network connector."""
+    return f"{broker(name)},connector=networkConnectors,networkConnectorName={which}"
+
+
+def all_bridges(name: str) -> str:
+    """What network connectors have connected to; there is none while the connector is stopped, or its peer away."""
+    return f"{network(name, '*')},networkBridge=*"
+
+
+def all_queues(name: str) -> str:
+    return queue(name, "*")
+
+
+def queue(name: str, which: str) -> str:
+    return f"{broker(name)},destinationType=Queue,destinationName={which}"
+
+
+def all_consumers(name: str) -> str:
+    return f"{queue(name, '*')},endpoint=Consumer,clientId=*,consumerId=*"
+
+
+def all_transactions(name: str) -> str:
+    """Prepared transactions that a start of the broker has found in its store."""
+    return f"{broker(name)},transactionType=RecoveredXaTransaction,xid=*"

@@ -1,0 +1,71 @@
+"""What one look at a Classic broker told, whatever joins it to its peer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from dr_ctl.core.model import Role
+from dr_ctl.engine.plan import Call
+from dr_ctl.topologies.classic.operations import ClassicRequests, Permit
+from dr_ctl.topologies.common.view import Acceptor, Broker, Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """One network connector. `to` is the peer's name while it is connected to it: that it is stopped, and that the peer
+    is away, look the same."""
+
+    name: str
+    bean: str
+    to: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicBroker(Broker):
+    """One Classic broker as it answered. `denied` are the operations that its console's policy refuses; `bridges` are
+    the connections of network connectors, which are no clients; `slave` says that it waits for its store."""
+
+    slave: bool = field(default=False, kw_only=True)
+    networks: tuple[Network, ...] = field(default=(), kw_only=True)
+    denied: frozenset[Permit] = field(default=frozenset(), kw_only=True)
+    bridges: tuple[Connection, ...] = field(default=(), kw_only=True)
+
+    @property
+    def role(self) -> Role:
+        """Serving as soon as one client connector is open; one that the broker does not have leaves it unknown."""
+        if not self.slave and self.open:
+            return Role.SERVING
+        return Role.UNKNOWN if self.missing_doors or self.slave else Role.STANDBY
+
+    @property
+    def requests(self) -> ClassicRequests:
+        return ClassicRequests(self.broker)
+
+    def shutting_out(self, when: str | None = None) -> list[Call]:
+        """Rights are in its files: no fence outlasts a restart."""
+        del when
+        return []
+
+    def admitting(self, when: str | None = None) -> list[Call]:
+        del when
+        return []
+
+    @property
+    def mirror_doors(self) -> tuple[Acceptor, ...]:
+        """The transport connectors that the peer's network connector uses, as the settings name them; else the only one
+        for OpenWire that no client uses."""
+        if self.config.mirror is not None:
+            return tuple(each for each in self.acceptors if each.name in self.config.mirror)
+        others = [each for each in self.acceptors if each.name not in self.config.clients]
+        found = [each for each in others if "OPENWIRE" in each.protocols]
+        return tuple(found) if len(found) == 1 else ()
+
+    @property
+    def peer_attached(self) -> bool:
+        return bool(self.bridges)
+
+
+B_co = TypeVar("B_co", bound=ClassicBroker, covariant=True)
+Denied = Mapping[Permit, Sequence[str]]

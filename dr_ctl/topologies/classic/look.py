@@ -1,0 +1,206 @@
+"""One look at a Classic broker: what is asked, in one POST, and how the answer becomes values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from dr_ctl.jolokia.client import READ_S, Answer, MayCall, Read, Reader, Search
+from dr_ctl.jolokia.errors import BadValue, NoSuchBean, PolicyRefused
+from dr_ctl.jolokia.values import Fields
+from dr_ctl.topologies.classic import beans
+from dr_ctl.topologies.classic.broker import Network
+from dr_ctl.topologies.classic.operations import EVERY, Permit
+from dr_ctl.topologies.common.view import Acceptor, Connection, Consumer, Queue
+
+BROKER: Final = ("BrokerName", "BrokerId", "BrokerVersion", "Slave", "TransportConnectors", "StorePercentUsage")
+QUEUE: Final = (
+    "Name", "QueueSize", "InFlightCount", "EnqueueCount", "DequeueCount", "ExpiredCount", "ConsumerCount", "Paused",
+    "DLQ",
+)  # fmt: skip
+CONSUMER: Final = ("DestinationName", "ClientId", "UserName", "MessageCountAwaitingAcknowledge", "Network")
+CONNECTION: Final = ("ClientId", "RemoteAddress", "UserName", "NetworkConnection")
+# What every client's connector but those of these schemes takes.
+_SCHEMES: Final = {"stomp": "STOMP", "amqp": "AMQP", "mqtt": "MQTT", "ws": "WS", "wss": "WS", "http": "HTTP"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What one broker said of itself. `permits` says of each operation whether the policy of its console refuses it."""
+
+    broker: Fields
+    connectors: tuple[Acceptor, ...]
+    networks: tuple[Network, ...]
+    queues: tuple[Queue, ...]
+    consumers: tuple[tuple[Consumer, bool], ...]
+    connections: tuple[tuple[Connection, bool], ...]
+    prepared: tuple[str, ...]
+    denied: frozenset[Permit]
+
+    @property
+    def share(self) -> float | None:
+        """How much of the store's limit is taken."""
+        told = self.broker.optional_share("StorePercentUsage")
+        return told / 100 if told is not None else None
+
+
+def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S) -> Answered:
+    """Ask one broker of that name for all of it. Raises `BrokerError`."""
+    told = reader.look(
+        [
+            Read(beans.broker(broker), BROKER),
+            Read(beans.all_connectors(broker), ("Started",)),
+            Read(beans.all_networks(broker), ("Name",)),
+            Read(beans.all_bridges(broker), ("RemoteBrokerName",)),
+            Read(beans.all_queues(broker), QUEUE),
+            Read(beans.all_consumers(broker), CONSUMER),
+            Read(beans.all_connections(broker), CONNECTION),
+            Search(beans.all_transactions(broker)),
+            *_permits(broker),
+        ],
+        timeout_s=timeout_s,
+    )
+    itself, doors, networks, bridges, queues, consumers, connections, prepared, *permits = told
+    fields = Fields(beans.broker(broker), itself.value())
+    connectors = tuple(_connectors(doors, fields.mapping("TransportConnectors")))
+    ports = {each.name: each.port for each in connectors}
+    return Answered(
+        fields,
+        connectors,
+        tuple(_networks(networks, bridges)),
+        tuple(queue(bean, each) for bean, each in found(queues)),
+        tuple((_consumer(each), each.flag("Network")) for _, each in found(consumers)),
+        tuple((_connection(bean, each, ports), each.flag("NetworkConnection")) for bean, each in found(connections)),
+        tuple(sorted(beans.parts(str(name))["xid"] for name in prepared.value())),
+        _denied(permits),
+    )
+
+
+def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:
+    """Find the broker's own name; raises `NoSuchBean` where there is none or several."""
+    names = reader.look([Search(beans.ANY_BROKER)], timeout_s=timeout_s)[0].value()
+    if not isinstance(names, list) or len(names) != 1:
+        count = len(names) if isinstance(names, list) else "no"
+        raise NoSuchBean(f"{reader.url}: {count} brokers answer there; name one with `broker:`")
+    told = reader.look([Read(str(names[0]), ("BrokerName",))], timeout_s=timeout_s)[0].value()
+    return Fields(str(names[0]), told).text("BrokerName")
+
+
+def found(answer: Answer) -> list[tuple[str, Fields]]:
+    """What a pattern matched; nothing matched is an empty list, any other error is raised."""
+    if isinstance(answer.error, NoSuchBean):
+        return []
+    value = answer.value()
+    if not isinstance(value, dict):
+        raise BadValue("a read by pattern gave no beans")
+    return [(bean, Fields(bean, told)) for bean, told in value.items()]
+
+
+def dispatch(reader: Reader, broker: str) -> dict[str, tuple[int, bool]]:
+    """What each queue has in delivery and whether it is paused, and nothing else: the poll of a quiesce."""
+    told = reader.look([Read(beans.all_queues(broker), ("Name", "InFlightCount", "Paused"))])[0]
+    return {each.text("Name"): (each.number("InFlightCount"), each.flag("Paused")) for _, each in found(told)}
+
+
+def open_doors(reader: Reader, broker: str, clients: Iterable[str], *, timeout_s: float) -> tuple[str, ...]:
+    """Those of the clients' connectors that are started."""
+    told = reader.look([Read(beans.all_connectors(broker), ("Started",))], timeout_s=timeout_s)[0]
+    started = {beans.parts(bean)["connectorName"] for bean, each in found(told) if each.flag("Started")}
+    return tuple(name for name in clients if beans.part(name) in started)
+
+
+def queue(bean: str, fields: Fields) -> Queue:
+    """A queue counts what left it once, whatever the reason; of that, what expired was not acknowledged."""
+    name, removed = fields.text("Name"), fields.number("DequeueCount")
+    return Queue(
+        name=name,
+        address=name,
+        routing="queue",
+        bean=bean,
+        depth=fields.number("QueueSize"),
+        delivering=fields.number("InFlightCount"),
+        scheduled=0,
+        consumers=fields.number("ConsumerCount"),
+        paused=fields.flag("Paused"),
+        added=fields.number("EnqueueCount"),
+        acked=removed - fields.number("ExpiredCount"),
+        removed=removed,
+        durable=True,
+        temporary=False,
+        internal=False,
+        ring=False,
+        last_value=False,
+        dead_letter_address=name if fields.flag("DLQ") or name == DEAD_LETTERS else None,
+        expiry_address=None,
+    )
+
+
+# Where a broker's policy names no other one; it is marked as such with its first letter only.
+DEAD_LETTERS: Final = "ActiveMQ.DLQ"
+
+
+def _permits(broker: str) -> list[MayCall]:
+    return [each.asked(broker) for each in EVERY]
+
+
+def _denied(answers: Iterable[Answer]) -> frozenset[Permit]:
+    told = zip(EVERY, answers, strict=True)
+    return frozenset(each for each, answer in told if isinstance(answer.error, PolicyRefused))
+
+
+def _connectors(answer: Answer, addresses: Mapping[str, str]) -> Iterable[Acceptor]:
+    by_part = {beans.part(name): (name, address) for name, address in addresses.items()}
+    for bean, fields in found(answer):
+        encoded = beans.parts(bean)["connectorName"]
+        name, address = by_part.get(encoded, (encoded, ""))
+        scheme = urlsplit(address).scheme.partition("+")[0]
+        yield Acceptor(
+            name=name,
+            bean=bean,
+            started=fields.flag("Started"),
+            port=_port(address),
+            protocols=frozenset({_SCHEMES.get(scheme, "OPENWIRE")}),
+            opens_at_boot=True,  # there is no way to set another
+        )
+
+
+def _port(address: str) -> int | None:
+    try:
+        return urlsplit(address).port
+    except ValueError:
+        return None
+
+
+def _networks(connectors: Answer, bridges: Answer) -> Iterable[Network]:
+    to = {
+        beans.parts(bean)["networkConnectorName"]: each.optional_text("RemoteBrokerName")
+        for bean, each in found(bridges)
+    }
+    for bean, fields in found(connectors):
+        yield Network(fields.text("Name"), bean, to.get(beans.parts(bean)["networkConnectorName"]))
+
+
+def _consumer(fields: Fields) -> Consumer:
+    return Consumer(
+        queue=fields.text("DestinationName"),
+        port=None,
+        client=fields.any_text("ClientId"),
+        remote="",
+        user=fields.any_text("UserName"),
+        holds=fields.number("MessageCountAwaitingAcknowledge"),
+    )
+
+
+def _connection(bean: str, fields: Fields, ports: Mapping[str, int | None]) -> Connection:
+    connector = beans.parts(bean)["connectorName"]
+    by_part = {beans.part(name): port for name, port in ports.items()}
+    return Connection(
+        id=fields.any_text("ClientId"),
+        port=by_part.get(connector),
+        remote=fields.any_text("RemoteAddress"),
+        client=fields.any_text("ClientId"),
+        user=fields.any_text("UserName"),
+        protocol=connector,
+    )

@@ -1,0 +1,130 @@
+"""The operations of a broker that dr-ctl calls, each with its signature, the requests made of them, and whether the
+console's policy lets them through. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call
+from dr_ctl.jolokia.client import Change, MayCall
+from dr_ctl.topologies.classic import beans
+
+if TYPE_CHECKING:
+    from dr_ctl.core.model import Json
+    from dr_ctl.topologies.common.calls import Request
+    from dr_ctl.topologies.common.view import Acceptor, Queue
+
+START: Final = "start()"
+STOP: Final = "stop()"
+PAUSE: Final = "pause()"
+RESUME: Final = "resume()"
+MOVE_MATCHING: Final = "moveMatchingMessagesTo(java.lang.String,java.lang.String)"
+REMOVE_MATCHING: Final = "removeMatchingMessages(java.lang.String)"
+REMOVE_QUEUE: Final = "removeQueue(java.lang.String)"
+DOCUMENT: Final = "document"
+TEXT: Final = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """One operation on one kind of bean, as the console's policy sees it: `kind` as in a policy's file."""
+
+    operation: str
+    kind: str
+
+    @property
+    def name(self) -> str:
+        return self.operation.partition("(")[0]
+
+    def asked(self, broker: str) -> MayCall:
+        """Whether it may be called, at a bean of that kind that does not exist."""
+        if not self.kind:  # of the broker itself: of one that has no such name
+            return MayCall(beans.broker(beans.NOBODY), self.operation)
+        return MayCall(f"{beans.broker(broker)},{self.kind.replace('*', beans.NOBODY)}", self.operation)
+
+    @property
+    def what(self) -> str:
+        """The beans in words."""
+        return _WORDS[self.kind]
+
+    @property
+    def line(self) -> str:
+        """What a policy's file says to let it through."""
+        bean = f"{beans.DOMAIN}:type=Broker,brokerName=*,{self.kind}"
+        return f"<allow><mbean><name>{bean}</name><operation>{self.name}</operation></mbean></allow>"
+
+
+_CONNECTOR: Final = "connector=clientConnectors,connectorName=*"
+_NETWORK: Final = "connector=networkConnectors,networkConnectorName=*"
+_QUEUE: Final = "destinationType=Queue,destinationName=*"
+_WORDS: Final = {
+    _CONNECTOR: "transport connectors",
+    _NETWORK: "network connectors",
+    _QUEUE: "queues",
+    "": "the broker",
+}
+CLOSES: Final = Permit(STOP, _CONNECTOR)
+OPENS: Final = Permit(START, _CONNECTOR)
+LINKS_UP: Final = Permit(START, _NETWORK)
+LINKS_DOWN: Final = Permit(STOP, _NETWORK)
+PAUSES: Final = Permit(PAUSE, _QUEUE)
+RESUMES: Final = Permit(RESUME, _QUEUE)
+REMOVES: Final = Permit(REMOVE_MATCHING, _QUEUE)
+REMOVES_QUEUES: Final = Permit(REMOVE_QUEUE, "")
+EVERY: Final = (CLOSES, OPENS, LINKS_UP, LINKS_DOWN, PAUSES, RESUMES, REMOVES, REMOVES_QUEUES)
+
+
+def request(bean: str, operation: str, arguments: tuple[Json, ...] = ()) -> Request:
+    return {"bean": bean, "operation": operation, "arguments": [*arguments]}
+
+
+def change(call: Call) -> Change:
+    """The request of a call as it goes out."""
+    arguments = call.request["arguments"]
+    assert isinstance(arguments, list)
+    return Change(str(call.request["bean"]), str(call.request["operation"]), tuple(arguments))
+
+
+def by_ids(ids: Iterable[str]) -> str:
+    """The selector of messages by their `JMSMessageID`."""
+    listed = ",".join("'" + each.replace("'", "''") + "'" for each in ids)
+    return f"JMSMessageID IN ({listed})"
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicRequests:
+    """Implements `Requests` for one broker of that name."""
+
+    broker: str
+
+    def open_door(self, door: Acceptor) -> Request:
+        return request(door.bean, START)
+
+    def close_door(self, door: Acceptor) -> Request:
+        return request(door.bean, STOP)
+
+    def pause(self, queue: Queue) -> Request:
+        return request(queue.bean, PAUSE)
+
+    def pause_lasting(self, queue: Queue) -> Request:
+        """There is no lasting pause: a restart of the broker lifts it."""
+        return self.pause(queue)
+
+    def resume(self, queue: Queue) -> Request:
+        return request(queue.bean, RESUME)
+
+    def of_new_queues(self, goal: Goal) -> Request:
+        return request(beans.all_queues(self.broker), PAUSE if goal is Goal.PAUSE else RESUME)
+
+    def write(self, name: str, text: str | None) -> Request:
+        return {DOCUMENT: name, TEXT: text}
+
+    def remove(self, name: str) -> Request:
+        return {DOCUMENT: name}
+
+    def probe(self, name: str) -> Request:
+        """Sending to a queue makes it: nothing stands in the way of the probe."""
+        return {DOCUMENT: name, TEXT: ""}

@@ -1,0 +1,136 @@
+"""Waits on what is under way between the sites until little or nothing is left; what is stopped is started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode, some
+from dr_ctl.engine.outcome import Refused
+from dr_ctl.engine.plan import Call
+from dr_ctl.engine.ports import Hand
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.common.access import Access
+from dr_ctl.topologies.common.evidence import evidence, total
+from dr_ctl.topologies.common.tools import Tools
+from dr_ctl.topologies.common.view import Broker
+
+AT_MOST: Final = 3
+V = TypeVar("V", bound=Broker)
+V_contra = TypeVar("V_contra", bound=Broker, contravariant=True)
+Views = dict[tuple[str, str], V | BrokerError]
+
+
+class Direction(Protocol[V_contra]):
+    """What is under way from one broker to its peer."""
+
+    @property
+    def here(self) -> Access[Any]: ...
+
+    @property
+    def there(self) -> Access[Any]: ...
+
+    def left(self, here: V_contra, there: V_contra) -> int | None:
+        """How much; None where that was not read."""
+
+    def why(self, here: V_contra, there: V_contra) -> list[str]:
+        """What keeps it from ending."""
+
+    def mends(self, here: V_contra) -> list[Call]:
+        """The calls that are due now, because what ships is stopped or hangs; none where it does not."""
+
+
+class Wait(Generic[V]):
+    """A wait for several directions at once. `about` says on what, `small` how much may be left."""
+
+    def __init__(
+        self, tools: Tools[V], directions: Sequence[Direction[V]], hand: Hand, about: str, small: int = 0
+    ) -> None:
+        self._tools, self._directions, self._hand, self._about, self._small = tools, directions, hand, about, small
+        self.began = self._moved_at = hand.monotonic()
+        self.mended = 0
+        self.first: int | None = None
+        self.last: int | None = None
+
+    def until(
+        self,
+        poll_s: float,
+        *,
+        within_s: float | None,
+        stall_s: float,
+        guard: Callable[[Views[V]], str | None] | None = None,
+        calms: int = 2,
+    ) -> Refused | None:
+        """Poll until no more is left than is small, so often in a row; None when so. `guard` says why it makes no sense
+        to go on."""
+        calm = 0
+        while True:
+            views = self._look()
+            left, why = self._told(views)
+            if guard is not None and (broken := guard(views)) is not None:
+                return Refused(broken)
+            self._note(left)
+            calm = calm + 1 if left is not None and left <= self._small and not why else 0
+            self._hand.waiting(self._about, left, next(iter(why), None))
+            self._sample(views)
+            if calm >= calms:
+                return None
+            if (late := self._late(left, why, within_s, stall_s)) is not None:
+                return late
+            self._mend(views)
+            self._hand.wait(poll_s)
+
+    def _look(self) -> Views[V]:
+        def ask(access: Access[V]) -> V | BrokerError:
+            try:
+                return access.look()
+            except BrokerError as error:
+                return error
+
+        every = list(
+            {(each.site, each.pair): each for way in self._directions for each in (way.here, way.there)}.values()
+        )
+        told = self._tools.observer.together(ask, every)
+        return {(access.site, access.pair): each for access, each in zip(every, told, strict=True)}
+
+    def _told(self, views: Views[V]) -> tuple[int | None, list[str]]:
+        left: list[int | None] = []
+        why: list[str] = []
+        for way in self._directions:
+            here, there = views[way.here.site, way.here.pair], views[way.there.site, way.there.pair]
+            if not isinstance(here, BrokerError) and not isinstance(there, BrokerError):
+                left.append(way.left(here, there))
+                why += way.why(here, there)
+            else:
+                left.append(None)
+                why += [str(each) for each in (here, there) if isinstance(each, BrokerError)]
+        return total(left), list(dict.fromkeys(why))
+
+    def _note(self, left: int | None) -> None:
+        if left is not None and left != self.last:
+            self._moved_at = self._hand.monotonic()
+            self.first = left if self.first is None else self.first
+            self.last = left
+
+    def _late(self, left: int | None, why: Sequence[str], within_s: float | None, stall_s: float) -> Refused | None:
+        took, still = self._hand.monotonic() - self.began, self._hand.monotonic() - self._moved_at
+        if (within_s is None or took <= within_s) and still <= stall_s:
+            return None
+        told = f"{left if left is not None else 'an unknown number'} under way"
+        reason = some(why) or (f"nothing moved for {duration(still)}" if still > stall_s else "they move too slowly")
+        return Refused(f"not drained after {duration(took)}: {told}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
+
+    def _mend(self, views: Views[V]) -> None:
+        """Start what is stopped. What is not connected tries by itself."""
+        for way in self._directions:
+            here = views[way.here.site, way.here.pair]
+            if isinstance(here, BrokerError):
+                continue
+            if self.mended < AT_MOST and (calls := way.mends(here)):
+                self.mended += 1
+                self._hand.notice(f"{way.here.site}: {len(calls)} call(s) to start what ships from there")
+                self._tools.change(calls, self._hand)
+
+    def _sample(self, views: Views[V]) -> None:
+        self._hand.sample(evidence((site, each) for (site, _), each in views.items()))
