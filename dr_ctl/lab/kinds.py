@@ -12,6 +12,7 @@ CONTINUITY: Final = "artemis-continuity"
 BRIDGES: Final = "artemis-bridges"
 BROKERSYNC: Final = "classic-brokersync"
 SHARED_STORE: Final = "classic-shared-store"
+FAN_OUT: Final = "classic-fanout"
 
 KINDS: Final[Registry[Kind]] = Registry(
     "KIND",
@@ -21,6 +22,7 @@ KINDS: Final[Registry[Kind]] = Registry(
         BRIDGES: "dr_ctl.lab.artemis.bridges",
         BROKERSYNC: "dr_ctl.lab.classic.brokersync",
         SHARED_STORE: "dr_ctl.lab.classic.sharedstore",
+        FAN_OUT: "dr_ctl.lab.classic.fanout",
     },
     unknown="no lab is made of",
 )

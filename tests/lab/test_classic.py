@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.lab.classic import brokersync, create, sharedstore
+from dr_ctl.lab.classic import brokersync, create, fanout, sharedstore
 from dr_ctl.lab.classic.policy import policy
-from dr_ctl.lab.kinds import BROKERSYNC, SHARED_STORE
+from dr_ctl.lab.kinds import BROKERSYNC, FAN_OUT, KINDS, SHARED_STORE
 from dr_ctl.lab.make import Make
 from dr_ctl.lab.settings_file import document, write
 from dr_ctl.settings.loader import load
@@ -241,3 +241,13 @@ def test_one_store_is_for_one_pair(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="one pair"):
         sharedstore.make_broker(tmp_path, tmp_path / "london", Make(second, THERE, None, []))
+
+
+def test_producers_have_a_door_of_their_own_at_brokers_that_do_not_know_each_other() -> None:
+    site = replace(HERE, ports={**PORTS, "producers": 20010})
+    make = Make(site, THERE, None, ["orders.in"], options=KINDS.named(FAN_OUT).options({}))
+    xml = ET.fromstring(create.configured(make, fanout.joined(Path(), make)))
+
+    assert doors(xml)["producers"] == "stomp://127.0.0.1:20010"
+    assert doors(xml)["stomp"] == "stomp://127.0.0.1:0"
+    assert not list(xml.iter(f"{CORE}networkConnector"))

@@ -8,7 +8,8 @@ import pytest
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.lab.classic.admin import ClassicAdmin
-from dr_ctl.lab.kinds import BROKERSYNC, SHARED_STORE
+from dr_ctl.lab.fanout import LEAST_FILE
+from dr_ctl.lab.kinds import BROKERSYNC, FAN_OUT, SHARED_STORE
 from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import Closed, Connected
@@ -211,3 +212,34 @@ def test_a_shared_store_goes_to_the_other_broker_with_all_its_messages(tmp_path:
     assert after_a_stop == after_a_kill == held
     assert len(processes) == (2 if options else 1)
     assert not any(process.alive() for process in processes)
+
+
+def test_what_is_fanned_out_is_worked_on_once_and_survives_the_loss_of_a_site(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", topology=FAN_OUT, queues=(Q,)) as lab:
+        with lab.load(200) as load:
+            load.wait_for(200)
+            held = admin(lab, "paris").depth(Q)
+            lab.kill("london")
+            before = load.counts().sent
+            lab.open_clients("paris")
+            (lab.directory / LEAST_FILE).write_text("1")
+            load.wait_until(lambda counts: counts.sent >= before + 100)
+            verdict = load.stop()
+        left = admin(lab, "paris").depth(Q)
+
+    assert held >= 200
+    assert verdict.clean
+    assert left == 0
+
+
+def test_while_both_have_to_confirm_nothing_is_sent_to_one_alone(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", topology=FAN_OUT, queues=(Q,)) as lab, lab.load(200) as load:
+        load.wait_for(50)
+        lab.kill("paris")
+        load.wait_until(lambda counts: counts.attempted == counts.sent + counts.send_in_doubt)
+        stuck = load.counts().attempted
+        lab.start("paris")
+        load.wait_until(lambda counts: counts.sent >= stuck + 50)
+        verdict = load.stop()
+
+    assert verdict.clean
