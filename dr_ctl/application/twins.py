@@ -21,6 +21,7 @@ class PlayedTwin(Twin, Played):
             name=host.broker.name,
             ports={
                 "http": host.broker.console_port,
+                "clients": host.stomp[1],
                 **{door.name: door.port for door in host.broker.acceptors.values()},
             },
             admin_password=host.admin[1],

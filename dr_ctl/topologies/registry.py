@@ -17,6 +17,7 @@ TOPOLOGIES: Final[Registry[Opens]] = Registry(
         "artemis-mirror": "dr_ctl.topologies.mirror.procedure",
         "artemis-continuity": "dr_ctl.topologies.continuity.procedure",
         "artemis-bridges": "dr_ctl.topologies.bridges.procedure",
+        "classic-brokersync": "dr_ctl.topologies.brokersync.procedure",
     },
     unknown="there is no topology",
 )

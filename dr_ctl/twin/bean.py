@@ -6,9 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dr_ctl.twin.parts import BrokerSaysNo
+
 ILLEGAL: Final = "java.lang.IllegalArgumentException"
 
 Operations = Mapping[str, Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fails:
+    """In the place of an attribute that cannot be read now."""
+
+    error: BrokerSaysNo
 
 
 @dataclass(frozen=True, slots=True)

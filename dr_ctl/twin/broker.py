@@ -40,6 +40,8 @@ class Broker(ABC):
     """`name` is the broker's own; `changed` wakes the links."""
 
     version: ClassVar[str]
+    clients_door: ClassVar[str] = "clients"
+    peers_door: ClassVar[str] = "mirror"  # the door of its peer's link
     bare_message_ids: ClassVar[bool] = False  # a STOMP client is not told which of its consumers a message came to
 
     site: str
@@ -81,9 +83,9 @@ class Broker(ABC):
     # what joins it to its peer
 
     @property
-    @abstractmethod
     def lets_peer_in(self) -> bool:
         """Say whether its peer finds the door of the link open."""
+        return self.alive and self.acceptors[self.peers_door].started
 
     @property
     @abstractmethod
@@ -103,7 +105,7 @@ class Broker(ABC):
     @property
     def serves(self) -> bool:
         """Say whether clients get in and are served."""
-        return self.acceptors["clients"].started
+        return self.acceptors[self.clients_door].started
 
     def serves_queue(self, name: str) -> bool:
         """Say whether clients of a queue are served."""
@@ -112,10 +114,10 @@ class Broker(ABC):
 
     def let_clients_in(self) -> None:
         """What a person at its console would do for it."""
-        self.open_door(self.acceptors["clients"])
+        self.open_door(self.acceptors[self.clients_door])
 
     def keep_clients_out(self) -> None:
-        self.close_door(self.acceptors["clients"])
+        self.close_door(self.acceptors[self.clients_door])
 
     @abstractmethod
     def installed(self, names: Sequence[str]) -> None:

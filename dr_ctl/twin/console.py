@@ -9,6 +9,7 @@ import json
 import socket
 import struct
 import threading
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +25,7 @@ ADMIN: Final = "admin"
 MOST_FAILURES: Final = 4
 BACK_OFF_S: Final = 1.0
 OUT_OF_MEMORY: Final = "<html><body><h2>HTTP ERROR 500</h2><pre>java.lang.OutOfMemoryError</pre></body></html>"
+UNAUTHORIZED: Final = "<html><body><h2>HTTP ERROR 401 Unauthorized</h2></body></html>"
 _RESET: Final = struct.pack("ii", 1, 0)
 
 
@@ -68,6 +70,8 @@ class Console:
             self._failures.pop(user, None)
             return None
         self._failures[user] = (failures + 1, self.host.broker.clock.now_s())
+        if self.host.management.dialect.servlet:
+            return 401, {"WWW-Authenticate": 'basic realm="ActiveMQRealm"'}
         return 403, {"Hawtio-Forbidden-Reason": "NONE"} if newer else {}
 
     def _serve(self, sock: socket.socket) -> None:
@@ -104,11 +108,19 @@ class _Handler(BaseHTTPRequestHandler):
         if sick:
             self._reply(500, OUT_OF_MEMORY, "text/html")
         elif refused is not None:
-            self._reply(refused[0], "", "text/plain", refused[1])
+            page = UNAUTHORIZED if refused[0] == HTTPStatus.UNAUTHORIZED else ""
+            self._reply(refused[0], page, "text/html" if page else "text/plain", refused[1])
         elif self.path.rstrip("/").removesuffix("/version") != self._host.management.dialect.path:
-            self._reply(200, self._host.management.dialect.page, "text/html")
+            dialect = self._host.management.dialect
+            self._reply(404 if dialect.servlet else 200, dialect.page, "text/html")
+        elif why := self._host.management.why_not_let_in(self.command, self._origin):
+            self._reply(200, json.dumps(why), "text/plain;charset=utf-8")
         else:
             self._jolokia(body)
+
+    @property
+    def _origin(self) -> str | None:
+        return self.headers.get("Origin") or self.headers.get("Referer")
 
     def _jolokia(self, body: bytes) -> None:
         try:

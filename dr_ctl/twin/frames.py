@@ -12,8 +12,9 @@ _UNESCAPED: Final = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
 
 
 def frame(command: str, headers: list[tuple[str, str]], body: bytes = b"") -> bytes:
-    """Write a frame as the broker does."""
-    lines = [command, *(f"{_escaped(name)}:{_escaped(text)}" for name, text in headers)]
+    """Write a frame as the broker does: what greets is not escaped."""
+    escaped = str if command == "CONNECTED" else _escaped
+    lines = [command, *(f"{escaped(name)}:{escaped(text)}" for name, text in headers)]
     return "\n".join(lines).encode() + b"\n\n" + body + b"\0\n"
 
 

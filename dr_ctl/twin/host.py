@@ -16,8 +16,8 @@ from dr_ctl.twin.doors import LOOPBACK, Doors
 from dr_ctl.twin.faults import Faults
 from dr_ctl.twin.jolokia import Management, Request
 from dr_ctl.twin.kind import Kind
+from dr_ctl.twin.line import Line
 from dr_ctl.twin.security import APPS
-from dr_ctl.twin.stomp import StompSession
 
 APP: Final = "app"
 ROLES: Final = {ADMIN: "amq", APP: APPS}
@@ -57,6 +57,7 @@ class Host:
         self.sick = False
         self._doors = Doors(lock, name)
         self._console = Console(self)
+        self._session = kind.session
         self._timers: list[threading.Timer] = []
         self._ending: list[threading.Thread] = []
         acceptors = {
@@ -78,7 +79,8 @@ class Host:
             home=home,
         )
         told = partial(kind.beans, self.broker)
-        self.management = Management(told, kind.dialect, self.broker.version, self.broker.node)
+        policy = None if kind.policy is None else partial(kind.policy, self.broker)
+        self.management = Management(told, kind.dialect, self.broker.version, self.broker.node, policy)
         self._doors.start()
 
     @property
@@ -87,7 +89,12 @@ class Host:
 
     @property
     def stomp(self) -> tuple[str, int]:
-        return LOOPBACK, self.broker.acceptors["clients"].port
+        return LOOPBACK, self.broker.acceptors[self.broker.clients_door].port
+
+    @property
+    def secret(self) -> str:
+        """The file with the admin's password, as the settings name it."""
+        return f"secrets/{self.broker.site}-{self.broker.pair}"
 
     @property
     def admin(self) -> tuple[str, str]:
@@ -162,9 +169,9 @@ class Host:
         told = Change(broker.site, broker.pair, request.bean, request.operation, request.arguments, status)
         self.changes.append(told)
 
-    def _welcome(self, sock: socket.socket, door: str) -> StompSession | None:
+    def _welcome(self, sock: socket.socket, door: str) -> Line | None:
         if door == "console":
             self._console.welcome(sock, door)
         elif "STOMP" in self.broker.acceptors[door].protocols:
-            return StompSession(sock, door, self.broker, self._doors)
+            return self._session(sock, door, self.broker, self._doors)
         return None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
 
 from dr_ctl.twin import names
-from dr_ctl.twin.bean import ILLEGAL, Bean, signatures
+from dr_ctl.twin.bean import ILLEGAL, Bean, Fails, signatures
 from dr_ctl.twin.parts import BrokerSaysNo
 
 NO_BEAN: Final = "javax.management.InstanceNotFoundException"
 NO_ATTRIBUTE: Final = "javax.management.AttributeNotFoundException"
+REFUSED: Final = "java.lang.Exception"
 TYPES: Final = frozenset({"read", "exec", "search", "version"})
 # The operations that change nothing.
 LOOKING: Final = re.compile(r"(list|browse|count|get|is|canInvoke)")
@@ -24,7 +25,8 @@ Answer = dict[str, Any]
 class Dialect:
     """What a console says of itself, where it is, and how it differs from others. `page`: what any other path shows.
     `forbids`: an attribute of what is not there is not missing, it is forbidden. `refuses_in_json`: what is no request
-    is answered like one. `backs_off`: a user who fails too often has to wait."""
+    is answered like one. `backs_off`: a user who fails too often has to wait. `servlet`: Jolokia behind a server
+    that asks for the login and knows no other page; it wants to be told an origin."""
 
     agent: str
     protocol: str
@@ -34,6 +36,19 @@ class Dialect:
     forbids: bool = False
     refuses_in_json: bool = False
     backs_off: bool = True
+    servlet: bool = False
+
+
+class Policy(Protocol):
+    """What a console's policy file says."""
+
+    @property
+    def post_only(self) -> bool:
+        """Say whether no other method is let in."""
+
+    def forbids_operation(self, bean: str, verb: str) -> bool: ...
+
+    def forbids_attribute(self, bean: str, name: str) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +59,18 @@ class Management:
     dialect: Dialect
     version: str
     node: str
+    policy: Callable[[], Policy] | None = None
+
+    def why_not_let_in(self, method: str, origin: str | None) -> Answer | None:
+        """Refuse a POST, or any other request, before it is read."""
+        if not self.dialect.servlet:
+            return None
+        if origin is None:
+            return failed(REFUSED, "Origin null is not allowed to call this agent", 403)
+        if self.policy is not None and self.policy().post_only and method != "POST":
+            text = f"HTTP method {method.lower()} is not allowed according to the installed security policy"
+            return failed(REFUSED, text, 403)
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +150,12 @@ def _value(value: Any) -> Answer:
 
 def _version(at: Management, request: Request) -> Answer:
     del request
+    told = {"agent": at.dialect.agent, "protocol": at.dialect.protocol}
+    if at.dialect.servlet:
+        info = {"product": at.dialect.product, "vendor": "Apache", "version": at.version}
+        return _value({**told, "config": {"agentId": at.node, "agentType": "servlet"}, "info": info})
     details = {"server_product": at.dialect.product, "server_vendor": "Apache", "server_version": at.version}
-    return _value({"agent": at.dialect.agent, "protocol": at.dialect.protocol, "details": details, "id": at.node})
+    return _value({**told, "details": details, "id": at.node})
 
 
 def _search(at: Management, request: Request) -> Answer:
@@ -152,18 +183,19 @@ def _read(at: Management, request: Request) -> Answer:
         text = f"is forbidden for MBean {_as_told(request.bean)}"
         forbidden = {key: f"Reading attribute {key} {text}" for key in keys_of if key not in known}
         if forbidden and not request.ignore_errors:
-            raise BrokerSaysNo("java.lang.Exception", next(iter(forbidden.values())), 403)
+            raise BrokerSaysNo(REFUSED, next(iter(forbidden.values())), 403)
         if forbidden:
             refused = {key: f"ERROR: {text} (class java.lang.SecurityException)" for key, text in forbidden.items()}
             return _value({key: refused.get(key, known.get(key)) for key in keys_of})
     found = _found(at, request, "reading attributes")
+    found = [_guarded(at, bean, keys_of, request) for bean in found]
     if not exact:
         # A bean that lacks an attribute leaves it out; one that has none of them is left out.
         keys = keys_of
         rows: dict[str, Any] = {}
         for bean in found:
             told = bean.read()
-            if row := {key: told[key] for key in keys or told if key in told}:
+            if row := {key: _told(told[key]) for key in keys or told if key in told}:
                 rows[names.canonical(bean.name)] = row
         if not rows:
             text = f"No matching attributes [{', '.join(keys or ())}] found on MBeans "
@@ -173,12 +205,39 @@ def _read(at: Management, request: Request) -> Answer:
     if isinstance(wanted, str):
         if wanted not in attributes:
             raise BrokerSaysNo(NO_ATTRIBUTE, f"No such attribute: {wanted}", 404)
-        return _value(attributes[wanted])
+        return _value(_told(attributes[wanted]))
     missing = [key for key in wanted or () if key not in attributes]
     if missing and not request.ignore_errors:
         raise BrokerSaysNo(NO_ATTRIBUTE, f"No such attribute: {missing[0]}", 404)
-    gaps = {key: {"error_type": NO_ATTRIBUTE, ".error": True, "error": f"No such attribute: {key}"} for key in missing}
-    return _value({key: attributes[key] for key in wanted or attributes if key in attributes} | gaps)
+    gaps = {key: _gap(at, key) for key in missing}
+    return _value({key: _told(attributes[key]) for key in wanted or attributes if key in attributes} | gaps)
+
+
+def _told(value: Any) -> Any:
+    """What reading it gives; raises what the broker raises."""
+    if isinstance(value, Fails):
+        raise value.error
+    return value
+
+
+def _gap(at: Management, key: str) -> Any:
+    """What stands in the place of an attribute that is not there."""
+    if at.dialect.servlet:
+        return f"ERROR: No such attribute: {key} (class {NO_ATTRIBUTE})"
+    return {"error_type": NO_ATTRIBUTE, ".error": True, "error": f"No such attribute: {key}"}
+
+
+def _guarded(at: Management, bean: Bean, keys: Sequence[str] | None, request: Request) -> Bean:
+    """The bean as the policy shows it: one attribute that nobody may read forbids all that is read with it."""
+    policy = at.policy() if at.policy is not None else None
+    if policy is None:
+        return bean
+    named = [key for key in keys or bean.read() if policy.forbids_attribute(bean.name, key)]
+    text = f"is forbidden for MBean {names.canonical(bean.name)}"
+    if named and not request.ignore_errors:
+        raise BrokerSaysNo(REFUSED, f"Reading attribute {named[0]} {text}", 403)
+    hidden = {key: f"ERROR: Reading attribute {key} {text} (class java.lang.SecurityException)" for key in named}
+    return replace(bean, read=lambda: {**bean.read(), **hidden})
 
 
 def _as_told(name: str) -> str:
@@ -189,6 +248,9 @@ def _execute(at: Management, request: Request) -> Answer:
     if at.dialect.forbids and names.is_pattern(request.bean):
         raise BrokerSaysNo(NO_BEAN, request.bean, 404)  # for it that is a name like any other
     found = _found(at, request, "invoking JMX operations")
+    if at.policy is not None and any(at.policy().forbids_operation(bean.name, request.verb) for bean in found):
+        text = f"Operation {request.operation} forbidden for MBean {names.canonical(request.bean)}"
+        raise BrokerSaysNo(REFUSED, text, 403)
     if not names.is_pattern(request.bean):
         return _value(_call(found[0], request))
     return _value({names.canonical(bean.name): _call(bean, request) for bean in found})

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from dr_ctl.twin.bean import Bean
 from dr_ctl.twin.broker import Broker
-from dr_ctl.twin.jolokia import Dialect
+from dr_ctl.twin.jolokia import Dialect, Policy
+from dr_ctl.twin.line import Line
 from dr_ctl.twin.parts import Acceptor
+from dr_ctl.twin.stomp import StompSession
 from dr_ctl.twin.way import Way
 
 if TYPE_CHECKING:
@@ -29,5 +31,8 @@ class Kind:
     beans: Callable[[Any], Iterator[Bean]]
     dialect: Dialect
     settings: Callable[[Host], Mapping[str, Any]]
+    session: Callable[..., Line] = StompSession  # what a client is served by, at a door that speaks STOMP
+    # What the console of a broker lets through; without: everything.
+    policy: Callable[[Any], Policy] | None = None
     # Of users that only its brokers have, or who have another one there: the role of each.
     roles: Mapping[str, str] = field(default_factory=dict)

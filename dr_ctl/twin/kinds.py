@@ -10,6 +10,7 @@ from dr_ctl.twin.kind import Kind
 MIRROR: Final = "artemis-mirror"
 CONTINUITY: Final = "artemis-continuity"
 BRIDGES: Final = "artemis-bridges"
+BROKERSYNC: Final = "classic-brokersync"
 
 KINDS: Final[Registry[Kind]] = Registry(
     "KIND",
@@ -17,6 +18,7 @@ KINDS: Final[Registry[Kind]] = Registry(
         MIRROR: "dr_ctl.twin.mirror.kind",
         CONTINUITY: "dr_ctl.twin.continuity.kind",
         BRIDGES: "dr_ctl.twin.bridges.kind",
+        BROKERSYNC: "dr_ctl.twin.classic.brokersync.kind",
     },
     unknown="no twin is made of",
 )

@@ -303,10 +303,10 @@ class Twin:
         folder.mkdir(mode=0o700)
         sites: dict[str, Any] = {}
         for (site, pair), host in self._hosts.items():
-            secret = folder / f"{site}-{pair}"
+            secret = self.directory / host.secret
             secret.touch(mode=0o600)
             secret.write_text(host.admin[1] + "\n", encoding="utf-8")
-            told = {"name": pair, "password": {"file": f"secrets/{secret.name}"}, **self.kind.settings(host)}
+            told = {"name": pair, "password": {"file": host.secret}, **self.kind.settings(host)}
             sites.setdefault(site, {"brokers": []})["brokers"].append(told)
         document = {
             "version": 1,

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import socket
-import uuid
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from dr_ctl.twin.broker import ANYCAST, Broker
-from dr_ctl.twin.doors import Doors, shut
+from dr_ctl.twin.doors import Doors
 from dr_ctl.twin.filters import BadFilter, compiled
-from dr_ctl.twin.frames import Frame, cut_frame, frame
+from dr_ctl.twin.frames import Frame, frame
+from dr_ctl.twin.line import TTL_S, Line
 from dr_ctl.twin.messages import ORIGIN_NODE, ORIGIN_NUMBER, Message, Queue
 
 WINDOW: Final = 10240
 LEAST_BEAT_S: Final = 0.5
-TTL_S: Final = 60.0
 _OURS: Final = frozenset({"destination", "persistent", "priority", "destination-type", "content-length", "expires"})
 
 
@@ -85,87 +84,27 @@ class Subscription:
         self.queue.dispatch()
 
 
-class StompSession:
-    """One connection. Runs in the broker's loop, under the twin's lock; what cannot be sent at once waits."""
+class StompSession(Line):
+    """One connection to an Artemis broker."""
 
     def __init__(self, sock: socket.socket, acceptor: str, broker: Broker, doors: Doors) -> None:
-        self.broker, self.acceptor = broker, acceptor
-        self._sock, self._doors = sock, doors
-        self.ident = uuid.uuid4().hex[:8]
-        host, port = sock.getpeername()[:2]
-        self.remote, self.local_port = f"{host}:{port}", int(sock.getsockname()[1])
-        self.user = self.client = ""
-        self.since_ms = broker.now_ms()
-        self._in, self._out = b"", b""
-        self._connected = self._over = False
+        super().__init__(sock, acceptor, broker, doors)
+        self._connected = False
         self._subscriptions: dict[str, Subscription] = {}
-        self._beat_s: float | None = None
-        self._ttl_s = TTL_S
-        self._heard = self._said = self.broker.clock.now_s()
-        broker.sessions[self.ident] = self
 
     def holds(self) -> list[Subscription]:
         return list(self._subscriptions.values())
-
-    # the socket
-
-    def read(self) -> None:
-        try:
-            data = self._sock.recv(256 * 1024)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self.broker.hang_up(self)
-            return
-        self._heard = self.broker.clock.now_s()
-        self._in += data
-        while not self._over:
-            got, self._in = cut_frame(self._in)
-            if got is None:
-                return
-            self._take(got)
-
-    def write(self) -> None:
-        self._flush()
-
-    def tick(self) -> None:
-        now = self.broker.clock.now_s()
-        if now - self._heard > self._ttl_s:
-            ttl_ms = round(self._ttl_s * 1000)
-            text = f"AMQ229014: Did not receive data from {self.remote} within the {ttl_ms}ms connection TTL. "
-            self.refuse(f"{text}The connection will now be closed.")
-        elif self._beat_s is not None and now - self._said >= self._beat_s:
-            self._send(b"\n")
 
     def leave(self) -> None:
         subscriptions, self._subscriptions = list(self._subscriptions.values()), {}
         for each in subscriptions:
             each.leave(cut=True)
 
-    def cut(self) -> None:
-        self._over = True
-        self._doors.forget(self._sock)
-        shut(self._sock)
-
-    def _send(self, data: bytes) -> None:
-        if not self._over:
-            self._out += data
-            self._said = self.broker.clock.now_s()
-            self._flush()
-
-    def _flush(self) -> None:
-        waited = bool(self._out)
-        try:
-            while self._out:
-                self._out = self._out[self._sock.send(self._out) :]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self._out = b""  # the end is seen when it is read
-        if waited:
-            self._doors.wants_write(self._sock, more=bool(self._out))
+    def _fell_silent(self) -> None:
+        text = (
+            f"AMQ229014: Did not receive data from {self.remote} within the {round(self._ttl_s * 1000)}ms connection "
+        )
+        self.refuse(f"{text}TTL. The connection will now be closed.")
 
     # frames
 
@@ -344,17 +283,3 @@ class StompSession:
         if message.text:
             told.append(("content-length", str(len(message.body))))
         self._send(frame("MESSAGE", told, message.body))
-
-    def _receipt(self, got: Frame) -> None:
-        if (receipt := got.headers.get("receipt")) is not None:
-            self._send(frame("RECEIPT", [("receipt-id", receipt)]))
-
-    def refuse(self, text: str, *, body: bytes = b"", receipt: str | None = None) -> None:
-        """Say ERROR and close, as the protocol wants it."""
-        told = [("message", text)]
-        if body:
-            told += [("content-type", "text/plain"), ("content-length", str(len(body)))]
-        if receipt is not None:
-            told.append(("receipt-id", receipt))
-        self._send(frame("ERROR", told, body))
-        self.broker.hang_up(self)

@@ -35,7 +35,9 @@ def test_a_twin_is_made_of_no_other() -> None:
     with pytest.raises(UsageError, match="no twin is made of pigeons") as caught:
         KINDS.named("pigeons")
 
-    assert caught.value.remedy == "There are artemis-mirror, artemis-continuity and artemis-bridges."
+    assert (
+        caught.value.remedy == "There are artemis-mirror, artemis-continuity, artemis-bridges and classic-brokersync."
+    )
 
 
 def test_a_kind_is_loaded_when_it_is_named() -> None:

@@ -42,8 +42,9 @@ class Direction:
             found.append(f"nothing applies the ids that arrive at {there.site}")
         return found
 
-    def starts(self, here: BrokerView) -> list[Call]:
-        return starts([here], self.chosen)
+    def mends(self, here: BrokerView) -> list[Call]:
+        """One that is not connected is left to its own retries."""
+        return [call for call in starts([here], self.chosen) if not here.holds(call)]
 
 
 Views = waiting.Views[BrokerView]

@@ -1,1 +1,1 @@
-"""Two Classic brokers that copy to each other over network connectors, kept clean by an agent."""
+"""Classic brokers with BrokerSync: composite queues copy, network connectors ship, an agent removes what is done."""

@@ -39,6 +39,12 @@ class Answered:
     prepared: tuple[str, ...]
     denied: frozenset[Permit]
 
+    @property
+    def share(self) -> float | None:
+        """How much of the store's limit is taken."""
+        told = self.broker.optional_share("StorePercentUsage")
+        return told / 100 if told is not None else None
+
 
 def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S) -> Answered:
     """Ask one broker of that name for all of it. Raises `BrokerError`."""

@@ -21,7 +21,9 @@ START: Final = "start()"
 STOP: Final = "stop()"
 PAUSE: Final = "pause()"
 RESUME: Final = "resume()"
+MOVE_MATCHING: Final = "moveMatchingMessagesTo(java.lang.String,java.lang.String)"
 REMOVE_MATCHING: Final = "removeMatchingMessages(java.lang.String)"
+REMOVE_QUEUE: Final = "removeQueue(java.lang.String)"
 DOCUMENT: Final = "document"
 TEXT: Final = "text"
 
@@ -39,7 +41,14 @@ class Permit:
 
     def asked(self, broker: str) -> MayCall:
         """Whether it may be called, at a bean of that kind that does not exist."""
+        if not self.kind:  # of the broker itself: of one that has no such name
+            return MayCall(beans.broker(beans.NOBODY), self.operation)
         return MayCall(f"{beans.broker(broker)},{self.kind.replace('*', beans.NOBODY)}", self.operation)
+
+    @property
+    def what(self) -> str:
+        """The beans in words."""
+        return _WORDS[self.kind]
 
     @property
     def line(self) -> str:
@@ -51,6 +60,12 @@ class Permit:
 _CONNECTOR: Final = "connector=clientConnectors,connectorName=*"
 _NETWORK: Final = "connector=networkConnectors,networkConnectorName=*"
 _QUEUE: Final = "destinationType=Queue,destinationName=*"
+_WORDS: Final = {
+    _CONNECTOR: "transport connectors",
+    _NETWORK: "network connectors",
+    _QUEUE: "queues",
+    "": "the broker",
+}
 CLOSES: Final = Permit(STOP, _CONNECTOR)
 OPENS: Final = Permit(START, _CONNECTOR)
 LINKS_UP: Final = Permit(START, _NETWORK)
@@ -58,7 +73,8 @@ LINKS_DOWN: Final = Permit(STOP, _NETWORK)
 PAUSES: Final = Permit(PAUSE, _QUEUE)
 RESUMES: Final = Permit(RESUME, _QUEUE)
 REMOVES: Final = Permit(REMOVE_MATCHING, _QUEUE)
-EVERY: Final = (CLOSES, OPENS, LINKS_UP, LINKS_DOWN, PAUSES, RESUMES, REMOVES)
+REMOVES_QUEUES: Final = Permit(REMOVE_QUEUE, "")
+EVERY: Final = (CLOSES, OPENS, LINKS_UP, LINKS_DOWN, PAUSES, RESUMES, REMOVES, REMOVES_QUEUES)
 
 
 def request(bean: str, operation: str, arguments: tuple[Json, ...] = ()) -> Request:

@@ -37,8 +37,8 @@ class Direction(Protocol[V_contra]):
     def why(self, here: V_contra, there: V_contra) -> list[str]:
         """What keeps it from ending."""
 
-    def starts(self, here: V_contra) -> list[Call]:
-        """The calls that start what is stopped."""
+    def mends(self, here: V_contra) -> list[Call]:
+        """The calls that are due now, because what ships is stopped or hangs; none where it does not."""
 
 
 class Wait(Generic[V]):
@@ -49,7 +49,7 @@ class Wait(Generic[V]):
     ) -> None:
         self._tools, self._directions, self._hand, self._about, self._small = tools, directions, hand, about, small
         self.began = self._moved_at = hand.monotonic()
-        self.started = 0
+        self.mended = 0
         self.first: int | None = None
         self.last: int | None = None
 
@@ -127,10 +127,9 @@ class Wait(Generic[V]):
             here = views[way.here.site, way.here.pair]
             if isinstance(here, BrokerError):
                 continue
-            calls = [call for call in way.starts(here) if not here.holds(call)]
-            if calls and self.started < AT_MOST:
-                self.started += 1
-                self._hand.notice(f"{way.here.site}: {len(calls)} link(s) stopped: starting")
+            if self.mended < AT_MOST and (calls := way.mends(here)):
+                self.mended += 1
+                self._hand.notice(f"{way.here.site}: {len(calls)} call(s) to start what ships from there")
                 self._tools.change(calls, self._hand)
 
     def _sample(self, views: Views[V]) -> None:

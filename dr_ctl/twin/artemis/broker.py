@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from dr_ctl.twin.broker import ANYCAST, DEAD_LETTERS, EXPIRED, Broker, No
 from dr_ctl.twin.messages import Message, Queue
@@ -16,12 +15,6 @@ _CORE = "org.apache.activemq.artemis.api.core"
 @dataclass(kw_only=True)
 class ArtemisBroker(Broker):
     """One Artemis broker, whatever joins it to its peer."""
-
-    peers_door: ClassVar[str] = "mirror"  # the acceptor of its peer's link
-
-    @property
-    def lets_peer_in(self) -> bool:
-        return self.alive and self.acceptors[self.peers_door].started
 
     def cut_consumers(self, address: str) -> bool:
         """Cut every connection that has a consumer of that address, with all else that it has."""

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from dr_ctl.twin.artemis.bridge import Bridge
-from dr_ctl.twin.artemis.bridged import BridgedBroker
+from dr_ctl.twin.artemis.broker import ArtemisBroker
 from dr_ctl.twin.artemis.current import VERSION
+from dr_ctl.twin.bridge import Bridge
+from dr_ctl.twin.bridged import BridgedBroker
 from dr_ctl.twin.bridges import layout
 from dr_ctl.twin.bridges.divert import ORIGIN, CoreBridge, Divert, Told
 from dr_ctl.twin.bridges.ids import IdStore
@@ -25,7 +26,7 @@ from dr_ctl.twin.security import WORDS, Security
 
 
 @dataclass(kw_only=True)
-class BridgesBroker(BridgedBroker):
+class BridgesBroker(BridgedBroker, ArtemisBroker):
     """One broker of a pair. `loses_refused`: what a bridge has in hand when it is refused is acknowledged and never
     arrives, as often happens to real ones; otherwise it stays in its buffer, as also happens."""
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
 
-from dr_ctl.twin.artemis.bridge import Bridge
+from dr_ctl.twin.bridge import Bridge
 from dr_ctl.twin.clock import Clock
 from dr_ctl.twin.filters import compiled
 from dr_ctl.twin.messages import Message, Queue

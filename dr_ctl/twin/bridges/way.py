@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dr_ctl.twin.artemis.bridge import Bridge
-from dr_ctl.twin.artemis.way import BridgedWay
+from dr_ctl.twin.bridge import Bridge
+from dr_ctl.twin.bridged_way import BridgedWay
 from dr_ctl.twin.bridges.broker import BridgesBroker
 from dr_ctl.twin.messages import Message
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 from dr_ctl.twin.artemis import beans as common
 from dr_ctl.twin.artemis import listings, names
 from dr_ctl.twin.artemis.beans import TEXT
-from dr_ctl.twin.artemis.bridge import Bridge
 from dr_ctl.twin.bean import Bean, Operations
+from dr_ctl.twin.bridge import Bridge
 from dr_ctl.twin.continuity import listings as own
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.continuity.flow import COMMANDS, IN_ACKS, IN_MIRROR, OUT_ACKS, OUT_MIRROR, Flow

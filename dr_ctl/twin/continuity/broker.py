@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 from uuid import uuid4
 
-from dr_ctl.twin.artemis.bridge import Bridge
-from dr_ctl.twin.artemis.bridged import BridgedBroker, is_new
+from dr_ctl.twin.artemis.broker import ArtemisBroker
+from dr_ctl.twin.bridge import Bridge
+from dr_ctl.twin.bridged import BridgedBroker, is_new
 from dr_ctl.twin.continuity.flow import (
     COMMANDS,
     ID,
@@ -34,7 +35,7 @@ STAGING_MS: Final = 500
 
 
 @dataclass(kw_only=True)
-class ContinuityBroker(BridgedBroker):
+class ContinuityBroker(BridgedBroker, ArtemisBroker):
     """One broker of a pair that the plugin joins. `ack_loss`: the share of acknowledgements that vanish while several
     flows have some; `active_on_start`: it activates itself when its inactive peer says that it is there; `full`:
     addresses that take nothing of what is staged, as where one has its size, or the disk has no room."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from dr_ctl.twin.artemis.bridge import Bridge
+from dr_ctl.twin.bridge import Bridge
 from dr_ctl.twin.clock import Clock
 from dr_ctl.twin.continuity.receiver import Receiver
 from dr_ctl.twin.messages import Message, Queue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dr_ctl.twin.artemis.console import console, settings
-from dr_ctl.twin.artemis.way import BridgedWay
+from dr_ctl.twin.bridged_way import BridgedWay
 from dr_ctl.twin.continuity.beans import beans
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.kind import Kind

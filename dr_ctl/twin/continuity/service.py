@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.twin.artemis.bridge import Bridge
+from dr_ctl.twin.bridge import Bridge
 from dr_ctl.twin.continuity.receiver import Receiver
 from dr_ctl.twin.messages import Queue
 

@@ -32,7 +32,7 @@ def catch_up(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> 
         if waiting.first is not None and waiting.last is not None and waiting.last >= waiting.first > SMALL:
             return Refused(f"the buffers grow while clients work: {waiting.first} under way, then {waiting.last}")
         return Refused(failed.text)
-    return Done(f"{waiting.last} under way", {"under_way": waiting.last, "started": waiting.started})
+    return Done(f"{waiting.last} under way", {"under_way": waiting.last, "started": waiting.mended})
 
 
 def drain(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -47,7 +47,7 @@ def drain(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Out
         guard=lambda views: _opened(views, move.moves),
         calms=1,  # the gate looks again, over its window
     )
-    return failed or Done("nothing is under way", {"started": waiting.started})
+    return failed or Done("nothing is under way", {"started": waiting.mended})
 
 
 def _opened(views: Views, chosen: Chosen) -> str | None:

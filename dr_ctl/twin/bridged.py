@@ -1,4 +1,4 @@
-"""A simulated Artemis broker that core bridges join to its peer: what the ways between the two ask of it."""
+"""A simulated broker that bridges join to its peer: what the ways between the two ask of it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dr_ctl.twin.artemis.bridge import Bridge
-from dr_ctl.twin.artemis.broker import ArtemisBroker
+from dr_ctl.twin.bridge import Bridge
+from dr_ctl.twin.broker import Broker
 from dr_ctl.twin.messages import Message
 from dr_ctl.twin.parts import Acceptor
 
@@ -17,7 +17,7 @@ ID_CACHE: Final = 20_000
 
 
 @dataclass(kw_only=True)
-class BridgedBroker(ArtemisBroker):
+class BridgedBroker(Broker):
     """`incoming`: bridges of the peer that are connected here; `cuts`: how often they were cut off here; `confirm_s`:
     how much later than they could be confirmations of its own bridges are, as those of real ones often are."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from dr_ctl.twin.artemis.bridge import Bridge
-from dr_ctl.twin.artemis.bridged import BridgedBroker
+from dr_ctl.twin.bridge import Bridge
+from dr_ctl.twin.bridged import BridgedBroker
 from dr_ctl.twin.messages import Message
 from dr_ctl.twin.way import AT_ONCE, REDIAL_S, Mode, Way
 

@@ -1,4 +1,4 @@
-"""A core bridge: what carries messages from a queue of one broker to an address of another."""
+"""A bridge: what carries messages from a queue of one broker to an address of another."""
 
 from __future__ import annotations
 
@@ -80,9 +80,13 @@ class Bridge(Taker):
             _, message = self.back.popleft()
             # It may have been taken away meanwhile, with its queue.
             if message.number in self.queue.messages:
-                self.queue.remove(message, Reason.NORMAL)
+                self._done(message)
             self.acked += 1
         self.queue.dispatch()
+
+    def _done(self, message: Message) -> None:
+        """The peer has it."""
+        self.queue.remove(message, Reason.NORMAL)
 
     def due_s(self) -> list[float]:
         """When something of it is due."""

@@ -1,0 +1,161 @@
+"""What is done for `residue`, `reinstate` and `reconcile`: what a returned site holds is told apart by id.
+
+While nothing can come in, three things are known of each message there: whether it lies in its queue, in the queue of
+copies that were not shipped, and in the queue of the site that serves. Not shipped and not in its queue: consumed there
+before the loss. In its queue, shipped, and not at the serving site: consumed there since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dr_ctl.core.model import Finding, some
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.brokersync import ids, parity
+from dr_ctl.topologies.brokersync.access import Access
+from dr_ctl.topologies.brokersync.acts.residue import remove
+from dr_ctl.topologies.brokersync.acts.shipping import SMALL, UNDER_WAY, Copies
+from dr_ctl.topologies.brokersync.calls import aside
+from dr_ctl.topologies.brokersync.checks import nothing_owed
+from dr_ctl.topologies.brokersync.tools import SyncTools
+from dr_ctl.topologies.brokersync.view import BrokerView
+from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.effects import holds, left_of
+from dr_ctl.topologies.common.view import Residue
+from dr_ctl.topologies.common.waiting import Wait
+
+
+def residue(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Close the returned site where it is open, and count what it still holds for the other."""
+    findings: list[Finding] = []
+    views = tools.observer.look_at(move.target)
+    if shut := [call for call in step.calls if not holds(call, views)]:
+        tools.change(shut, hand)
+        views = tools.observer.look_at(move.target)
+        if left := left_of(shut, views):
+            return Refused(f"{move.target} could not be fenced: {some(left)}")
+        text = f"{move.target} came back open: its clients may have worked beside those of {move.source}"
+        findings.append(checks.warning("DR-RETURN-002", text, "Compare what they did."))
+    known = [each for view in views if (each := view.residue) is not None]
+    if len(known) < len(views):
+        return Refused(f"what {move.target} still holds was not read")
+    total = Residue.together(known)
+    text = f"{total.messages} message(s) that it did not ship"
+    hand.notice(f"{move.target} still holds {text}")
+    return Done(text, {"messages": total.messages}, tuple(findings))
+
+
+def act(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    if nothing_owed(tools.observer.observe(), move):
+        return NotNeeded(f"{move.target} is taken in already")
+    findings: list[Finding] = []
+    sites = tools.observer.brokers
+    for pair, serving in sites[move.source].items():
+        refused = _told_apart(tools, sites[move.target][pair], serving, findings, hand)
+        if refused is not None:
+            return refused
+    doors = [call for call in step.part("let in") if call.when is None]
+    if (refused := tools.make(doors, hand, move.source, move.target)) is not None:
+        return refused
+    ways = [(here, sites[move.target][pair]) for pair, here in sites[move.source].items()]
+    back = Wait(tools, [Copies(there, here, hand, tools.patience) for here, there in ways], hand, UNDER_WAY)
+    forth = Wait(tools, [Copies(here, there, hand, tools.patience) for here, there in ways], hand, UNDER_WAY, SMALL)
+    for wait in (back, forth):
+        limits = step.limits
+        failed = wait.until(tools.rules.drain.poll, within_s=limits.get("within"), stall_s=limits["stall"])
+        if failed is not None:
+            return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
+    if (refused := tools.make(step.part("strikes"), hand, move.source, move.target)) is not None:
+        return refused
+    return Done(tools.taken_in.text, tools.taken_in.as_json(), tuple(findings))
+
+
+def _told_apart(
+    tools: SyncTools, returned: Access, serving: Access, findings: list[Finding], hand: Hand
+) -> Refused | None:
+    """Remove at the returned broker what was consumed at either. Raises `BrokerError`."""
+    there, here = returned.look(), serving.look()
+    for name, copies in there.copying.items():
+        queue = there.named.get(name)
+        lies, to_ship = ids.lying(returned, queue), ids.lying(returned, copies)
+        serves = ids.lying(serving, here.named.get(name))
+        consumed_there, consumed_here = to_ship - lies, lies - to_ship - serves
+        tools.taken_in.recovered[name] = len(to_ship & lies)
+        if consumed_there:
+            tools.taken_in.done_there[name] = len(consumed_there)
+            if (refused := remove(tools, returned, there, copies, consumed_there, hand)) is not None:
+                return refused
+        if consumed_here and queue is not None:
+            refused = _taken_out(tools, returned, there, here, name, consumed_here, findings, hand)
+            if refused is not None:
+                return refused
+    return None
+
+
+def _taken_out(
+    tools: SyncTools,
+    returned: Access,
+    there: BrokerView,
+    here: BrokerView,
+    name: str,
+    gone: frozenset[str],
+    findings: list[Finding],
+    hand: Hand,
+) -> Refused | None:
+    """What the serving site has consumed goes; where its counters say that it consumed less, they do not explain what
+    is missing there, and it is moved aside for a person to look at."""
+    queue, served = there.named[name], here.named.get(name)
+    if served is not None and served.removed >= len(gone):
+        tools.taken_in.done_here[name] = len(gone)
+        return remove(tools, returned, there, queue, gone, hand)
+    outcomes = tools.change(list(aside(there, queue, gone)), hand)
+    if left := ids.lying(returned, queue) & gone:
+        why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
+        return Refused(
+            f"{len(left)} message(s) of {name} that lie only at {there.site} could not be moved aside: {why}"
+        )
+    text = (
+        f"{len(gone)} message(s) of {name} lay only at {there.site}, more than {here.site} has delivered since its "
+        "start: they were moved aside"
+    )
+    remedy = "Look at them there: each was done already, or never; move back by hand what was not."
+    findings.append(checks.warning("DR-RECONCILE-002", text, remedy))
+    return None
+
+
+def undo(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Shut the way again. What has come in was consumed nowhere, and what was removed was consumed."""
+    return tools.put_back(step, move.source, hand)
+
+
+def reconcile(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Remove what was consumed since the return began, and compare both sites by count."""
+    del step
+    sites = tools.observer.brokers
+    for pair, serving in sites[move.source].items():
+        returned = sites[move.target][pair]
+        view, here = returned.look(), serving.look()
+        for name in view.copying:
+            queue = view.named.get(name)
+            copies = ids.lying(returned, queue)
+            if queue is None or not (gone := copies - ids.lying(serving, here.named.get(name))):
+                continue
+            if (refused := remove(tools, returned, view, queue, gone, hand)) is not None:
+                return refused
+            tools.taken_in.done_here[name] = tools.taken_in.done_here.get(name, 0) + len(gone)
+    return Done(tools.taken_in.text, tools.taken_in.as_json(), tuple(_lacking(tools, move)))
+
+
+def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
+    seen = tools.observer.observe()
+    for pair in seen.sites[move.source]:
+        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+        if here is None or there is None or not here.copying:
+            continue
+        wrong = parity.lacking(here, there, tools.observer.queues, seen.moved.get(pair, {}))
+        if wrong:
+            text = f"not at {move.target}: {some([each.told(move.source, move.target) for each in wrong])}"
+            yield checks.warning("DR-RECONCILE-001", text, "Compare these queues before moving back.")

@@ -1,0 +1,133 @@
+"""The named checks of a BrokerSync pair: everything that speaks against a move, all at once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dr_ctl.core.model import Finding, Role, some
+from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.ports import Move
+from dr_ctl.topologies.brokersync import parity
+from dr_ctl.topologies.brokersync.view import BrokerView, SyncSeen
+from dr_ctl.topologies.classic import checks as classic
+from dr_ctl.topologies.classic.operations import LINKS_DOWN, LINKS_UP, REMOVES
+from dr_ctl.topologies.common import checks as common
+from dr_ctl.topologies.common import failover
+from dr_ctl.topologies.common.checks import error, of_doors, of_pair, of_queues, warning
+from dr_ctl.topologies.common.rules import Rules
+
+# What a return itself puts right.
+_MENDED: Final = frozenset({"DR-DOOR-004", "DR-LINK-004"})
+
+
+def of_move(rules: Rules, seen: SyncSeen, move: Move) -> list[Finding]:
+    """Everything worth saying about a move, errors first."""
+    kept_out = {debt.about for debt in seen.debts if debt.kind is DebtKind.QUARANTINE}
+    quiesces = not move.ask.cut_in_flight
+
+    def of_one(view: BrokerView) -> Iterator[Finding]:
+        yield from of_broker(view, kept_out=view.site in kept_out)
+        if view.role is Role.SERVING:
+            yield from classic.of_pausing(view, needed=quiesces)
+
+    return common.of_move(seen, move, of_one, lambda here, there: of_both(rules, seen, move, here, there))
+
+
+def of_return(seen: SyncSeen, move: Move) -> Iterator[Finding]:
+    """What speaks against taking the target in beside the serving source."""
+    return failover.of_return(seen, move, of_broker, _MENDED, classic.BOOTS_OPEN)
+
+
+def nothing_owed(seen: SyncSeen, move: Move) -> bool:
+    """Say whether the target is taken in already: nothing is owed, what there is ships, and nothing of it is under way.
+    A serving site need not copy back."""
+    here, there = seen.views(move.source), seen.views(move.target)
+    owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
+    ship = all(view.attached is not False for view in (*here, *there))
+    doors = all(door.started for view in (*here, *there) for door in view.mirror_doors)
+    settled = all(view.to_ship == 0 for view in there)
+    return not owed and ship and doors and settled and seen.roles[move.target] is Role.STANDBY
+
+
+def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
+    """What one broker says of itself, whatever its role. What is `kept_out` of the peer is not attached on purpose."""
+    name = f"{view.site}/{view.pair}"
+    yield from of_doors(name, view)
+    yield from classic.of_link_door(name, view, "bridge")
+    yield from classic.of_permits(view, (LINKS_UP, LINKS_DOWN, REMOVES))
+    yield from _link(name, view, kept_out=kept_out)
+    yield from of_queues(name, view)
+
+
+def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
+    if view.link is None and len(view.networks) > 1:
+        there = ", ".join(each.name for each in view.networks)
+        yield error(
+            "DR-LINK-001",
+            f"{name}: cannot tell the network connector to the peer; there are {there}",
+            "Name it under `network:`, as activemq.xml does in <networkConnector name=…>.",
+        )
+    elif view.link is not None and not view.attached:
+        yield warning(
+            "DR-LINK-004",
+            f"{name}: network connector {view.link.name} is not connected",
+            f"The peer keeps out what {view.site} holds; `dr-ctl reinstate {view.site}` lets it in, no restart does."
+            if kept_out
+            else f"`dr-ctl link restart {view.site}`; if that does not help, look at what stands between the sites.",
+        )
+
+
+def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
+    """What the two brokers of a pair tell together."""
+    yield from of_pair(source, target)
+    yield from _copies(source, target)
+    if Role.SERVING not in (source.role, target.role):
+        return  # both closed: the gate of the run itself judges, over time
+    wrong = [
+        each
+        for each in parity.lacking(source, target, rules.queues, seen.moved.get(source.pair, {}))
+        if move.ask.accept_difference.get(each.queue) != abs(each.source - each.target)
+    ]
+    if wrong:
+        yield error(
+            "DR-PARITY-001",
+            "the waiting site lacks more than what is to be shipped: "
+            + some([each.told(source.site, target.site) for each in wrong]),
+            "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference.",
+        )
+
+
+def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
+    name = f"{source.site}/{source.pair}"
+    if not source.copying:
+        yield error(
+            "DR-SYNC-001",
+            f"{name}: no queue holds copies for {target.site}: nothing is copied there",
+            f"Give each queue a composite queue in activemq.xml of {source.site}, with a copy queue that its network "
+            "connector includes, or name these under `copies:`; docs/classic-brokersync.md shows both.",
+        )
+    elif source.link is None and not source.networks:
+        yield error(
+            "DR-SYNC-001",
+            f"{name}: no network connector: what lies in its copy queues is never shipped",
+            f"Add one to {target.site} in activemq.xml of {source.site} that includes the copy queues.",
+        )
+    left_out = [
+        queue.name
+        for queue in source.business.values()
+        if queue.name not in source.copying and queue.dead_letter_address is None and source.copying
+    ]
+    if left_out:
+        yield warning(
+            "DR-SYNC-002",
+            f"{name}: not copied to {target.site}: {some(sorted(left_out))}",
+            "Give each a composite queue and a copy queue; what lies in them now stays where it is.",
+        )
+    if not target.networks or (not target.copying and target.link is not None and target.link.to is None):
+        yield warning(
+            "DR-SYNC-003",
+            f"{target.site}/{target.pair} copies nothing back to {source.site}: once it serves, a loss of it loses all",
+            f"Give {target.site} a network connector and copy queues too; docs/classic-brokersync.md shows the form "
+            "that needs no restart for a way back.",
+        )

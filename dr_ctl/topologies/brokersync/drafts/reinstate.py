@@ -1,0 +1,58 @@
+"""What is decided for `reinstate` and `reconcile`: what a returned site holds is compared by id before it is let in.
+
+Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.engine.plan import Call, in_part
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.brokersync.calls import may_move, may_remove, restarts
+from dr_ctl.topologies.brokersync.view import BrokerView, SyncSeen
+from dr_ctl.topologies.common.baseline import before
+from dr_ctl.topologies.common.calls import close_door, open_door
+from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid
+from dr_ctl.topologies.common.rules import Rules
+
+HERE: Final = "they were consumed at the serving site since"
+THERE: Final = "they were consumed there before the loss"
+
+
+def draft(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
+    """Remove by id what was consumed at either site, while nothing can come in; then let the rest in, and ship what the
+    serving site has for the returned one."""
+    del step
+    done = [call for view in seen.views(move.target) for call in in_part("done", _removed(view))]
+    let_in: list[Call] = []
+    inverse: list[Call] = []
+    struck: list[Call] = []
+    for view in seen.views(move.source):
+        was = before(move, view)
+        let_in += [open_door(view, door) for door in view.mirror_doors if not door.started]
+        kept_out = [door for door in view.mirror_doors if not was["mirror"].get(door.name)]
+        inverse += [close_door(view, door, "it is open") for door in kept_out]
+        struck += paid(view, move.target)
+        inverse += owed_again(view, move.target, move)
+    for view in seen.views(move.target):
+        let_in += [open_door(view, door) for door in view.mirror_doors if not door.started]
+        struck += paid(view, move.source)
+    let_in += restarts([*seen.views(move.source), *seen.views(move.target)])
+    about = "what was consumed is removed there by id; the rest is let in, and both directions ship"
+    calls = (*done, *in_part("let in", let_in), *in_part("strikes", struck))
+    return Draft(move.target, about, calls, tuple(inverse), rules.while_moving(move))
+
+
+def _removed(view: BrokerView) -> list[Call]:
+    copies = [may_remove(view, each, THERE) for each in view.copying.values()]
+    queues = [view.named[name] for name in view.copying if name in view.named]
+    return [*copies, *(call for each in queues for call in (may_remove(view, each, HERE), may_move(view, each)))]
+
+
+def reconcile(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
+    """Once more, with both directions shipping: what was consumed meanwhile."""
+    del rules, step
+    views = seen.views(move.target)
+    calls = [may_remove(view, view.named[name], HERE) for view in views for name in view.copying if name in view.named]
+    return Draft(move.target, "copies of what was consumed meanwhile removed; both sites compared", tuple(calls))

@@ -1,0 +1,65 @@
+"""One look at one broker of a BrokerSync pair: which queues hold copies, and of which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dr_ctl.jolokia.client import Reader
+from dr_ctl.topologies.brokersync.view import QUEUE, BrokerView, SyncConfig
+from dr_ctl.topologies.classic.look import ask
+from dr_ctl.topologies.classic.papers import Papers
+from dr_ctl.topologies.common.view import Queue
+
+
+def look(
+    reader: Reader, papers: Papers, *, pair: str, site: str, config: SyncConfig, broker: str, timeout_s: float
+) -> BrokerView:
+    """Raises `BrokerError`."""
+    told = ask(reader, broker, timeout_s=timeout_s)
+    bridged = {consumer.queue for consumer, network in told.consumers if network}
+    named = {queue.name: queue for queue in told.queues}
+    copying = _copying(named, bridged, config)
+    # What carries messages is no client's; nor is what arrives: it is passed on at once to the queue that it is of.
+    own = {queue.name for queue in copying.values()} | {
+        config.arrives.replace(QUEUE, name) for name in named if QUEUE in config.arrives
+    }
+    return BrokerView(
+        pair=pair,
+        site=site,
+        config=config,
+        broker=told.broker.text("BrokerName"),
+        version=told.broker.text("BrokerVersion"),
+        node=told.broker.text("BrokerName"),
+        start=told.broker.text("BrokerId"),
+        now_ms=papers.now_ms,
+        acceptors=told.connectors,
+        queues=tuple(replace(each, internal=each.name in own) for each in told.queues),
+        connections=tuple(each for each, network in told.connections if not network),
+        consumers=tuple(each for each, network in told.consumers if not network),
+        prepared=told.prepared,
+        documents=papers.texts(),
+        disk_used=told.share,
+        slave=told.broker.flag("Slave"),
+        networks=told.networks,
+        denied=told.denied,
+        bridges=tuple(each for each, network in told.connections if network),
+        copying=copying,
+    )
+
+
+def _copying(named: Mapping[str, Queue], bridged: set[str], config: SyncConfig) -> dict[str, Queue]:
+    """By name of what is copied: as the settings name it, and whatever a bridge takes from that begins with the name of
+    another queue."""
+    before, after = config.copies.split(QUEUE)
+    found = {}
+    for name, queue in named.items():
+        if name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after):
+            found[name[len(before) : len(name) - len(after)]] = queue
+        elif name in bridged and (origin := _origin(name, named)) is not None:
+            found[origin] = queue
+    return found
+
+
+def _origin(name: str, named: Mapping[str, Queue]) -> str | None:
+    return max((each for each in named if each != name and name.startswith(each)), key=len, default=None)

@@ -1,0 +1,61 @@
+"""Whether the waiting site holds what the serving one does, queue by queue. Pure: judges what was seen.
+
+What it holds beside that are copies of what was consumed: no lack, and removed by id before it is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.brokersync.view import BrokerView
+from dr_ctl.topologies.common.queues import selected
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many messages of one queue lie at both sites, and how many copies are to be shipped."""
+
+    queue: str
+    source: int
+    target: int
+    to_ship: int
+
+    @property
+    def lacks(self) -> int:
+        """How many the target has not and will not get."""
+        return max(0, self.source - self.target - self.to_ship)
+
+    def told(self, source: str, target: str) -> str:
+        return f"{self.queue}: {self.source} at {source}, {self.target} at {target}"
+
+
+def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
+    """Every selected queue of clients, by name; each broker fills its dead letters itself."""
+    here, there = selected(source, queues), selected(target, queues)
+    found = []
+    for name in sorted(here.keys() | there.keys()):
+        mine, other = here.get(name), there.get(name)
+        if any(each is not None and each.dead_letter_address is not None for each in (mine, other)):
+            continue
+        copies = source.copying.get(name)
+        found.append(
+            Counts(
+                name,
+                mine.depth if mine is not None else 0,
+                other.depth if other is not None else 0,
+                copies.depth if copies is not None else 0,
+            )
+        )
+    return found
+
+
+def lacking(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> list[Counts]:
+    """Queues whose lack is larger than what moved between two looks can explain."""
+    return [each for each in counts(source, target, queues) if each.lacks > moved.get(each.queue, 0)]
+
+
+def differing(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
+    """Queues whose counts differ, once nothing is under way."""
+    return [each for each in counts(source, target, queues) if each.source != each.target]

@@ -1,0 +1,49 @@
+"""What acts at a BrokerSync pair work with, and what a return has found out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dr_ctl.core.model import Json
+from dr_ctl.topologies.brokersync.access import Observer
+from dr_ctl.topologies.brokersync.verifier import SyncVerifier
+from dr_ctl.topologies.brokersync.view import BrokerView
+from dr_ctl.topologies.common.recipe import Recipe
+from dr_ctl.topologies.common.sender import Sender
+from dr_ctl.topologies.common.tools import Tools
+
+
+@dataclass
+class TakenIn:
+    """What a return has done with what the returned site held: by queue, how many it had shipped late (`recovered`),
+    how many of its unshipped ones its own clients had consumed (`done_there`), and how many that lay there still were
+    consumed at the other site since (`done_here`)."""
+
+    recovered: dict[str, int] = field(default_factory=dict)
+    done_there: dict[str, int] = field(default_factory=dict)
+    done_here: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        recovered, there, here = (sum(each.values()) for each in (self.recovered, self.done_there, self.done_here))
+        return (
+            f"{recovered} message(s) recovered; not delivered again: {there} that were consumed before the loss, "
+            f"{here} that were consumed since"
+        )
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "recovered": sum(self.recovered.values()),
+            "consumed_before_the_loss": dict(self.done_there),
+            "consumed_since": dict(self.done_here),
+        }
+
+
+class SyncTools(Tools[BrokerView]):
+    """`taken_in` is what a return has found out."""
+
+    observer: Observer
+
+    def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
+        super().__init__(observer, recipe, sender, SyncVerifier(observer, recipe.rules.drain.poll))
+        self.taken_in = TakenIn()

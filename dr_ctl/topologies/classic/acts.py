@@ -1,0 +1,23 @@
+"""What is done alike at all Classic brokers, beside what all brokers have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dr_ctl.engine.outcome import Done, Outcome
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.classic.operations import PAUSES
+from dr_ctl.topologies.common import acts, checks
+from dr_ctl.topologies.common.tools import Tools
+
+
+def quiesce(tools: Tools[Any], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Where queues may not be paused, what clients hold is counted: it comes again when they are cut."""
+    views = tools.observer.look_at(move.source)
+    if not any(PAUSES in view.denied for view in views):
+        return acts.quiesce.act(tools, step, move, hand)
+    held = sum(queue.delivering for view in views for queue in view.business.values())
+    text = f"{held} message(s) in delivery are cut and will come again: the console of {move.source} refuses to pause"
+    found = checks.warning("DR-QUIESCE-002", text, "The clients must recognise what they have done.")
+    return Done(text, {"come_again": held}, (found,))

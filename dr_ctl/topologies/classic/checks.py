@@ -1,0 +1,72 @@
+"""What speaks against the move of any Classic broker: what its console's policy refuses, and its connectors. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from dr_ctl.core.model import Finding
+from dr_ctl.topologies.classic.broker import ClassicBroker
+from dr_ctl.topologies.classic.operations import CLOSES, OPENS, PAUSES, RESUMES, Permit
+from dr_ctl.topologies.common.checks import error, warning
+
+BOOTS_OPEN: Final = (
+    "A Classic broker opens all its connectors when it starts: keep clients off its host until it is taken in, by a "
+    "hook `fence-host`, or start it with the clients' connectors left out of its activemq.xml."
+)
+
+
+def of_permits(view: ClassicBroker, more: Sequence[Permit] = ()) -> Iterator[Finding]:
+    """What the console's policy refuses and a run needs at any broker."""
+    for each in (CLOSES, OPENS, *more):
+        if each in view.denied:
+            yield error("DR-POLICY-001", _refused(view, each), _allow(view, each))
+
+
+def of_pausing(view: ClassicBroker, *, needed: bool) -> Iterator[Finding]:
+    """That dispatch cannot be stopped for the clients to finish what they hold."""
+    denied = [each for each in (PAUSES, RESUMES) if each in view.denied]
+    if not denied:
+        return
+    text = f"{_refused(view, denied[0])}: clients cannot be let finish what they hold"
+    if needed:
+        yield error(
+            "DR-POLICY-002",
+            text,
+            f"{_allow(view, denied[0])} Or move with --cut-in-flight: what they hold comes again.",
+        )
+    else:
+        yield warning("DR-POLICY-002", text, "What they hold when they are cut comes again.")
+
+
+def _refused(view: ClassicBroker, permit: Permit) -> str:
+    return (
+        f"{view.site}/{view.pair}: the policy of its console refuses {permit.operation} of {permit.kind.split('=')[0]}s"
+    )
+
+
+def _allow(view: ClassicBroker, permit: Permit) -> str:
+    return (
+        f"In jolokia-access.xml of {view.site}, take <operation>{permit.name}</operation> out of <deny> for these "
+        f"beans and see that this stands there: {permit.line}"
+    )
+
+
+def of_link_door(name: str, view: ClassicBroker, key: str) -> Iterator[Finding]:
+    """Whether the connector of the peer's network connector is known, and is not the clients'."""
+    shared = sorted({each.protocol for each in view.bridges} & {*view.config.clients})
+    if shared:
+        yield error(
+            "DR-DOOR-003",
+            f"{name}: the peer's network connector comes in by {', '.join(shared)}, which clients use too: closing it "
+            "to them would cut the copies",
+            f"Give it a transport connector of its own, named under `{key}:`, and point the peer's uri at that.",
+        )
+    elif not view.mirror_doors and view.config.mirror is None:
+        others = [each.name for each in view.acceptors if each.name not in view.config.clients]
+        there = f"{', '.join(others)} could be it" if others else "clients use all of them"
+        yield error(
+            "DR-DOOR-003",
+            f"{name}: cannot tell which transport connector the peer's network connector uses: {there}",
+            f"Give it one of its own, named under `{key}:`; closing the clients' would cut the copies.",
+        )

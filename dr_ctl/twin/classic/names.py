@@ -1,0 +1,39 @@
+"""Names of a Classic broker's management beans: without quotes, and what a name cannot hold is written otherwise."""
+
+from __future__ import annotations
+
+from typing import Final
+
+DOMAIN: Final = "org.apache.activemq"
+RUNTIME: Final = "java.lang:type=Runtime"
+# In this order; the first four cannot be told apart afterwards.
+_WRITTEN: Final = {":": "_", ",": "_", "'": "_", '"': "_", "?": "&qe;", "=": "&amp;", "*": "&ast;"}
+
+
+def encoded(text: str) -> str:
+    return "".join(_WRITTEN.get(letter, letter) for letter in text)
+
+
+def server(broker: str) -> str:
+    return f"{DOMAIN}:type=Broker,brokerName={encoded(broker)}"
+
+
+def destination(broker: str, kind: str, name: str) -> str:
+    return f"{server(broker)},destinationType={kind},destinationName={encoded(name)}"
+
+
+def queue(broker: str, name: str) -> str:
+    return destination(broker, "Queue", name)
+
+
+def connector(broker: str, name: str) -> str:
+    return f"{server(broker)},connector=clientConnectors,connectorName={encoded(name)}"
+
+
+def network(broker: str, name: str) -> str:
+    return f"{server(broker)},connector=networkConnectors,networkConnectorName={encoded(name)}"
+
+
+def consumer(broker: str, kind: str, name: str, client: str, ident: str) -> str:
+    ends = f"endpoint=Consumer,clientId={encoded(client)},consumerId={encoded(ident)}"
+    return f"{destination(broker, kind, name)},{ends}"

@@ -1,0 +1,37 @@
+"""What a Classic broker keeps for nobody: topics and temporary queues. Whoever listens hears it, and nobody else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, Protocol
+
+CONSUMED: Final = "/topic/ActiveMQ.Advisory.MessageConsumed.Queue."
+
+
+class Listener(Protocol):
+    """Somebody who subscribed."""
+
+    def hear(self, headers: Mapping[str, str], body: bytes) -> None: ...
+
+
+class Topics:
+    """`subscribed`: of each listener, the destinations that it asked for, `*` for one part and `>` for what follows."""
+
+    def __init__(self) -> None:
+        self.subscribed: dict[Listener, str] = {}
+
+    def publish(self, destination: str, headers: Mapping[str, str], body: bytes) -> None:
+        for listener in [each for each, wanted in self.subscribed.items() if matches(wanted, destination)]:
+            listener.hear({**headers, "destination": destination}, body)
+
+
+@lru_cache(maxsize=1024)
+def _pattern(wanted: str) -> re.Pattern[str]:
+    parts = {"*": r"[^.]+", ">": r".+"}
+    return re.compile(r"\.".join(parts.get(each) or re.escape(each) for each in wanted.split(".")))
+
+
+def matches(wanted: str, name: str) -> bool:
+    return any(_pattern(each).fullmatch(name) for each in wanted.split(","))
