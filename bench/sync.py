@@ -17,10 +17,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 
 from dr_ctl.jolokia.client import Account, Read, Reader, Wire
 from dr_ctl.lab.classic.admin import ORIGIN, jolokia
@@ -92,7 +92,7 @@ def consume(lab: Lab, count: float, enough: threading.Event) -> int:
 
 
 @contextmanager
-def agent(lab: Lab, state: Path):  # type: ignore[no-untyped-def]
+def agent(lab: Lab, state: Path) -> Iterator[subprocess.Popen[bytes]]:
     words = [*AGENT, "--config", str(lab.settings_path), "--state-dir", str(state), "sync", "--json"]
     with (state.parent / "agent.log").open("ab") as log:
         process = subprocess.Popen(words, stdout=log, stderr=log)
@@ -128,9 +128,11 @@ def backlog(lab: Lab, depths: Depths, state: Path, count: int) -> None:
             assert time.monotonic() < began + 600
             time.sleep(LOOK_S)
         took, cpu = time.monotonic() - began, usage(process.pid)[1]
-    print(f"first connect, {count} messages, {count // 100} of them consumed: {took:.1f} s, {most:.0f} MB, {cpu:.1f} s CPU")
+    print(
+        f"first connect, {count // 100} of {count} consumed: {took:.1f} s, {most:.0f} MB, {cpu:.1f} s CPU", flush=True
+    )
+    consume(lab, count - count // 100, threading.Event())
     began, most = time.monotonic(), 0.0
-    consume(lab, count, threading.Event()) if False else consume(lab, count - count // 100, threading.Event())
     with agent(lab, state) as process:
         while depths.apart:
             most = max(most, usage(process.pid)[0])
@@ -164,11 +166,11 @@ def steady(lab: Lab, depths: Depths, state: Path, rate: float, seconds: float) -
         for task in tasks:
             task.join()
         wait(lambda: depths.apart == 0, 30)
-        told = f"lag {median(lags):.2f} s (median), {max(lags):.2f} s (most); {max(memory):.0f} MB; {spent / seconds:.0%} CPU"
-        print(f"{done:.0f} consumed/s for {seconds:.0f} s: {told}; nothing left at the end")
+        lag = f"{median(lags):.2f} s (median), {quantiles(lags, n=100)[98]:.2f} s (p99), {max(lags):.2f} s (most)"
+        print(f"{done:.0f} consumed/s for {seconds:.0f} s: lag {lag}; {max(memory):.0f} MB; {spent / seconds:.0%} CPU")
 
 
-def wait(true, within_s: float) -> None:  # type: ignore[no-untyped-def]
+def wait(true: Callable[[], bool], within_s: float) -> None:
     until = time.monotonic() + within_s
     while not true():
         assert time.monotonic() < until, "not in time"
