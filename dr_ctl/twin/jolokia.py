@@ -247,10 +247,10 @@ def _as_told(name: str) -> str:
 def _execute(at: Management, request: Request) -> Answer:
     if at.dialect.forbids and names.is_pattern(request.bean):
         raise BrokerSaysNo(NO_BEAN, request.bean, 404)  # for it that is a name like any other
-    found = _found(at, request, "invoking JMX operations")
-    if at.policy is not None and any(at.policy().forbids_operation(bean.name, request.verb) for bean in found):
+    if at.policy is not None and at.policy().forbids_operation(request.bean, request.verb):
         text = f"Operation {request.operation} forbidden for MBean {names.canonical(request.bean)}"
         raise BrokerSaysNo(REFUSED, text, 403)
+    found = _found(at, request, "invoking JMX operations")
     if not names.is_pattern(request.bean):
         return _value(_call(found[0], request))
     return _value({names.canonical(bean.name): _call(bean, request) for bean in found})
