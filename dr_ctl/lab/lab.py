@@ -372,6 +372,8 @@ class Lab(Played):
                 raise EnvironmentFault(f"the broker {broker.broker} does not run")
 
     def _tell(self, site_from: str | None, change: Mapping[str, str | float]) -> None:
+        if not self.state.links:
+            raise UsageError(f"no link joins the sites of a lab of {self.state.topology}")
         if site_from is not None:
             self.site(site_from)
         for link in self.state.links:

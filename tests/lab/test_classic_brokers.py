@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.lab.classic.admin import ClassicAdmin
 from dr_ctl.lab.fanout import LEAST_FILE
 from dr_ctl.lab.kinds import BROKERSYNC, FAN_OUT, SHARED_STORE
@@ -195,6 +195,8 @@ def has_the_store(lab: Lab, site: str) -> bool:
 def test_a_shared_store_goes_to_the_other_broker_with_all_its_messages(tmp_path: Path, options: dict[str, Any]) -> None:
     with Lab.up(tmp_path / "lab", topology=SHARED_STORE, queues=(Q,), options=options) as lab:
         waiting = lab.status().sites[1]
+        with pytest.raises(UsageError, match="no link joins"):
+            lab.cut()
         send(lab, 30)
         held = ids(lab, "london")
 
