@@ -111,6 +111,11 @@ class ClassicBroker(Broker):
                 self._bury_for(queue, message, Reason.EXPIRED)
         return [self._next_look_s]
 
+    def look_soon(self) -> None:
+        """Let it look for what has expired at once."""
+        self._next_look_s = 0.0
+        self.changed.notify_all()
+
     # messages
 
     def queue_named(self, name: str) -> Queue:
