@@ -28,7 +28,7 @@ from dr_ctl.lab.kinds import BROKERSYNC
 from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.connection import Connection, knock
 
-QUEUE, BODY = "orders.in", "x" * 1000
+QUEUE, BODY = "orders.in", "x" * 250
 TICK_S, LOOK_S = 0.02, 0.1
 AGENT = (sys.executable, "-m", "dr_ctl")
 

@@ -99,7 +99,7 @@ def _ended(standing: Standing) -> Result:
 
 def _refused(why: str) -> Result:
     remedy = "`dr-ctl status` says more; start the agent once one site serves."
-    return Result(ExitCode.PRECHECK_FAILED, why, [Finding("DR-SYNC-004", Severity.ERROR, why, remedy)])
+    return Result(ExitCode.PRECHECK_FAILED, why, [Finding("DR-AGENT-004", Severity.ERROR, why, remedy)])
 
 
 def _sum(kept: Kept, what: str) -> int:

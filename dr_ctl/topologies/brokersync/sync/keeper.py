@@ -63,12 +63,12 @@ def _vanished(count: int, queue: str, site: str) -> Finding:
         "Purged, moved or deleted by hand? `dr-ctl sync --go-on` counts them as consumed: their copies at the waiting "
         "site are then deleted too."
     )
-    return Finding("DR-SYNC-001", Severity.WARNING, text, remedy)
+    return Finding("DR-AGENT-001", Severity.WARNING, text, remedy)
 
 
 def _not_whole(why: str) -> Finding:
     remedy = "A browse shows at most maxBrowsePageSize messages (400 unless set); what lies behind is not compared."
-    return Finding("DR-SYNC-002", Severity.WARNING, why, remedy)
+    return Finding("DR-AGENT-002", Severity.WARNING, why, remedy)
 
 
 def _refused(why: str, site: str) -> Finding:
@@ -77,7 +77,7 @@ def _refused(why: str, site: str) -> Finding:
         "That reads the whole queue each time. To delete by id: allow removeMatchingMessages on its queues in "
         "jolokia-access.xml."
     )
-    return Finding("DR-SYNC-003", Severity.WARNING, text, remedy)
+    return Finding("DR-AGENT-003", Severity.WARNING, text, remedy)
 
 
 def keeper(installation: Installation, observer: Observer, primary: str, remembered: Mapping[str, Any]) -> PairsKeeper:
