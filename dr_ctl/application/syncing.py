@@ -12,13 +12,12 @@ from dr_ctl.agents.sync import Phase, Standing, SyncAgent
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
 from dr_ctl.application.world import World
-from dr_ctl.core.errors import Stopped, UsageError
+from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
-from dr_ctl.topologies.topology import Kept, WithKeeper
+from dr_ctl.topologies.topology import Kept, keeper_of
 
 LINE_EVERY_S: Final = 5.0
 BY_OPERATOR: Final = "an operator"
-NO_AGENT: Final = "The agent belongs to `classic-brokersync`."
 FIGURES: Final = (
     ("deleted_total", "copies deleted at the waiting site", "deleted"),
     ("absent_total", "copies of consumed messages that lie at neither site", "absent"),
@@ -33,18 +32,16 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
     notes, clock = Notes(caller.state()), caller.clock
     runs = caller.runs()
     with World.of(caller) as world, notes.alone(), exposing(metrics) as board:
-        topology = world.topology
-        if not isinstance(topology, WithKeeper):
-            kind = world.installation.settings.topology
-            raise UsageError(f"sync: with {kind} nothing has to be deleted at the waiting site", remedy=NO_AGENT)
-        roles = topology.look().roles
+        roles = world.topology.look().roles
         serving = [site for site, role in roles.items() if role is Role.SERVING]
         if len(serving) != 1:
+            keeper_of(world.topology, next(iter(roles)), {}).close()  # which needs none says so
             told = ", ".join(f"{site} is {role.value}" for site, role in roles.items())
             return _refused(f"which site serves cannot be told: {told}")
         primary, standby = serving[0], world.other(serving[0])
-        remembered = notes.read() if notes.read().get("primary") == primary else {}
-        with closing(topology.keeper(primary, remembered.get("remembers", {}))) as keeper:
+        last = notes.read()
+        remembered = last.get("remembers", {}) if last.get("primary") == primary else {}
+        with closing(keeper_of(world.topology, primary, remembered)) as keeper:
             agent = SyncAgent(keeper, runs, notes, clock, {"primary": primary, "standby": standby})
             until = clock.monotonic() + lasting_s if lasting_s is not None else None
             try:
@@ -102,7 +99,7 @@ def _ended(standing: Standing) -> Result:
 
 def _refused(why: str) -> Result:
     remedy = "`dr-ctl status` says more; start the agent once one site serves."
-    return Result(ExitCode.PRECHECK_FAILED, why, [Finding("DR-SYNC-004", Severity.ERROR, why, remedy)])
+    return Result(ExitCode.PRECHECK_FAILED, why, [Finding("DR-AGENT-004", Severity.ERROR, why, remedy)])
 
 
 def _sum(kept: Kept, what: str) -> int:

@@ -37,8 +37,8 @@ class PlayedTwin(Twin, Played):
     def target(self, pair: str | None = None) -> Target:
         """Where the clients of a pair may be served."""
         sites = tuple((site, self.site(site, pair).stomp) for site in self.sites)
-        lab = KINDS.named(self.kind.topology) if self.kind.topology in KINDS else None
+        like = KINDS.named(self.kind.topology) if self.kind.topology in KINDS else None
         stores = {site: store_at(self.directory, self.site(site, pair).name) for site in self.sites}
-        ids = None if lab is None or lab.ids is None else Ids(stores, lab.ids.address)
-        dialect = ARTEMIS if lab is None else lab.dialect
+        ids = None if like is None or like.ids is None else Ids(stores, like.ids.address)
+        dialect = ARTEMIS if like is None else like.dialect
         return Target(sites, self.site(self.sites[0], pair).app, self.left, ids, dialect)

@@ -27,33 +27,44 @@ class FrameReader:
 
     def feed(self, data: bytes) -> list[Frame]:
         """Take what came, return the frames that are whole now. NotStomp where it cannot be a frame."""
-        self._rest = (self._rest + data).lstrip(b"\r\n")
-        frames = []
-        while (end := self._end()) is not None:
-            frame = parse_frame(self._rest[:end])
+        told, at, frames = self._rest + data, 0, []
+        while (end := _end(told, at := _begin(told, at))) is not None:
+            frame = parse_frame(told[at:end])
             if frame is None:
                 raise NotStomp("a frame without a command")
             frames.append(frame)
-            self._rest = self._rest[end + 1 :].lstrip(b"\r\n")
+            at = end + 1
+        self._rest = told[at:]
         return frames
 
-    def _end(self) -> int | None:
-        """Where the first frame's closing NUL stands; None while it has not come."""
-        if not self._rest:
-            return None
-        if not self._rest[:1].isalpha():
-            raise NotStomp(f"not a STOMP frame: {self._rest[:20]!r}")
-        head_end = min((at for at in (self._rest.find(b"\n\n"), self._rest.find(b"\n\r\n")) if at >= 0), default=-1)
-        if head_end < 0:
-            if len(self._rest) > LARGEST_HEAD or b"\0" in self._rest:
-                raise NotStomp("headers without an end")
-            return None
-        body = head_end + (2 if self._rest[head_end + 1 : head_end + 2] == b"\n" else 3)
-        length = _content_length(self._rest[:head_end])
-        if length is None:
-            end = self._rest.find(b"\0", body)
-            return end if end >= 0 else None
-        return body + length if len(self._rest) > body + length else None
+
+def _begin(told: bytes, at: int) -> int:
+    """Where the next frame begins."""
+    while told[at : at + 1] in (b"\r", b"\n"):
+        at += 1
+    return at
+
+
+def _end(told: bytes, at: int) -> int | None:
+    """Where the closing NUL of the frame stands that begins there; None while it has not come."""
+    if at >= len(told):
+        return None
+    if not told[at : at + 1].isalpha():
+        raise NotStomp(f"not a STOMP frame: {told[at : at + 20]!r}")
+    bare = told.find(b"\n\n", at)
+    # Looked for in the head only: what comes after it may be long.
+    with_return = told.find(b"\n\r\n", at, bare if bare >= 0 else len(told))
+    head_end = with_return if with_return >= 0 else bare
+    if head_end < 0:
+        if len(told) - at > LARGEST_HEAD or told.find(b"\0", at) >= 0:
+            raise NotStomp("headers without an end")
+        return None
+    body = head_end + (3 if head_end == with_return else 2)
+    length = _content_length(told[at:head_end])
+    if length is None:
+        end = told.find(b"\0", body)
+        return end if end >= 0 else None
+    return body + length if len(told) > body + length else None
 
 
 def _content_length(head: bytes) -> int | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from dr_ctl.core.clock import Clock, stamp
-from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.holding import Lease
@@ -263,6 +263,12 @@ class Keeper(Protocol):
         """Let go of everything that was opened."""
 
 
+class NoKeeper(UsageError):
+    """There is no agent for this topology."""
+
+    remedy = "Only Classic brokers that copy to each other (`classic-brokersync`) need one."
+
+
 @runtime_checkable
 class WithKeeper(Protocol):
     """What a topology adds whose waiting site needs an agent that deletes."""
@@ -303,6 +309,13 @@ class Topology(Protocol[S]):
 
     def close(self) -> None:
         """Let go of everything that was opened."""
+
+
+def keeper_of(topology: Topology[Any], primary: str, remembered: Mapping[str, Json]) -> Keeper:
+    """The agent of a topology while that site serves; raises `NoKeeper` where it needs none."""
+    if not isinstance(topology, WithKeeper):
+        raise NoKeeper("sync: with this topology nothing has to be deleted at the waiting site")
+    return topology.keeper(primary, remembered)
 
 
 class Opens(Protocol):

@@ -16,6 +16,8 @@ NO_ATTRIBUTE: Final = "javax.management.AttributeNotFoundException"
 REFUSED: Final = "java.lang.Exception"
 TYPES: Final = frozenset({"read", "exec", "search", "version"})
 # The operations that change nothing.
+# Whether an operation may be called is asked of a bean that does not exist: that changes nothing.
+NOBODY: Final = "=dr-ctl.nobody"
 LOOKING: Final = re.compile(r"(list|browse|count|get|is|canInvoke)")
 
 Answer = dict[str, Any]
@@ -91,7 +93,7 @@ class Request:
 
     @property
     def changes(self) -> bool:
-        return self.kind == "exec" and LOOKING.match(self.verb) is None
+        return self.kind == "exec" and LOOKING.match(self.verb) is None and NOBODY not in self.bean
 
 
 class NotARequest(Exception):

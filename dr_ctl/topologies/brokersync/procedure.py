@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.patience import Patience
@@ -14,6 +15,7 @@ from dr_ctl.topologies.brokersync import checks
 from dr_ctl.topologies.brokersync import drafts as own_drafts
 from dr_ctl.topologies.brokersync.access import Observer
 from dr_ctl.topologies.brokersync.named import BY_BROKER, BY_PAIR
+from dr_ctl.topologies.brokersync.sync.keeper import keeper
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import drafts as classic
@@ -26,6 +28,7 @@ from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.topology import PairTopology
 from dr_ctl.topologies.procedure import Procedure, Row
+from dr_ctl.topologies.topology import Keeper
 
 PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], SyncTools]] = Procedure(
     Row("observe", drafts.proving.observe, acts.proving.observe),
@@ -68,12 +71,22 @@ def recipe(queues: Queues, drain: Drain, patience: Patience) -> Recipe[BrokerVie
     return Recipe(Rules(queues, drain, patience), PROCEDURE, told, NOT_COPIED)
 
 
-def open_(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> PairTopology[BrokerView]:
+class SyncTopology(PairTopology[BrokerView]):
+    """Implements `WithKeeper` too."""
+
+    def __init__(self, installation: Installation, observer: Observer, decides: Recipe[BrokerView]) -> None:
+        def acts_by(sender: Sender) -> Driver[BrokerView]:
+            return Driver(PROCEDURE, SyncTools(observer, decides, sender), "start its clients' connectors")
+
+        super().__init__(observer, decides, acts_by)
+        self._installation, self._brokers = installation, observer
+
+    def keeper(self, primary: str, remembered: Mapping[str, Any]) -> Keeper:
+        return keeper(self._installation, self._brokers, primary, remembered)
+
+
+def open_(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> SyncTopology:
     """Make it ready for one command. No broker is asked yet."""
     observer = Observer(installation, clock, patience, documents)
     decides = recipe(installation.settings.queues, installation.settings.drain, patience)
-
-    def acts_by(sender: Sender) -> Driver[BrokerView]:
-        return Driver(PROCEDURE, SyncTools(observer, decides, sender), "start its clients' connectors")
-
-    return PairTopology(observer, decides, acts_by)
+    return SyncTopology(installation, observer, decides)

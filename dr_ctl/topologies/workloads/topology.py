@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
+from dr_ctl.core.model import Json
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Store
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import Seen, Topology
+from dr_ctl.topologies.topology import Keeper, Seen, Topology, keeper_of
 from dr_ctl.topologies.workloads.driver import DriverWithWorkloads
 from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
 from dr_ctl.topologies.workloads.seen import SeenWithWorkloads
@@ -48,6 +49,9 @@ class TopologyWithWorkloads(Generic[S]):
 
     def why_not_so(self, site: str, *, serving: bool) -> str | None:
         return self._bare.why_not_so(site, serving=serving)
+
+    def keeper(self, primary: str, remembered: Mapping[str, Json]) -> Keeper:
+        return keeper_of(self._bare, primary, remembered)
 
     def close(self) -> None:
         self._bare.close()

@@ -23,7 +23,6 @@ class Counters:
     in_delivery: int
     dispatched: int
     expired: int
-    depth: int = 0
 
     @property
     def unacknowledged(self) -> int:

@@ -1,13 +1,14 @@
 """The ids of all messages of a queue, by a STOMP browse that is believed only where it was whole.
 
-A broker ends a browse at its `maxBrowsePageSize` (400 unless set) as if the queue ended there.
+A broker ends a browse at its `maxBrowsePageSize` (400 unless set), or where its memory is full, as if the queue ended
+there.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError, TimedOut
@@ -17,7 +18,7 @@ from dr_ctl.topologies.common.access import Gate
 
 GREETING_S: Final = 5.0
 SILENT_S: Final = 20.0
-TRIES: Final = 8
+TRYING_S: Final = 5.0
 
 
 def connected(gate: Gate, *, beats: str | None = None) -> Connection:
@@ -54,7 +55,6 @@ class Browser:
 
     gate: Callable[[], Gate]
     depth: Callable[[str], int | None]
-    _longest: dict[str, int] = field(default_factory=dict)
 
     def ids(self, queue: str) -> Browsed:
         """All of them."""
@@ -74,9 +74,9 @@ class Browser:
         return Browsed(frozenset(left), whole, shown)
 
     def _whole(self, queue: str, begin: Callable[[], None], each: Callable[[str], None]) -> tuple[bool, int]:
-        """Browse until it is sure that nothing was left out; False where it never is. And how many were shown."""
-        shown = 0
-        for _ in range(TRIES):
+        """Browse until nothing can have been left out; False where that was never so. And how many were shown."""
+        shown, until = 0, time.monotonic() + TRYING_S
+        while time.monotonic() < until:
             begin()
             before = self.depth(queue)
             if before is None:
@@ -86,10 +86,8 @@ class Browser:
                 each(id_)
                 length += 1
             shown += length
-            longest = self._longest.get(queue, 0)
-            self._longest[queue] = max(longest, length)
-            # As many as there were: it reached what was there before, as it shows the oldest first. Or fewer than this
-            # queue has shown before: it did not end at the limit. While messages are taken neither may hold for once.
-            if length >= before or length < longest:
+            # It shows the oldest first: as many as there were are all that were there. While clients take messages
+            # it shows fewer at times, as it does where it was cut, and that cannot be told apart.
+            if length >= before:
                 return True, shown
         return False, shown

@@ -7,7 +7,7 @@ from typing import Final
 
 from dr_ctl.topologies.brokersync.sync.ports import Primary, Standby
 
-RAISE: Final = "; raise maxBrowsePageSize of its policy there above its depth"
+RAISE: Final = ", or clients took more than came; raise maxBrowsePageSize above its depth there, and see to its memory"
 
 
 @dataclass(frozen=True, slots=True)

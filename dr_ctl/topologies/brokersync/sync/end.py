@@ -10,9 +10,9 @@ from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.classic_brokersync import AgentAccess, BrokerSyncBroker
 from dr_ctl.stomp_io.address import Login
-from dr_ctl.topologies.brokersync.sync import beans
+from dr_ctl.topologies.brokersync.access import Access
+from dr_ctl.topologies.classic.look import find_broker
 from dr_ctl.topologies.common.access import Gate, gate
-from dr_ctl.topologies.console.access import account
 
 
 @dataclass
@@ -20,55 +20,45 @@ class End:
     """Opened when first needed. Raises `BrokerError` from every method that needs a secret or asks the broker."""
 
     installation: Installation
-    site: str
-    pair: str
+    access: Access
     _wire: Wire | None = field(default=None, init=False)
     _broker: str | None = field(default=None, init=False)
 
     @property
-    def settings(self) -> BrokerSyncBroker:
-        return self.installation.broker(self.site, self.pair, BrokerSyncBroker)
+    def site(self) -> str:
+        return self.access.site
 
     @property
-    def access(self) -> AgentAccess:
+    def settings(self) -> BrokerSyncBroker:
+        return self.installation.broker(self.access.site, self.access.pair, BrokerSyncBroker)
+
+    @property
+    def own(self) -> AgentAccess:
         """Raises `UsageError` where the settings do not say how the agent gets in."""
-        if self.settings.sync is None or self.settings.jolokia is None:
-            text = (
-                f"{self.pair} at {self.site} has no {'sync' if self.settings.jolokia else 'jolokia'}: in the settings"
-            )
-            remedy = (
-                "The agent needs a transport connector that no client uses, as `sync:`, and `jolokia:`, at each broker."
-            )
+        settings = self.settings
+        if settings.sync is None or settings.jolokia is None:
+            lacking = "sync" if settings.jolokia else "jolokia"
+            text = f"{self.access.pair} at {self.access.site} has no `{lacking}:` in the settings"
+            remedy = "The agent needs a transport connector that no client uses, as `sync:`, and `jolokia:`, at each."
             raise UsageError(text, remedy=remedy)
-        return self.settings.sync
+        return settings.sync
 
     def gate(self) -> Gate:
-        access = self.access
-        password = resolve(access.password, self.installation.file.parent)
-        return gate(self.installation, self.site, access.stomp, Login(access.username, password))
-
-    def wire(self) -> Wire:
-        if self._wire is None:
-            settings = self.settings
-            url = settings.jolokia or ""
-            self._wire = Wire(account(self.installation, self.site, url, settings.username, settings.password))
-        return self._wire
+        password = resolve(self.own.password, self.installation.file.parent)
+        return gate(self.installation, self.site, self.own.stomp, Login(self.own.username, password))
 
     def reader(self) -> Reader:
-        return Reader(self.wire())
+        return Reader(self._opened())
 
     def changer(self) -> Changer:
-        return Changer(self.wire())
+        return Changer(self._opened())
 
     @property
     def broker(self) -> str:
         """Its own name."""
         if self._broker is None:
-            self._broker = self.settings.broker or beans.find_broker(self.reader())
+            self._broker = self.settings.broker or find_broker(self.reader())
         return self._broker
-
-    def depth(self, queue: str) -> int | None:
-        return beans.depth(self.reader(), self.broker, queue)
 
     def copy(self, queue: str) -> str:
         """The queue here that holds the copies of a queue until they are shipped."""
@@ -78,3 +68,8 @@ class End:
         if self._wire is not None:
             self._wire.close()
             self._wire = None
+
+    def _opened(self) -> Wire:
+        if self._wire is None:
+            self._wire = self.access.wire()
+        return self._wire

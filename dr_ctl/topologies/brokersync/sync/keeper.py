@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.settings.model import Installation
+from dr_ctl.topologies.brokersync.access import Observer
 from dr_ctl.topologies.brokersync.sync.end import End
 from dr_ctl.topologies.brokersync.sync.pair import Pair
 from dr_ctl.topologies.brokersync.sync.primary import RealPrimary
@@ -63,12 +63,12 @@ def _vanished(count: int, queue: str, site: str) -> Finding:
         "Purged, moved or deleted by hand? `dr-ctl sync --go-on` counts them as consumed: their copies at the waiting "
         "site are then deleted too."
     )
-    return Finding("DR-SYNC-001", Severity.WARNING, text, remedy)
+    return Finding("DR-AGENT-001", Severity.WARNING, text, remedy)
 
 
 def _not_whole(why: str) -> Finding:
     remedy = "A browse shows at most maxBrowsePageSize messages (400 unless set); what lies behind is not compared."
-    return Finding("DR-SYNC-002", Severity.WARNING, why, remedy)
+    return Finding("DR-AGENT-002", Severity.WARNING, why, remedy)
 
 
 def _refused(why: str, site: str) -> Finding:
@@ -77,16 +77,16 @@ def _refused(why: str, site: str) -> Finding:
         "That reads the whole queue each time. To delete by id: allow removeMatchingMessages on its queues in "
         "jolokia-access.xml."
     )
-    return Finding("DR-SYNC-003", Severity.WARNING, text, remedy)
+    return Finding("DR-AGENT-003", Severity.WARNING, text, remedy)
 
 
-def keeper(installation: Installation, clock: Clock, primary: str, remembered: Mapping[str, Any]) -> PairsKeeper:
+def keeper(installation: Installation, observer: Observer, primary: str, remembered: Mapping[str, Any]) -> PairsKeeper:
     """Ready for its first step. Raises `UsageError` where the settings do not let it in."""
     standby = next(site for site in installation.settings.sites if site != primary)
     pairs = []
-    for broker in installation.settings.sites[primary].brokers:
-        here, there = (End(installation, site, broker.name) for site in (primary, standby))
-        _ = here.access, there.access
-        mine: Mapping[str, Json] = remembered.get(broker.name, {})
-        pairs.append(Pair(broker.name, RealPrimary(here), RealStandby(there), clock, mine))
+    for access in observer.at(primary):
+        here, there = (End(installation, observer.brokers[site][access.pair]) for site in (primary, standby))
+        _ = here.own, there.own
+        mine: Mapping[str, Json] = remembered.get(access.pair, {})
+        pairs.append(Pair(access.pair, RealPrimary(here), RealStandby(there), observer.clock, mine))
     return PairsKeeper(pairs, primary, standby)

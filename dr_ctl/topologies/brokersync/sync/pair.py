@@ -57,8 +57,12 @@ class Pair:
         self._delete(held)
 
     def go_on(self) -> None:
-        """With the next look."""
+        """What vanished is forgotten now, and with the next look, which is at once, what the counters then say."""
         self._goes_on = True
+        self._look_at = 0.0
+        for queue in self.queues.values():
+            queue.vanished = 0
+            queue.forget()
 
     @property
     def refused(self) -> str | None:

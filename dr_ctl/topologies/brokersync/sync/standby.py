@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dr_ctl.jolokia.errors import NoSuchBean, PolicyRefused
-from dr_ctl.topologies.brokersync.sync import beans
+from dr_ctl.topologies.brokersync.sync import counting
 from dr_ctl.topologies.brokersync.sync.browsing import Browser
 from dr_ctl.topologies.brokersync.sync.end import End
 from dr_ctl.topologies.brokersync.sync.picking import picked
@@ -21,23 +21,26 @@ class RealStandby:
 
     def __init__(self, end: End) -> None:
         self._end = end
-        self._browser = Browser(end.gate, end.depth)
+        self._browser = Browser(end.gate, self._depth)
         self.refused: str | None = None
 
     def remove(self, queue: str, ids: Sequence[str]) -> int:
         if self.refused is None:
-            change = beans.removal(self._end.broker, queue, ids)
+            change = counting.removal(self._end.broker, queue, ids)
             (answer,) = self._end.changer().change([change], timeout_s=REMOVE_S)
             if isinstance(answer.error, NoSuchBean):
                 return 0
             if not isinstance(answer.error, PolicyRefused):
                 return int(answer.value())
             self.refused = str(answer.error)
-        depth = self._end.depth(queue)
+        depth = self._depth(queue)
         return picked(self._end.gate(), queue, frozenset(ids), depth) if depth else 0
 
     def browse(self, queue: str) -> Browsed:
         return self._browser.ids(queue)
+
+    def _depth(self, queue: str) -> int | None:
+        return counting.depth(self._end.reader(), self._end.broker, queue)
 
     def close(self) -> None:
         self._end.close()

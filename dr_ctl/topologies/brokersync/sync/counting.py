@@ -1,0 +1,59 @@
+"""What the agent reads of a Classic broker in its looks, and what it asks it to delete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from dr_ctl.jolokia.client import Change, Read, Reader
+from dr_ctl.jolokia.errors import NoSuchBean
+from dr_ctl.jolokia.values import Fields
+from dr_ctl.topologies.brokersync.sync.accounts import Counters
+from dr_ctl.topologies.brokersync.sync.end import End
+from dr_ctl.topologies.brokersync.sync.ports import Glance
+from dr_ctl.topologies.classic import beans
+from dr_ctl.topologies.classic.look import found
+
+LOOK_S: Final = 3.0
+# In this order: what is read later can only make the sum of an account smaller than it is.
+COUNTERS: Final = ("Name", "DequeueCount", "InFlightCount", "DispatchCount", "ExpiredCount")
+
+
+def glance(end: End) -> Glance:
+    """One look at a broker and at those of its queues that are copied. Raises `BrokerError`."""
+    asked = [
+        Read(beans.broker(end.broker), ("BrokerId",)),
+        Read(beans.all_connectors(end.broker), ("Started",)),
+        Read(beans.all_queues(end.broker), COUNTERS),
+    ]
+    itself, connectors, queues = end.reader().look(asked, timeout_s=LOOK_S)
+    started = {beans.parts(bean)["connectorName"] for bean, each in found(connectors) if each.flag("Started")}
+    # By their true names: those in the names of beans are encoded.
+    told = {each.text("Name"): _counters(each) for _, each in found(queues)}
+    return Glance(
+        Fields(end.site, itself.value()).text("BrokerId"),
+        any(beans.part(name) in started for name in end.settings.clients),
+        {name: each for name, each in told.items() if end.copy(name) in told},
+    )
+
+
+def _counters(fields: Fields) -> Counters:
+    return Counters(
+        fields.number("DequeueCount"),
+        fields.number("InFlightCount"),
+        fields.number("DispatchCount"),
+        fields.number("ExpiredCount"),
+    )
+
+
+def depth(reader: Reader, broker: str, queue: str) -> int | None:
+    """None where there is no such queue yet."""
+    (told,) = reader.look([Read(beans.queue(broker, beans.part(queue)), ("QueueSize",))])
+    return None if isinstance(told.error, NoSuchBean) else Fields(queue, told.value()).number("QueueSize")
+
+
+def removal(broker: str, queue: str, ids: Sequence[str]) -> Change:
+    """Deletes the messages with these ids; its answer is how many there were."""
+    listed = ", ".join("'{}'".format(each.replace("'", "''")) for each in ids)
+    bean = beans.queue(broker, beans.part(queue))
+    return Change(bean, "removeMatchingMessages(java.lang.String)", (f"JMSMessageID IN ({listed})",))
