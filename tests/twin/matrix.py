@@ -218,7 +218,7 @@ def documents(twin: PlayedTwin) -> list[str]:
     """Those at the brokers, and those of brokers that keep none."""
     kept = Path(os.environ["DR_CTL_STATE_DIR"]).glob("**/documents/*/*/*.*")
     queues = [name for site in twin.sites for name in twin.host(site).broker.queues if name.startswith("dr-ctl.")]
-    return [*queues, *(f"dr-ctl.{path.name}" for path in kept)]
+    return [*queues, *(path.name for path in kept)]
 
 
 def scene(twin: PlayedTwin) -> dict[str, Any]:
