@@ -8,6 +8,7 @@ from dr_ctl.lab.make import Admin
 from dr_ctl.lab.stage import Played
 from dr_ctl.lab.state import SiteState
 from dr_ctl.lab.traffic import Target
+from dr_ctl.stomp_io.dialect import ARTEMIS
 from dr_ctl.twin.site import Twin
 
 
@@ -36,7 +37,8 @@ class PlayedTwin(Twin, Played):
     def target(self, pair: str | None = None) -> Target:
         """Where the clients of a pair may be served."""
         sites = tuple((site, self.site(site, pair).stomp) for site in self.sites)
-        told_at = KINDS.named(self.kind.topology).ids if self.kind.topology in KINDS else None
+        like = KINDS.named(self.kind.topology) if self.kind.topology in KINDS else None
         stores = {site: store_at(self.directory, self.site(site, pair).name) for site in self.sites}
-        ids = None if told_at is None else Ids(stores, told_at.address)
-        return Target(sites, self.site(self.sites[0], pair).app, self.left, ids)
+        ids = None if like is None or like.ids is None else Ids(stores, like.ids.address)
+        dialect = ARTEMIS if like is None else like.dialect
+        return Target(sites, self.site(self.sites[0], pair).app, self.left, ids, dialect)

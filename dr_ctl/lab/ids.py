@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 QUEUE_HEADER = "DR_QUEUE"  # of a notification; the id is its body
+SHARED = "shared"  # in place of a broker, where all of them share one
 BUSY_S = 10.0
 TABLE = """CREATE TABLE IF NOT EXISTS processed (
     queue TEXT NOT NULL, id TEXT NOT NULL, here INTEGER NOT NULL, PRIMARY KEY (queue, id)) WITHOUT ROWID"""
@@ -19,10 +20,11 @@ TABLE = """CREATE TABLE IF NOT EXISTS processed (
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """Where the sites' consumers find what is processed already, and at which address they tell what they did."""
+    """Where the sites' consumers find what is processed already, and at which address they tell what they did;
+    None where they share a store."""
 
     stores: Mapping[str, Path]
-    address: str
+    address: str | None
 
 
 def store_at(directory: Path, broker: str) -> Path:

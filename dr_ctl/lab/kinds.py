@@ -11,6 +11,8 @@ MIRROR: Final = "artemis-mirror"
 CONTINUITY: Final = "artemis-continuity"
 BRIDGES: Final = "artemis-bridges"
 BROKERSYNC: Final = "classic-brokersync"
+SHARED_STORE: Final = "classic-shared-store"
+FAN_OUT: Final = "classic-fanout"
 
 KINDS: Final[Registry[Kind]] = Registry(
     "KIND",
@@ -19,6 +21,8 @@ KINDS: Final[Registry[Kind]] = Registry(
         CONTINUITY: "dr_ctl.lab.artemis.continuity",
         BRIDGES: "dr_ctl.lab.artemis.bridges",
         BROKERSYNC: "dr_ctl.lab.classic.brokersync",
+        SHARED_STORE: "dr_ctl.lab.classic.sharedstore",
+        FAN_OUT: "dr_ctl.lab.classic.fanout",
     },
     unknown="no lab is made of",
 )

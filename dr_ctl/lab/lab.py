@@ -20,13 +20,15 @@ from dr_ctl.core.errors import BrokerError, EnvironmentFault, UsageError
 from dr_ctl.lab import daemons, distribution, layout, processor, settings_file, status, wire
 from dr_ctl.lab import state as lab_state
 from dr_ctl.lab.cache import release_ports
-from dr_ctl.lab.ids import Ids, IdStore, store_at
+from dr_ctl.lab.fanout import LEAST_FILE, FanOut
+from dr_ctl.lab.ids import SHARED, Ids, IdStore, store_at
 from dr_ctl.lab.kinds import KINDS, MIRROR
 from dr_ctl.lab.make import Make
 from dr_ctl.lab.stage import Played
 from dr_ctl.lab.started import wait_until
 from dr_ctl.lab.state import LabState, LinkState, SiteState
 from dr_ctl.lab.traffic import Target
+from dr_ctl.stomp_io.address import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -242,8 +244,13 @@ class Lab(Played):
         brokers = [broker for broker in self.state.sites if broker.pair == name]
         sites = tuple((broker.name, broker.stomp) for broker in brokers)
         stores = {broker.name: self.id_store(broker.name, name) for broker in brokers}
-        ids = Ids(stores, self._kind.ids.address) if self._kind.ids is not None else None
-        return Target(sites, self.state.sites[0].app, partial(self._left, name), ids, self._kind.dialect)
+        kind, fan_out = self._kind, None
+        ids = Ids(stores, kind.ids.address) if kind.ids is not None else None
+        if kind.fan_out is not None:
+            doors = tuple((broker.name, Address("127.0.0.1", broker.ports[kind.fan_out])) for broker in brokers)
+            fan_out = FanOut(doors, self.directory / LEAST_FILE)
+            ids = Ids(dict.fromkeys(stores, store_at(self.directory, SHARED)), None)
+        return Target(sites, self.state.sites[0].app, partial(self._left, name), ids, kind.dialect, fan_out)
 
     def id_store(self, site: str, pair: str | None = None) -> Path:
         """Where a site knows what is processed, if consumers of this kind of lab do."""
@@ -365,6 +372,8 @@ class Lab(Played):
                 raise EnvironmentFault(f"the broker {broker.broker} does not run")
 
     def _tell(self, site_from: str | None, change: Mapping[str, str | float]) -> None:
+        if not self.state.links:
+            raise UsageError(f"no link joins the sites of a lab of {self.state.topology}")
         if site_from is not None:
             self.site(site_from)
         for link in self.state.links:

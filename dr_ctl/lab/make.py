@@ -110,3 +110,5 @@ class Kind:
     # Where consumers tell which ids they have processed. They skip then what their site's store knows, serve one queue
     # each, wherever that is open, and a processor at each site writes into its store what the peer's consumers told.
     ids: IdsAt | None = None
+    # The port where producers write to both sites at once. Consumers, wherever they are, then share one store of ids.
+    fan_out: str | None = None

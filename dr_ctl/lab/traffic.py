@@ -11,15 +11,18 @@ queue: one that is closed then cuts no other, and its clients look for it at bot
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dr_ctl.lab.fanout import FanOut, Producing, produce
 from dr_ctl.lab.ids import Ids, IdStore
 from dr_ctl.lab.ledger import Event, Ledger, Verdict
-from dr_ctl.lab.working import ID_HEADER, Store, Work
+from dr_ctl.lab.sending import Sending, send
+from dr_ctl.lab.working import Store, Work
 from dr_ctl.stomp_io.address import endpoints
 from dr_ctl.stomp_io.connection import Connected, Connection, ConnectionLost, Knock, SaidError, wait_for
 from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
@@ -40,7 +43,6 @@ AGAIN_S, MOST_KNOCKS = 0.1, 4
 SILENT_S = 4.0  # a broker that says nothing for so long, heart-beats included, is left
 BEAT_S = 4.0
 HEART_BEATS = {"heart-beat": "10000,1000"}
-MOST_OUTSTANDING = 256
 TURN_S = 0.05
 FINISH_S = 3.0
 LOOK_S, QUIET_S = 0.3, 1.5
@@ -59,6 +61,7 @@ class Target:
     left: Callable[[Sequence[str]], int | None] = lambda _: None
     ids: Ids | None = None
     dialect: Dialect = ARTEMIS
+    fan_out: FanOut | None = None  # producers write to all sites at once
 
     def store(self, site: str) -> Store | None:
         return None if self.ids is None else Store(IdStore(self.ids.stores[site]), self.ids.address)
@@ -275,10 +278,13 @@ class Load:
                     raise RuntimeError(f"{thread.name} ended by itself; its trace is on standard error")
 
     def _produce(self, name: str, target: Target, queues: Sequence[str]) -> None:
+        if target.fan_out is not None:
+            produce(target.fan_out, target.login, self._producing_of(name, target, queues))
+            return
         dialler = Dialler(target)
         sent = 0
         while (found := dialler.dial(self._no_more_sends)) is not None:
-            sending = _Sending(*found, queues, name, sent, let_in=target.ids is None)
+            sending = Sending(*found, queues, name, sent, let_in=target.ids is None)
             try:
                 self._send_all(sending, target)
                 sending.connection.close()
@@ -292,7 +298,13 @@ class Load:
                 self.ledger.attempt(queue, ident)
                 self.ledger.record(Event.SEND_IN_DOUBT, queue, ident, sending.site)
 
-    def _send_all(self, sending: _Sending, target: Target) -> None:
+    def _producing_of(self, name: str, target: Target, queues: Sequence[str]) -> Producing:
+        numbered = ((f"{self.run}-{name}-{number}", queues[number % len(queues)]) for number in itertools.count(1))
+        return Producing(
+            numbered, self._body, target.dialect, self.ledger, self._interval_s, self._producing, self._no_more_sends
+        )
+
+    def _send_all(self, sending: Sending, target: Target) -> None:
         """Send at the rate, noting receipts, until told to stop and the last receipt is there."""
         due = time.monotonic()
         stopped_at: float | None = None
@@ -308,7 +320,7 @@ class Load:
                 ident, queue = sending.next(self.run)
                 if sending.let_in:
                     self.ledger.attempt(queue, ident)
-                _send(sending.connection, target.dialect, queue, ident, self._body)
+                send(sending.connection, target.dialect, queue, ident, self._body)
                 # After a stall the rate goes on; what was missed is not made up for in one burst.
                 due = max(due + self._interval_s, now - 1.0)
             for frame in sending.connection.receive(max(0.0005, min(due - time.monotonic(), TURN_S))):
@@ -350,42 +362,9 @@ class Load:
             connection.beat(every_s=BEAT_S, silent_s=SILENT_S)
 
 
-@dataclass(slots=True)
-class _Sending:
-    """A producer on one connection; `number` is that of its last message.
-
-    Where queues are closed one by one, a greeting says nothing yet: the first message goes alone, and until its receipt
-    is there nobody is `let_in`.
-    """
-
-    site: str
-    connection: Connection
-    queues: Sequence[str]
-    name: str
-    number: int
-    let_in: bool
-    outstanding: dict[str, str] = field(default_factory=dict)  # the queue of each
-
-    @property
-    def may_send(self) -> bool:
-        return len(self.outstanding) < (MOST_OUTSTANDING if self.let_in else 1)
-
-    def next(self, run: str) -> tuple[str, str]:
-        """Name the next message, and its queue; from now on its receipt is awaited."""
-        self.number += 1
-        ident, queue = f"{run}-{self.name}-{self.number}", self.queues[self.number % len(self.queues)]
-        self.outstanding[ident] = queue
-        return ident, queue
-
-
 def _shares(target: Target, queues: tuple[str, ...]) -> list[tuple[Target, tuple[str, ...]]]:
     """What one client takes on there: all of it, or one queue where each is served by itself."""
     return [(target, queues)] if target.ids is None else [(target, (queue,)) for queue in queues]
-
-
-def _send(connection: Connection, dialect: Dialect, queue: str, ident: str, body: str) -> None:
-    headers = {**dialect.sent, "persistent": "true", ID_HEADER: ident, "receipt": ident}
-    connection.stomp.send(dialect.queue(queue), body, headers=headers)
 
 
 def _join(threads: list[threading.Thread]) -> None:

@@ -31,7 +31,7 @@ SUBSCRIBED = "subscribed"
 class Store:
     """What makes a consumer idempotent: the store of the site where it is connected, and where it tells its ids."""
 
-    def __init__(self, ids: IdStore, address: str) -> None:
+    def __init__(self, ids: IdStore, address: str | None) -> None:
         self._ids = ids
         self._address = address
 
@@ -51,6 +51,8 @@ class Store:
         self._ids.close()
 
     def _tell(self, connection: Connection, queue: str, ident: str) -> None:
+        if self._address is None:
+            return
         headers = {"destination-type": "ANYCAST", "persistent": "true", QUEUE_HEADER: queue}
         connection.stomp.send(self._address, ident, headers=headers)
 

@@ -16,6 +16,8 @@ NO_ATTRIBUTE: Final = "javax.management.AttributeNotFoundException"
 REFUSED: Final = "java.lang.Exception"
 TYPES: Final = frozenset({"read", "exec", "search", "version"})
 # The operations that change nothing.
+# Whether an operation may be called is asked of a bean that does not exist: that changes nothing.
+NOBODY: Final = "=dr-ctl.nobody"
 LOOKING: Final = re.compile(r"(list|browse|count|get|is|canInvoke)")
 
 Answer = dict[str, Any]
@@ -91,7 +93,7 @@ class Request:
 
     @property
     def changes(self) -> bool:
-        return self.kind == "exec" and LOOKING.match(self.verb) is None
+        return self.kind == "exec" and LOOKING.match(self.verb) is None and NOBODY not in self.bean
 
 
 class NotARequest(Exception):
@@ -247,10 +249,10 @@ def _as_told(name: str) -> str:
 def _execute(at: Management, request: Request) -> Answer:
     if at.dialect.forbids and names.is_pattern(request.bean):
         raise BrokerSaysNo(NO_BEAN, request.bean, 404)  # for it that is a name like any other
-    found = _found(at, request, "invoking JMX operations")
-    if at.policy is not None and any(at.policy().forbids_operation(bean.name, request.verb) for bean in found):
+    if at.policy is not None and at.policy().forbids_operation(request.bean, request.verb):
         text = f"Operation {request.operation} forbidden for MBean {names.canonical(request.bean)}"
         raise BrokerSaysNo(REFUSED, text, 403)
+    found = _found(at, request, "invoking JMX operations")
     if not names.is_pattern(request.bean):
         return _value(_call(found[0], request))
     return _value({names.canonical(bean.name): _call(bean, request) for bean in found})

@@ -303,9 +303,10 @@ class Twin:
         folder.mkdir(mode=0o700)
         sites: dict[str, Any] = {}
         for (site, pair), host in self._hosts.items():
-            secret = self.directory / host.secret
-            secret.touch(mode=0o600)
-            secret.write_text(host.admin[1] + "\n", encoding="utf-8")
+            for user in (ADMIN, *self.kind.roles):
+                secret = self.directory / (host.secret if user == ADMIN else f"{host.secret}.{user}")
+                secret.touch(mode=0o600)
+                secret.write_text(host.broker.users[user] + "\n", encoding="utf-8")
             told = {"name": pair, "password": {"file": host.secret}, **self.kind.settings(host)}
             sites.setdefault(site, {"brokers": []})["brokers"].append(told)
         document = {

@@ -157,11 +157,20 @@ def recorded(lab: Stage, folder: Path) -> Iterator[tuple[Path, dict[str, Recorde
             broker = settings["brokers"][0]
             recorders[site] = stack.enter_context(Recorder(broker["jolokia"]))
             broker["jolokia"] = recorders[site].address
-            broker["password"] = {"file": str(lab.directory / broker["password"]["file"])}
+            _whole(broker, lab.directory)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "dr-ctl.yaml"
         path.write_text(yaml.safe_dump(told), encoding="utf-8")
         yield path, recorders
+
+
+def _whole(told: dict[str, Any], directory: Path) -> None:
+    """Files of secrets by their whole path, since the settings are copied to another directory."""
+    for key, each in told.items():
+        if key == "password":
+            told[key] = {"file": str(directory / each["file"])}
+        elif isinstance(each, dict):
+            _whole(each, directory)
 
 
 def killed_at(operator: Operator, recorders: dict[str, Recorder], site: str, nth: int, *words: str) -> None:
@@ -191,7 +200,7 @@ def changed_settings(lab: Lab, folder: Path, change: Callable[[dict[str, Any]], 
     told = yaml.safe_load(lab.settings_path.read_text(encoding="utf-8"))
     for settings in told["sites"].values():
         broker = settings["brokers"][0]
-        broker["password"] = {"file": str(lab.directory / broker["password"]["file"])}
+        _whole(broker, lab.directory)
     change(told)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "changed.yaml"

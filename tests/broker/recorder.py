@@ -12,6 +12,8 @@ from typing import Any, Self
 
 import requests
 
+from dr_ctl.jolokia.client import NOBODY
+
 READING = ("list", "browse", "get", "count", "canInvoke")
 # The lock on the brokers is kept beside the calls of a plan, in documents that are written by these.
 LOCKING = ("createQueue(java.lang.String)", "updateQueue(java.lang.String)", "destroyQueue(java.lang.String)")
@@ -68,6 +70,7 @@ def _handler(recorder: Recorder) -> type[BaseHTTPRequestHandler]:
                 Seen(each["mbean"], each["operation"], tuple(each["arguments"]))
                 for each in (told if isinstance(told, list) else [told])
                 if each["type"] == "exec"
+                and NOBODY not in each["mbean"]
                 and not each["operation"].startswith(READING)
                 and each["operation"] not in LOCKING
             ]

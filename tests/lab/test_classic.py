@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.lab.classic import brokersync, create
+from dr_ctl.lab.classic import brokersync, create, fanout, sharedstore
 from dr_ctl.lab.classic.policy import policy
-from dr_ctl.lab.kinds import BROKERSYNC
+from dr_ctl.lab.kinds import BROKERSYNC, FAN_OUT, KINDS, SHARED_STORE
 from dr_ctl.lab.make import Make
-from dr_ctl.lab.settings_file import write
+from dr_ctl.lab.settings_file import document, write
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.topologies.classic_brokersync import BrokerSyncBroker
 from dr_ctl.stomp_io.dialect import ARTEMIS, CLASSIC
@@ -183,3 +183,71 @@ def test_a_queue_is_called_by_its_path_and_taken_in_small_portions() -> None:
     assert CLASSIC.subscribing(4096) == {"activemq.prefetchSize": "16"}
     assert CLASSIC.subscribing(1) == {"activemq.prefetchSize": "1"}
     assert ARTEMIS.subscribing(4096) == {"consumer-window-size": "4096", "subscription-type": "ANYCAST"}
+
+
+def sharing(**options: Any) -> ET.Element:
+    sites = [replace(site, ports={**PORTS, "database": 20009}, others={"database": "db-pw"}) for site in (HERE, THERE)]
+    make = Make(*sites, None, ["orders.in"], options=sharedstore.options(options))
+    return ET.fromstring(create.configured(make, sharedstore.joined(Path("/lab/london"), make)))
+
+
+def test_brokers_that_share_a_directory_wait_for_its_lock_and_open_with_it() -> None:
+    xml = sharing()
+
+    [store] = xml.iter(f"{CORE}kahaDB")
+    assert store.get("directory") == "/lab/store"
+    assert [one.get("lockAcquireSleepInterval") for one in xml.iter(f"{CORE}shared-file-locker")] == ["1000"]
+    assert doors(xml)["stomp"] == "stomp://127.0.0.1:20002"
+    assert invoked(xml) == []
+
+
+def test_brokers_that_share_a_database_lease_their_lock() -> None:
+    xml = sharing(database=True, lease_ms=2000, keep_alive_ms=700)
+
+    [store] = xml.iter(f"{CORE}jdbcPersistenceAdapter")
+    assert store.get("lockKeepAlivePeriod") == "700"
+    assert [one.get("lockAcquireSleepInterval") for one in xml.iter(f"{CORE}lease-database-locker")] == ["2000"]
+    [url] = [one.get("value") for one in xml.iter() if one.get("name") == "url"]
+    assert url == "jdbc:postgresql://127.0.0.1:20009/postgres"
+
+
+@pytest.mark.parametrize(
+    ("options", "store"),
+    [
+        ({}, {"lock": "store/lock"}),
+        ({"database": True}, {"dsn": {"file": "secrets/store"}, "table": "ACTIVEMQ_LOCK"}),
+    ],
+)
+def test_the_settings_file_says_where_the_lock_is(options: dict[str, Any], store: dict[str, Any]) -> None:
+    sites = tuple(replace(site, ports=PORTS, others=OTHERS) for site in LAB.sites)
+    lab = replace(LAB, sites=sites, links=(), topology=SHARED_STORE, options=dict(sharedstore.options(options)))
+
+    assert document(lab)["store"] == store
+
+
+def test_a_broker_waits_that_says_it_found_the_lock_taken(tmp_path: Path) -> None:
+    log = tmp_path / create.LOG
+    log.write_text("INFO | Starting Persistence Adapter\n")
+
+    assert not sharedstore.waits(tmp_path)
+    log.write_text("INFO | .../lock is locked. This broker is now in slave mode waiting a lock to be acquired\n")
+    assert sharedstore.waits(tmp_path)
+    log.write_text("DEBUG | paris failed to acquire lease.  Sleeping for 2000 milli(s)\n")
+    assert sharedstore.waits(tmp_path)
+
+
+def test_one_store_is_for_one_pair(tmp_path: Path) -> None:
+    second = replace(HERE, pair="orders-2")
+
+    with pytest.raises(UsageError, match="one pair"):
+        sharedstore.make_broker(tmp_path, tmp_path / "london", Make(second, THERE, None, []))
+
+
+def test_producers_have_a_door_of_their_own_at_brokers_that_do_not_know_each_other() -> None:
+    site = replace(HERE, ports={**PORTS, "producers": 20010})
+    make = Make(site, THERE, None, ["orders.in"], options=KINDS.named(FAN_OUT).options({}))
+    xml = ET.fromstring(create.configured(make, fanout.joined(Path(), make)))
+
+    assert doors(xml)["producers"] == "stomp://127.0.0.1:20010"
+    assert doors(xml)["stomp"] == "stomp://127.0.0.1:0"
+    assert not list(xml.iter(f"{CORE}networkConnector"))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.lab.classic.admin import ClassicAdmin
-from dr_ctl.lab.kinds import BROKERSYNC
+from dr_ctl.lab.fanout import LEAST_FILE
+from dr_ctl.lab.kinds import BROKERSYNC, FAN_OUT, SHARED_STORE
 from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import Closed, Connected
@@ -179,3 +180,68 @@ def test_one_way_copies_arrive_and_a_hardened_management_refuses_what_destroys(t
 
     assert not any(process.alive() for process in processes)
     assert not (tmp_path / "lab").exists()
+
+
+def has_the_store(lab: Lab, site: str) -> bool:
+    try:
+        return admin(lab, site).clients_open()
+    except BrokerError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"database": True, "lease_ms": 2000, "keep_alive_ms": 700}], ids=["lock-file", "database"]
+)
+def test_a_shared_store_goes_to_the_other_broker_with_all_its_messages(tmp_path: Path, options: dict[str, Any]) -> None:
+    with Lab.up(tmp_path / "lab", topology=SHARED_STORE, queues=(Q,), options=options) as lab:
+        waiting = lab.status().sites[1]
+        with pytest.raises(UsageError, match="no link joins"):
+            lab.cut()
+        send(lab, 30)
+        held = ids(lab, "london")
+
+        lab.stop("london")
+        eventually(lambda: has_the_store(lab, "paris"), within_s=20)
+        after_a_stop = ids(lab, "paris")
+        lab.start("london")
+        lab.kill("paris")
+        eventually(lambda: has_the_store(lab, "london"), within_s=20)
+        after_a_kill = ids(lab, "london")
+        processes = lab.processes()
+
+    assert (waiting.running, waiting.answers) == (True, False)
+    assert len(held) >= 30
+    assert after_a_stop == after_a_kill == held
+    assert len(processes) == (2 if options else 1)
+    assert not any(process.alive() for process in processes)
+
+
+def test_what_is_fanned_out_is_worked_on_once_and_survives_the_loss_of_a_site(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", topology=FAN_OUT, queues=(Q,)) as lab:
+        with lab.load(200) as load:
+            load.wait_for(200)
+            held = admin(lab, "paris").depth(Q)
+            lab.kill("london")
+            before = load.counts().sent
+            lab.open_clients("paris")
+            (lab.directory / LEAST_FILE).write_text("1")
+            load.wait_until(lambda counts: counts.sent >= before + 100)
+            verdict = load.stop()
+        left = admin(lab, "paris").depth(Q)
+
+    assert held >= 200
+    assert verdict.clean
+    assert left == 0
+
+
+def test_while_both_have_to_confirm_nothing_is_sent_to_one_alone(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", topology=FAN_OUT, queues=(Q,)) as lab, lab.load(200) as load:
+        load.wait_for(50)
+        lab.kill("paris")
+        load.wait_until(lambda counts: counts.attempted == counts.sent + counts.send_in_doubt)
+        stuck = load.counts().attempted
+        lab.start("paris")
+        load.wait_until(lambda counts: counts.sent >= stuck + 50)
+        verdict = load.stop()
+
+    assert verdict.clean

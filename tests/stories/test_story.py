@@ -28,6 +28,7 @@ TOPOLOGIES: dict[str, tuple[pytest.MarkDecorator, ...]] = {
     "artemis-mirror": (),
     "artemis-continuity": (needs_plugin,),
     "artemis-bridges": (),
+    "classic-brokersync": (),
 }
 KEEP_HISTORY = ("artemis-bridges",)  # nothing takes out of the waiting site what was processed
 BY_QUEUE = ("artemis-bridges",)  # clients are kept out of queues, and no door is closed

@@ -92,7 +92,7 @@ def configured(make: Make, joined: Joined) -> str:
     """Write the activemq.xml of a broker."""
     site = make.site
     users = {ADMIN: (site.admin_password, "admins"), APP: (site.app_password, "apps")}
-    users |= {name: (password, f"{name}s") for name, password in site.others.items()}
+    users |= {name: (password, f"{name}s") for name, password in site.others.items() if name in {AGENT, BRIDGE}}
     logins = "".join(
         f"\n        <authenticationUser username={quoteattr(name)} password={quoteattr(password)}"
         f" groups={quoteattr(group)}/>"

@@ -29,6 +29,10 @@ def beans(broker: ClassicBroker) -> Iterator[Bean]:
     for acceptor in broker.acceptors.values():
         name = names.connector(broker.name, acceptor.name)
         yield Bean(name, partial(_connector, acceptor), partial(_connector_operations, broker, acceptor))
+    for session in broker.sessions.values():
+        name = names.connection(broker.name, session.acceptor, session.client)
+        told = connection(session.client, session.remote, session.user, network=False)
+        yield Bean(name, partial(dict, told), dict)
     for queue in broker.queues.values():
         name = names.queue(broker.name, queue.name)
         yield Bean(name, partial(queues.attributes, broker, queue), partial(queues.operations, broker, queue))
@@ -69,7 +73,7 @@ def _server(broker: ClassicBroker) -> dict[str, Any]:
         "TotalProducerCount": 0,
         **{f"Total{name}Count": sum(row[attribute] for row in rows) for name, attribute in totals.items()},
         "Queues": [{"objectName": names.queue(broker.name, each)} for each in broker.queues],
-        "TransportConnectors": {each.name: f"tcp://localhost:{each.port}" for each in broker.acceptors.values()},
+        "TransportConnectors": {each.name: _address(each) for each in broker.acceptors.values()},
     }
 
 
@@ -84,6 +88,24 @@ def _server_operations(broker: ClassicBroker) -> Operations:
         broker.queues.pop(name, None)
 
     return {f"addQueue({TEXT})": add, f"removeQueue({TEXT})": remove, "resetStatistics()": lambda: None}
+
+
+def _address(acceptor: Acceptor) -> str:
+    return f"{'stomp' if 'STOMP' in acceptor.protocols else 'tcp'}://localhost:{acceptor.port}"
+
+
+def connection(client: str, remote: str, user: str | None, *, network: bool) -> dict[str, Any]:
+    """What is told of whoever is connected."""
+    return {
+        "ClientId": client,
+        "RemoteAddress": f"tcp://{remote}",
+        "UserName": user,
+        "NetworkConnection": network,
+        "Connected": True,
+        "Active": True,
+        "Blocked": False,
+        "Slow": False,
+    }
 
 
 def _connector(acceptor: Acceptor) -> dict[str, Any]:
@@ -131,6 +153,7 @@ def consumer(client: str, queue: str, *, network: bool) -> dict[str, Any]:
         "Active": True,
         "Network": network,
         "Durable": False,
+        "UserName": None,
         "PendingQueueSize": 0,
         **{f"{name}Counter": 0 for name in counters},
     }

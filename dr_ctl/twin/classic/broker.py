@@ -14,6 +14,7 @@ from dr_ctl.twin.bean import ILLEGAL
 from dr_ctl.twin.broker import ANYCAST, Broker, No
 from dr_ctl.twin.classic.composite import Composite, named, original
 from dr_ctl.twin.classic.policy import OPEN, Policy
+from dr_ctl.twin.classic.subscription import Browsing
 from dr_ctl.twin.classic.topics import CONSUMED, Topics
 from dr_ctl.twin.messages import Counters, Message, Origin, Queue, Reason, numbers
 from dr_ctl.twin.parts import BrokerSaysNo
@@ -31,7 +32,8 @@ _WORDS: Final = {
 @dataclass(kw_only=True)
 class ClassicBroker(Broker):
     """One Classic broker, whatever joins it to its peer. `browse_page`: so many messages a browse shows and no more,
-    without a word; a broker that is not told otherwise has 400. `policy`: what its console forbids."""
+    without a word; a broker that is not told otherwise has 400. `policy`: what its console forbids. It looks for
+    messages that have expired every `looks_every_s`."""
 
     version: ClassVar[str] = "5.18.3"
     clients_door: ClassVar[str] = "stomp"
@@ -39,15 +41,19 @@ class ClassicBroker(Broker):
 
     browse_page: int = 100_000
     policy: Policy = OPEN
+    looks_every_s: float = 30.0
     composites: dict[str, Composite] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.units: tuple[str, ...] = ()
         self.topics = Topics()
+        self.browsing: list[Browsing] = []
         self.dispatched: Counter[str] = Counter()
         self.forwarded: Counter[str] = Counter()
         self._connections, self._sequence = numbers(1), numbers(1)
         self._expiring: list[tuple[int, int, str]] = []
+        self._next_look_s = 0.0
 
     # who it is, and who its messages are
 
@@ -69,12 +75,15 @@ class ClassicBroker(Broker):
     # its life
 
     def installed(self, names: Sequence[str]) -> None:
-        """Its file names no queue: one is there after its first use."""
+        """The queues that its file has are there from the start, others after their first use."""
+        self.units = tuple(names)
 
     def booted(self) -> None:
         self._connections, self._sequence = numbers(1), numbers(1)
         self._producer = f"{self.new_connection()}:-1:1"
         self._expiring.clear()
+        for name in self.units:
+            self.queue_named(name)
         for queue in self.queues.values():
             for message in queue.messages.values():
                 self._note_end(queue, message)
@@ -86,17 +95,26 @@ class ClassicBroker(Broker):
         self.dispatched.clear()
         self.forwarded.clear()
         self.topics.subscribed.clear()
+        self.browsing.clear()
 
     def work(self, now_s: float) -> list[float]:
-        """Put what has expired into the dead letters; the moment when the next one does."""
+        """Look for what has expired, now and then, and put it among the dead letters."""
         now_ms = self.now_ms()
+        if now_s < self._next_look_s:
+            return [self._next_look_s]
+        self._next_look_s = now_s + self.looks_every_s
         while self._expiring and self._expiring[0][0] <= now_ms:
             _, number, name = heapq.heappop(self._expiring)
             queue = self.queues.get(name)
             message = queue.messages.get(number) if queue is not None else None
             if queue is not None and message is not None and number not in queue.delivering:
                 self._bury_for(queue, message, Reason.EXPIRED)
-        return [now_s + (self._expiring[0][0] - now_ms) / 1000] if self._expiring else []
+        return [self._next_look_s]
+
+    def look_soon(self) -> None:
+        """Let it look for what has expired at once."""
+        self._next_look_s = 0.0
+        self.changed.notify_all()
 
     # messages
 
@@ -104,6 +122,13 @@ class ClassicBroker(Broker):
         """The queue of that name; it is made where it is not there yet."""
         found = self.queues.get(name)
         return found or self.create_queue({"name": name, "routing-type": ANYCAST}, auto_created=True)
+
+    def held(self, queue: Queue) -> int:
+        """How many of its messages are in somebody's hands."""
+        return len(queue.delivering) + sum(each.holds for each in self.browsing if each.queue == queue.name)
+
+    def consumers(self, queue: Queue) -> int:
+        return len(queue.takers) + sum(each.queue == queue.name for each in self.browsing)
 
     def new_origin(self, producer: str | None = None, sequence: int | None = None) -> Origin:
         return producer or self._producer, sequence or self._sequence()

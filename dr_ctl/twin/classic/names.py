@@ -30,6 +30,10 @@ def connector(broker: str, name: str) -> str:
     return f"{server(broker)},connector=clientConnectors,connectorName={encoded(name)}"
 
 
+def connection(broker: str, door: str, client: str) -> str:
+    return f"{connector(broker, door)},connectionViewType=clientId,connectionName={encoded(client)}"
+
+
 def network(broker: str, name: str) -> str:
     return f"{server(broker)},connector=networkConnectors,networkConnectorName={encoded(name)}"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from dr_ctl.twin.names import keys_of
+from dr_ctl.twin.names import is_pattern, keys_of
 
 BROKER, DESTINATION, CONNECTOR, RUNTIME = "Broker", "Destination", "NetworkConnector", "Runtime"
 
@@ -21,7 +21,8 @@ class Policy:
     attributes: dict[str, tuple[str, ...]]
 
     def forbids_operation(self, bean: str, verb: str) -> bool:
-        return _named(verb, self.operations.get(_kind(bean), ()))
+        """What allows operations by a pattern does not know a pattern: nobody may call one at all that it means."""
+        return is_pattern(bean) or _named(verb, self.operations.get(_kind(bean), ()))
 
     def forbids_attribute(self, bean: str, name: str) -> bool:
         return _named(name, self.attributes.get(_kind(bean), ()))

@@ -1,5 +1,5 @@
-"""A client's STOMP session at a Classic broker. What it does wrong is told it, and it may go on; only a login that is
-wrong ends it."""
+"""A client's STOMP session at a Classic broker. What it does wrong is told it, and it may go on; only a wrong login and
+a frame of no such name end it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from dr_ctl.twin.classic import statistics
 from dr_ctl.twin.classic.broker import EXPIRES, ClassicBroker
 from dr_ctl.twin.classic.composite import PATH, named
-from dr_ctl.twin.classic.subscription import Hearing, QueueSubscription
+from dr_ctl.twin.classic.subscription import Browsing, Hearing, QueueSubscription
 from dr_ctl.twin.doors import Doors
 from dr_ctl.twin.filters import BadFilter, compiled
 from dr_ctl.twin.frames import Frame, frame
@@ -22,13 +22,14 @@ from dr_ctl.twin.messages import Message
 PREFETCH: Final = 1000
 QUEUE, TOPIC, TEMPORARY = "/queue/", "/topic/", "/temp-queue/"
 _PROTOCOL: Final = "org.apache.activemq.transport.stomp.ProtocolException"
+COMMANDS: Final = frozenset({"SEND", "SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "BEGIN", "COMMIT", "ABORT"})
 _SELECTOR: Final = "javax.jms.InvalidSelectorException"
 # What a client says about a message that is no property of it.
 _ITS: Final = frozenset(
     {"destination", "persistent", "priority", "expires", "receipt", "transaction", "content-length"}
 )
 
-Subscription = QueueSubscription | Hearing
+Subscription = QueueSubscription | Browsing | Hearing
 
 
 class Wrong(Exception):
@@ -74,6 +75,9 @@ class ClassicSession(Line):
         elif got.command == "DISCONNECT":
             self._receipt(got)
             self.broker.hang_up(self)
+        elif got.command not in COMMANDS:
+            text = f"Unknown STOMP action: {got.command}"
+            self.refuse(text, body=f"{_PROTOCOL}: {text}".encode(), receipt=got.headers.get("receipt"))
         else:
             try:
                 self._act(got)
@@ -94,8 +98,6 @@ class ClassicSession(Line):
         }
         if not self._connected:
             raise Wrong("Not connected.")
-        if got.command not in commands:
-            raise Wrong(f"Unknown STOMP action: {got.command}")
         commands[got.command](got)
 
     def _on_connect(self, got: Frame) -> None:
@@ -159,7 +161,7 @@ class ClassicSession(Line):
             hearing = self._subscriptions[ident] = Hearing(self, ident)
             self.broker.topics.subscribed[hearing] = destination
         elif got.headers.get("browser") == "true":
-            self._browse(ident, destination, selector)
+            self._browse(ident, destination, selector, holds=got.headers.get("ack", "auto") != "auto")
         else:
             self._consume(got, ident, destination.removeprefix(QUEUE), selector)
 
@@ -179,11 +181,15 @@ class ClassicSession(Line):
         queue.takers.append(taker)
         queue.dispatch()
 
-    def _browse(self, ident: str, destination: str, selector: str) -> None:
+    def _browse(self, ident: str, destination: str, selector: str, *, holds: bool) -> None:
         """Show what the first page has. Where a selector finds nothing on it and there is more, no end is told."""
         queue = self.broker.queue_named(destination.removeprefix(QUEUE))
         page = list(queue.messages.values())[: self.broker.browse_page]
         shown = [each for each in page if compiled(selector)(partial(named, each))]
+        browsing = Browsing(self.broker, queue.name, len(shown) if holds else 0)
+        self._subscriptions[ident] = browsing
+        self.broker.browsing.append(browsing)
+        self.broker.dispatched[queue.name] += len(shown)
         for message in shown:
             self.deliver(ident, message, acks=None)
         if shown or len(page) == len(queue.messages):

@@ -1,4 +1,4 @@
-"""What a client of a Classic broker subscribes to: a queue that it takes from or what it only hears."""
+"""What a client of a Classic broker subscribes to: a queue that it takes from or browses, or what it hears."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dr_ctl.twin.filters import compiled
 from dr_ctl.twin.messages import Message, Queue
 
 if TYPE_CHECKING:
+    from dr_ctl.twin.classic.broker import ClassicBroker
     from dr_ctl.twin.classic.session import ClassicSession
 
 
@@ -79,6 +80,19 @@ class QueueSubscription:
                 self.session.broker.give_back(self.queue, message, failed=True)
         self.in_hand.clear()
         self.queue.dispatch()
+
+
+@dataclass(eq=False)
+class Browsing:
+    """Was shown what a queue had. It counts as a consumer, and what it was shown as held, unless it acknowledges by
+    itself."""
+
+    broker: ClassicBroker
+    queue: str
+    holds: int
+
+    def leave(self) -> None:
+        self.broker.browsing.remove(self)
 
 
 @dataclass(eq=False)

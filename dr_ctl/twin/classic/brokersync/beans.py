@@ -9,13 +9,17 @@ from typing import Any
 from dr_ctl.twin.bean import Bean
 from dr_ctl.twin.classic import beans as common
 from dr_ctl.twin.classic import names
-from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl.twin.classic.brokersync.broker import BRIDGE, BrokerSyncBroker
 from dr_ctl.twin.classic.network import Forwarding, NetworkConnector
 
 
 def beans(broker: BrokerSyncBroker) -> Iterator[Bean]:
     yield from common.beans(broker)
     connector = broker.network
+    if broker.incoming:
+        client = f"to-{broker.site}_{broker.peer}_outbound"
+        told = common.connection(client, "127.0.0.1:1", BRIDGE, network=True)
+        yield Bean(names.connection(broker.name, broker.peers_door, client), partial(dict, told), dict)
     name = names.network(broker.name, connector.name)
     doing = {"start()": connector.start, "stop()": connector.stop}
     yield Bean(name, partial(_connector, connector), lambda: doing)
@@ -44,7 +48,7 @@ def _connector(connector: NetworkConnector) -> dict[str, Any]:
         "ConsumerTTL": 1,
         "MessageTTL": 1,
         "PrefetchSize": 1000,
-        "UserName": "bridge",
+        "UserName": BRIDGE,
         "Password": "****",
         "RemoteUserName": None,
         "RemotePassword": "****",

@@ -16,6 +16,8 @@ from dr_ctl.twin.classic.network import NetworkConnector
 from dr_ctl.twin.messages import Message, Origin, Queue, Reason
 from dr_ctl.twin.parts import Acceptor
 
+AGENT, BRIDGE = "agent", "bridge"  # who else logs in at a broker
+
 
 @dataclass(kw_only=True)
 class BrokerSyncBroker(BridgedBroker, ClassicBroker):
@@ -27,7 +29,6 @@ class BrokerSyncBroker(BridgedBroker, ClassicBroker):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.units: tuple[str, ...] = ()
         self.network = NetworkConnector(self, self.peer, ())
         self.agent: Agent | None = None
         self.consumed_by: list[Agent] = []
@@ -39,7 +40,7 @@ class BrokerSyncBroker(BridgedBroker, ClassicBroker):
 
     def installed(self, names: Sequence[str]) -> None:
         """What comes over the bridge is not copied again, or it would go in a circle."""
-        self.units = tuple(names)
+        super().installed(names)
         for name in names:
             copy, arriving = self.copies(name), f"{name}.to-{self.site}"
             self.composites[name] = Composite(name, forward_only=False, targets=((copy, BORN_HERE),))
@@ -86,6 +87,7 @@ class BrokerSyncBroker(BridgedBroker, ClassicBroker):
     def accept(self, address: str, shipped: Message, node: str) -> None:
         """What has been here before is dropped without a word, whatever became of it."""
         del node
+        self.queue_named(address)
         if shipped.origin is None or is_new(self._came, shipped.origin):
             self.route(replace(shipped, number=self.next_number(), address=address, failed=0))
 

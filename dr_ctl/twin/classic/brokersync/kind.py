@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from dr_ctl.twin.classic.brokersync.agent import DOOR
 from dr_ctl.twin.classic.brokersync.beans import beans
-from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl.twin.classic.brokersync.broker import AGENT, BRIDGE, BrokerSyncBroker
 from dr_ctl.twin.classic.brokersync.way import BrokerSyncWay
 from dr_ctl.twin.classic.console import CONSOLE, settings, stomp
 from dr_ctl.twin.classic.session import ClassicSession
@@ -24,7 +24,7 @@ def _broker(peer: str, **told: Any) -> BrokerSyncBroker:
 
 def _settings(host: Host) -> Mapping[str, Any]:
     broker = cast("BrokerSyncBroker", host.broker)  # as it was made above
-    login = {"username": host.admin[0], "password": {"file": host.secret}}
+    login = {"username": AGENT, "password": {"file": f"{host.secret}.{AGENT}"}}
     sync = {"stomp": stomp(host, DOOR), "connector": DOOR, **login}
     return {**settings(host), "network": broker.network.name, "copies": broker.copies("{queue}"), "sync": sync}
 
@@ -45,4 +45,5 @@ KIND: Final = Kind(
     settings=_settings,
     session=ClassicSession,
     policy=lambda broker: broker.policy,
+    roles={AGENT: AGENT, BRIDGE: BRIDGE},
 )
