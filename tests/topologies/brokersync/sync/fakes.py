@@ -116,6 +116,8 @@ class FakePrimary:
 
     def heard(self, within_s: float) -> Sequence[tuple[str, str]]:
         self._ask()
+        if not self.sites._listening:
+            raise BrokerError("nothing is listened on")
         told = list(self.sites.announced)
         self.sites.announced.clear()
         if not told:

@@ -218,7 +218,7 @@ def test_it_ends_where_the_serving_site_is_lost_for_good(sites: Sites, agent: Ag
 
     agent.run(LOST_S + 5)
 
-    assert "lost" in str(agent.pair.over)
+    assert "has not answered" in str(agent.pair.over)
 
 
 def test_a_short_silence_is_made_up_for(sites: Sites, agent: Agent) -> None:
@@ -260,6 +260,29 @@ def test_a_waiting_site_that_was_away_is_cleaned_when_it_is_back(sites: Sites, a
     agent.run(20.0)
 
     assert agent.pair.standby_silent is None
+    assert sites.copies == sites.held
+
+
+def test_a_comparison_that_did_not_see_all_lets_nothing_go_that_waits(sites: Sites) -> None:
+    queue = Queue("orders-1", Q, Account())
+    queue.waiting.add(["ID:1", "ID:2"])
+
+    queue.compared(sites.clock.now(), frozenset({"ID:2", "ID:3"}), "a browse ended early")
+    assert (queue.seen.waiting, queue.seen.whole) == (3, False)
+
+    queue.compared(sites.clock.now(), frozenset({"ID:2"}), "")
+    assert (queue.seen.waiting, queue.seen.whole) == (1, True)
+
+
+def test_a_connection_that_was_cut_is_made_anew(sites: Sites, agent: Agent) -> None:
+    sites.send(100)
+    agent.run()
+    sites.primary.deaf()
+    sites.consume(30)
+
+    agent.run(LOST_S + 5)
+
+    assert agent.pair.over is None
     assert sites.copies == sites.held
 
 
