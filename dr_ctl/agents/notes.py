@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Json
 from dr_ctl.engine.runs import Locked, write
+
+BY_AGENT: Final = "the agent itself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ class Notes:
 
     def put_hold(self, by: str, reason: str, at: datetime) -> None:
         self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._go_on.unlink(missing_ok=True)
+        if by != BY_AGENT:
+            self._go_on.unlink(missing_ok=True)
         write(self._hold, {"by": by, "reason": reason, "since": stamp(at)})
 
     def go_on(self, at: datetime) -> None:
@@ -74,9 +77,11 @@ class Notes:
         self._hold.unlink(missing_ok=True)
 
     def take_go_on(self) -> bool:
-        """Say whether somebody said so, once."""
+        """Say whether somebody said so, once. The agent's own hold goes with it, also one of the same moment."""
         if not self._go_on.exists():
             return False
+        if (hold := self.hold()) is not None and hold.by == BY_AGENT:
+            self._hold.unlink(missing_ok=True)
         self._go_on.unlink(missing_ok=True)
         return True
 

@@ -110,7 +110,7 @@ def _shown(standing: Standing) -> Shown:
     kept = standing.kept
     well = standing.phase is Phase.RUNNING and not kept.silent
     figures = [
-        Metric("dr_ctl_sync_held", "1 while nothing may be deleted", float(standing.phase is Phase.HELD)),
+        Metric("dr_ctl_sync_held", "1 while nothing may be deleted", int(standing.phase is Phase.HELD)),
         Metric("dr_ctl_sync_silent", "sites that could not be asked", len(kept.silent)),
     ]
     for name, help_, attribute in FIGURES:

@@ -18,6 +18,8 @@ LOOK_EVERY_S: Final = 0.4
 LOST_S: Final = 8.0
 """A serving broker that answers nothing for so long is lost."""
 AGAIN_S: Final = 1.0
+COMPARE_AGAIN_S: Final = 10.0
+"""After a browse that was not whole: each takes memory of the serving broker."""
 DELETE_AT_MOST_S: Final = 0.5
 """Then what was announced meanwhile is heard before more is deleted."""
 SURE: Final = 3
@@ -180,12 +182,12 @@ class Pair:
         """Both sites side by side; believed where the counters agree afterwards that nothing but clients took any."""
         if not queue.to_compare or self._clock.monotonic() < queue.compare_not_before:
             return
-        queue.compare_not_before = self._clock.monotonic() + LOST_S
         at = self._clock.now()
         found = residue(self._primary, self._standby, queue.name)
         queue.account.gave_back(found.shown)
         if found.ids is None:
             queue.not_compared(at, found.why_not)
+            queue.compare_not_before = self._clock.monotonic() + COMPARE_AGAIN_S
             return
         self._looked()
         if queue.vanished == 0:

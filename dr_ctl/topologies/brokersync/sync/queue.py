@@ -52,8 +52,8 @@ class Queue:
         self.to_compare = self.to_compare or self.waiting.overdue
 
     def doubt(self, counters: Counters) -> None:
-        """Something did: nothing announced is believed before somebody says so."""
-        self.vanished = self.account.vanished(counters)
+        """Something did: nothing announced is believed before somebody says so, whatever the counters say later."""
+        self.vanished = max(self.vanished, self.account.vanished(counters))
         self.forget()
 
     def go_on(self, counters: Counters) -> None:
