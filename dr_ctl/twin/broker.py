@@ -160,6 +160,10 @@ class Broker(ABC):
     def cut_off(self, queue: Queue, held: Sequence[Message]) -> None:
         """A client's connection ended while it held these."""
 
+    def thawed(self) -> None:
+        """It goes on where it stood; nobody has been answered yet."""
+        return
+
     def ended(self) -> None:
         """Nothing of it is needed any more."""
         return

@@ -140,6 +140,7 @@ class Host:
         """The end of either."""
         with self.broker.lock:
             self.broker.frozen = False
+            self.broker.thawed()
             self._doors.spit_out()
             self.broker.changed.notify_all()
 

@@ -11,6 +11,9 @@ MIRROR: Final = "artemis-mirror"
 CONTINUITY: Final = "artemis-continuity"
 BRIDGES: Final = "artemis-bridges"
 BROKERSYNC: Final = "classic-brokersync"
+SHARED_STORE: Final = "classic-shared-store"
+FANOUT: Final = "classic-fanout"
+REPLICA: Final = "classic-replica"
 
 KINDS: Final[Registry[Kind]] = Registry(
     "KIND",
@@ -19,6 +22,9 @@ KINDS: Final[Registry[Kind]] = Registry(
         CONTINUITY: "dr_ctl.twin.continuity.kind",
         BRIDGES: "dr_ctl.twin.bridges.kind",
         BROKERSYNC: "dr_ctl.twin.classic.brokersync.kind",
+        SHARED_STORE: "dr_ctl.twin.classic.sharedstore.kind",
+        FANOUT: "dr_ctl.twin.classic.fanout.kind",
+        REPLICA: "dr_ctl.twin.classic.replica.kind",
     },
     unknown="no twin is made of",
 )

@@ -314,6 +314,7 @@ class Twin:
             "name": self.directory.name,
             "topology": self.kind.topology,
             "sites": sites,
+            **self.kind.installation,
             "objectives": {"loss": {"messages": 0, "age": "30s"}, "recovery": "2m"},
             "history": {"path": "history"},
         }

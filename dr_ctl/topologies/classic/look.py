@@ -54,15 +54,16 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S) -> Answered:
             Read(beans.all_connectors(broker), ("Started",)),
             Read(beans.all_networks(broker), ("Name",)),
             Read(beans.all_bridges(broker), ("RemoteBrokerName",)),
-            Read(beans.all_queues(broker), QUEUE),
             Read(beans.all_consumers(broker), CONSUMER),
             Read(beans.all_connections(broker), CONNECTION),
             Search(beans.all_transactions(broker)),
             *_permits(broker),
+            # Last, so that what lies there is hardly older than the answer, whose moment is that of the look.
+            Read(beans.all_queues(broker), QUEUE),
         ],
         timeout_s=timeout_s,
     )
-    itself, doors, networks, bridges, queues, consumers, connections, prepared, *permits = told
+    itself, doors, networks, bridges, consumers, connections, prepared, *permits, queues = told
     fields = Fields(beans.broker(broker), itself.value())
     connectors = tuple(_connectors(doors, fields.mapping("TransportConnectors")))
     ports = {each.name: each.port for each in connectors}

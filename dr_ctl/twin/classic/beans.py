@@ -87,7 +87,12 @@ def _server_operations(broker: ClassicBroker) -> Operations:
             raise broker.no(No.IN_USE, name)
         broker.queues.pop(name, None)
 
-    return {f"addQueue({TEXT})": add, f"removeQueue({TEXT})": remove, "resetStatistics()": lambda: None}
+    return {
+        "stop()": broker.stop,
+        f"addQueue({TEXT})": add,
+        f"removeQueue({TEXT})": remove,
+        "resetStatistics()": lambda: None,
+    }
 
 
 def _address(acceptor: Acceptor) -> str:

@@ -75,21 +75,19 @@ class Agent:
             self._heard.pop((queue, origin), None)
 
     def _consumed(self) -> list[tuple[str, Origin]]:
-        """What only the target has, and was not sent there."""
+        """What only the target has, or will have, and was not sent there."""
         found: list[tuple[str, Origin]] = []
         for name in self._target.units:
-            there, here, unshipped = (
-                set(broker.queues[queue].by_origin) if queue in broker.queues else set[Origin]()
-                for broker, queue in (
-                    (self._target, name),
-                    (self._source, name),
-                    (self._target, self._target.copies(name)),
-                )
-            )
-            found += [(name, origin) for origin in there - here - unshipped]
+            here, leaving = _ids(self._source, name), _ids(self._source, self._source.copies(name))
+            there, unshipped = _ids(self._target, name), _ids(self._target, self._target.copies(name))
+            found += [(name, origin) for origin in (there | leaving) - here - unshipped]
         return found
 
     def _returned(self) -> bool:
         """Say whether the target came back with what is not the agent's to delete."""
         self._target.returned = self._target.returned and bool(self._consumed())
         return self._target.returned
+
+
+def _ids(broker: BrokerSyncBroker, name: str) -> set[Origin]:
+    return set(broker.queues[name].by_origin) if name in broker.queues else set()

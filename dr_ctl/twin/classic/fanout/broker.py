@@ -1,0 +1,42 @@
+"""A simulated broker that knows of no other one, and the producers that write to both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dr_ctl.twin.classic.broker import ClassicBroker
+from dr_ctl.twin.messages import Message
+
+ID_HEADER = "UniqueMessageID"
+PRODUCERS = "producers"
+
+
+@dataclass(kw_only=True)
+class FanoutBroker(ClassicBroker):
+    """One of two. Its messages have ids of their own, the producers' id is a header."""
+
+    peers_door = PRODUCERS
+
+    @property
+    def attached(self) -> bool:
+        return True
+
+    @property
+    def even(self) -> bool:
+        return True
+
+
+class Producers:
+    """Send each message to every broker that takes it. `acks`: fewer of them than that, and it counts as refused."""
+
+    def __init__(self, brokers: Sequence[FanoutBroker], *, acks: int = 2) -> None:
+        self.brokers, self.acks = tuple(brokers), acks
+
+    def send(self, queue: str, ident: str, body: bytes = b"") -> bool:
+        """Say whether enough of them have it. What too few have, those have nevertheless."""
+        taking = [each for each in self.brokers if each.lets_peer_in and not each.frozen]
+        for broker in taking:
+            message = Message(broker.next_number(), queue, body, text=True, headers={ID_HEADER: ident})
+            broker.route(replace(message, timestamp_ms=broker.now_ms()))
+        return len(taking) >= self.acks

@@ -1,0 +1,37 @@
+"""Twins whose sites the replication plugin joins."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dr_ctl.twin.classic.console import CONSOLE, settings
+from dr_ctl.twin.classic.replica.beans import beans
+from dr_ctl.twin.classic.replica.broker import DOOR, ReplicaBroker
+from dr_ctl.twin.classic.replica.way import ReplicaWay
+from dr_ctl.twin.classic.session import ClassicSession
+from dr_ctl.twin.kind import Kind
+from dr_ctl.twin.parts import Acceptor
+
+
+def _broker(peer: str, **told: Any) -> ReplicaBroker:
+    del peer  # the way brings them together
+    return ReplicaBroker(**told)
+
+
+KIND: Final = Kind(
+    topology="classic-replica",
+    joined="the replication plugin joins",
+    # Its role opens the others.
+    doors=(
+        Acceptor("stomp", "STOMP"),
+        Acceptor("openwire", "OPENWIRE"),
+        Acceptor(DOOR, "OPENWIRE", opens_at_boot=True),
+    ),
+    broker=_broker,
+    way=ReplicaWay,
+    beans=beans,
+    dialect=CONSOLE,
+    settings=settings,
+    session=ClassicSession,
+    policy=lambda broker: broker.policy,
+)

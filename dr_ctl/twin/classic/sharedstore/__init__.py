@@ -1,0 +1,1 @@
+"""A twin whose sites have one store: whoever holds its lock serves, the other waits for it."""

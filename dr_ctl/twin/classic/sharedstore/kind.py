@@ -1,0 +1,39 @@
+"""Twins whose sites share one store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from dr_ctl.twin.classic.beans import beans
+from dr_ctl.twin.classic.console import CONSOLE, settings
+from dr_ctl.twin.classic.session import ClassicSession
+from dr_ctl.twin.classic.sharedstore.broker import SharedStoreBroker
+from dr_ctl.twin.classic.sharedstore.store import LOCK
+from dr_ctl.twin.classic.sharedstore.way import SharedStoreWay
+from dr_ctl.twin.kind import Kind
+from dr_ctl.twin.parts import Acceptor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def _broker(peer: str, **told: Any) -> SharedStoreBroker:
+    del peer  # they meet at the store
+    return SharedStoreBroker(**told)
+
+
+_STORE: Final[Mapping[str, Any]] = {"store": {"lock": LOCK}}
+KIND: Final = Kind(
+    topology="classic-shared-store",
+    joined="share one store",
+    # Who gets the lock opens all of them.
+    doors=(Acceptor("stomp", "STOMP", opens_at_boot=True), Acceptor("openwire", "OPENWIRE", opens_at_boot=True)),
+    broker=_broker,
+    way=SharedStoreWay,
+    beans=beans,
+    dialect=CONSOLE,
+    settings=settings,
+    installation=_STORE,
+    session=ClassicSession,
+    policy=lambda broker: broker.policy,
+)

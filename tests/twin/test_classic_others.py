@@ -1,0 +1,283 @@
+"""Twins of Classic brokers that share a store, have the same producers, or are joined by the replication plugin."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import pytest
+import requests
+
+from dr_ctl.application.twins import PlayedTwin
+from dr_ctl.stomp_io.address import Login
+from dr_ctl.stomp_io.client import greet
+from dr_ctl.stomp_io.connection import Closed, Connected, Silent
+from dr_ctl.twin.broker import Broker
+from dr_ctl.twin.classic.fanout.broker import ID_HEADER, FanoutBroker, Producers
+from dr_ctl.twin.classic.replica.broker import ReplicaBroker
+from dr_ctl.twin.classic.replica.events import EVENTS
+from dr_ctl.twin.classic.sharedstore.broker import SharedStoreBroker
+from dr_ctl.twin.kinds import FANOUT, REPLICA, SHARED_STORE
+from tests.twin.classic_subject import ORDERS, ClassicSubject
+from tests.twin.subject import comes, until
+
+B = TypeVar("B", bound=Broker)
+STORED = pytest.mark.parametrize("topology", [SHARED_STORE])
+FANNED = pytest.mark.parametrize("topology", [FANOUT])
+REPLICATED = pytest.mark.parametrize("topology", [REPLICA])
+
+
+@pytest.fixture
+def pair(twin: PlayedTwin) -> ClassicSubject:
+    return ClassicSubject(twin)
+
+
+def at(twin: PlayedTwin, site: str, kind: type[B]) -> B:
+    found = twin.host(site).broker
+    assert isinstance(found, kind)
+    return found
+
+
+def knocks(pair: ClassicSubject, site: str) -> Any:
+    place = pair.place(site)
+    return greet(place.stomp, Login("app", place.app_password), None, timeout_s=0.3)
+
+
+def served(pair: ClassicSubject, site: str) -> bool:
+    return isinstance(knocks(pair, site), Connected)
+
+
+def sent(pair: ClassicSubject, count: int, site: str = "london") -> None:
+    with pair.client(site) as client:
+        for number in range(count):
+            client.send(ORDERS, n=str(number))
+
+
+# a shared store
+
+
+def row(twin: PlayedTwin) -> tuple[str | None, int]:
+    """What the lock's file says: who has it, and until when."""
+    told = json.loads((twin.directory / "store" / "lock").read_text())
+    return told["broker_name"], told["time"]
+
+
+@STORED
+def test_who_waits_has_no_port_and_no_console(twin: PlayedTwin, pair: ClassicSubject) -> None:
+    told = json.loads(twin.settings_path.read_text().partition("\n")[2])
+
+    assert told["store"] == {"lock": "store/lock"}
+    assert row(twin) == ("london", 0)
+    assert served(pair, "london")
+    assert isinstance(knocks(pair, "paris"), Closed)
+    with pytest.raises(requests.ConnectionError):
+        pair.ask("paris", type="version")
+    assert pair.read("london", pair.server("london"), "Slave") == {"Slave": False}
+
+
+@STORED
+def test_who_is_stopped_answers_nothing_and_hands_the_store_over(twin: PlayedTwin, pair: ClassicSubject) -> None:
+    sent(pair, 5)
+    ids = pair.ids("london")
+
+    with pytest.raises(requests.ConnectionError):
+        pair.execute("london", pair.server("london"), "stop()")
+
+    until(lambda: served(pair, "paris"))
+    assert row(twin) == ("paris", 0)
+    assert pair.ids("paris") == ids
+    assert isinstance(knocks(pair, "london"), Closed)
+    until(lambda: at(twin, "london", SharedStoreBroker).running)  # as a slave
+    assert isinstance(knocks(pair, "london"), Closed)
+
+
+@STORED
+def test_a_store_outlives_both_and_goes_to_who_comes_first(twin: PlayedTwin, pair: ClassicSubject) -> None:
+    sent(pair, 3)
+    with pair.client("london") as client:
+        client.send(ORDERS, durable=False)
+        client.subscribe(ORDERS)
+        client.message()
+    twin.kill("paris")
+    twin.kill("london")
+    assert row(twin) == (None, 0)
+
+    twin.start("paris")
+
+    assert twin.depth("paris", ORDERS) == 3
+    sent(pair, 1, "paris")
+    assert len(set(pair.ids("paris"))) == 4
+
+
+@STORED
+def test_closed_connectors_keep_the_lock(twin: PlayedTwin, pair: ClassicSubject) -> None:
+    for name in ("stomp", "openwire"):
+        pair.done("london", pair.connector("london", name), "stop()")
+
+    assert row(twin) == ("london", 0)
+    assert isinstance(knocks(pair, "london"), Closed)
+    assert isinstance(knocks(pair, "paris"), Closed)
+
+
+@STORED
+def test_a_frozen_holder_keeps_a_file(twin: PlayedTwin, pair: ClassicSubject) -> None:
+    at(twin, "paris", SharedStoreBroker).tries_every_s = 0.01
+    twin.freeze("london")
+
+    assert isinstance(knocks(pair, "london"), Silent)
+    assert isinstance(knocks(pair, "paris"), Closed)
+    assert row(twin) == ("london", 0)
+    twin.thaw("london")
+    assert served(pair, "london")
+
+
+@STORED
+def test_a_frozen_holder_loses_a_lease_and_finds_out(twin: PlayedTwin, pair: ClassicSubject) -> None:
+    london = at(twin, "london", SharedStoreBroker)
+    with twin.still():
+        london.store.lease(300, london.now_ms())
+    sent(pair, 3)
+    twin.freeze("london")
+
+    until(lambda: served(pair, "paris"))
+
+    holder, until_ms = row(twin)
+    assert (holder, until_ms > london.now_ms() - 300) == ("paris", True)
+    assert isinstance(knocks(pair, "london"), Silent)
+    twin.thaw("london")
+    assert isinstance(knocks(pair, "london"), Closed)
+    until(lambda: london.running)
+    assert (row(twin)[0], twin.depth("paris", ORDERS)) == ("paris", 3)
+
+
+@STORED
+def test_a_lease_of_a_dead_holder_runs_out(twin: PlayedTwin, pair: ClassicSubject) -> None:
+    london = at(twin, "london", SharedStoreBroker)
+    with twin.still():
+        london.store.lease(1000, london.now_ms())
+
+    twin.kill("london")
+
+    assert row(twin)[0] == "london"
+    assert isinstance(knocks(pair, "paris"), Closed)
+    until(lambda: served(pair, "paris"))
+    assert row(twin)[0] == "paris"
+
+
+# the same producers
+
+
+@FANNED
+def test_both_sites_have_what_producers_send_and_know_nothing_of_each_other(
+    twin: PlayedTwin, pair: ClassicSubject
+) -> None:
+    producers = Producers(twin.brokers(FanoutBroker))
+    with twin.still():
+        assert [producers.send(ORDERS, f"m-{number}") for number in range(3)] == [True] * 3
+    with pair.client("london") as client:
+        client.subscribe(ORDERS)
+        client.ack(client.message())
+
+    rows = [pair.done(site, pair.queue(site, ORDERS), "browse()") for site in twin.sites]
+    assert [[row["StringProperties"][ID_HEADER] for row in each] for each in rows] == [
+        ["m-1", "m-2"],
+        ["m-0", "m-1", "m-2"],
+    ]
+    assert not {row["JMSMessageID"] for row in rows[0]} & {row["JMSMessageID"] for row in rows[1]}
+    assert not served(pair, "paris")
+
+
+@FANNED
+def test_a_site_that_is_down_stops_producers_that_want_both(twin: PlayedTwin) -> None:
+    producers = Producers(twin.brokers(FanoutBroker))
+    twin.kill("london")
+
+    with twin.still():
+        refused = producers.send(ORDERS, "m-0")
+        producers.acks = 1
+        taken = producers.send(ORDERS, "m-1")
+
+    assert (refused, taken) == (False, True)
+    assert twin.depth("paris", ORDERS) == 2  # what was refused lies there as well
+
+
+# the replication plugin
+
+SWITCH = "setReplicationRole(java.lang.String,boolean)"
+
+
+def plugin(pair: ClassicSubject, site: str) -> str:
+    return f"{pair.server(site)},service=Plugins,instanceName=ReplicationPlugin"
+
+
+def role(pair: ClassicSubject, site: str) -> str:
+    return str(pair.read(site, plugin(pair, site), "ReplicationRole")["ReplicationRole"])
+
+
+def roles(pair: ClassicSubject) -> tuple[str, str]:
+    return role(pair, "london"), role(pair, "paris")
+
+
+@REPLICATED
+def test_a_replica_has_what_its_source_has_and_lets_nobody_in(twin: PlayedTwin, pair: ClassicSubject) -> None:
+    assert roles(pair) == ("source", "replica")
+    sent(pair, 3)
+    with pair.client("london") as client:
+        client.subscribe(ORDERS)
+        client.ack(client.message())
+    twin.wait_mirrored()
+
+    assert (len(pair.ids("paris")), pair.ids("paris")) == (2, pair.ids("london"))
+    assert isinstance(knocks(pair, "paris"), Closed)
+    backlog = f"{plugin(pair, 'london')},destinationType=Queue,destinationName={EVENTS}"
+    assert pair.read("london", backlog, "QueueSize") == {"QueueSize": 0}
+    assert EVENTS not in pair.depths("london")
+    names = ("TotalReplicationLag", "ReplicationLag")
+    assert pair.read("london", plugin(pair, "london"), *names) == {"TotalReplicationLag": 0, "ReplicationLag": None}
+    assert pair.read("paris", plugin(pair, "paris"), *names) == {"TotalReplicationLag": None, "ReplicationLag": 0}
+
+
+@REPLICATED
+def test_a_source_hands_over_once_its_replica_has_everything(twin: PlayedTwin, pair: ClassicSubject) -> None:
+    twin.delay(100)
+    sent(pair, 3)
+
+    pair.done("london", plugin(pair, "london"), SWITCH, "replica", False)
+
+    assert role(pair, "london") == "source"  # until it is answered
+    assert isinstance(knocks(pair, "london"), Closed)
+    comes(lambda: roles(pair), ("replica", "source"))
+    assert (twin.depth("london", ORDERS), twin.depth("paris", ORDERS)) == (3, 3)
+    sent(pair, 1, "paris")
+    twin.wait_mirrored()
+    assert pair.ids("london") == pair.ids("paris")
+
+
+@REPLICATED
+def test_a_replica_does_nothing_unless_it_is_forced(twin: PlayedTwin, pair: ClassicSubject) -> None:
+    twin.cut("london", mode="hang")
+    sent(pair, 2)
+    twin.kill("london")
+
+    pair.done("paris", plugin(pair, "paris"), SWITCH, "source", False)
+    assert role(pair, "paris") == "replica"
+    pair.done("paris", plugin(pair, "paris"), SWITCH, "source", True)
+    assert (role(pair, "paris"), served(pair, "paris")) == ("source", True)
+
+    twin.heal()
+    twin.start("london")
+    assert roles(pair) == ("source", "source")  # its role outlasts its death
+    assert served(pair, "london")
+    assert (twin.depth("london", ORDERS), twin.depth("paris", ORDERS)) == (2, 0)
+
+
+@REPLICATED
+def test_a_replica_may_have_no_console(twin: PlayedTwin, pair: ClassicSubject) -> None:
+    at(twin, "paris", ReplicaBroker).console_on_replica = False
+    twin.kill("paris")
+
+    twin.start("paris")
+
+    with pytest.raises(requests.ConnectionError):
+        pair.ask("paris", type="version")
+    twin.wait_mirrored()
