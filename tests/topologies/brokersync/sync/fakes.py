@@ -48,7 +48,6 @@ class Sites:
     primary_gone: bool = False
     standby_gone: bool = False
     refused: str | None = None
-    calls: list[tuple[str, ...]] = field(default_factory=list)
     _listening: bool = False
 
     def send(self, count: int) -> list[str]:
@@ -158,7 +157,8 @@ class FakeStandby:
 
     def remove(self, queue: str, ids: Sequence[str]) -> int:
         self._ask()
-        self.sites.calls.append(tuple(ids))
+        if queue != Q:
+            return 0
         before = len(self.sites.copies)
         self.sites.copies = [each for each in self.sites.copies if each not in set(ids)]
         return before - len(self.sites.copies)
