@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Final
 
 from dr_ctl.agents.exposing import Board, Metric, Shown, exposing
-from dr_ctl.agents.notes import Notes
 from dr_ctl.agents.sync import Phase, Standing, SyncAgent
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
 from dr_ctl.application.world import World
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.engine.notes import Notes
 from dr_ctl.topologies.topology import Kept, keeper_of
 
 LINE_EVERY_S: Final = 5.0
