@@ -123,11 +123,15 @@ class Notes:
         self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._take(file)
             yield
+        finally:
+            os.close(file)
+
+    def _take(self, file: int) -> None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             told = self.read()
             text = f"an agent runs already: process {told.get('pid', '?')} on {told.get('host', '?')}"
             raise Locked(text, remedy=f"{self.standing} says how it stands.") from error
-        finally:
-            os.close(file)
