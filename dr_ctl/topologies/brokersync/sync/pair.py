@@ -47,7 +47,7 @@ class Pair:
         self._start: str | None = None
         self._answered = clock.monotonic()
         self._look_at = self._delete_at = 0.0
-        self._listens = self._was_held = self._goes_on = False
+        self._listens = self._was_held = self._goes_on = self._restarted = False
 
     def step(self, held: Held) -> None:
         try:
@@ -104,6 +104,7 @@ class Pair:
         if self._start not in (None, glance.start):
             self._deaf()  # it was away: something may have been announced to nobody
             self.queues.clear()
+            self._restarted = True
         self._start = glance.start
         self._take_up(glance)
         if self._goes_on:
@@ -136,11 +137,18 @@ class Pair:
         return Glance(looks[-1].start, looks[-1].is_open, least)
 
     def _take_up(self, glance: Glance) -> None:
-        """Queues that are copied, and were not known yet; an earlier agent of this start of the broker knew some."""
-        earlier = self._remembered.get("known", {}) if self._remembered.get("start") == glance.start else {}
-        for name in glance.queues:
-            if name not in self.queues:
-                self.queues[name] = Queue(self.name, name, Account(int(earlier.get(name, 0))))
+        """Queues that are copied, and were not known yet. What an earlier agent knew of this start of the broker counts
+        on, and a broker that started anew counts from zero. Else from now: while a site waits, copies are deleted
+        there, and its counters hold those too."""
+        earlier: Mapping[str, int] = self._remembered.get("known", {})
+        remembers = self._remembered.get("start") == glance.start
+        for name, counters in glance.queues.items():
+            if name in self.queues:
+                continue
+            account = Account(earlier[name] if remembers and name in earlier else 0)
+            if not self._restarted and not (remembers and name in earlier):
+                account.accept(counters)
+            self.queues[name] = Queue(self.name, name, account)
 
     def _listen(self, glance: Glance) -> None:
         """What was not followed until now may have been consumed unheard: both sites are compared."""

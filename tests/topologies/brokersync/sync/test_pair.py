@@ -150,6 +150,16 @@ def test_what_vanished_between_two_agents_is_seen_by_the_second(sites: Sites, ag
     assert (second.queue.seen.vanished, len(sites.copies)) == (20, 100)
 
 
+def test_what_was_deleted_while_the_site_waited_is_no_alarm(sites: Sites) -> None:
+    sites.send(100)
+    sites.purge(20)  # by the agent of the other direction, before this site served
+
+    agent = Agent(sites).run()
+
+    assert agent.queue.seen.vanished == 0
+    assert sites.copies == sites.held
+
+
 def test_what_somebody_answers_for_is_deleted(sites: Sites, agent: Agent) -> None:
     sites.send(100)
     agent.run()
