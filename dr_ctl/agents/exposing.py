@@ -22,7 +22,7 @@ class Metric:
 
     name: str
     help: str
-    value: float
+    value: int
     labels: tuple[tuple[str, str], ...] = ()
 
 
@@ -41,7 +41,7 @@ def exposition(metrics: Sequence[Metric]) -> str:
     for name in dict.fromkeys(each.name for each in metrics):
         same = [each for each in metrics if each.name == name]
         lines += [f"# HELP {name} {same[0].help}", f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}"]
-        lines += [f"{name}{_labels(each.labels)} {each.value:g}" for each in same]
+        lines += [f"{name}{_labels(each.labels)} {each.value}" for each in same]
     return "\n".join([*lines, ""])
 
 

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from dr_ctl.agents.notes import Notes
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.model import Json
+from dr_ctl.engine.notes import BY_AGENT, Notes
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Keeper, Kept
 
 WRITE_EVERY_S: Final = 1.0
-BY_AGENT: Final = "the agent itself"
 
 
 class Phase(Enum):

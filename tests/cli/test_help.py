@@ -35,6 +35,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "abort": ("--yes", "--dry-run", "--expect-serving", "--steal", "--reason"),
     "escalate": ("[RUN]", "--step", "--accept-loss", *ALONE),
     "monitor": ("--for", "--pay-debts"),
+    "sync": ("--metrics", "--hold", "--go-on"),
     "demo": ("--dir",),
     "explain": ("CODE|ID",),
     "runs list": (),

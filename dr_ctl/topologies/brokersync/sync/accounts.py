@@ -33,7 +33,7 @@ class Counters:
 
 @dataclass(slots=True)
 class Account:
-    """What is known of one queue. Begins with the broker (0), or where an earlier agent left it."""
+    """What is known of one queue."""
 
     known: int = 0
     _last: deque[int] = field(default_factory=lambda: deque(maxlen=LOOKS))

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from dr_ctl.core.errors import BrokerError, TimedOut
-from dr_ctl.stomp_io.connection import Connection, knock
+from dr_ctl.core.errors import BrokerError, LoginRefused, TimedOut
+from dr_ctl.stomp_io.connection import Connection, Refused, knock
 from dr_ctl.topologies.brokersync.sync.ports import Browsed
 from dr_ctl.topologies.common.access import Gate
 
@@ -25,6 +25,8 @@ def connected(gate: Gate, *, beats: str | None = None) -> Connection:
     """A session at that door; raises `BrokerError` where it does not open."""
     headers = {"heart-beat": beats} if beats is not None else None
     greeting, connection = knock(gate.address, gate.login, gate.tls, timeout_s=GREETING_S, headers=headers)
+    if isinstance(greeting, Refused):
+        raise LoginRefused(f"{gate.address}: the login of {gate.login.user} was refused: {greeting.because}")
     if connection is None:
         raise BrokerError(getattr(greeting, "because", f"{gate.address}: no greeting"))
     return connection

@@ -52,8 +52,8 @@ class Queue:
         self.to_compare = self.to_compare or self.waiting.overdue
 
     def doubt(self, counters: Counters) -> None:
-        """Something did: nothing announced is believed before somebody says so."""
-        self.vanished = self.account.vanished(counters)
+        """Something did: nothing announced is believed before somebody says so, whatever the counters say later."""
+        self.vanished = max(self.vanished, self.account.vanished(counters))
         self.forget()
 
     def go_on(self, counters: Counters) -> None:
@@ -63,8 +63,11 @@ class Queue:
         self.forget()
 
     def compared(self, at: datetime, residue: frozenset[str], why_not: str) -> None:
-        """A comparison found these copies to delete; `why_not` says where it did not see all."""
-        self.waiting.replace(residue)
+        """A comparison found these copies to delete. Where it did not see all, and `why_not`, what waits stays too."""
+        if why_not:
+            self.waiting.add_others(residue)
+        else:
+            self.waiting.replace(residue)
         self._compared = (at, not why_not, why_not)
         self.to_compare = False
 

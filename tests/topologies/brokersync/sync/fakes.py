@@ -1,0 +1,172 @@
+"""Two Classic brokers in memory, as the agent sees them: counters, announcements, copies on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.topologies.brokersync.sync.accounts import Counters
+from dr_ctl.topologies.brokersync.sync.ports import Browsed, Glance
+
+Q = "orders.in"
+
+
+class Time:
+    """A clock that moves when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.at = 1000.0
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.at, UTC)
+
+    def monotonic(self) -> float:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.at += seconds
+
+
+@dataclass
+class Sites:
+    """What lies where; implements `Primary` by `primary` and `Standby` by `standby`."""
+
+    clock: Time = field(default_factory=Time)
+    held: list[str] = field(default_factory=list)
+    on_their_way: list[str] = field(default_factory=list)
+    copies: list[str] = field(default_factory=list)
+    announced: list[tuple[str, str]] = field(default_factory=list)
+    ships: bool = True
+    sent: int = 0
+    dequeued: int = 0
+    dispatched: int = 0
+    start: str = "first"
+    is_open: bool = True
+    page: int = 1_000_000
+    primary_gone: bool = False
+    standby_gone: bool = False
+    refused: str | None = None
+    _listening: bool = False
+
+    def send(self, count: int) -> list[str]:
+        fresh = [f"ID:{self.sent + number}" for number in range(count)]
+        self.sent += count
+        self.held += fresh
+        self.on_their_way += fresh
+        self.ship()
+        return fresh
+
+    def ship(self) -> None:
+        if self.ships:
+            self.copies += self.on_their_way
+            self.on_their_way.clear()
+
+    def consume(self, count: int) -> None:
+        """By a client: what leaves was dispatched before."""
+        self.dispatched += count
+        self._leave(count)
+
+    def purge(self, count: int | None = None) -> None:
+        """By an operator: it is announced all the same."""
+        self._leave(len(self.held) if count is None else count)
+
+    def give_back(self, count: int) -> None:
+        """A client leaves that held so many."""
+        self.dispatched += count
+
+    def _leave(self, count: int) -> None:
+        gone, self.held = self.held[:count], self.held[count:]
+        self.dequeued += count
+        self.announced += [(Q, each) for each in gone] if self._listening else []
+
+    @property
+    def primary(self) -> FakePrimary:
+        return FakePrimary(self)
+
+    @property
+    def standby(self) -> FakeStandby:
+        return FakeStandby(self)
+
+
+@dataclass
+class FakePrimary:
+    """Implements `Primary`."""
+
+    sites: Sites
+
+    def _ask(self) -> None:
+        if self.sites.primary_gone:
+            self.deaf()
+            raise BrokerError("the serving broker is gone")
+
+    def glance(self) -> Glance:
+        self._ask()
+        sites = self.sites
+        return Glance(sites.start, sites.is_open, {Q: Counters(sites.dequeued, 0, sites.dispatched, 0)})
+
+    def listen(self, queues: Sequence[str]) -> Sequence[str]:
+        self._ask()
+        if self.sites._listening:
+            return []
+        self.sites._listening = True
+        return list(queues)
+
+    def heard(self, within_s: float) -> Sequence[tuple[str, str]]:
+        self._ask()
+        if not self.sites._listening:
+            raise BrokerError("nothing is listened on")
+        told = list(self.sites.announced)
+        self.sites.announced.clear()
+        if not told:
+            self.sites.clock.sleep(within_s)
+        return told
+
+    def missing_from(self, queue: str, ids: frozenset[str]) -> Browsed:
+        self._ask()
+        shown = self.sites.held[: self.sites.page]
+        self.sites.dispatched += len(shown)  # a browse is a dispatch to the broker
+        return Browsed(ids - frozenset(shown), len(shown) == len(self.sites.held), len(shown))
+
+    def unshipped(self, queue: str) -> Browsed:
+        self._ask()
+        return Browsed(frozenset(self.sites.on_their_way), whole=True)
+
+    def deaf(self) -> None:
+        self.sites._listening = False
+        self.sites.announced.clear()
+
+    def close(self) -> None:
+        self.deaf()
+
+
+@dataclass
+class FakeStandby:
+    """Implements `Standby`."""
+
+    sites: Sites
+
+    @property
+    def refused(self) -> str | None:
+        return self.sites.refused
+
+    def _ask(self) -> None:
+        if self.sites.standby_gone:
+            raise BrokerError("the waiting broker is gone")
+
+    def remove(self, queue: str, ids: Sequence[str]) -> int:
+        self._ask()
+        if queue != Q:
+            return 0
+        before = len(self.sites.copies)
+        self.sites.copies = [each for each in self.sites.copies if each not in set(ids)]
+        return before - len(self.sites.copies)
+
+    def browse(self, queue: str) -> Browsed:
+        self._ask()
+        shown = self.sites.copies[: self.sites.page]
+        return Browsed(frozenset(shown), len(shown) == len(self.sites.copies))
+
+    def close(self) -> None:
+        """Nothing stays open."""
