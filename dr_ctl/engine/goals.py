@@ -21,6 +21,7 @@ class Goal(Enum):
     LINK_UP = "link-up"  # what ships to the peer, or delivers what came from it, is started
     LINK_DOWN = "link-down"
     MOVE = "move"  # messages of a queue
+    COPY = "copy"  # messages that lie at the peer
     REMOVE = "remove"
     START = "start"  # a workload runs
     STOP = "stop"

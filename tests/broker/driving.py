@@ -149,7 +149,7 @@ def send_as_client(lab: Lab, queue: str, count: int, **more: str) -> None:
 
 @contextmanager
 def recorded(lab: Stage, folder: Path) -> Iterator[tuple[Path, dict[str, Recorder]]]:
-    """Settings whose consoles are recorders, one per site."""
+    """Settings whose consoles are recorders, one per site: beside the lab's own, so that every path in them holds."""
     told = yaml.safe_load(lab.settings_path.read_text(encoding="utf-8"))
     with ExitStack() as stack:
         recorders = {}
@@ -157,9 +157,7 @@ def recorded(lab: Stage, folder: Path) -> Iterator[tuple[Path, dict[str, Recorde
             broker = settings["brokers"][0]
             recorders[site] = stack.enter_context(Recorder(broker["jolokia"]))
             broker["jolokia"] = recorders[site].address
-            _whole(broker, lab.directory)
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / "dr-ctl.yaml"
+        path = lab.directory / f"{folder.name}.yaml"
         path.write_text(yaml.safe_dump(told), encoding="utf-8")
         yield path, recorders
 

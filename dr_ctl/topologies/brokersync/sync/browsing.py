@@ -7,47 +7,15 @@ there.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from dr_ctl.core.errors import BrokerError, LoginRefused, TimedOut
-from dr_ctl.stomp_io.connection import Connection, Refused, knock
 from dr_ctl.topologies.brokersync.sync.ports import Browsed
+from dr_ctl.topologies.classic.browsing import browsed
 from dr_ctl.topologies.common.access import Gate
 
-GREETING_S: Final = 5.0
-SILENT_S: Final = 20.0
 TRYING_S: Final = 5.0
-
-
-def connected(gate: Gate, *, beats: str | None = None) -> Connection:
-    """A session at that door; raises `BrokerError` where it does not open."""
-    headers = {"heart-beat": beats} if beats is not None else None
-    greeting, connection = knock(gate.address, gate.login, gate.tls, timeout_s=GREETING_S, headers=headers)
-    if isinstance(greeting, Refused):
-        raise LoginRefused(f"{gate.address}: the login of {gate.login.user} was refused: {greeting.because}")
-    if connection is None:
-        raise BrokerError(getattr(greeting, "because", f"{gate.address}: no greeting"))
-    return connection
-
-
-def browsed(gate: Gate, queue: str) -> Iterator[str]:
-    """The ids that one browse shows; raises `BrokerError` where it does not come to its end."""
-    connection = connected(gate)
-    try:
-        connection.stomp.subscribe(f"/queue/{queue}", "browse", "auto", {"browser": "true"})
-        heard = time.monotonic()
-        while time.monotonic() - heard < SILENT_S:
-            for frame in connection.receive(1.0):
-                heard = time.monotonic()
-                if frame.headers.get("browser") == "end":
-                    return
-                if frame.cmd == "MESSAGE":
-                    yield frame.headers["message-id"]
-    finally:
-        connection.close()
-    raise TimedOut(f"{gate.address}: a browse of {queue} did not come to its end")
 
 
 @dataclass
@@ -84,8 +52,8 @@ class Browser:
             if before is None:
                 return True, shown
             length = 0
-            for id_ in browsed(self.gate(), queue):
-                each(id_)
+            for frame in browsed(self.gate(), queue):
+                each(frame.headers["message-id"])
                 length += 1
             shown += length
             # It shows the oldest first: as many as there were are all that were there. While clients take messages
