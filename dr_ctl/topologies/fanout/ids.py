@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,6 +14,7 @@ from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.fanout.access import Access, Way
 
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
+TRYING_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +30,32 @@ class Apart:
 def lying(access: Access, queue: Queue | None) -> frozenset[str]:
     """The ids of what lies in a queue now, in delivery included; nothing lies in a queue that is not there.
 
-    A broker ends a listing silently where its policy says so (400 where it says nothing): one that is shorter than the
-    queue is not believed, because what it leaves out would look as if it were consumed. Raises `BrokerError`."""
+    A broker ends a listing silently where its policy says so (400 where it says nothing), and leaves one out now and
+    then while clients work: one that is shorter than the queue is not believed, because what it leaves out would look
+    as if it were consumed. Raises `BrokerError`."""
     if queue is None:
         return frozenset()
+    until = time.monotonic() + TRYING_S
+    while True:
+        rows, least = _listed(access, queue)
+        if len(rows) >= least:
+            return frozenset(_id(access, queue.name, row) for row in rows)
+        if time.monotonic() > until:
+            raise BadValue(
+                f"{access.site}: {queue.name} holds {least} message(s) and shows {len(rows)} of them: its broker's "
+                "policy limits what a listing shows",
+                remedy=f"Raise maxBrowsePageSize of the policy entry for {queue.name} at {access.site} above that.",
+            )
+
+
+def _listed(access: Access, queue: Queue) -> tuple[list[Any], int]:
+    """What a listing shows, and how many messages it has to show at least."""
     size = Read(queue.bean, ("QueueSize",))
     before, listed, after = access.reader().look([size, Ask(queue.bean, Listing.BROWSE_ALL), size], timeout_s=BROWSE_S)
     rows = listed.value()
     if not isinstance(rows, list):
         raise BadValue(f"{access.site}: a listing of {queue.name} gave no messages")
-    least = min(_size(before.value()), _size(after.value()))
-    if len(rows) < least:
-        raise BadValue(
-            f"{access.site}: {queue.name} holds {least} message(s) and shows {len(rows)} of them: its broker's policy "
-            "limits what a listing shows",
-            remedy=f"Raise maxBrowsePageSize of the policy entry for {queue.name} at {access.site} above that number.",
-        )
-    return frozenset(_id(access, queue.name, row) for row in rows)
+    return rows, min(_size(before.value()), _size(after.value()))
 
 
 def told_apart(

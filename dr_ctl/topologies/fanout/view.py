@@ -123,6 +123,7 @@ class BrokerView(ClassicBroker):
             if lacks is not None and twice is not None:
                 yield replace(row, depth=lacks, added=0, removed=0)
                 yield replace(row, kind="acks", depth=twice, added=queue.removed, removed=queue.removed - twice)
+                yield replace(row, kind="staged", depth=queue.depth - lacks + twice)
 
     def stake(self, peer: BrokerView | None) -> Stake:
         told = {
