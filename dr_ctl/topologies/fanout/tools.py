@@ -1,4 +1,4 @@
-"""What acts at a fan-out pair work with, and what a run has evened out between the sites."""
+"""What acts at a fan-out pair work with, and what a step has evened out between the sites."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dr_ctl.core.model import Json
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.tools import Tools
-from dr_ctl.topologies.fanout.access import Observer
+from dr_ctl.topologies.fanout.access import Observer, Way
 from dr_ctl.topologies.fanout.verifier import FanoutVerifier
 from dr_ctl.topologies.fanout.view import BrokerView
 
@@ -49,10 +49,14 @@ def _listed(told: Mapping[str, Collection[str]]) -> dict[str, Json]:
 
 
 class FanoutTools(Tools[BrokerView]):
-    """`evened` is what this command has done so far to make both sites hold the same."""
+    """`evened` is what this step has done so far to make both sites hold the same."""
 
     observer: Observer
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
         super().__init__(observer, recipe, sender, FanoutVerifier(observer, recipe.rules.drain.poll))
         self.evened = Evened()
+
+    def between(self, source: str, target: str) -> list[Way]:
+        """Both brokers of each pair, that of the first site first."""
+        return [(here, self.observer.brokers[target][pair]) for pair, here in self.observer.brokers[source].items()]

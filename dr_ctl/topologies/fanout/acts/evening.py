@@ -16,31 +16,31 @@ from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.fanout import ids, parity
 from dr_ctl.topologies.fanout.access import Access, Way
 from dr_ctl.topologies.fanout.calls import copies, removes
-from dr_ctl.topologies.fanout.tools import FanoutTools
+from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
 
 SERVED_ON = "Its consumers must recognise what they have done."
 
 
 def catch_up(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     del step
-    return _all(tools, tools.observer.ways(move), hand, copied=False)
+    return _all(tools, tools.between(move.source, move.target), hand, copied=False)
 
 
 def drain(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     del step
     with lifting(tools, move, hand) as lifted:
-        outcome = _all(tools, tools.observer.ways(move), hand, copied=True)
+        outcome = _all(tools, tools.between(move.source, move.target), hand, copied=True)
     return lifted.judged(outcome)
 
 
 def trim(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """The site that is named waits: the other one serves."""
     del step
-    ways = [(serving, waiting) for waiting, serving in tools.observer.ways(move)]
-    return _all(tools, ways, hand, copied=False)
+    return _all(tools, tools.between(move.target, move.source), hand, copied=False)
 
 
 def _all(tools: FanoutTools, ways: Collection[Way], hand: Hand, *, copied: bool) -> Outcome:
+    tools.evened = Evened()
     for way in ways:
         if (refused := even(tools, way, hand, copied=copied)) is not None:
             return refused
@@ -100,6 +100,7 @@ def _copy(tools: FanoutTools, way: Way, queue: str, lacks: frozenset[str], hand:
 def settle(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Take out what the lost site's consumers had done. What cannot be told comes twice: nobody waits for it."""
     del step
+    tools.evened = Evened()
     if (store := tools.observer.store) is None:
         text = f"which messages the consumers of {move.source} had done is not known: these come twice"
         return Done(text, findings=(checks.warning("DR-FAN-005", text, SERVED_ON),))

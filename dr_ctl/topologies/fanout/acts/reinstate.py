@@ -13,7 +13,7 @@ from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import holds, left_of
 from dr_ctl.topologies.fanout.acts.evening import even
 from dr_ctl.topologies.fanout.checks import nothing_owed
-from dr_ctl.topologies.fanout.tools import FanoutTools
+from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
 
 ROUNDS: Final = 20
 
@@ -37,7 +37,8 @@ def residue(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
 def act(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     if nothing_owed(tools.observer.observe(), move):
         return NotNeeded(f"{move.target} is taken in already")
-    for way in tools.observer.ways(move):
+    tools.evened = Evened()
+    for way in tools.between(move.source, move.target):
         before = None
         for _ in range(ROUNDS):
             if (refused := even(tools, way, hand, copied=True)) is not None:
@@ -63,7 +64,8 @@ def undo(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
 
 def reconcile(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     del step
-    for way in tools.observer.ways(move):
+    tools.evened = Evened()
+    for way in tools.between(move.source, move.target):
         if (refused := even(tools, way, hand, copied=True)) is not None:
             return refused
     return Done(tools.evened.text, tools.evened.as_json())
