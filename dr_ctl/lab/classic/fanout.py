@@ -71,9 +71,9 @@ def one_is_enough() -> dict[str, Any]:
     """The workload that runs while producers may go on without the other site."""
 
     def shell(words: str) -> list[str]:
-        return ["sh", "-c", words]
+        return ["/bin/sh", "-c", words]
 
-    running = f"case $(cat {LEAST_FILE}) in 1) exit 0;; {BOTH}) exit 3;; esac; exit 1"
+    running = f"read -r least < {LEAST_FILE}; case $least in 1) exit 0;; {BOTH}) exit 3;; esac; exit 1"
     return {
         "name": "one-is-enough",
         "kind": "command",

@@ -31,7 +31,7 @@ def _settings(host: Host) -> Mapping[str, Any]:
 
 
 def _told_by(words: str) -> list[str]:
-    return ["sh", "-c", words]
+    return ["/bin/sh", "-c", words]
 
 
 _ONE_IS_ENOUGH: Final = {
@@ -40,7 +40,7 @@ _ONE_IS_ENOUGH: Final = {
     "alone": True,
     "start": _told_by(f"echo 1 > {LEAST}"),
     "stop": _told_by(f"echo {BOTH} > {LEAST}"),
-    "state": _told_by(f"case $(cat {LEAST}) in 1) exit 0;; {BOTH}) exit 3;; esac; exit 1"),
+    "state": _told_by(f"read -r least < {LEAST}; case $least in 1) exit 0;; {BOTH}) exit 3;; esac; exit 1"),
 }
 
 KIND: Final = Kind(
