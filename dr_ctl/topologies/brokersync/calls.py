@@ -18,7 +18,7 @@ NOT_CONNECTED: Final = "it is not connected"
 RESTARTS: Final = 3
 BATCH: Final = 100  # ids in one call: 19 000 a second were removed so, and no message is looked at one by one
 MOST: Final = 100_000
-UNEXPLAINED: Final = "they lie only there, and the other site has delivered fewer"
+UNEXPLAINED: Final = "they were consumed at the other site before, or nothing explains why they lie only there"
 CONSUMED: Final = "copies of what was consumed lie there"
 
 

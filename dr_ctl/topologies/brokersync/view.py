@@ -37,6 +37,10 @@ class BrokerView(ClassicBroker):
     config: SyncConfig
     copying: Mapping[str, Queue] = field(default_factory=dict, kw_only=True)
 
+    def arrives_by(self, queue: str) -> str:
+        """The name by which the peer's copies of a queue arrive."""
+        return self.config.arrives.replace(QUEUE, queue)
+
     @property
     def link(self) -> Network | None:
         """The network connector to the peer: as set, else the only one there is."""

@@ -50,7 +50,7 @@ def remove(
 ) -> Refused | None:
     """Remove these messages, and look whether they are gone; None where they are. Raises `BrokerError`."""
     outcomes = tools.change(list(removes(view, queue, gone)), hand)
-    left = ids.lying(access, queue) & frozenset(gone)
+    left = ids.lying(access, queue).keys() & frozenset(gone)
     if not left:
         return None
     why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
