@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -17,10 +18,12 @@ from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.twin.bridges.broker import BridgesBroker
 from dr_ctl.twin.broker import Broker
+from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl.twin.host import APP, Change, Host
 from dr_ctl.twin.jolokia import Request
 from dr_ctl.twin.kinds import BRIDGES
 from dr_ctl.twin.messages import Message, Queue
+from dr_ctl.twin.names import keys_of
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
@@ -99,13 +102,15 @@ def drain(twin: PlayedTwin, dr_ctl: Command) -> None:
 
 
 def lose(twin: PlayedTwin, dr_ctl: Command) -> None:
-    """London dies with a message and an acknowledgement that Paris lacks."""
+    """London dies with a message and an acknowledgement that Paris lacks. An agent is no part of the link that is cut:
+    where there is one, the copy of what was taken is gone."""
     put(twin, "london", "orders.in", 2)
     twin.wait_mirrored()
     twin.cut("london")
     until(lambda: not twin.host("london").broker.attached)
     put(twin, "london", "orders.out", 1)
     take(twin, "london", "orders.in")
+    until(lambda: all(each.agent is None or each.agent.idle for each in twin.brokers(BrokerSyncBroker)))
     twin.kill("london")
     until(lambda: not twin.host("paris").broker.attached)
 
@@ -181,7 +186,7 @@ def let_in(broker: Broker, queues: Sequence[str]) -> set[str]:
 def open_at(twin: PlayedTwin, site: str, pair: str | None = None) -> set[str]:
     """The queues that clients reach at a site, whoever asks."""
     broker = twin.host(site, pair).broker
-    reached = broker.alive and broker.acceptors["clients"].started
+    reached = broker.alive and broker.acceptors[broker.clients_door].started
     return let_in(broker, twin.queues) if reached else set()
 
 
@@ -210,7 +215,10 @@ def gated(broker: Broker, queue: Queue) -> bool:
 
 
 def documents(twin: PlayedTwin) -> list[str]:
-    return [name for site in twin.sites for name in twin.host(site).broker.queues if name.startswith("dr-ctl.")]
+    """Those at the brokers, and those of brokers that keep none."""
+    kept = Path(os.environ["DR_CTL_STATE_DIR"]).glob("**/documents/*/*/*.*")
+    queues = [name for site in twin.sites for name in twin.host(site).broker.queues if name.startswith("dr-ctl.")]
+    return [*queues, *(path.name for path in kept)]
 
 
 def scene(twin: PlayedTwin) -> dict[str, Any]:
@@ -227,7 +235,8 @@ def scene(twin: PlayedTwin) -> dict[str, Any]:
 
 def opens(twin: PlayedTwin, change: Change, site: str) -> bool:
     """Say whether a request lets clients work at a site."""
-    door = change.operation == "start()" and '"clients"' in change.bean
+    opened = keys_of(change.bean).values()
+    door = change.operation == "start()" and twin.host(site).broker.clients_door in (each.strip('"') for each in opened)
     delivers = twin.kind.topology == BRIDGES and change.operation == "resume()"
     return change.site == site and (door or delivers or change.operation.startswith("activateSite("))
 
@@ -270,7 +279,7 @@ class Judge:
         opens, broker = host.open, host.broker
 
         def opened(door: str) -> None:
-            if door == "clients":
+            if door == broker.clients_door:
                 self._note(broker, let_in(broker, self._twin.queues))
             opens(door)
 

@@ -20,6 +20,7 @@ def look(
     bridged = {consumer.queue for consumer, network in told.consumers if network}
     named = {queue.name: queue for queue in told.queues}
     copying = _copying(named, bridged, config)
+    agents = {each.client for each, _ in told.connections if each.protocol == config.agent}
     # What carries messages is no client's; nor is what arrives: it is passed on at once to the queue that it is of.
     own = {queue.name for queue in copying.values()} | {
         config.arrives.replace(QUEUE, name) for name in named if QUEUE in config.arrives
@@ -36,7 +37,7 @@ def look(
         acceptors=told.connectors,
         queues=tuple(replace(each, internal=each.name in own) for each in told.queues),
         connections=tuple(each for each, network in told.connections if not network),
-        consumers=tuple(each for each, network in told.consumers if not network),
+        consumers=tuple(each for each, network in told.consumers if not network and each.client not in agents),
         prepared=told.prepared,
         documents=papers.texts(),
         disk_used=told.share,
