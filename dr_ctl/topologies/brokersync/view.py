@@ -17,6 +17,7 @@ from dr_ctl.topologies.common.view import Acceptor, Config, Queue, Residue
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 QUEUE = "{queue}"
+AGENT = "dr-ctl-sync-"  # how the client ids of the agent begin
 
 
 @dataclass(frozen=True, slots=True)
