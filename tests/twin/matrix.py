@@ -21,7 +21,7 @@ from dr_ctl.twin.broker import Broker
 from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl.twin.host import APP, Change, Host
 from dr_ctl.twin.jolokia import Request
-from dr_ctl.twin.kinds import BRIDGES
+from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC
 from dr_ctl.twin.messages import Message, Queue
 from dr_ctl.twin.names import keys_of
 from tests.broker.driving import Ended
@@ -254,8 +254,15 @@ def at_rest(twin: PlayedTwin) -> dict[str, Any]:
 
 def as_undone(told: dict[str, Any], twin: PlayedTwin, operation: Operation) -> dict[str, Any]:
     """What an undo has to put back of a scene. A site that came back stays closed, whatever becomes of its return:
-    where bridges join the sites, queue by queue."""
+    where bridges join the sites, queue by queue. One that was taken in stays so, and so does the door that lets it."""
     found = {name: dict(each["settable"]) for name, each in told.items()}
+    owed = any(name.startswith("dr-ctl.debt.") for name in documents(twin))
+    if twin.kind.topology == BROKERSYNC and operation.before is lose_and_return and not owed:
+        for each in found.values():
+            each["doors"] = {name: is_open for name, is_open in each["doors"].items() if name != "openwire"}
+            # The first message that arrives by it makes such a queue.
+            each["queues"] = {name: told for name, told in each["queues"].items() if ".to-" not in name}
+            each["addresses"] = [name for name in each["addresses"] if ".to-" not in name]
     if twin.kind.topology == BRIDGES and operation.before is lose_and_return:
         for name, each in found.items():
             if name.startswith("london/"):
