@@ -122,3 +122,20 @@ def test_a_policy_that_denies_what_a_step_needs_is_told_before_the_fence(
         assert "jolokia-access.xml" in ended.told
         assert verdict.clean
         assert operator.run("status").document["data"]["pairs"][0]["serving"] == "london"
+
+
+def test_copies_in_one_direction_move_one_way_and_say_what_the_way_back_needs(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", topology=BROKERSYNC, options={"one_way": "london"}) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        with lab.load(100, work_ms=20.0) as traffic:
+            traffic.wait_for(200)
+            there = operator.run("swapover", "--to", "paris", "--yes")
+            traffic.wait_for(traffic.counts().sent + 100)
+            back = operator.run("swapover", "--to", "london", "--yes")
+            verdict = traffic.stop(drain_s=60)
+
+        assert there.code == 0, there.told
+        assert "DR-SYNC-003" in [each["id"] for each in there.document["findings"]]
+        assert (back.code, "DR-SYNC-001" in back.told) == (10, True), back.told
+        assert verdict.drained
+        assert (verdict.lost, verdict.consumed_twice) == ((), ())
