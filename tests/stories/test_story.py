@@ -29,7 +29,9 @@ TOPOLOGIES: dict[str, tuple[pytest.MarkDecorator, ...]] = {
     "artemis-continuity": (needs_plugin,),
     "artemis-bridges": (),
     "classic-brokersync": (),
+    "classic-replica": (),
 }
+SIMULATED_ONLY = ("classic-replica",)  # its plugin is not published with the broker
 KEEP_HISTORY = ("artemis-bridges",)  # nothing takes out of the waiting site what was processed
 BY_QUEUE = ("artemis-bridges",)  # clients are kept out of queues, and no door is closed
 STAGES = [
@@ -37,6 +39,7 @@ STAGES = [
     *(
         pytest.param((topology, True), id=f"{topology} on brokers", marks=(pytest.mark.broker, *needs))
         for topology, needs in TOPOLOGIES.items()
+        if topology not in SIMULATED_ONLY
     ),
 ]
 
