@@ -17,11 +17,9 @@ from tests.topologies.continuity.plugin import needs_plugin
 from tests.twin.plugin_subject import FLOWS, PluginSubject
 from tests.twin.subject import Subject
 
-BOTH = pytest.mark.parametrize("topology", [MIRROR, CONTINUITY, BRIDGES, BROKERSYNC, REPLICA])
-LATER = pytest.mark.parametrize(
-    "topology",
-    [MIRROR, *(pytest.param(each, marks=pytest.mark.deep) for each in (CONTINUITY, BRIDGES, BROKERSYNC, REPLICA))],
-)
+OTHERS = (CONTINUITY, BRIDGES, BROKERSYNC, REPLICA)
+BOTH = pytest.mark.parametrize("topology", [MIRROR, *OTHERS])
+LATER = pytest.mark.parametrize("topology", [MIRROR, *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)])
 
 
 @pytest.fixture(scope="session")
