@@ -31,15 +31,19 @@ TOPOLOGIES: dict[str, tuple[pytest.MarkDecorator, ...]] = {
     "artemis-continuity": (needs_plugin,),
     "artemis-bridges": (),
     "classic-brokersync": (),
+    "classic-replica": (),
 }
+SIMULATED_ONLY = ("classic-replica",)  # its plugin is not published with the broker
 KEEP_HISTORY = ("artemis-bridges",)  # nothing takes out of the waiting site what was processed
 WITH_AGENT = ("classic-brokersync",)  # beside real brokers it runs as a service; a twin has it inside
 BY_QUEUE = ("artemis-bridges",)  # clients are kept out of queues, and no door is closed
+HANDED_OVER = ("classic-replica",)  # the site that is left is asked to let clients in at the other
 STAGES = [
     *(pytest.param((topology, False), id=f"{topology} on its twin") for topology in TOPOLOGIES),
     *(
         pytest.param((topology, True), id=f"{topology} on brokers", marks=(pytest.mark.broker, *needs))
         for topology, needs in TOPOLOGIES.items()
+        if topology not in SIMULATED_ONLY
     ),
 ]
 
@@ -156,7 +160,11 @@ def killed_on_the_way(stage: Stage, operator: Operator, folder: Path) -> Ended:
     """Move back to London: the command is killed right before London lets clients in, and gone on with."""
     with recorded(stage, folder) as (settings, recorders):
         cut = Operator(stage, operator.state, settings)
-        killed_at(cut, recorders, "london", 1, "swapover", "--to", "london", "--yes")
+        back = ("swapover", "--to", "london", "--yes")
+        if load(stage.settings_path).settings.topology in HANDED_OVER:
+            killed_at(cut, recorders, "paris", 1, *back, operation="setReplicationRole")
+        else:
+            killed_at(cut, recorders, "london", 1, *back)
     return operator.run("resume", "--yes")
 
 

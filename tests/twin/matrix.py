@@ -21,7 +21,7 @@ from dr_ctl.twin.broker import Broker
 from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl.twin.host import APP, Change, Host
 from dr_ctl.twin.jolokia import Request
-from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC
+from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, REPLICA
 from dr_ctl.twin.messages import Message, Queue
 from dr_ctl.twin.names import keys_of
 from tests.broker.driving import Ended
@@ -120,6 +120,9 @@ def lose_and_return(twin: PlayedTwin, dr_ctl: Command) -> None:
     done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
     twin.heal()
     twin.start("london")
+    if twin.kind.topology == REPLICA:  # two sources: nothing goes between them, and nobody closes the one that returns
+        twin.close_clients("london")
+        return
     until(lambda: twin.host("paris").broker.attached)  # it dials anew by itself, and ships what it has to say
 
 
@@ -237,6 +240,9 @@ def opens(twin: PlayedTwin, change: Change, site: str) -> bool:
     """Say whether a request lets clients work at a site."""
     opened = keys_of(change.bean).values()
     door = change.operation == "start()" and twin.host(site).broker.clients_door in (each.strip('"') for each in opened)
+    part = {("replica", False): twin.other(change.site), ("source", True): change.site}
+    if change.operation.startswith("setReplicationRole("):
+        return part.get(tuple(change.arguments)) == site
     delivers = twin.kind.topology == BRIDGES and change.operation == "resume()"
     return change.site == site and (door or delivers or change.operation.startswith("activateSite("))
 
@@ -267,6 +273,8 @@ def as_undone(told: dict[str, Any], twin: PlayedTwin, operation: Operation) -> d
         for name, each in found.items():
             if name.startswith("london/"):
                 del each["queues"], each["security"]
+    if twin.kind.topology == REPLICA and operation.before is lose_and_return:
+        del found["london/orders-1"]["role"]  # it stays the replica
     return found
 
 

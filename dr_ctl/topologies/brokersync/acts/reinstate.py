@@ -15,14 +15,15 @@ from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.brokersync import ids, parity
+from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.access import Access
 from dr_ctl.topologies.brokersync.acts.residue import remove
 from dr_ctl.topologies.brokersync.acts.shipping import SMALL, UNDER_WAY, Copies
-from dr_ctl.topologies.brokersync.calls import aside
 from dr_ctl.topologies.brokersync.checks import nothing_owed
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView
+from dr_ctl.topologies.classic import ids
+from dr_ctl.topologies.classic.calls import aside
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import holds, left_of
 from dr_ctl.topologies.common.view import Queue, Residue
