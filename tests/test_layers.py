@@ -35,6 +35,7 @@ BELOW = {
     "continuity": {"common", "artemis"},
     "bridges": {"common", "artemis"},
     "brokersync": {"common", "classic"},
+    "sharedstore": {"common", "classic"},
     "workloads": set[str](),
 }
 # What stands beside the packages of topologies, whatever the topology; the registry knows them all, none knows it.

@@ -18,7 +18,7 @@ from dr_ctl.engine.plan import Ask
 from dr_ctl.rpo.estimate.result import matches
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import BrokerSeen, Seen
+from dr_ctl.topologies.topology import BrokerSeen, Seen, keeps_one_store
 
 if TYPE_CHECKING:
     from dr_ctl.rpo.bounds.result import Bounds
@@ -51,6 +51,7 @@ class FailoverPrice:
         if role is Role.DOWN and self._down_since is None:
             self._down_since = now
         whole = role is Role.STANDBY and all(each.silent is None for each in self._brokers(seen))
+        whole = whole or keeps_one_store(seen)
         self._read = (seen, self._clock.now()) if whole else None
 
     def bounds(self) -> Mapping[str, Json]:

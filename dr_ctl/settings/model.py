@@ -4,14 +4,14 @@ merely unwise is `validate`'s."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from dr_ctl.settings.parts import Names, Part, Seconds, listed
+from dr_ctl.settings.parts import Names, Part, Seconds, Secret, listed
 from dr_ctl.settings.workloads import Workload
 
 SiteName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
@@ -156,6 +156,11 @@ class Settings(Part):
     runbooks: str | None = Field(
         default=None, description="folder of own runbooks; without: those that came with dr-ctl"
     )
+
+    @property
+    def secrets(self) -> Sequence[Secret]:
+        """Those of no broker and no workload."""
+        return ()
 
 
 class Installation(Part):
