@@ -13,12 +13,15 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
+from dr_ctl.jolokia.client import Read
+from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.jolokia.values import Fields
 from dr_ctl.processes.hooks import Place
 from dr_ctl.processes.secrets import variables
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.classic_shared_store import SharedStoreBroker
 from dr_ctl.stomp_io.address import parse_address, takes_connections
-from dr_ctl.topologies.classic import access
+from dr_ctl.topologies.classic import access, beans
 from dr_ctl.topologies.classic.look import ask
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.seen import Seen, Silent
@@ -62,16 +65,27 @@ class Access(access.Access[BrokerView]):
         return self._installation.broker(self.site, self.pair, SharedStoreBroker).process is not None
 
     def _look(self, timeout_s: float) -> BrokerView:
-        """Refused ports are those of a waiting broker, where the lock can be read; else nothing is known."""
+        """Refused ports are those of a waiting broker, where the lock can be read; else nothing is known. One that has
+        lost the store has its management still, which says that it waits and cannot tell anything else."""
         try:
             return self._ask(self._own_name, timeout_s)
+        except BadValue:
+            if not self._says_that_it_waits(timeout_s):
+                raise
+            lock, unread = self._lock()
+            return self._waiting(lock, unread, runs=True)
         except Unreachable as error:
             if not error.refused or self._takes_connections():
                 raise
             lock, unread = self._lock()
             if lock is None:
                 raise Unreachable(f"{error}; and {unread}", refused=False) from error
-            return self._waiting(lock)
+            return self._waiting(lock, unread, runs=self.process.runs())
+
+    def _says_that_it_waits(self, timeout_s: float) -> bool:
+        bean = beans.broker(self._own_name)
+        told = self.reader().look([Read(bean, ("Slave",))], timeout_s=timeout_s)[0]
+        return Fields(bean, told.value()).flag("Slave")
 
     def _takes_connections(self) -> bool:
         if self._settings.stomp is None:
@@ -116,7 +130,7 @@ class Access(access.Access[BrokerView]):
             lag=self._shared.lag(),
         )
 
-    def _waiting(self, lock: LockSeen) -> BrokerView:
+    def _waiting(self, lock: LockSeen | None, unread: str, *, runs: bool | None) -> BrokerView:
         config = self.config
         assert isinstance(config, StoreConfig)
         return BrokerView(
@@ -136,7 +150,8 @@ class Access(access.Access[BrokerView]):
             documents=self.papers.texts(),
             answered=False,
             lock=lock,
-            runs=self.process.runs(),
+            unread=unread,
+            runs=runs,
             lag=self._shared.lag(),
         )
 
