@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from dr_ctl.core.clock import Clock
-from dr_ctl.core.errors import Unreachable
+from dr_ctl.core.errors import BrokerError, Unreachable
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
@@ -32,6 +32,12 @@ from dr_ctl.topologies.sharedstore.store import SharedStore
 from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSeen
 
 KNOCK_S: Final = 1.0
+
+
+class Between(BrokerError):
+    """A broker that has the store already and cannot be managed yet, or not any more."""
+
+    remedy = "Look again in a moment."
 
 
 class Access(access.Access[BrokerView]):
@@ -69,14 +75,16 @@ class Access(access.Access[BrokerView]):
         lost the store has its management still, which says that it waits and cannot tell anything else."""
         try:
             return self._ask(self._own_name, timeout_s)
-        except BadValue:
+        except BadValue as error:
             if not self._says_that_it_waits(timeout_s):
-                raise
+                raise Between(f"{self.site}/{self.pair} is starting or ending: {error}") from error
             lock, unread = self._lock()
             return self._waiting(lock, unread, runs=True)
         except Unreachable as error:
-            if not error.refused or self._takes_connections():
+            if not error.refused:
                 raise
+            if self._takes_connections():
+                raise Between(f"{self.site}/{self.pair} is starting or ending: {error}") from error
             lock, unread = self._lock()
             if lock is None:
                 raise Unreachable(f"{error}; and {unread}", refused=False) from error
@@ -184,6 +192,15 @@ class Observer(observer.Observer[BrokerView, Access]):
         self.shared = SharedStore.of(installation, clock)
         super().__init__(installation, clock, patience)
 
+    def observe(self, *, least_s: float = 0.0) -> Seen[BrokerView]:
+        """A broker that takes the store is a moment later one that serves."""
+        until = self.clock.monotonic() + self.patience.store_starts_s
+        seen = super().observe(least_s=least_s)
+        while _between(seen) and self.clock.monotonic() < until:
+            self.clock.sleep(self.patience.apart_s)
+            seen = super().observe(least_s=least_s)
+        return seen
+
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
         del site, timeout_s
         return 0
@@ -201,3 +218,8 @@ class Observer(observer.Observer[BrokerView, Access]):
     def close(self) -> None:
         super().close()
         self.shared.close()
+
+
+def _between(seen: Seen[BrokerView]) -> bool:
+    every = [each for brokers in seen.sites.values() for each in brokers.values()]
+    return any(isinstance(each, Silent) and isinstance(each.error, Between) for each in every)

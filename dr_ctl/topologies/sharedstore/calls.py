@@ -12,7 +12,6 @@ from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
 RUN: Final = "process"
-STOPPED: Final = "its process does not run"
 
 
 def hand_over(view: BrokerView, to: str) -> Call:
@@ -23,7 +22,7 @@ def hand_over(view: BrokerView, to: str) -> Call:
     return call(view, Goal.HAND_OVER, view.broker, request(beans.broker(view.broker), STOP), about)
 
 
-def start(view: BrokerView, when: str | None = STOPPED) -> list[Call]:
+def start(view: BrokerView, when: str) -> list[Call]:
     """Start its process, which then waits for the store; none where the settings do not say how."""
     if Goal.START not in view.config.commands:
         return []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from dr_ctl.lab.kinds import SHARED_STORE
 from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import Connected, knock
-from tests.broker.driving import Ended, Operator, end_all, until
+from tests.broker.driving import Ended, Operator, changed_settings, end_all, killed_at, recorded, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
 
@@ -128,6 +130,65 @@ def test_a_frozen_holder_is_recognised_and_two_are_never_believed(lab: Lab, oper
     assert closed.code == 0, closed.told
     until(lambda: roles(operator) == {"london": "standby", "paris": "serving"})
     assert len(admin(lab, "paris").ids(Q)) == MESSAGES
+
+
+def test_a_run_that_was_killed_before_or_after_the_handover_is_gone_on_with(
+    lab: Lab, operator: Operator, tmp_path: Path
+) -> None:
+    send(lab, "london", 10)
+    with recorded(lab, tmp_path / "recorded", ["london"]) as (settings, recorders):
+        cut = Operator(lab, operator.state, settings)
+        killed_at(cut, recorders, "london", 3, "swapover", "--to", "paris", "--yes")
+    assert not served(lab, "london")
+    before = operator.run("resume", "--yes")
+    lab.start("london")
+    with recorded(lab, tmp_path / "recorded", ["paris"]) as (settings, recorders):
+        cut = Operator(lab, operator.state, settings)
+        killed_at(cut, recorders, "paris", 3, "swapover", "--to", "london", "--yes")
+    lab.stop("paris")
+    after = operator.run("resume", "--yes")
+
+    assert (before.code, after.code) == (0, 0), (before.told, after.told)
+    assert len(admin(lab, "london").ids(Q)) == 10
+
+
+def test_processes_are_stopped_and_started_by_their_own_commands(lab: Lab, operator: Operator, tmp_path: Path) -> None:
+    settings = changed_settings(lab, tmp_path / "changed", lambda told: with_processes(told, lab))
+    own = Operator(lab, operator.state, settings)
+    send(lab, "london", 10)
+
+    before = own.run("status").document["data"]["links"]
+    there = own.run("swapover", "--to", "paris", "--yes")
+    waits = own.run("status").document["data"]["links"]
+    Lab.open(lab.directory).stop("london")
+    dead = own.run("validate", "--to", "london")
+    Lab.open(lab.directory).start("london")
+    back = own.run("swapover", "--to", "london", "--yes")
+    lab.state = Lab.open(lab.directory).state  # what the commands have started
+
+    assert [each["process"] for each in before] == [True, True]
+    assert there.code == 0, there.told
+    assert [each["process"] for each in waits] == [True, True]
+    assert "DR-STORE-004" in findings(dead)
+    assert back.code == 0, back.told
+    assert len(admin(lab, "london").ids(Q)) == 10
+
+
+def with_processes(told: dict[str, Any], lab: Lab) -> None:
+    """How each broker's process is looked at, started and stopped: as the lab does it."""
+    for site, each in told["sites"].items():
+        words = {
+            name: [sys.executable, "-c", f"{OPENED}{code}", str(lab.directory), site] for name, code in BY_LAB.items()
+        }
+        each["brokers"][0]["process"] = {**words, "timeout": "60s"}
+
+
+OPENED = "import sys; from pathlib import Path; from dr_ctl.lab.lab import Lab; lab = Lab.open(Path(sys.argv[1])); "
+BY_LAB = {
+    "state": "sys.exit(0 if lab.pid(sys.argv[2]) else 3)",
+    "start": "lab.start(sys.argv[2])",
+    "stop": "lab.stop(sys.argv[2])",
+}
 
 
 def test_what_is_not_in_the_store_is_said_before_or_after(lab: Lab, operator: Operator) -> None:

@@ -5,7 +5,7 @@ The call that stops a broker is never answered. What came of it is told by the l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
@@ -18,7 +18,7 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common import checks, receipts
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.sharedstore.drafts.activate import BESIDE, HANDOVER
+from dr_ctl.topologies.sharedstore.drafts.activate import HANDOVER
 from dr_ctl.topologies.sharedstore.tools import StoreTools
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
@@ -32,14 +32,14 @@ def act(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome
     served_before = seen.roles[move.target] is Role.SERVING
     holding = [call for call in step.part(HANDOVER) if not _gave_up(seen, move.source)]
     began = hand.monotonic()
-    if (refused := _handed_over(tools, step, seen, holding, hand)) is not None:
+    if (refused := _handed_over(tools, holding, hand)) is not None:
         return refused
     if (failed := _until_served(tools, step, move, hand)) is not None:
         return failed
     took_s = hand.monotonic() - began
     tools.change(step.part("strikes"), hand)
     evidence: dict[str, Json] = {"proof": "attempt", "took_over_s": round(took_s, 3)}
-    findings = (*_counted(tools, move, hand, evidence), *_beside(tools, step, move, hand))
+    findings = _counted(tools, move, hand, evidence)
     if served_before:
         return NotNeeded(f"{move.target} serves already", evidence, findings)
     return Done(f"{move.target} holds the store and lets clients in, after {took_s:.1f} s", evidence, findings)
@@ -74,17 +74,12 @@ def _gave_up(seen: Seen[BrokerView], site: str) -> bool:
     return not any(view.answered for view in seen.views(site))
 
 
-def _handed_over(
-    tools: StoreTools, step: PlannedStep, seen: Seen[BrokerView], holding: list[Call], hand: Hand
-) -> Refused | None:
-    """Start what shall wait, and stop what holds the store. Only a refusal shows that nothing came of it."""
-    waits = {(view.site, view.pair): view.runs for site in seen.sites for view in seen.views(site)}
-    starts = [call for call in step.part("start") if waits.get((call.site, call.unit)) is False]
-    for group in (starts, holding):
-        for call, outcome in zip(group, tools.change(group, hand), strict=True):
-            if isinstance(outcome, Refused):
-                return Refused(f"{call.about}: {outcome.text}")
-        tools.opened = tools.opened or group is holding
+def _handed_over(tools: StoreTools, holding: Sequence[Call], hand: Hand) -> Refused | None:
+    """Stop what holds the store. Only a refusal shows that nothing came of it."""
+    for call, outcome in zip(holding, tools.change(holding, hand), strict=True):
+        if isinstance(outcome, Refused):
+            return Refused(f"{call.about}: {outcome.text}")
+    tools.opened = tools.opened or bool(holding)
     return None
 
 
@@ -158,19 +153,3 @@ def _lacking(source: Broker, began: Mapping[str, int]) -> list[str]:
         for name, queue in source.business.items()
         if queue.depth != began.get(name, 0)
     ]
-
-
-def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> list[Finding]:
-    """Let the broker that gave up the store wait for it again, where its process has ended; say how it stands."""
-    found = []
-    for view in tools.observer.look_once(least_s=tools.patience.last_look_s).views(move.source):
-        starts = [call for call in step.part(BESIDE) if call.unit == view.pair]
-        if view.runs is False and starts:
-            for call, outcome in zip(starts, tools.change(starts, hand), strict=True):
-                if not isinstance(outcome, Done):
-                    text, remedy = f"{call.about}: {outcome.text}", f"Start it, or {move.target} has no other site."
-                    found.append(checks.warning("DR-STORE-010", text, remedy))
-        elif view.runs is False:
-            text = f"{view.site}/{view.pair}: its process has ended, so {move.target} has no other site"
-            found.append(checks.warning("DR-STORE-010", text, "Start it: it then waits for the store."))
-    return found

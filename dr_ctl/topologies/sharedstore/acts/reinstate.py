@@ -6,7 +6,6 @@ from dr_ctl.core.model import Role
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.effects import holds
 from dr_ctl.topologies.sharedstore.tools import StoreTools
 
 
@@ -18,17 +17,11 @@ def nothing(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Out
 
 def act(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """See that it waits. Where nothing tells of its process, that its ports refuse is all that is seen."""
-    views = tools.observer.look_at(move.target)
-    starts = [call for call in step.part("start") if not holds(call, views)]
-    for call, outcome in zip(starts, tools.change(starts, hand), strict=True):
-        if not isinstance(outcome, Done):
-            return Refused(f"{call.about}: {outcome.text}")
     for view in tools.observer.look_at(move.target):
         if view.role is not Role.STANDBY:
             state = "its process does not run" if view.runs is False else f"it is {view.role.value}"
             return Refused(f"{move.target} does not wait for the store: {state}")
-    strikes = step.part("strikes")
-    if (refused := tools.make(strikes, hand, move.source, move.target)) is not None:
+    if (refused := tools.make(step.calls, hand, move.source, move.target)) is not None:
         return refused
     return Done(f"{move.target} waits for the store")
 

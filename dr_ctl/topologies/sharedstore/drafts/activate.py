@@ -11,11 +11,10 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.sharedstore.calls import hand_over, start
+from dr_ctl.topologies.sharedstore.calls import hand_over
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
 HANDOVER: Final = "handover"
-BESIDE: Final = "beside"
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
@@ -25,18 +24,14 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
     here, there = seen.views(move.source), seen.views(move.target)
     fails_over = move.ask.operation == FAILOVER
     gives_up = [] if fails_over else [hand_over(view, move.target) for view in here if view.answered]
-    starts = [call for view in there if not view.answered for call in start(view)]
-    again = [] if fails_over else [call for view in here for call in start(view, "it has ended")]
     takes_s = max((view.takes_s for view in (*here, *there)), default=0.0)
     about = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
     return Draft(
         move.target,
         f"{about}; proven by the lock and a client's greeting",
         (
-            *in_part("start", starts),
             *in_part(HANDOVER, gives_up),
             *in_part("strikes", receipts.strikes(seen)),
-            *in_part(BESIDE, again),
         ),
         limits={"within": takes_s + rules.patience.activate_s},
     )

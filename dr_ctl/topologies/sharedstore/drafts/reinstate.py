@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dr_ctl.engine.plan import in_part
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.sharedstore.calls import start
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
 
@@ -18,14 +16,13 @@ def residue(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move)
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    """Its process is started where it does not run; then nothing is owed any more."""
+    """It waits by itself: nothing is owed any more."""
     del rules, step
-    starts = [call for view in seen.views(move.target) if not view.answered for call in start(view)]
     struck = [each for view in seen.views(move.source) for each in paid(view, move.target)]
     struck += [each for view in seen.views(move.target) for each in paid(view, move.source)]
     inverse = [each for view in seen.views(move.source) for each in owed_again(view, move.target, move)]
     about = f"{move.target} waits for the store; what was owed is struck out"
-    return Draft(move.target, about, (*in_part("start", starts), *in_part("strikes", struck)), tuple(inverse))
+    return Draft(move.target, about, tuple(struck), tuple(inverse))
 
 
 def reconcile(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
