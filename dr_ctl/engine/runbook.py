@@ -291,12 +291,9 @@ def _filled(verb: str, told: Mapping[Any, Any], line: int, found: _Found) -> Run
     return RunbookStep(verb, site, line, limits, words)
 
 
-_HOOKED: Final = "hook "
-
-
 def _hooked(step: RunbookStep) -> str:
     """How a rule names a step that is a hook of that name."""
-    return f"{_HOOKED}{step.words.get('name', '')}" if step.verb == "hook" else step.verb
+    return f"hook {step.words.get('name', '')}" if step.verb == "hook" else step.verb
 
 
 def _order(operation: str, rules: Sequence[Rule], steps: Sequence[RunbookStep], found: _Found, line: int) -> None:
@@ -309,8 +306,8 @@ def _order(operation: str, rules: Sequence[Rule], steps: Sequence[RunbookStep], 
             at.setdefault(name, step)
             place.setdefault(name, number)
     for first, then, because in rules:
-        if (then not in at and first not in at) or (first.startswith(_HOOKED) and first not in at):
-            continue  # which hooks there are is the installation's own
+        if then not in at and first not in at:
+            continue
         if then not in at:
             if then in ("activate", "probe", "verify", "drain", "fence"):
                 found.add(line, f"{then} is missing after {first}: {because}", id_="DR-BOOK-003")

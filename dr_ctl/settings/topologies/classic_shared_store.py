@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,7 @@ from dr_ctl.settings.model import Settings, Site, SiteName
 from dr_ctl.settings.parts import HttpAddress, Names, Part, Seconds, Secret
 from dr_ctl.settings.topologies.classic import ClassicBroker
 
+PROMOTE: Final = "hook promote"
 TableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$")]
 
 
@@ -84,15 +85,20 @@ class SharedStoreBroker(ClassicBroker):
 class ClassicSharedStore(Settings):
     """An installation whose sites share one store."""
 
-    order: ClassVar = (
-        ("fence", "hook promote", "clients would go on writing to the database that is left"),
-        ("verify", "hook promote", "what the replica has not got would be lost with the promotion"),
-        ("hook promote", "activate", "the broker there would find a database that takes no writes"),
-    )
-
     topology: Literal["classic-shared-store"]
     store: Store
     sites: dict[SiteName, Site[SharedStoreBroker]]
+
+    @property
+    def order(self) -> Sequence[tuple[str, str, str]]:
+        """A replica takes no writes until it is promoted, and follows nothing any more from then on."""
+        if self.store.replica is None:
+            return ()
+        return (
+            ("fence", PROMOTE, "clients would go on writing to the database that is left"),
+            ("verify", PROMOTE, "what the replica has not got would be lost with the promotion"),
+            (PROMOTE, "activate", "the broker there would find a database that takes no writes"),
+        )
 
     @property
     def secrets(self) -> Sequence[Secret]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from dr_ctl.core.clock import Clock
-from dr_ctl.core.errors import BrokerError, Unreachable
+from dr_ctl.core.errors import BrokerError, Sick, Unreachable
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
@@ -82,7 +82,7 @@ class Access(access.Access[BrokerView]):
             return self._waiting(lock, unread, runs=True)
         except Unreachable as error:
             if not error.refused:
-                raise
+                raise self._alive_by_its_lease(error) from error
             if self._takes_connections():
                 raise Between(f"{self.site}/{self.pair} is starting or ending: {error}") from error
             lock, unread = self._lock()
@@ -94,6 +94,13 @@ class Access(access.Access[BrokerView]):
         bean = beans.broker(self._own_name)
         told = self.reader().look([Read(bean, ("Slave",))], timeout_s=timeout_s)[0]
         return Fields(bean, told.value()).flag("Slave")
+
+    def _alive_by_its_lease(self, error: BrokerError) -> BrokerError:
+        """One that cannot be reached and holds a lease that lasts has lived a moment ago."""
+        lock, _ = self._lock()
+        if lock is None or not lock.held or lock.holder != self._own_name:
+            return error
+        return Sick(f"{error}; and {lock.text}", remedy="Wait until that has run out: the other broker then takes it.")
 
     def _takes_connections(self) -> bool:
         if self._settings.stomp is None:

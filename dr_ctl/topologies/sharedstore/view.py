@@ -6,7 +6,7 @@ lock, and what its process is said to do, where something says that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -180,6 +180,10 @@ class BrokerView(ClassicBroker):
 
 class StoreSeen(seen.Seen[BrokerView]):
     """One look at both brokers: implements `WithOneStore` too."""
+
+    def stake(self, site: str) -> Sequence[Stake]:
+        """Of each broker, whether it answered or not: none of them holds anything of its own."""
+        return [Stake(0, None, None)] if self.one_store else super().stake(site)
 
     @property
     def one_store(self) -> bool:

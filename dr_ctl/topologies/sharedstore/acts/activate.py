@@ -87,6 +87,7 @@ def _until_served(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) 
     """Wait until the target is shown to serve, and the source not to; None when so."""
     until = hand.monotonic() + step.limits["within"]
     accesses = tools.observer.at(move.target)
+    left_s: float | None = None
     while True:
         told = [why.text for why in tools.doors.why_not_serving(accesses).values() if why is not None]
         seen = tools.observer.look_once(least_s=tools.patience.last_look_s)
@@ -95,11 +96,21 @@ def _until_served(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) 
             return None
         if lives is Role.SERVING:
             return Refused(f"{move.source} took the store again, and serves")
+        before_s, left_s = left_s, _left_s(seen, move)
+        if move.ask.operation == FAILOVER and before_s is not None and left_s is not None and left_s > before_s:
+            return Refused(f"{move.source} renews its lease of the store: it lives")
         why = next(iter(told), f"{move.source} is {lives.value}")
         hand.waiting(f"{move.target} takes the store", None, why)
         if hand.monotonic() > until:
             return _late(seen, why, duration(step.limits["within"]), move)
         hand.wait(tools.patience.link_poll_s)
+
+
+def _left_s(seen: Seen[BrokerView], move: Move) -> float | None:
+    """How long the lease of the source lasts; None where it has none."""
+    names = {view.config.broker for view in seen.views(move.source)}
+    locks = [view.lock for site in seen.sites for view in seen.views(site) if view.lock is not None]
+    return next((each.left_s for each in locks if each.held and each.holder in names), None)
 
 
 def _is_over(seen: Seen[BrokerView], move: Move) -> bool:
