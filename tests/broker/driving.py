@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,16 +148,20 @@ def send_as_client(lab: Lab, queue: str, count: int, **more: str) -> None:
 
 
 @contextmanager
-def recorded(lab: Stage, folder: Path) -> Iterator[tuple[Path, dict[str, Recorder]]]:
+def recorded(
+    lab: Stage, folder: Path, sites: Sequence[str] = ("london", "paris")
+) -> Iterator[tuple[Path, dict[str, Recorder]]]:
     """Settings whose consoles are recorders, one per site."""
     told = yaml.safe_load(lab.settings_path.read_text(encoding="utf-8"))
     with ExitStack() as stack:
         recorders = {}
         for site, settings in told["sites"].items():
             broker = settings["brokers"][0]
-            recorders[site] = stack.enter_context(Recorder(broker["jolokia"]))
-            broker["jolokia"] = recorders[site].address
+            if site in sites:
+                recorders[site] = stack.enter_context(Recorder(broker["jolokia"]))
+                broker["jolokia"] = recorders[site].address
             _whole(broker, lab.directory)
+        _whole_store(told, lab.directory)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "dr-ctl.yaml"
         path.write_text(yaml.safe_dump(told), encoding="utf-8")
@@ -171,6 +175,15 @@ def _whole(told: dict[str, Any], directory: Path) -> None:
             told[key] = {"file": str(directory / each["file"])}
         elif isinstance(each, dict):
             _whole(each, directory)
+
+
+def _whole_store(told: dict[str, Any], directory: Path) -> None:
+    """The same of a store that both sites share."""
+    store = told.get("store", {})
+    if "lock" in store:
+        store["lock"] = str(directory / store["lock"])
+    if "dsn" in store:
+        store["dsn"] = {"file": str(directory / store["dsn"]["file"])}
 
 
 def killed_at(
@@ -204,6 +217,7 @@ def changed_settings(lab: Lab, folder: Path, change: Callable[[dict[str, Any]], 
     for settings in told["sites"].values():
         broker = settings["brokers"][0]
         _whole(broker, lab.directory)
+    _whole_store(told, lab.directory)
     change(told)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "changed.yaml"

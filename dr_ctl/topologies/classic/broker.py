@@ -34,6 +34,10 @@ class ClassicBroker(Broker):
 
     @property
     def role(self) -> Role:
+        return self.by_doors
+
+    @property
+    def by_doors(self) -> Role:
         """Serving as soon as one client connector is open; one that the broker does not have leaves it unknown."""
         if not self.slave and self.open:
             return Role.SERVING

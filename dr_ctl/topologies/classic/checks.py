@@ -40,9 +40,7 @@ def of_pausing(view: ClassicBroker, *, needed: bool) -> Iterator[Finding]:
 
 
 def _refused(view: ClassicBroker, permit: Permit) -> str:
-    return (
-        f"{view.site}/{view.pair}: the policy of its console refuses {permit.operation} of {permit.kind.split('=')[0]}s"
-    )
+    return f"{view.site}/{view.pair}: the policy of its console refuses {permit.operation} of {permit.what}"
 
 
 def _allow(view: ClassicBroker, permit: Permit) -> str:
@@ -50,23 +48,3 @@ def _allow(view: ClassicBroker, permit: Permit) -> str:
         f"In jolokia-access.xml of {view.site}, take <operation>{permit.name}</operation> out of <deny> for these "
         f"beans and see that this stands there: {permit.line}"
     )
-
-
-def of_link_door(name: str, view: ClassicBroker, key: str) -> Iterator[Finding]:
-    """Whether the connector of the peer's network connector is known, and is not the clients'."""
-    shared = sorted({each.protocol for each in view.bridges} & {*view.config.clients})
-    if shared:
-        yield error(
-            "DR-DOOR-003",
-            f"{name}: the peer's network connector comes in by {', '.join(shared)}, which clients use too: closing it "
-            "to them would cut the copies",
-            f"Give it a transport connector of its own, named under `{key}:`, and point the peer's uri at that.",
-        )
-    elif not view.mirror_doors and view.config.mirror is None:
-        others = [each.name for each in view.acceptors if each.name not in view.config.clients]
-        there = f"{', '.join(others)} could be it" if others else "clients use all of them"
-        yield error(
-            "DR-DOOR-003",
-            f"{name}: cannot tell which transport connector the peer's network connector uses: {there}",
-            f"Give it one of its own, named under `{key}:`; closing the clients' would cut the copies.",
-        )

@@ -53,7 +53,7 @@ class Permit:
     @property
     def line(self) -> str:
         """What a policy's file says to let it through."""
-        bean = f"{beans.DOMAIN}:type=Broker,brokerName=*,{self.kind}"
+        bean = ",".join(filter(None, (f"{beans.DOMAIN}:type=Broker,brokerName=*", self.kind)))
         return f"<allow><mbean><name>{bean}</name><operation>{self.name}</operation></mbean></allow>"
 
 
@@ -77,7 +77,8 @@ RESUMES: Final = Permit(RESUME, _QUEUE)
 REMOVES: Final = Permit(REMOVE_MATCHING, _QUEUE)
 REMOVES_QUEUES: Final = Permit(REMOVE_QUEUE, "")
 SETS_ROLE: Final = Permit("setReplicationRole(java.lang.String,boolean)", _PLUGIN)  # the replication plugin's
-EVERY: Final = (CLOSES, OPENS, LINKS_UP, LINKS_DOWN, PAUSES, RESUMES, REMOVES, REMOVES_QUEUES)
+STOPS: Final = Permit(STOP, "")
+EVERY: Final = (CLOSES, OPENS, LINKS_UP, LINKS_DOWN, PAUSES, RESUMES, REMOVES, REMOVES_QUEUES, STOPS)
 
 
 def request(bean: str, operation: str, arguments: tuple[Json, ...] = ()) -> Request:
