@@ -35,6 +35,7 @@ BELOW = {
     "continuity": {"common", "artemis"},
     "bridges": {"common", "artemis"},
     "brokersync": {"common", "classic"},
+    "replica": {"common", "classic"},
     "sharedstore": {"common", "classic"},
     "workloads": set[str](),
 }

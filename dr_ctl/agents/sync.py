@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from dr_ctl.agents.notes import BY_AGENT, Notes
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.model import Json
+from dr_ctl.engine.notes import BY_AGENT, Notes
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Keeper, Kept
 
@@ -76,7 +76,8 @@ class SyncAgent:
         if self._notes.take_go_on():
             self._keeper.go_on()
         self._last = self._keeper.step(self.held)
-        if self._last.vanished and self._notes.hold() is None:
+        # Where a run cuts clients off, one may be counted as acknowledged and not as delivered.
+        if self._last.vanished and self._notes.hold() is None and self._runs.unfinished() is None:
             self._hold_itself(self._last)
         standing = self._standing(self._last)
         self._write(standing)

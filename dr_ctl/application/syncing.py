@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from dr_ctl.agents.exposing import Board, Metric, Shown, exposing
-from dr_ctl.agents.notes import Notes
 from dr_ctl.agents.sync import Phase, Standing, SyncAgent
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.result import Result
 from dr_ctl.application.world import World
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.engine.notes import Notes
+from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Kept, keeper_of
 
 LINE_EVERY_S: Final = 5.0
@@ -39,9 +41,7 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
             told = ", ".join(f"{site} is {role.value}" for site, role in roles.items())
             return _refused(f"which site serves cannot be told: {told}")
         primary, standby = serving[0], world.other(serving[0])
-        last = notes.read()
-        remembered = last.get("remembers", {}) if last.get("primary") == primary else {}
-        with closing(keeper_of(world.topology, primary, remembered)) as keeper:
+        with closing(keeper_of(world.topology, primary, _remembered(notes, runs, primary))) as keeper:
             agent = SyncAgent(keeper, runs, notes, clock, {"primary": primary, "standby": standby})
             until = clock.monotonic() + lasting_s if lasting_s is not None else None
             try:
@@ -66,6 +66,18 @@ def go_on(caller: Caller) -> Result:
     notes.go_on(caller.clock.now())
     told = f"it was held by {was.text}; " if was is not None else "nothing held it; "
     return Result(ExitCode.OK, f"{told}what left the serving site meanwhile counts as consumed, its copies are deleted")
+
+
+def _remembered(notes: Notes, runs: Runs, primary: str) -> Mapping[str, Json]:
+    """What the last agent knew, where that site has served ever since: a run in between may have had it wait, and
+    copies deleted there."""
+    last = notes.read()
+    if last.get("primary") != primary:
+        return {}
+    at = notes.standing.stat().st_mtime
+    moved = any(run.result.exists() and run.result.stat().st_mtime > at for run in runs.all())
+    told: Mapping[str, Json] = {} if moved else last.get("remembers", {})
+    return told
 
 
 def _own(caller: Caller) -> Path:

@@ -12,10 +12,10 @@ from urllib.error import HTTPError
 import pytest
 
 from dr_ctl.agents.exposing import Metric, Shown, exposing, exposition
-from dr_ctl.agents.notes import BY_AGENT, Notes
 from dr_ctl.agents.sync import Phase, SyncAgent
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import UsageError
+from dr_ctl.engine.notes import BY_AGENT, Notes
 from dr_ctl.engine.runs import Locked, Runs
 from dr_ctl.topologies.topology import Kept, QueueKept
 
@@ -136,6 +136,18 @@ def test_there_is_one_agent_for_a_state(notes: Notes) -> None:
         pass
     with notes.alone():
         pass
+
+
+def test_a_run_can_tell_when_nothing_is_deleted_any_more(agent: SyncAgent, notes: Notes) -> None:
+    assert notes.still("swapover-1")  # there is no agent
+    with notes.alone():
+        agent.step()
+        assert not notes.still("swapover-1")
+        run = Runs(notes.state, CLOCK).create("swapover", "paris")
+        run.journal.touch()
+        agent.step()
+        assert notes.still(run.name)
+    assert notes.still("swapover-2")
 
 
 def test_figures_are_in_the_format_of_prometheus() -> None:

@@ -186,14 +186,17 @@ def _whole_store(told: dict[str, Any], directory: Path) -> None:
         store["dsn"] = {"file": str(directory / store["dsn"]["file"])}
 
 
-def killed_at(operator: Operator, recorders: dict[str, Recorder], site: str, nth: int, *words: str) -> None:
+def killed_at(
+    operator: Operator, recorders: dict[str, Recorder], site: str, nth: int, *words: str, operation: str = ""
+) -> None:
     """Kill the command right before its nth request that changes something at a site, no document of dr-ctl's own,
-    reaches the broker."""
+    reaches the broker; of those only that begin with `operation`."""
     started: list[subprocess.Popen[str]] = []
     changing: list[list[Seen]] = []
 
     def before(changes: list[Seen]) -> tuple[int, str] | None:
-        if all("dr-ctl." in str(each.arguments) for each in changes):
+        mine = [each for each in changes if each.operation.startswith(operation)]
+        if all("dr-ctl." in str(each.arguments) for each in mine):
             return None
         changing.append(changes)
         if len(changing) != nth:

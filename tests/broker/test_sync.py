@@ -254,6 +254,20 @@ def test_without_a_serving_site_there_is_nothing_to_follow(lab: Lab, agent: Agen
     assert (ended.code, ended.document["findings"][0]["id"]) == (10, "DR-AGENT-004")
 
 
+def test_announcements_that_were_cut_off_are_made_up_for(lab: Lab, agent: Agent) -> None:
+    agent.up()
+    send(lab, 50)
+    until(lambda: alike(lab, 50))
+
+    admin(lab, "london").close_clients("sync")
+    until(lambda: "london" in agent.standing()["silent"], why="it is said")
+    consume(lab, 20)
+    admin(lab, "london").open_clients("sync")
+
+    until(lambda: alike(lab, 30), why="20 copies are deleted")
+    assert agent.standing()["phase"] == "running"
+
+
 def test_a_standby_that_was_away_is_clean_when_it_is_back(lab: Lab, agent: Agent) -> None:
     agent.up()
     send(lab, 100)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -17,10 +18,12 @@ from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.twin.bridges.broker import BridgesBroker
 from dr_ctl.twin.broker import Broker
+from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl.twin.host import APP, Change, Host
 from dr_ctl.twin.jolokia import Request
-from dr_ctl.twin.kinds import BRIDGES
+from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, REPLICA
 from dr_ctl.twin.messages import Message, Queue
+from dr_ctl.twin.names import keys_of
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
@@ -99,13 +102,15 @@ def drain(twin: PlayedTwin, dr_ctl: Command) -> None:
 
 
 def lose(twin: PlayedTwin, dr_ctl: Command) -> None:
-    """London dies with a message and an acknowledgement that Paris lacks."""
+    """London dies with a message and an acknowledgement that Paris lacks. An agent is no part of the link that is cut:
+    where there is one, the copy of what was taken is gone."""
     put(twin, "london", "orders.in", 2)
     twin.wait_mirrored()
     twin.cut("london")
     until(lambda: not twin.host("london").broker.attached)
     put(twin, "london", "orders.out", 1)
     take(twin, "london", "orders.in")
+    until(lambda: all(each.agent is None or each.agent.idle for each in twin.brokers(BrokerSyncBroker)))
     twin.kill("london")
     until(lambda: not twin.host("paris").broker.attached)
 
@@ -115,6 +120,9 @@ def lose_and_return(twin: PlayedTwin, dr_ctl: Command) -> None:
     done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
     twin.heal()
     twin.start("london")
+    if twin.kind.topology == REPLICA:  # two sources: nothing goes between them, and nobody closes the one that returns
+        twin.close_clients("london")
+        return
     until(lambda: twin.host("paris").broker.attached)  # it dials anew by itself, and ships what it has to say
 
 
@@ -181,7 +189,7 @@ def let_in(broker: Broker, queues: Sequence[str]) -> set[str]:
 def open_at(twin: PlayedTwin, site: str, pair: str | None = None) -> set[str]:
     """The queues that clients reach at a site, whoever asks."""
     broker = twin.host(site, pair).broker
-    reached = broker.alive and broker.acceptors["clients"].started
+    reached = broker.alive and broker.acceptors[broker.clients_door].started
     return let_in(broker, twin.queues) if reached else set()
 
 
@@ -210,7 +218,10 @@ def gated(broker: Broker, queue: Queue) -> bool:
 
 
 def documents(twin: PlayedTwin) -> list[str]:
-    return [name for site in twin.sites for name in twin.host(site).broker.queues if name.startswith("dr-ctl.")]
+    """Those at the brokers, and those of brokers that keep none."""
+    kept = Path(os.environ["DR_CTL_STATE_DIR"]).glob("**/documents/*/*/*.*")
+    queues = [name for site in twin.sites for name in twin.host(site).broker.queues if name.startswith("dr-ctl.")]
+    return [*queues, *(path.name for path in kept)]
 
 
 def scene(twin: PlayedTwin) -> dict[str, Any]:
@@ -227,7 +238,11 @@ def scene(twin: PlayedTwin) -> dict[str, Any]:
 
 def opens(twin: PlayedTwin, change: Change, site: str) -> bool:
     """Say whether a request lets clients work at a site."""
-    door = change.operation == "start()" and '"clients"' in change.bean
+    opened = keys_of(change.bean).values()
+    door = change.operation == "start()" and twin.host(site).broker.clients_door in (each.strip('"') for each in opened)
+    part = {("replica", False): twin.other(change.site), ("source", True): change.site}
+    if change.operation.startswith("setReplicationRole("):
+        return part.get(tuple(change.arguments)) == site
     delivers = twin.kind.topology == BRIDGES and change.operation == "resume()"
     return change.site == site and (door or delivers or change.operation.startswith("activateSite("))
 
@@ -245,12 +260,21 @@ def at_rest(twin: PlayedTwin) -> dict[str, Any]:
 
 def as_undone(told: dict[str, Any], twin: PlayedTwin, operation: Operation) -> dict[str, Any]:
     """What an undo has to put back of a scene. A site that came back stays closed, whatever becomes of its return:
-    where bridges join the sites, queue by queue."""
+    where bridges join the sites, queue by queue. One that was taken in stays so, and so does the door that lets it."""
     found = {name: dict(each["settable"]) for name, each in told.items()}
+    owed = any(name.startswith("dr-ctl.debt.") for name in documents(twin))
+    if twin.kind.topology == BROKERSYNC and operation.before is lose_and_return and not owed:
+        for each in found.values():
+            each["doors"] = {name: is_open for name, is_open in each["doors"].items() if name != "openwire"}
+            # The first message that arrives by it makes such a queue.
+            each["queues"] = {name: told for name, told in each["queues"].items() if ".to-" not in name}
+            each["addresses"] = [name for name in each["addresses"] if ".to-" not in name]
     if twin.kind.topology == BRIDGES and operation.before is lose_and_return:
         for name, each in found.items():
             if name.startswith("london/"):
                 del each["queues"], each["security"]
+    if twin.kind.topology == REPLICA and operation.before is lose_and_return:
+        del found["london/orders-1"]["role"]  # it stays the replica
     return found
 
 
@@ -270,7 +294,7 @@ class Judge:
         opens, broker = host.open, host.broker
 
         def opened(door: str) -> None:
-            if door == "clients":
+            if door == broker.clients_door:
                 self._note(broker, let_in(broker, self._twin.queues))
             opens(door)
 

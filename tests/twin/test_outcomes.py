@@ -10,7 +10,7 @@ import pytest
 
 from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.twin.faults import Fault, FaultKind, When
-from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, MIRROR
+from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, MIRROR, REPLICA
 from tests.conftest import Command
 from tests.twin.matrix import (
     NOTHING_CHANGED,
@@ -43,9 +43,18 @@ LIES = {
         *(("Started", True), ("Started", False), ("MessageCount", 0), ("Paused", False), ("Paused", True)),
         *(("ConsumerCount", 0), ("Connected", True), ("MessagesAdded", 0), ("RolesAsJSON", "[]")),
     ),
+    BROKERSYNC: (
+        *(("Started", True), ("Started", False), ("QueueSize", 0), ("Paused", False), ("Paused", True)),
+        *(("InFlightCount", 0), ("ConsumerCount", 0), ("EnqueueCount", 0), ("RemoteBrokerName", None)),
+    ),
+    REPLICA: (
+        *(("Started", True), ("Started", False), ("QueueSize", 0), ("Paused", False), ("Paused", True)),
+        *(("InFlightCount", 0), ("ConsumerCount", 0), ("EnqueueCount", 0), ("TotalReplicationLag", 0)),
+        *(("ReplicationRole", "source"), ("ReplicationRole", "replica")),
+    ),
 }
 AFTER = {True: (0, 1, 2, 3, 5), False: (0, 3, 8, 16, 30)}
-TOPOLOGIES = (MIRROR, CONTINUITY, BRIDGES)
+TOPOLOGIES = (MIRROR, CONTINUITY, BRIDGES, BROKERSYNC, REPLICA)
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlsplit
 
-from dr_ctl.jolokia.client import READ_S, Answer, MayCall, Read, Reader, Search
+from dr_ctl.jolokia.client import READ_S, Answer, Read, Reader, Search
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.classic import beans
@@ -38,6 +38,7 @@ class Answered:
     connections: tuple[tuple[Connection, bool], ...]
     prepared: tuple[str, ...]
     denied: frozenset[Permit]
+    more: tuple[Answer, ...]
 
     @property
     def share(self) -> float | None:
@@ -46,8 +47,17 @@ class Answered:
         return told / 100 if told is not None else None
 
 
-def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S) -> Answered:
-    """Ask one broker of that name for all of it. Raises `BrokerError`."""
+def ask(
+    reader: Reader,
+    broker: str,
+    *,
+    timeout_s: float = READ_S,
+    more: Sequence[Read] = (),
+    permits: Sequence[Permit] = (),
+) -> Answered:
+    """Ask one broker of that name for all of it; `more` and `permits` are what one kind of brokers has beside. Raises
+    `BrokerError`."""
+    asked = (*EVERY, *permits)
     told = reader.look(
         [
             Read(beans.broker(broker), BROKER),
@@ -57,25 +67,29 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S) -> Answered:
             Read(beans.all_consumers(broker), CONSUMER),
             Read(beans.all_connections(broker), CONNECTION),
             Search(beans.all_transactions(broker)),
-            *_permits(broker),
+            *(each.asked(broker) for each in asked),
+            *more,
             # Last, so that what lies there is hardly older than the answer, whose moment is that of the look.
             Read(beans.all_queues(broker), QUEUE),
         ],
         timeout_s=timeout_s,
     )
-    itself, doors, networks, bridges, consumers, connections, prepared, *permits, queues = told
+    itself, doors, networks, bridges, consumers, connections, prepared, *others, queues = told
     fields = Fields(beans.broker(broker), itself.value())
     connectors = tuple(_connectors(doors, fields.mapping("TransportConnectors")))
     ports = {each.name: each.port for each in connectors}
+    takers = tuple((_consumer(each), each.flag("Network")) for _, each in found(consumers))
+    held = _in_hand((each.queue, each.holds or 0) for each, _ in takers)
     return Answered(
         fields,
         connectors,
         tuple(_networks(networks, bridges)),
-        tuple(queue(bean, each) for bean, each in found(queues)),
-        tuple((_consumer(each), each.flag("Network")) for _, each in found(consumers)),
+        tuple(_held(queue(bean, each), held) for bean, each in found(queues)),
+        takers,
         tuple((_connection(bean, each, ports), each.flag("NetworkConnection")) for bean, each in found(connections)),
         tuple(sorted(beans.parts(str(name))["xid"] for name in prepared.value())),
-        _denied(permits),
+        _denied(asked, others),
+        tuple(others[len(asked) :]),
     )
 
 
@@ -101,8 +115,39 @@ def found(answer: Answer) -> list[tuple[str, Fields]]:
 
 def dispatch(reader: Reader, broker: str) -> dict[str, tuple[int, bool]]:
     """What each queue has in delivery and whether it is paused, and nothing else: the poll of a quiesce."""
-    told = reader.look([Read(beans.all_queues(broker), ("Name", "InFlightCount", "Paused"))])[0]
-    return {each.text("Name"): (each.number("InFlightCount"), each.flag("Paused")) for _, each in found(told)}
+    consumers, queues = reader.look(
+        [
+            Read(beans.all_consumers(broker), ("DestinationName", "MessageCountAwaitingAcknowledge")),
+            Read(beans.all_queues(broker), ("Name", "InFlightCount", "Paused")),
+        ]
+    )
+    told = (
+        (each.text("DestinationName"), each.number("MessageCountAwaitingAcknowledge")) for _, each in found(consumers)
+    )
+    held = _in_hand(told)
+    return {
+        name: (_delivering(each.number("InFlightCount"), held.get(name, 0)), each.flag("Paused"))
+        for _, each in found(queues)
+        for name in (each.text("Name"),)
+    }
+
+
+def _in_hand(consumers: Iterable[tuple[str, int]]) -> Mapping[str, int]:
+    """By queue, what its consumers have and did not acknowledge."""
+    found: dict[str, int] = {}
+    for name, count in consumers:
+        found[name] = found.get(name, 0) + count
+    return found
+
+
+def _delivering(counted: int, held: int) -> int:
+    """A queue counts below zero where somebody who browsed it has left; what its consumers hold is told by themselves
+    too."""
+    return max(counted, held, 0)
+
+
+def _held(told: Queue, held: Mapping[str, int]) -> Queue:
+    return replace(told, delivering=_delivering(told.delivering, held.get(told.name, 0)))
 
 
 def open_doors(reader: Reader, broker: str, clients: Iterable[str], *, timeout_s: float) -> tuple[str, ...]:
@@ -142,12 +187,8 @@ def queue(bean: str, fields: Fields) -> Queue:
 DEAD_LETTERS: Final = "ActiveMQ.DLQ"
 
 
-def _permits(broker: str) -> list[MayCall]:
-    return [each.asked(broker) for each in EVERY]
-
-
-def _denied(answers: Iterable[Answer]) -> frozenset[Permit]:
-    told = zip(EVERY, answers, strict=True)
+def _denied(asked: Sequence[Permit], answers: Sequence[Answer]) -> frozenset[Permit]:
+    told = zip(asked, answers, strict=False)
     return frozenset(each for each, answer in told if isinstance(answer.error, PolicyRefused))
 
 

@@ -139,7 +139,7 @@ def of_standby(view: Broker) -> Iterator[Finding]:
         yield error(
             "DR-STANDBY-001",
             f"{view.site}/{view.pair}: consumers at the standby site: {some(held)}",
-            "Stop these clients: what they hold cannot be acknowledged by the mirror, and would come twice for ever.",
+            "Stop these clients: what they take here lies at the other site still, and would come twice for ever.",
         )
 
 

@@ -23,6 +23,7 @@ from dr_ctl.settings.topologies.classic_shared_store import SharedStoreBroker
 from dr_ctl.stomp_io.address import parse_address, takes_connections
 from dr_ctl.topologies.classic import access, beans
 from dr_ctl.topologies.classic.look import ask
+from dr_ctl.topologies.common import access as common
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.sharedstore.calls import RUN
@@ -170,14 +171,15 @@ class Access(access.Access[BrokerView]):
             lag=self._shared.lag(),
         )
 
-    def channel(self) -> access.Channel:
+    def channel(self) -> common.Channel:
         return Channel(self, super().channel())
 
 
-class Channel(access.Channel):
-    """What is done to a process beside what goes to the broker's management or into a document."""
+class Channel:
+    """Implements `common.access.Channel`: what is done to a process beside what goes to the broker's management or into
+    a document."""
 
-    def __init__(self, broker: Access, to: access.Channel) -> None:
+    def __init__(self, broker: Access, to: common.Channel) -> None:
         self._broker, self._to = broker, to
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:

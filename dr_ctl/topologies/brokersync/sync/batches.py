@@ -38,6 +38,10 @@ class Waiting:
             part = told[at : at + AT_MOST]
             self._batches.append(Batch(part, len(part)))
 
+    def add_others(self, ids: frozenset[str]) -> None:
+        """Those of them that do not wait already."""
+        self.add(ids.difference(*(batch.ids for batch in self._batches)))
+
     def due(self, now: float) -> Batch | None:
         """The next batch to delete, taken out: give it back by `answered` or `give_back`."""
         for _ in range(len(self._batches)):

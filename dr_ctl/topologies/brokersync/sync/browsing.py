@@ -6,14 +6,16 @@ there.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from dr_ctl.core.errors import BrokerError, TimedOut
-from dr_ctl.stomp_io.connection import Connection, knock
+from dr_ctl.core.errors import BrokerError, LoginRefused, TimedOut
+from dr_ctl.stomp_io.connection import Connection, Refused, knock
 from dr_ctl.topologies.brokersync.sync.ports import Browsed
+from dr_ctl.topologies.brokersync.view import AGENT
 from dr_ctl.topologies.common.access import Gate
 
 GREETING_S: Final = 5.0
@@ -23,8 +25,10 @@ TRYING_S: Final = 5.0
 
 def connected(gate: Gate, *, beats: str | None = None) -> Connection:
     """A session at that door; raises `BrokerError` where it does not open."""
-    headers = {"heart-beat": beats} if beats is not None else None
+    headers = {"client-id": f"{AGENT}{secrets.token_hex(6)}"} | ({"heart-beat": beats} if beats is not None else {})
     greeting, connection = knock(gate.address, gate.login, gate.tls, timeout_s=GREETING_S, headers=headers)
+    if isinstance(greeting, Refused):
+        raise LoginRefused(f"{gate.address}: the login of {gate.login.user} was refused: {greeting.because}")
     if connection is None:
         raise BrokerError(getattr(greeting, "because", f"{gate.address}: no greeting"))
     return connection

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dr_ctl.core.clock import Clock
-from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.errors import BrokerError, LoginRefused
 from dr_ctl.core.model import Json
-from dr_ctl.topologies.brokersync.sync.accounts import Account
+from dr_ctl.topologies.brokersync.sync.accounts import SURE, Account
 from dr_ctl.topologies.brokersync.sync.comparing import residue
 from dr_ctl.topologies.brokersync.sync.ports import Glance, Primary, Standby
 from dr_ctl.topologies.brokersync.sync.queue import Queue
@@ -22,14 +22,15 @@ COMPARE_AGAIN_S: Final = 10.0
 """After a browse that was not whole: each takes memory of the serving broker."""
 DELETE_AT_MOST_S: Final = 0.5
 """Then what was announced meanwhile is heard before more is deleted."""
-SURE: Final = 3
-"""Looks that must agree that something vanished: counters are read one after the other."""
+LAST_WORDS_S: Final = 2.0
+"""For what was announced before the doors were closed."""
 
 Held = Callable[[], str | None]
 
 
 class Pair:
-    """For one thread. Broker failures end a step early, and show in `over` and `silent`."""
+    """For one thread. Broker failures end a step early, and show in `over` and `silent`; a login that is refused is
+    raised, because to try it again locks it out."""
 
     def __init__(
         self, name: str, primary: Primary, standby: Standby, clock: Clock, remembered: Mapping[str, Json]
@@ -43,8 +44,8 @@ class Pair:
         self._remembered: Mapping[str, Any] = remembered
         self._start: str | None = None
         self._answered = clock.monotonic()
-        self._look_at = self._listen_at = self._delete_at = 0.0
-        self._was_held = self._goes_on = False
+        self._look_at = self._delete_at = 0.0
+        self._listens = self._was_held = self._goes_on = self._restarted = False
 
     def step(self, held: Held) -> None:
         try:
@@ -53,6 +54,8 @@ class Pair:
                 glance = self._looked()
                 self._listen(glance)
                 self._ends_where_closed(glance, held)
+        except LoginRefused:
+            raise
         except BrokerError as error:
             self._primary_failed(error)
             return
@@ -79,12 +82,15 @@ class Pair:
         self._primary.close()
         self._standby.close()
 
-    def _hear(self) -> None:
-        if not self.queues:
+    def _hear(self) -> bool:
+        """Say whether anything was announced."""
+        if not self._listens:
             self._clock.sleep(HEAR_S)
-            return
-        for name, id_ in self._primary.heard(HEAR_S):
+            return False
+        heard = self._primary.heard(HEAR_S)
+        for name, id_ in heard:
             self.queues[name].hear(id_)
+        return bool(heard)
 
     def _looked(self) -> Glance:
         """Look, and believe what came before the look, unless the counters tell another tale."""
@@ -94,15 +100,13 @@ class Pair:
         self._look_at = self._answered + LOOK_EVERY_S
         self.primary_silent = None
         if self._start not in (None, glance.start):
-            self._primary.deaf()  # it was away: something may have been announced to nobody
+            self._deaf()  # it was away: something may have been announced to nobody
             self.queues.clear()
+            self._restarted = True
         self._start = glance.start
-        self._take_up(glance)
-        if self._goes_on:
-            self._goes_on = False
-            for name, answered_for in glance.queues.items():
-                self.queues[name].go_on(answered_for)
-        if any(queue.suspects(glance.queues[name]) for name, queue in self.queues.items() if name in glance.queues):
+        if fresh := self._taken_up(glance):
+            glance = self._begin(fresh, glance)
+        elif self._suspects(glance):
             glance = self._looked_well(glance)
         for name, queue in self.queues.items():
             if (counters := glance.queues.get(name)) is None:
@@ -113,44 +117,75 @@ class Pair:
                 queue.confirm(counters, announced.get(name, 0))
         return glance
 
-    def _looked_well(self, first: Glance) -> Glance:
-        """The least that any of a few looks says to have vanished."""
+    def _suspects(self, glance: Glance) -> bool:
+        return any(queue.suspects(glance.queues[name]) for name, queue in self.queues.items() if name in glance.queues)
+
+    def _looked_well(self, least: Glance) -> Glance:
+        """The least that any of many looks says to have vanished."""
+        for _ in range(SURE - 1):
+            self._clock.sleep(HEAR_S)
+            more = self._primary.glance()
+            both = {
+                name: min(told, more.queues.get(name, told), key=lambda each: each.unacknowledged)
+                for name, told in least.queues.items()
+            }
+            least = Glance(more.start, more.is_open, both)
+            if not self._suspects(least):
+                break
+        return least
+
+    def _taken_up(self, glance: Glance) -> list[str]:
+        """Take up queues that are copied; those whose counters say nothing yet.
+
+        What an earlier agent knew of this start of the broker counts on, and a broker that started anew counts from
+        zero. Else from now: while a site waits, copies are deleted there, and its counters hold those too."""
+        earlier: Mapping[str, int] = self._remembered.get("known", {})
+        if self._remembered.get("start") != glance.start:
+            earlier = {}
+        fresh = [name for name in glance.queues if name not in self.queues]
+        for name in fresh:
+            self.queues[name] = Queue(self.name, name, Account(earlier.get(name, 0)))
+        if self._goes_on:
+            self._goes_on = False
+            return list(glance.queues)
+        return [] if self._restarted else [name for name in fresh if name not in earlier]
+
+    def _begin(self, names: Sequence[str], first: Glance) -> Glance:
+        """Count from here."""
         looks = [first]
         for _ in range(SURE - 1):
             self._clock.sleep(HEAR_S)
             looks.append(self._primary.glance())
-        least = {
-            name: min(
-                (each.queues[name] for each in looks if name in each.queues), key=lambda told: told.unacknowledged
-            )
-            for name in first.queues
-        }
-        return Glance(looks[-1].start, looks[-1].is_open, least)
-
-    def _take_up(self, glance: Glance) -> None:
-        """Queues that are copied, and were not known yet; an earlier agent of this start of the broker knew some."""
-        earlier = self._remembered.get("known", {}) if self._remembered.get("start") == glance.start else {}
-        for name in glance.queues:
-            if name not in self.queues:
-                self.queues[name] = Queue(self.name, name, Account(int(earlier.get(name, 0))))
+        for name in names:
+            self.queues[name].go_on([each.queues[name] for each in looks if name in each.queues])
+        return looks[-1]
 
     def _listen(self, glance: Glance) -> None:
         """What was not followed until now may have been consumed unheard: both sites are compared."""
         for name in self._primary.listen(list(glance.queues)):
             self.queues[name].forget()
+        self._listens = True
+
+    def _deaf(self) -> None:
+        self._primary.deaf()
+        self._listens = False
 
     def _ends_where_closed(self, glance: Glance, held: Held) -> None:
-        if not glance.is_open:
-            self.over = "its clients' connectors are closed: it serves nobody any more"
-            if held() is None:
-                self._delete(held)
+        if glance.is_open:
+            return
+        self.over = "its clients' connectors are closed: it serves nobody any more"
+        until = self._clock.monotonic() + LAST_WORDS_S
+        while self._hear() and self._clock.monotonic() < until:
+            pass
+        self._looked()
+        self._delete(held)
 
     def _primary_failed(self, error: BrokerError) -> None:
         self.primary_silent = str(error)
         self._look_at = self._clock.monotonic() + AGAIN_S
-        self._primary.deaf()
+        self._deaf()
         if self._clock.monotonic() - self._answered > LOST_S:
-            self.over = f"it is lost: {error}"
+            self.over = f"it has not answered for {LOST_S:g} s: {error}"
         else:
             self._clock.sleep(HEAR_S)
 
@@ -167,11 +202,13 @@ class Pair:
         if self._clock.monotonic() < self._delete_at:
             return
         try:
-            for queue in self.queues.values():
+            for queue in list(self.queues.values()):  # a look may find others
                 if queue.vanished == 0:
                     self._compare(queue)
                     self._clean(queue, held)
             self.standby_silent = None
+        except LoginRefused:
+            raise
         except BrokerError as error:
             self.standby_silent = str(error)
             self._delete_at = self._clock.monotonic() + AGAIN_S
@@ -185,9 +222,10 @@ class Pair:
         at = self._clock.now()
         found = residue(self._primary, self._standby, queue.name)
         queue.account.gave_back(found.shown)
+        if found.why_not:
+            queue.compare_not_before = self._clock.monotonic() + COMPARE_AGAIN_S
         if found.ids is None:
             queue.not_compared(at, found.why_not)
-            queue.compare_not_before = self._clock.monotonic() + COMPARE_AGAIN_S
             return
         self._looked()
         if queue.vanished == 0:

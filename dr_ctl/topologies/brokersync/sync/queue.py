@@ -3,6 +3,7 @@ broker."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
@@ -56,15 +57,18 @@ class Queue:
         self.vanished = max(self.vanished, self.account.vanished(counters))
         self.forget()
 
-    def go_on(self, counters: Counters) -> None:
-        """Somebody answers for it."""
-        self.account.accept(counters)
+    def go_on(self, looks: Iterable[Counters]) -> None:
+        """Somebody answers for it, or nobody has looked before."""
+        self.account.accept(looks)
         self.vanished = 0
         self.forget()
 
     def compared(self, at: datetime, residue: frozenset[str], why_not: str) -> None:
-        """A comparison found these copies to delete; `why_not` says where it did not see all."""
-        self.waiting.replace(residue)
+        """A comparison found these copies to delete. Where it did not see all, and `why_not`, what waits stays too."""
+        if why_not:
+            self.waiting.add_others(residue)
+        else:
+            self.waiting.replace(residue)
         self._compared = (at, not why_not, why_not)
         self.to_compare = False
 

@@ -49,7 +49,7 @@ class ReplicaBroker(BridgedBroker, ClassicBroker):
 
     @property
     def attached(self) -> bool:
-        return self.role is Role.REPLICA or super().attached
+        return self.incoming > 0 if self.role is Role.REPLICA else super().attached
 
     @property
     def even(self) -> bool:

@@ -37,6 +37,7 @@ class Sites:
     held: list[str] = field(default_factory=list)
     on_their_way: list[str] = field(default_factory=list)
     copies: list[str] = field(default_factory=list)
+    not_shipped_back: list[str] = field(default_factory=list)
     announced: list[tuple[str, str]] = field(default_factory=list)
     ships: bool = True
     sent: int = 0
@@ -48,7 +49,6 @@ class Sites:
     primary_gone: bool = False
     standby_gone: bool = False
     refused: str | None = None
-    calls: list[tuple[str, ...]] = field(default_factory=list)
     _listening: bool = False
 
     def send(self, count: int) -> list[str]:
@@ -116,6 +116,8 @@ class FakePrimary:
 
     def heard(self, within_s: float) -> Sequence[tuple[str, str]]:
         self._ask()
+        if not self.sites._listening:
+            raise BrokerError("nothing is listened on")
         told = list(self.sites.announced)
         self.sites.announced.clear()
         if not told:
@@ -156,7 +158,8 @@ class FakeStandby:
 
     def remove(self, queue: str, ids: Sequence[str]) -> int:
         self._ask()
-        self.sites.calls.append(tuple(ids))
+        if queue != Q:
+            return 0
         before = len(self.sites.copies)
         self.sites.copies = [each for each in self.sites.copies if each not in set(ids)]
         return before - len(self.sites.copies)
@@ -165,6 +168,10 @@ class FakeStandby:
         self._ask()
         shown = self.sites.copies[: self.sites.page]
         return Browsed(frozenset(shown), len(shown) == len(self.sites.copies))
+
+    def unshipped(self, queue: str) -> Browsed:
+        self._ask()
+        return Browsed(frozenset(self.sites.not_shipped_back), whole=True)
 
     def close(self) -> None:
         """Nothing stays open."""

@@ -54,6 +54,10 @@ class Notes:
     def _go_on(self) -> Path:
         return self.state / "sync-go-on.json"
 
+    @property
+    def _lock(self) -> Path:
+        return self.state / "sync.lock"
+
     def hold(self) -> Hold | None:
         """A hold that cannot be read holds all the same."""
         try:
@@ -96,17 +100,38 @@ class Notes:
             return {}
         return told
 
+    def still(self, run: str) -> bool:
+        """Say whether no agent of this STATE deletes anything any more: none lives, or it has seen that run open."""
+        return not self._lives() or self.read().get("held_by") == run
+
+    def _lives(self) -> bool:
+        try:
+            file = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(file)
+        return False
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """One agent for a STATE; raises `Locked`. Ends with the process."""
         self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = os.open(self.state / "sync.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._take(file)
+            yield
+        finally:
+            os.close(file)
+
+    def _take(self, file: int) -> None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
         except BlockingIOError as error:
             told = self.read()
             text = f"an agent runs already: process {told.get('pid', '?')} on {told.get('host', '?')}"
             raise Locked(text, remedy=f"{self.standing} says how it stands.") from error
-        finally:
-            os.close(file)

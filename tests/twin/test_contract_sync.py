@@ -1,0 +1,238 @@
+"""What the agent of a Classic standby asks of two brokers: in memory as in its own tests, simulated, and real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Protocol
+
+import pytest
+
+from dr_ctl.application.twins import PlayedTwin
+from dr_ctl.core.clock import SystemClock
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.patience import Patience
+from dr_ctl.lab.lab import Lab
+from dr_ctl.settings.loader import load
+from dr_ctl.topologies.brokersync.access import Observer
+from dr_ctl.topologies.brokersync.sync.end import End
+from dr_ctl.topologies.brokersync.sync.ports import Primary, Standby
+from dr_ctl.topologies.brokersync.sync.primary import RealPrimary
+from dr_ctl.topologies.brokersync.sync.standby import RealStandby
+from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl.twin.kinds import BROKERSYNC
+from tests.topologies.brokersync.sync.fakes import Q, Sites
+from tests.twin.classic_subject import ORDERS, ClassicSubject
+from tests.twin.subject import until
+
+
+class Scene(Protocol):
+    """Two brokers, and what clients and operators do there."""
+
+    primary: Primary
+    standby: Standby
+
+    def send(self, count: int) -> None: ...
+    def consume(self, count: int) -> None: ...
+    def purge(self) -> None: ...
+    def ship(self, *, on: bool) -> None: ...
+    def serve(self, *, on: bool) -> None: ...
+    def copies(self) -> int: ...
+
+
+class InMemory:
+    def __init__(self) -> None:
+        self.sites = Sites()
+        self.primary: Primary = self.sites.primary
+        self.standby: Standby = self.sites.standby
+
+    def send(self, count: int) -> None:
+        self.sites.send(count)
+
+    def consume(self, count: int) -> None:
+        self.sites.consume(count)
+
+    def purge(self) -> None:
+        self.sites.purge()
+
+    def ship(self, *, on: bool) -> None:
+        self.sites.ships = on
+        self.sites.ship()
+
+    def serve(self, *, on: bool) -> None:
+        self.sites.is_open = on
+
+    def copies(self) -> int:
+        return len(self.sites.copies)
+
+
+class Brokers:
+    def __init__(self, subject: ClassicSubject, observer: Observer) -> None:
+        self.subject, pair = subject, observer.at("london")[0].pair
+        installation = load(subject.stage.settings_path)
+        self.primary: Primary = RealPrimary(End(installation, observer.brokers["london"][pair]))
+        self.standby: Standby = RealStandby(End(installation, observer.brokers["paris"][pair]))
+
+    def send(self, count: int) -> None:
+        with self.subject.client("london") as client:
+            for _ in range(count):
+                client.send(ORDERS)
+
+    def consume(self, count: int) -> None:
+        with self.subject.client("london") as client:
+            client.subscribe(ORDERS, **{"activemq.prefetchSize": "1"})
+            for _ in range(count):
+                client.confirmed("ACK", id=client.message().headers["ack"])
+
+    def purge(self) -> None:
+        self.subject.done("london", self.subject.queue("london", ORDERS), "purge()")
+
+    def ship(self, *, on: bool) -> None:
+        self.subject.done("london", self.subject.network("london"), "start()" if on else "stop()")
+
+    def serve(self, *, on: bool) -> None:
+        (self.subject.stage.open_clients if on else self.subject.stage.close_clients)("london")
+
+    def copies(self) -> int:
+        return self.subject.depth("paris", ORDERS)
+
+
+@pytest.fixture
+def topology() -> str:
+    return BROKERSYNC
+
+
+@pytest.fixture(scope="module")
+def classic_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with Lab.up(tmp_path_factory.mktemp("sync contract") / "lab", topology=BROKERSYNC) as lab:
+        yield lab
+
+
+REAL = pytest.param("brokers", marks=[pytest.mark.broker, pytest.mark.deep])
+
+
+@pytest.fixture(params=["memory", "twin", REAL])
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+    if request.param == "memory":
+        yield InMemory()
+        return
+    if request.param == "twin":
+        twin: PlayedTwin = request.getfixturevalue("twin")
+        for broker in twin.brokers(BrokerSyncBroker):
+            assert broker.agent is not None
+            broker.agent.stop()
+        subject = ClassicSubject(twin)
+    else:
+        subject = ClassicSubject(request.getfixturevalue("classic_pair"))
+        subject.reset()
+    folder = request.getfixturevalue("tmp_path")
+    with closing(Observer(load(subject.stage.settings_path), SystemClock(), Patience(), folder)) as observer:
+        real = Brokers(subject, observer)
+        yield real
+        real.primary.close()
+        real.standby.close()
+
+
+def unacknowledged(scene: Scene) -> int:
+    return scene.primary.glance().queues[Q].unacknowledged
+
+
+def heard(scene: Scene, count: int) -> list[tuple[str, str]]:
+    """So many announcements."""
+    found: list[tuple[str, str]] = []
+    until(lambda: found.extend(scene.primary.heard(0.1)) or len(found) >= count)
+    return found
+
+
+def arrived(scene: Scene, count: int) -> frozenset[str]:
+    """So many copies: their ids."""
+    until(lambda: scene.copies() == count)
+    browsed = scene.standby.browse(Q)
+    assert browsed.whole
+    assert len(browsed.ids) == count
+    return browsed.ids
+
+
+def test_a_look_tells_whether_clients_are_let_in(scene: Scene) -> None:
+    assert scene.primary.glance().is_open
+
+    scene.serve(on=False)
+
+    glance = scene.primary.glance()
+    assert not glance.is_open
+    assert glance.start
+    scene.serve(on=True)
+
+
+def test_the_counters_tell_a_client_from_an_operator(scene: Scene) -> None:
+    scene.send(6)
+    before = unacknowledged(scene)
+
+    scene.consume(2)
+    after = unacknowledged(scene)
+    assert after <= before
+
+    scene.purge()
+    assert unacknowledged(scene) == after + 4
+
+
+def test_what_leaves_is_announced_whoever_took_it(scene: Scene) -> None:
+    assert scene.primary.listen([Q]) == [Q]
+    assert scene.primary.listen([Q]) == []
+    scene.send(3)
+    copies = arrived(scene, 3)
+
+    scene.consume(2)
+    by_client = heard(scene, 2)
+    scene.purge()
+    by_operator = heard(scene, 1)
+
+    assert {queue for queue, _ in by_client + by_operator} == {Q}
+    assert {id_ for _, id_ in by_client + by_operator} == copies
+
+
+def test_nothing_is_heard_where_nobody_listens(scene: Scene) -> None:
+    scene.primary.listen([Q])
+    scene.primary.deaf()
+
+    with pytest.raises(BrokerError):
+        scene.primary.heard(0.1)
+
+    assert scene.primary.listen([Q]) == [Q]
+
+
+def test_a_browse_finds_what_is_missing_and_is_counted(scene: Scene) -> None:
+    scene.send(5)
+    copies = arrived(scene, 5)
+    scene.consume(2)
+    before = unacknowledged(scene)
+
+    told = scene.primary.missing_from(Q, copies)
+
+    assert (told.whole, len(told.ids), told.shown) == (True, 2, 3)
+    until(lambda: unacknowledged(scene) == before - told.shown)
+
+
+def test_copies_on_their_way_have_the_ids_they_arrive_with(scene: Scene) -> None:
+    scene.ship(on=False)
+    scene.send(4)
+
+    on_their_way = scene.primary.unshipped(Q)
+    scene.ship(on=True)
+
+    assert on_their_way.whole
+    assert arrived(scene, 4) == on_their_way.ids
+
+
+def test_deletion_is_by_id_and_says_how_many_were_there(scene: Scene) -> None:
+    scene.send(5)
+    copies = sorted(arrived(scene, 5))
+
+    assert scene.standby.remove(Q, [*copies[:2], "ID:no-such-1:1:1:1:1"]) == 2
+    assert scene.standby.remove(Q, copies[:2]) == 0
+
+    assert sorted(scene.standby.browse(Q).ids) == copies[2:]
+
+
+def test_nothing_is_deleted_of_a_queue_that_is_not_there(scene: Scene) -> None:
+    assert scene.standby.remove("no.such.queue", ["ID:1"]) == 0
