@@ -230,5 +230,6 @@ class Observer(observer.Observer[BrokerView, Access]):
 
 
 def _between(seen: Seen[BrokerView]) -> bool:
+    """Say whether a broker has the store and does not serve yet: it is starting, or has died a moment ago."""
     every = [each for brokers in seen.sites.values() for each in brokers.values()]
-    return any(isinstance(each, Silent) and isinstance(each.error, Between) for each in every)
+    return any(isinstance(each.error, Between) if isinstance(each, Silent) else each.named_in_vain for each in every)

@@ -62,9 +62,10 @@ class BrokerView(ClassicBroker):
         return self.answered and not self.slave and self.lock is not None and self.lock.held and self.others is None
 
     @property
-    def waits(self) -> bool:
-        """Say whether its ports refuse because it waits for the store, as far as that can be told."""
-        return self.role is Role.STANDBY and not self.answered
+    def named_in_vain(self) -> bool:
+        """Say whether the lock is its own and lasts, and its ports refuse: it is starting, or has died."""
+        held = self.lock is not None and self.lock.held and self.lock.holder == self.config.broker
+        return held and not self.answered and self.runs is not False
 
     @property
     def role(self) -> Role:

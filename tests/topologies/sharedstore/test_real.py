@@ -206,6 +206,22 @@ def test_what_is_not_in_the_store_is_said_before_or_after(lab: Lab, operator: Op
         assert "DR-STORE-009" in findings(moved)
 
 
+def test_a_store_that_nobody_takes_is_said_and_who_waits_then_takes_it(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", topology=SHARED_STORE, queues=(Q,)) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        send(lab, "london", 10)
+        lab.kill("paris")  # nothing tells it: its ports refused before
+        stranded = operator.run("swapover", "--to", "paris", "--yes")
+        lab.start("paris")
+        until(lambda: served(lab, "paris"))
+        after = operator.run("swapover", "--to", "paris", "--yes")
+        kept = len(admin(lab, "paris").ids(Q))
+
+    assert (stranded.code, stranded.document["outcome"]) == (23, "stranded"), stranded.told
+    assert "start the broker of paris" in stranded.document["summary"]
+    assert (after.code, kept) == (0, 10), after.told
+
+
 def test_a_policy_that_denies_the_stop_refuses_before_the_fence(tmp_path: Path) -> None:
     with Lab.up(tmp_path / "lab", topology=SHARED_STORE, queues=(Q,), options={"policy": "hardened"}) as lab:
         operator = Operator(lab, tmp_path / "state")
