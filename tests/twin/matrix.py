@@ -19,6 +19,8 @@ from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.twin.bridges.broker import BridgesBroker
 from dr_ctl.twin.broker import Broker
 from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl.twin.classic.replica.broker import ReplicaBroker
+from dr_ctl.twin.classic.replica.events import PLUGIN
 from dr_ctl.twin.host import APP, Change, Host
 from dr_ctl.twin.jolokia import Request
 from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, REPLICA
@@ -119,9 +121,10 @@ def lose_and_return(twin: PlayedTwin, dr_ctl: Command) -> None:
     lose(twin, dr_ctl)
     done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
     twin.heal()
+    for broker in twin.brokers(ReplicaBroker):
+        broker.comes_closed = not broker.alive  # or it would come back open, as the source that it was
     twin.start("london")
-    if twin.kind.topology == REPLICA:  # two sources: nothing goes between them, and nobody closes the one that returns
-        twin.close_clients("london")
+    if twin.kind.topology == REPLICA:  # nothing goes between two sources
         return
     until(lambda: twin.host("paris").broker.attached)  # it dials anew by itself, and ships what it has to say
 
@@ -225,11 +228,12 @@ def documents(twin: PlayedTwin) -> list[str]:
 
 
 def scene(twin: PlayedTwin) -> dict[str, Any]:
-    """All that can be set and all messages, but for the documents of dr-ctl's own."""
+    """All that can be set and all messages, but for the documents of dr-ctl's own, and for what a plugin keeps for
+    itself."""
     told = twin.dump()
     for each in told.values():
         for part in (each["settable"]["queues"], each["messages"]):
-            for name in [name for name in part if name.startswith("dr-ctl.")]:
+            for name in [name for name in part if name.startswith(("dr-ctl.", PLUGIN))]:
                 del part[name]
         addresses = each["settable"]["addresses"]
         each["settable"]["addresses"] = [name for name in addresses if not name.startswith("dr-ctl.")]

@@ -15,7 +15,7 @@ from dr_ctl.topologies.common import failover
 from dr_ctl.topologies.common.checks import error, errors_first, of_doors, of_pair, of_queues, warning
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.replica import parity
+from dr_ctl.topologies.replica import beans, parity
 from dr_ctl.topologies.replica.seen import shut
 from dr_ctl.topologies.replica.view import BrokerView
 
@@ -70,6 +70,12 @@ def of_broker(view: BrokerView) -> Iterator[Finding]:
             "Is there a <replicaPlugin> in activemq.xml, and may this user read its bean?",
         )
     yield from of_doors(name, view)
+    if beans.DOOR not in {each.name for each in view.acceptors}:
+        yield warning(
+            "DR-DOOR-003",
+            f"{name}: it has no transport connector {beans.DOOR}, which a replica fetches by",
+            "Add one of that name, which the plugin leaves open, to activemq.xml.",
+        )
     yield from classic.of_permits(view, (SETS_ROLE,))
     if view.is_source and not view.attached:
         yield warning(

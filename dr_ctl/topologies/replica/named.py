@@ -7,7 +7,7 @@ from typing import Final
 
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.classic.named import BY_CONSOLE
-from dr_ctl.topologies.common.named import Named
+from dr_ctl.topologies.common.named import Named, doors
 from dr_ctl.topologies.replica.view import BrokerView
 
 
@@ -24,6 +24,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     *BY_CONSOLE,
     Named("DR-REPLICA-001", "the plugin was tried by dr-ctl's makers", lambda _: "published names and states only"),
     Named("DR-REPLICA-002", "the replication plugin tells its part", _part),
+    Named("DR-DOOR-003", "the plugin has a connector of its own", lambda view: doors(view.acceptors)),
     Named("DR-LINK-004", "a replica fetches from the source", lambda view: f"{view.to_ship} event(s) to ship"),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (

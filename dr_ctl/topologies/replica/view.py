@@ -136,12 +136,10 @@ class BrokerView(ClassicBroker):
         ]
 
     def opening(self, doors: Iterable[Acceptor], peer: common.Peer, when: str | None = None) -> tuple[Call, ...]:
-        """Its part opens its doors; only those of a source that goes on are opened one by one."""
+        """A replica becomes the source, which opens its doors; those of a source are opened one by one."""
         listed = tuple(doors)
-        if peer is common.Peer.NOT_DRAINED or (peer is common.Peer.AWAY and self.is_source):
+        if not listed or not self.is_replica or peer is common.Peer.NOT_DRAINED:
             return ClassicBroker.opening(self, listed, peer, when)
-        if not listed:
-            return ()
         if peer is common.Peer.AWAY:
             return (takes_over(self),)
         return (hands_over(self, self.peer),) if self.peer is not None else ()
