@@ -19,6 +19,7 @@ from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.twin.bridges.broker import BridgesBroker
 from dr_ctl.twin.broker import Broker
 from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl.twin.classic.fanout.broker import ID_HEADER, FanoutBroker
 from dr_ctl.twin.classic.replica.broker import ReplicaBroker
 from dr_ctl.twin.classic.replica.events import PLUGIN
 from dr_ctl.twin.host import APP, Change, Host
@@ -26,6 +27,7 @@ from dr_ctl.twin.jolokia import Request
 from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, REPLICA
 from dr_ctl.twin.messages import Message, Queue
 from dr_ctl.twin.names import keys_of
+from dr_ctl.twin.way import Mode
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
@@ -56,13 +58,19 @@ def moments(every: Sequence[T], *, whole: bool, of: str) -> Sequence[T]:
 
 
 def put(twin: PlayedTwin, site: str, queue: str, count: int) -> None:
-    """Messages as clients send them; its door may be closed."""
-    broker = twin.host(site).broker
+    """Messages as clients send them; its door may be closed. Producers that write to both sites do so while they
+    can."""
+    brokers = [twin.host(site).broker]
+    peer = twin.host(twin.other(site)).broker
+    if isinstance(peer, FanoutBroker) and peer.alive and twin._ways[site, peer.pair].mode is Mode.OPEN:
+        brokers.append(peer)
     with twin.still():
         for number in range(count):
-            body, headers = f"message {number}".encode(), {"n": str(number), GIVEN: str(uuid4())}
-            now_ms = broker.now_ms()
-            broker.route(Message(broker.next_number(), queue, body, text=True, headers=headers, timestamp_ms=now_ms))
+            given = str(uuid4())
+            body, headers = f"message {number}".encode(), {"n": str(number), GIVEN: given, ID_HEADER: given}
+            for broker in brokers:
+                now_ms, told = broker.now_ms(), {**headers}
+                broker.route(Message(broker.next_number(), queue, body, text=True, headers=told, timestamp_ms=now_ms))
 
 
 def take(twin: PlayedTwin, site: str, queue: str) -> None:
@@ -75,6 +83,8 @@ def take(twin: PlayedTwin, site: str, queue: str) -> None:
             ident = broker.identity(message)
             broker.ids.add(queue, ident, here=True)
             broker.notify(queue, ident)
+        if isinstance(broker, FanoutBroker):
+            broker.ids.add(queue, message.headers[ID_HEADER], here=True)
         broker.remove(lying, message)
         _TAKEN.add(message.headers[GIVEN])
 

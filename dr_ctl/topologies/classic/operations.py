@@ -92,10 +92,10 @@ def change(call: Call) -> Change:
     return Change(str(call.request["bean"]), str(call.request["operation"]), tuple(arguments))
 
 
-def by_ids(ids: Iterable[str]) -> str:
-    """The selector of messages by their `JMSMessageID`."""
+def by_ids(ids: Iterable[str], named: str = "JMSMessageID") -> str:
+    """The selector of messages by their ids; `named` is where each bears its own."""
     listed = ",".join("'" + each.replace("'", "''") + "'" for each in ids)
-    return f"JMSMessageID IN ({listed})"
+    return f"{named} IN ({listed})"
 
 
 @dataclass(frozen=True, slots=True)
