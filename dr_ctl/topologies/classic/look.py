@@ -90,7 +90,7 @@ def ask(
         takers,
         tuple((_connection(bean, each, ports), each.flag("NetworkConnection")) for bean, each in found(connections)),
         tuple(sorted(beans.parts(str(name))["xid"] for name in prepared.value())),
-        _denied(asked, others),
+        denied(asked, others),
         tuple(others[len(asked) :]),
     )
 
@@ -189,7 +189,7 @@ def queue(bean: str, fields: Fields) -> Queue:
 DEAD_LETTERS: Final = "ActiveMQ.DLQ"
 
 
-def _denied(asked: Sequence[Permit], answers: Sequence[Answer]) -> frozenset[Permit]:
+def denied(asked: Sequence[Permit], answers: Sequence[Answer]) -> frozenset[Permit]:
     told = zip(asked, answers, strict=False)
     return frozenset(each for each, answer in told if isinstance(answer.error, PolicyRefused))
 

@@ -46,7 +46,7 @@ def ask(gate: Gate, doors: Mapping[str, bool], *, timeout_s: float) -> Answered:
     finally:
         connection.close()
     server = greeting.server if isinstance(greeting, Connected) else ""
-    return _answered(frames, doors, (server or "").partition("/")[2])
+    return answered(frames, doors, (server or "").partition("/")[2])
 
 
 def _asked(connection: Connection, until: float) -> list[Mapping[str, Any]]:
@@ -58,13 +58,13 @@ def _asked(connection: Connection, until: float) -> list[Mapping[str, Any]]:
     while time.monotonic() < until:
         for frame in connection.receive(min(0.2, max(0.0, until - time.monotonic()))):
             if frame.cmd == "MESSAGE":
-                found.append(_entries(frame))
+                found.append(entries(frame))
                 if frame.headers.get("correlation-id") == _BROKER:
                     return found
     raise TimedOut(f"{connection.address}: no statistics in time: is the statistics plugin of that broker on?")
 
 
-def _entries(frame: Frame) -> dict[str, Any]:
+def entries(frame: Frame) -> dict[str, Any]:
     """`{"string": KEY, "long": VALUE}`, of texts `{"string": [KEY, VALUE]}`."""
     found: dict[str, Any] = {}
     for entry in json.loads(frame.body)["map"]["entry"]:
@@ -76,7 +76,7 @@ def _entries(frame: Frame) -> dict[str, Any]:
     return found
 
 
-def _answered(told: list[Mapping[str, Any]], doors: Mapping[str, bool], version: str) -> Answered:
+def answered(told: list[Mapping[str, Any]], doors: Mapping[str, bool], version: str) -> Answered:
     broker = told[-1]
     fields = {
         "BrokerName": broker.get("brokerName"),
