@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 STORE, SECRET = "store", "secrets/store"
 LEASE_MS, KEEP_ALIVE_MS = 10_000, 5_000
+FILE_TRIED_MS, FILE_KEPT_MS = 1_000, 2_000
 # What a broker writes that found the lock taken: a file, or a lease.
 WAITING: Final = ("in slave mode waiting a lock", "failed to acquire lease")
 TELLING: Final = """
@@ -55,7 +56,8 @@ def joined(instance: Path, make: Make) -> create.Joined:
     if told["database"]:
         return create.Joined(store=_leased(told), beans=_source(database(make)), boots_open=True)
     locker = (
-        'lockKeepAlivePeriod="2000"><locker><shared-file-locker lockAcquireSleepInterval="1000"/></locker></kahaDB>'
+        f'lockKeepAlivePeriod="{FILE_KEPT_MS}"><locker><shared-file-locker '
+        f'lockAcquireSleepInterval="{FILE_TRIED_MS}"/></locker></kahaDB>'
     )
     return create.Joined(store=create.kahadb(str(instance.parent / STORE), locker=locker), boots_open=True)
 
@@ -96,12 +98,10 @@ class SharedAdmin(ClassicAdmin):
 
 def complete(document: dict[str, Any], told: Options) -> dict[str, Any]:
     """Say where the lock is."""
-    leased = {
-        "dsn": {"file": SECRET},
-        "lease": f"{told['lease_ms']}ms",
-        "keep_alive": f"{told['keep_alive_ms']}ms",
-    }
-    document["store"] = leased if told["database"] else {"lock": f"{STORE}/lock", "lease": "1s", "keep_alive": "2s"}
+    leases = bool(told["database"])
+    every = (told["lease_ms"], told["keep_alive_ms"]) if leases else (FILE_TRIED_MS, FILE_KEPT_MS)
+    where = {"dsn": {"file": SECRET}} if leases else {"lock": f"{STORE}/lock"}
+    document["store"] = {**where, "lease": f"{every[0]}ms", "keep_alive": f"{every[1]}ms"}
     return create.without_jolokia(document, told)
 
 

@@ -6,16 +6,17 @@ import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dr_ctl.topologies.sharedstore.database import Database, RowLock, counts
-from dr_ctl.topologies.sharedstore.lock import FileLock, LockSeen, LockUnreadable
+from dr_ctl.topologies.sharedstore.database import KINDS, Database, Kind, RowLock, counts, lag
+from dr_ctl.topologies.sharedstore.lock import FileLock, Lag, LockSeen, LockUnreadable
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
@@ -45,6 +46,18 @@ class Rows(Database):
 
     def rows(self, query: object) -> Sequence[tuple[Any, ...]]:
         return self._rows
+
+
+class Asked(Database):
+    """Gives these answers in their order, and keeps what it was asked."""
+
+    def __init__(self, *answers: Sequence[tuple[Any, ...]]) -> None:
+        super().__init__(lambda: "postgresql://nowhere")
+        self._answers, self.queries = list(answers), list[str]()
+
+    def rows(self, query: Callable[[Kind], str]) -> Sequence[tuple[Any, ...]]:
+        self.queries.append(query(KINDS["postgresql"]))
+        return self._answers.pop(0)
 
 
 @contextmanager
@@ -107,6 +120,19 @@ def test_queues_are_counted_and_topics_are_not() -> None:
     rows = Rows(("queue://orders.in", 7), ("topic://news", 3))
 
     assert counts(rows, "ACTIVEMQ_MSGS") == {"orders.in": 7}
+
+
+def test_a_replica_is_behind_by_what_was_written_before_it_was_asked() -> None:
+    store = Asked([(Decimal(5000),)], [(3,)])
+
+    assert lag(store, Asked([(Decimal(4000), 17)]), "ACTIVEMQ_MSGS") == Lag(1000, 3)
+    assert store.queries[1].endswith("WHERE id > 17")
+    assert lag(Asked([(Decimal(5000),)], [(0,)]), Asked([(Decimal(5200), 20)]), "ACTIVEMQ_MSGS") == Lag(0, 0)
+
+
+def test_a_database_that_follows_none_is_no_replica() -> None:
+    with pytest.raises(LockUnreadable, match="follows no other"):
+        lag(Asked([(Decimal(5000),)]), Asked([(None, 20)]), "ACTIVEMQ_MSGS")
 
 
 @pytest.mark.parametrize(
