@@ -36,6 +36,8 @@ BELOW = {
     "bridges": {"common", "artemis"},
     "brokersync": {"common", "classic"},
     "replica": {"common", "classic"},
+    "sharedstore": {"common", "classic"},
+    "fanout": {"common", "classic"},
     "workloads": set[str](),
 }
 # What stands beside the packages of topologies, whatever the topology; the registry knows them all, none knows it.

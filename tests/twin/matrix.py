@@ -19,13 +19,15 @@ from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.twin.bridges.broker import BridgesBroker
 from dr_ctl.twin.broker import Broker
 from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl.twin.classic.fanout.broker import ID_HEADER, FanoutBroker
 from dr_ctl.twin.classic.replica.broker import ReplicaBroker
 from dr_ctl.twin.classic.replica.events import PLUGIN
 from dr_ctl.twin.host import APP, Change, Host
 from dr_ctl.twin.jolokia import Request
-from dr_ctl.twin.kinds import BRIDGES, REPLICA
+from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, REPLICA
 from dr_ctl.twin.messages import Message, Queue
 from dr_ctl.twin.names import keys_of
+from dr_ctl.twin.way import Mode
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
@@ -56,13 +58,19 @@ def moments(every: Sequence[T], *, whole: bool, of: str) -> Sequence[T]:
 
 
 def put(twin: PlayedTwin, site: str, queue: str, count: int) -> None:
-    """Messages as clients send them; its door may be closed."""
-    broker = twin.host(site).broker
+    """Messages as clients send them; its door may be closed. Producers that write to both sites do so while they
+    can."""
+    brokers = [twin.host(site).broker]
+    peer = twin.host(twin.other(site)).broker
+    if isinstance(peer, FanoutBroker) and peer.alive and twin._ways[site, peer.pair].mode is Mode.OPEN:
+        brokers.append(peer)
     with twin.still():
         for number in range(count):
-            body, headers = f"message {number}".encode(), {"n": str(number), GIVEN: str(uuid4())}
-            now_ms = broker.now_ms()
-            broker.route(Message(broker.next_number(), queue, body, text=True, headers=headers, timestamp_ms=now_ms))
+            given = str(uuid4())
+            body, headers = f"message {number}".encode(), {"n": str(number), GIVEN: given, ID_HEADER: given}
+            for broker in brokers:
+                now_ms, told = broker.now_ms(), {**headers}
+                broker.route(Message(broker.next_number(), queue, body, text=True, headers=told, timestamp_ms=now_ms))
 
 
 def take(twin: PlayedTwin, site: str, queue: str) -> None:
@@ -75,6 +83,8 @@ def take(twin: PlayedTwin, site: str, queue: str) -> None:
             ident = broker.identity(message)
             broker.ids.add(queue, ident, here=True)
             broker.notify(queue, ident)
+        if isinstance(broker, FanoutBroker):
+            broker.ids.add(queue, message.headers[ID_HEADER], here=True)
         broker.remove(lying, message)
         _TAKEN.add(message.headers[GIVEN])
 
@@ -264,8 +274,15 @@ def at_rest(twin: PlayedTwin) -> dict[str, Any]:
 
 def as_undone(told: dict[str, Any], twin: PlayedTwin, operation: Operation) -> dict[str, Any]:
     """What an undo has to put back of a scene. A site that came back stays closed, whatever becomes of its return:
-    where bridges join the sites, queue by queue."""
+    where bridges join the sites, queue by queue. One that was taken in stays so, and so does the door that lets it."""
     found = {name: dict(each["settable"]) for name, each in told.items()}
+    owed = any(name.startswith("dr-ctl.debt.") for name in documents(twin))
+    if twin.kind.topology == BROKERSYNC and operation.before is lose_and_return and not owed:
+        for each in found.values():
+            each["doors"] = {name: is_open for name, is_open in each["doors"].items() if name != "openwire"}
+            # The first message that arrives by it makes such a queue.
+            each["queues"] = {name: told for name, told in each["queues"].items() if ".to-" not in name}
+            each["addresses"] = [name for name in each["addresses"] if ".to-" not in name]
     if twin.kind.topology == BRIDGES and operation.before is lose_and_return:
         for name, each in found.items():
             if name.startswith("london/"):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from dr_ctl.lab.daemons import Process
     from dr_ctl.lab.make import Make, Options
+    from dr_ctl.lab.state import SiteState
 
 STORE, SECRET = "store", "secrets/store"
 LEASE_MS, KEEP_ALIVE_MS = 10_000, 5_000
@@ -95,9 +96,18 @@ class SharedAdmin(ClassicAdmin):
 
 def complete(document: dict[str, Any], told: Options) -> dict[str, Any]:
     """Say where the lock is."""
-    leased = {"dsn": {"file": SECRET}, "table": "ACTIVEMQ_LOCK"}
-    document["store"] = leased if told["database"] else {"lock": f"{STORE}/lock"}
+    leased = {
+        "dsn": {"file": SECRET},
+        "lease": f"{told['lease_ms']}ms",
+        "keep_alive": f"{told['keep_alive_ms']}ms",
+    }
+    document["store"] = leased if told["database"] else {"lock": f"{STORE}/lock", "lease": "1s", "keep_alive": "2s"}
     return create.without_jolokia(document, told)
+
+
+def settings(site: SiteState, secret: str) -> dict[str, Any]:
+    """A broker that waits tells its name to nobody, and the lock's row has it."""
+    return {**create.settings(site, secret), "broker": site.broker}
 
 
 def _tell_of_the_lease(log4j: Path) -> None:
@@ -135,6 +145,7 @@ KIND: Final = create.classic(
     options=options,
     create=make_broker,
     admin=SharedAdmin,
+    settings=settings,
     complete=complete,
     links_at_boot=lambda _: False,
     beside=beside,

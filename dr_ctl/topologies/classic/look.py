@@ -28,7 +28,8 @@ _SCHEMES: Final = {"stomp": "STOMP", "amqp": "AMQP", "mqtt": "MQTT", "ws": "WS",
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What one broker said of itself. `permits` says of each operation whether the policy of its console refuses it."""
+    """What one broker said of itself. `permits` says of each operation whether the policy of its console refuses it;
+    `managed` says whether it has one."""
 
     broker: Fields
     connectors: tuple[Acceptor, ...]
@@ -38,7 +39,8 @@ class Answered:
     connections: tuple[tuple[Connection, bool], ...]
     prepared: tuple[str, ...]
     denied: frozenset[Permit]
-    more: tuple[Answer, ...]
+    more: tuple[Answer, ...] = ()
+    managed: bool = True
 
     @property
     def share(self) -> float | None:

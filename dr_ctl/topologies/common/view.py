@@ -212,6 +212,11 @@ class Broker(ABC):
         object.__setattr__(self, "business", {name: queue for name, queue in named.items() if queue.business})
 
     @property
+    def answered(self) -> bool:
+        """Say whether it told this itself; else it is told of it by others."""
+        return True
+
+    @property
     def units(self) -> Mapping[str, bool]:
         """What of it moves by itself, by name, and whether it lets clients in; empty where that cannot be told."""
         return {self.pair: self.role is Role.SERVING} if self.role in (Role.SERVING, Role.STANDBY) else {}
