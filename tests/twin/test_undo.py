@@ -78,7 +78,7 @@ def test_whichever_call_fails_both_sites_are_as_they_were(
             verb = call.operation.partition("(")[0]
             nth = sum((each.site, each.operation) == (call.site, call.operation) for each in calls[:number])
             # For good, so that it is no hiccup; the inverse is another operation.
-            fault = Fault(FaultKind.ERROR, When(operation=verb, after=nth), times=None)
+            fault = Fault(FaultKind.ERROR, When(operation=verb, after=nth, changing=True), times=None)
             twin.host(call.site).faults.add(fault)
 
             with quick(monkeypatch):

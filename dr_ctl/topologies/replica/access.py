@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dr_ctl.core.clock import Clock
+from dr_ctl.core.errors import BrokerError, Unreachable
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
@@ -73,6 +74,11 @@ class Access(access.Access[BrokerView]):
         parts = urlsplit(self._replication)
         return takes_connections(str(parts.hostname), int(parts.port or 0), timeout_s=timeout_s)
 
+    def hung_up(self, error: BrokerError) -> bool:
+        """Say whether a connection that has served before was ended: whether its console takes another one is not
+        known, and one that has just become a replica may have closed it."""
+        return isinstance(error, Unreachable) and not error.refused and self._last is not None
+
     def channel(self) -> Channels:
         return Channels(self.site, lambda site: self._at(site, self.pair).own_channel())
 
@@ -137,11 +143,18 @@ class Observer(observer.Observer[BrokerView, Access]):
             return False
         return bool(parity.unexplained(here, there, self.queues, seen.moved.get(pair, {})))
 
+    def _puzzling(self, seen: Seen[BrokerView]) -> bool:
+        """One that has just become a replica connects in a moment."""
+        brokers = (each for site in seen.sites.values() for each in site.values())
+        return super()._puzzling(seen) or any(isinstance(each, Shut) and not each.fetches for each in brokers)
+
     def _asked(self, access: Asked, timeout_s: float) -> BrokerView | Silent:
-        told = super()._asked(access, timeout_s)
+        told, mine = super()._asked(access, timeout_s), self.brokers[access.site][access.pair]
+        if isinstance(told, Silent) and mine.hung_up(told.error):
+            told = super()._asked(access, timeout_s)
         if not isinstance(told, Silent) or not told.ports_refuse:
             return told
-        lives = self.brokers[access.site][access.pair].lives(timeout_s=self.patience.knock_s)
+        lives = mine.lives(timeout_s=self.patience.knock_s)
         if lives is None:
             return replace(told, ports_refuse=False)
         return Shut(told.pair, told.site, told.error) if lives else told

@@ -32,7 +32,7 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], ReplicaTools]] = Procedure(
     Row("check", drafts.proving.check, acts.proving.check),
     Row("catch-up", own_drafts.shipping.catch_up, own_acts.shipping.catch_up),
     Row("quiesce", classic.quiesce, quiesce, acts.quiesce.undo),
-    Row("fence", drafts.fence.of_lost, acts.fence.owe, own_acts.doors.undo_fence, of=(FAILOVER,)),
+    Row("fence", drafts.fence.of_lost, acts.fence.owe, acts.quarantine.undo, of=(FAILOVER,)),
     Row("fence", drafts.fence.by_itself, acts.fence.by_itself, own_acts.doors.undo_fence_by_itself, of=(FENCE,)),
     Row("fence", drafts.fence.draft, acts.fence.act, own_acts.doors.undo_fence),
     Row("quarantine", drafts.quarantine.draft, acts.quarantine.act, acts.quarantine.undo),
