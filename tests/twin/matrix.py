@@ -27,7 +27,6 @@ from dr_ctl.twin.jolokia import Request
 from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, REPLICA
 from dr_ctl.twin.messages import Message, Queue
 from dr_ctl.twin.names import keys_of
-from dr_ctl.twin.way import Mode
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
@@ -62,7 +61,7 @@ def put(twin: PlayedTwin, site: str, queue: str, count: int) -> None:
     can."""
     brokers = [twin.host(site).broker]
     peer = twin.host(twin.other(site)).broker
-    if isinstance(peer, FanoutBroker) and peer.alive and twin._ways[site, peer.pair].mode is Mode.OPEN:
+    if isinstance(brokers[0], FanoutBroker) and brokers[0].attached:
         brokers.append(peer)
     with twin.still():
         for number in range(count):

@@ -58,31 +58,48 @@ def _listed(access: Access, queue: Queue) -> tuple[list[Any], int]:
     return rows, min(_size(before.value()), _size(after.value()))
 
 
-def told_apart(
-    way: Way,
-    queues: tuple[Queue | None, Queue | None],
-    store: Store | None,
-    pause: Callable[[], None],
-    within: Callable[[], bool],
-) -> Apart:
-    """Compare a queue of both sites; `queues` are those of the source and of the target.
+class Comparing:
+    """Compares queues of both sites for one command, and remembers what stays alone: it is waited for once."""
 
-    Producers write to both in the same moment and not in the same instant, and go on: so what lies at one site alone is
-    looked for again, with a `pause` between, until nothing changes `within` so long. Raises `BrokerError`."""
-    (source, target), (ours, theirs) = way, queues
-    name = next(each.name for each in queues if each is not None)
-    # The waiting one first: what lies there and not where it is served, a moment later, came or was consumed.
-    there, here = lying(target, theirs), lying(source, ours)
-    lacks, gone = here - there, there - here
-    done = store.known(name, gone) if store is not None else frozenset[str]()
-    while (lacks or gone - done) and within():
-        pause()
-        there, here = lying(target, theirs), lying(source, ours)
-        lacks, gone = lacks & here - there, gone & there - here
-        done = store.known(name, gone) if store is not None else frozenset()
-    if store is None and ours is not None and len(gone) <= source.look().named[name].removed:
-        done = gone
-    return Apart(done & gone, lacks, gone - done)
+    def __init__(self, store: Store | None, within_s: float) -> None:
+        self._store, self._within_s = store, within_s
+        self._alone: dict[tuple[str, str], frozenset[str]] = {}
+
+    def apart(
+        self,
+        way: Way,
+        queues: tuple[Queue | None, Queue | None],
+        pause: Callable[[], None],
+        now: Callable[[], float],
+    ) -> Apart:
+        """`queues` are those of the source and of the target.
+
+        Producers write to both in the same moment and not in the same instant, and go on: so what lies at one site
+        alone is looked for again, with a `pause` between, for as long as was said. Raises `BrokerError`."""
+        name = next(each.name for each in queues if each is not None)
+        settled = self._alone.get((way[1].site, name), frozenset())
+        lacks, gone = _differing(way, queues)
+        done, until = self._done(name, gone), now() + self._within_s
+        while (lacks or gone - done - settled) and now() < until:
+            pause()
+            again = _differing(way, queues)
+            lacks, gone = lacks & again[0], gone & again[1]
+            done = self._done(name, gone)
+        if self._store is None and queues[0] is not None and len(gone) <= way[0].look().named[name].removed:
+            done = gone
+        self._alone[way[1].site, name] = gone - done
+        return Apart(done & gone, lacks, gone - done)
+
+    def _done(self, queue: str, ids: frozenset[str]) -> frozenset[str]:
+        return self._store.known(queue, ids) if self._store is not None else frozenset()
+
+
+def _differing(way: Way, queues: tuple[Queue | None, Queue | None]) -> tuple[frozenset[str], frozenset[str]]:
+    """What lies at the source only, and at the target only. The waiting one is listed first: what lies there and not
+    where it is served, a moment later, came or was consumed."""
+    there = lying(way[1], queues[1])
+    here = lying(way[0], queues[0])
+    return here - there, there - here
 
 
 def _size(value: Mapping[str, Any]) -> int:

@@ -11,6 +11,7 @@ from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.fanout.access import Observer, Way
+from dr_ctl.topologies.fanout.ids import Comparing
 from dr_ctl.topologies.fanout.verifier import FanoutVerifier
 from dr_ctl.topologies.fanout.view import BrokerView
 
@@ -54,7 +55,9 @@ class FanoutTools(Tools[BrokerView]):
     observer: Observer
 
     def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
-        super().__init__(observer, recipe, sender, FanoutVerifier(observer, recipe.rules.drain.poll))
+        self.comparing = Comparing(observer.store, observer.patience.differs_s)
+        gate = FanoutVerifier(observer, self.comparing, recipe.rules.drain.poll)
+        super().__init__(observer, recipe, sender, gate)
         self.evened = Evened()
 
     def between(self, source: str, target: str) -> list[Way]:

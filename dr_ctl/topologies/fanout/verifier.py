@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from dr_ctl.core.model import Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
@@ -11,16 +9,17 @@ from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.verifier import Verifier
-from dr_ctl.topologies.fanout import ids, parity
+from dr_ctl.topologies.fanout import parity
 from dr_ctl.topologies.fanout.access import Observer
+from dr_ctl.topologies.fanout.ids import Comparing
 from dr_ctl.topologies.fanout.view import BrokerView
 
 
 class FanoutVerifier(Verifier):
     """The gate of such an installation."""
 
-    def __init__(self, observer: Observer, poll_s: float) -> None:
-        self._brokers = observer
+    def __init__(self, observer: Observer, comparing: Comparing, poll_s: float) -> None:
+        self._brokers, self._comparing = observer, comparing
         super().__init__(observer, poll_s, observer.patience.mirror_window_s)
 
     def differing(self, now: Sample, move: Move) -> list[str]:
@@ -39,7 +38,7 @@ class FanoutVerifier(Verifier):
             if not each.source and not each.target:
                 continue
             queues = here.named.get(each.queue), there.named.get(each.queue)
-            apart = ids.told_apart(way, queues, self._brokers.store, self._pause, self._window())
+            apart = self._comparing.apart(way, queues, self._pause, self._brokers.clock.monotonic)
             compared[each.queue] = each.source
             if apart.lacks and move.ask.accept_difference.get(each.queue) != len(apart.lacks):
                 wrong.append(f"{each.queue}: {len(apart.lacks)} message(s) only at {here.site}")
@@ -53,10 +52,3 @@ class FanoutVerifier(Verifier):
 
     def _pause(self) -> None:
         self._brokers.clock.sleep(self._poll_s)
-
-    def _window(self) -> partial[bool]:
-        until = self._brokers.clock.monotonic() + self.patience.differs_s
-        return partial(self._before, until)
-
-    def _before(self, until: float) -> bool:
-        return self._brokers.clock.monotonic() < until

@@ -54,14 +54,8 @@ def even(tools: FanoutTools, way: Way, hand: Hand, *, copied: bool) -> Refused |
     for each in parity.counts(source, target, Queues()):
         if not each.source and not each.target:
             continue
-        until = hand.monotonic() + tools.patience.differs_s
-        apart = ids.told_apart(
-            way,
-            (source.named.get(each.queue), target.named.get(each.queue)),
-            tools.observer.store,
-            lambda: hand.wait(tools.patience.poll_s),
-            lambda until=until: hand.monotonic() < until,  # type: ignore[misc] # of this queue
-        )
+        queues = source.named.get(each.queue), target.named.get(each.queue)
+        apart = tools.comparing.apart(way, queues, lambda: hand.wait(tools.patience.poll_s), hand.monotonic)
         tools.evened.alone[each.queue] = {*apart.alone}
         if apart.done and (refused := remove(tools, way[1], each.queue, apart.done, hand)) is not None:
             return refused

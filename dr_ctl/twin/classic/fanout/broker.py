@@ -22,6 +22,8 @@ class FanoutBroker(ClassicBroker):
 
     peers_door = PRODUCERS
 
+    both: bool = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.ids = IdStore(self.home and self.home / STORE)
@@ -30,7 +32,8 @@ class FanoutBroker(ClassicBroker):
 
     @property
     def attached(self) -> bool:
-        return True
+        """Say whether producers that write to it write to its peer too."""
+        return self.both
 
     @property
     def even(self) -> bool:
