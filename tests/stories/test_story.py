@@ -42,8 +42,15 @@ SAFE = ("classic-fanout",)  # both sites had what was confirmed, so that no fail
 LINKLESS = ("classic-fanout",)  # nothing is shipped that could be cut
 BY_QUEUE = ("artemis-bridges",)  # clients are kept out of queues, and no door is closed
 HANDED_OVER = ("classic-replica",)  # the site that is left is asked to let clients in at the other
+ON_TWIN = ("artemis-mirror", *SIMULATED_ONLY)
 STAGES = [
-    *(pytest.param((topology, False), id=f"{topology} on its twin") for topology in TOPOLOGIES),
+    *(
+        # Each runs on real brokers too, where it can; there a change has to pass, and on all twins at night.
+        pytest.param(
+            (topology, False), id=f"{topology} on its twin", marks=() if topology in ON_TWIN else pytest.mark.deep
+        )
+        for topology in TOPOLOGIES
+    ),
     *(
         pytest.param((topology, True), id=f"{topology} on brokers", marks=(pytest.mark.broker, *needs))
         for topology, needs in TOPOLOGIES.items()

@@ -24,7 +24,7 @@ from dr_ctl.twin.classic.replica.broker import ReplicaBroker
 from dr_ctl.twin.classic.replica.events import PLUGIN
 from dr_ctl.twin.host import APP, Change, Host
 from dr_ctl.twin.jolokia import Request
-from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, REPLICA
+from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, MIRROR, REPLICA
 from dr_ctl.twin.messages import Message, Queue
 from dr_ctl.twin.names import keys_of
 from tests.broker.driving import Ended
@@ -37,7 +37,8 @@ QUICK_S = 0.4
 RESTS_S, RESTS_WITHIN_S = 0.1, 3.0
 COMMANDS = "continuity.cmd.out"
 NOTHING_CHANGED = (10, 11, 12, 13, 14)
-BETWEEN = 3  # moments of a matrix beside its first and its last that are tried each time
+# Moments of a matrix beside its first and its last that are tried each time; all of them are, at night.
+BETWEEN, BETWEEN_OF_OTHERS = 3, 1
 SEED = os.environ.get("DR_CTL_SEED", "20261121")  # which they are; another one may be tried
 SOME_AND_ALL = pytest.mark.parametrize(
     "whole", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["some", "all"]
@@ -49,10 +50,11 @@ T = TypeVar("T")
 
 def moments(every: Sequence[T], *, whole: bool, of: str) -> Sequence[T]:
     """All of them, or the first, the last and some between, by chance; a failure shows the seed that chose them."""
-    if whole or len(every) <= 2 + BETWEEN:
+    count = BETWEEN if of.startswith(MIRROR) else BETWEEN_OF_OTHERS
+    if whole or len(every) <= 2 + count:
         return every
     print(f"{of}: DR_CTL_SEED={SEED}")
-    between = random.Random(f"{SEED} {of}").sample(range(1, len(every) - 1), BETWEEN)
+    between = random.Random(f"{SEED} {of}").sample(range(1, len(every) - 1), count)
     return [every[at] for at in (0, *sorted(between), len(every) - 1)]
 
 
