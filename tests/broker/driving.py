@@ -178,7 +178,11 @@ def _whole(told: dict[str, Any], directory: Path) -> None:
 
 
 def _whole_store(told: dict[str, Any], directory: Path) -> None:
-    """The same of a store that both sites share."""
+    """The same of a store that both sites share, and of commands that are run where the settings lie."""
+    for site in told["sites"].values():
+        process = site["brokers"][0].get("process", {})
+        for what, words in process.items():
+            process[what] = ["env", f"--chdir={directory}", *words] if isinstance(words, list) else words
     store = told.get("store", {})
     if "lock" in store:
         store["lock"] = str(directory / store["lock"])
