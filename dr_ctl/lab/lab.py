@@ -161,6 +161,7 @@ class Lab(Played):
 
     def down(self) -> None:
         """End every process of the lab, brokers first, and remove its directory. Twice is once."""
+        self._as_written()
         running = [site.process for site in self.state.sites if site.process is not None]
         with ThreadPoolExecutor(max_workers=2 * MOST_PAIRS) as side_by_side:
             list(side_by_side.map(lambda process: daemons.end(process, within_s=DOWN_S), running))
@@ -176,6 +177,7 @@ class Lab(Played):
     def kill(self, site: str, pair: str | None = None) -> None:
         """End a site's brokers with SIGKILL: the site is lost. Returns when their ports refuse. With a pair, its one
         alone, here and in what follows."""
+        self._as_written()
         for broker in self.state.brokers(site, pair):
             if broker.process is not None:
                 daemons.kill(broker.process)
@@ -183,6 +185,7 @@ class Lab(Played):
 
     def stop(self, site: str, pair: str | None = None) -> None:
         """End a site's brokers in an orderly way."""
+        self._as_written()
         for broker in self.state.brokers(site, pair):
             if broker.process is not None:
                 daemons.end(broker.process, within_s=DOWN_S)
@@ -190,6 +193,7 @@ class Lab(Played):
 
     def start(self, site: str, pair: str | None = None, *, wait: bool = True) -> None:
         """Start a site's brokers again, clients kept out; a running one is left alone. Waits until they are active."""
+        self._as_written()
         for broker in self.state.brokers(site, pair):
             if broker.process is None or not broker.process.alive():
                 self._keep(replace(broker, process=self._kind.start(self._home(broker))))
@@ -259,6 +263,11 @@ class Lab(Played):
     def status(self) -> status.LabStatus:
         """Say how everything is; what does not answer within two seconds is said not to answer."""
         return status.read(self.state)
+
+    def _as_written(self) -> None:
+        """Another command may have started a broker since."""
+        if (self.directory / lab_state.FILE).exists():
+            self.state = lab_state.load(self.directory)
 
     def _start_links(self, delay_ms: float) -> None:
         for link in self.state.links:
@@ -367,6 +376,7 @@ class Lab(Played):
         return sum(found.values()) if found.keys() >= set(queues) else None
 
     def _signal(self, site: str, signum: signal.Signals) -> None:
+        self._as_written()
         for broker in self.state.brokers(site):
             if broker.process is None or not daemons.send(broker.process, signum):
                 raise EnvironmentFault(f"the broker {broker.broker} does not run")

@@ -175,6 +175,19 @@ def _whole(told: dict[str, Any], directory: Path) -> None:
             _whole(each, directory)
 
 
+def _whole_store(told: dict[str, Any], directory: Path) -> None:
+    """The same of a store that both sites share, and of commands that are run where the settings lie."""
+    for site in told["sites"].values():
+        process = site["brokers"][0].get("process", {})
+        for what, words in process.items():
+            process[what] = ["env", f"--chdir={directory}", *words] if isinstance(words, list) else words
+    store = told.get("store", {})
+    if "lock" in store:
+        store["lock"] = str(directory / store["lock"])
+    if "dsn" in store:
+        store["dsn"] = {"file": str(directory / store["dsn"]["file"])}
+
+
 def killed_at(
     operator: Operator, recorders: dict[str, Recorder], site: str, nth: int, *words: str, operation: str = ""
 ) -> None:
@@ -199,15 +212,6 @@ def killed_at(
     told, _ = started[0].communicate()
     recorders[site].before = None
     assert len(changing) == nth, told
-
-
-def _whole_store(told: dict[str, Any], directory: Path) -> None:
-    """The same of a store that both sites share."""
-    store = told.get("store", {})
-    if "lock" in store:
-        store["lock"] = str(directory / store["lock"])
-    if "dsn" in store:
-        store["dsn"] = {"file": str(directory / store["dsn"]["file"])}
 
 
 def changed_settings(lab: Lab, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:

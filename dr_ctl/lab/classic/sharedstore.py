@@ -7,6 +7,7 @@ a lease lasts, `keep_alive_ms` how often its holder renews it. The rest is the f
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from dr_ctl.lab.state import SiteState
 
 STORE, SECRET = "store", "secrets/store"
+PID: Final = "pid"
 LEASE_MS, KEEP_ALIVE_MS = 10_000, 5_000
 FILE_TRIED_MS, FILE_KEPT_MS = 1_000, 2_000
 # What a broker writes that found the lock taken: a file, or a lease.
@@ -106,8 +108,18 @@ def complete(document: dict[str, Any], told: Options) -> dict[str, Any]:
 
 
 def settings(site: SiteState, secret: str) -> dict[str, Any]:
-    """A broker that waits tells its name to nobody, and the lock's row has it."""
-    return {**create.settings(site, secret), "broker": site.broker}
+    """A broker that waits tells its name to nobody, and the lock's row has it; its process is asked for."""
+    asked = f'case "$(cut -d" " -f3 /proc/$(cat {site.broker}/{PID})/stat 2>&1)" in R|S|D|T) ;; *) exit 3;; esac'
+    words = {"state": ["sh", "-c", asked], "start": [sys.executable, "-m", "dr_ctl", "lab", "start", site.name]}
+    words["start"] += ["--dir", "."]
+    return {**create.settings(site, secret), "broker": site.broker, "process": {**words, "timeout": "60s"}}
+
+
+def start(instance: Path) -> Process:
+    """As of any broker; its pid is kept for whoever asks by the settings file, in a moment and without Python."""
+    process = create.start(instance)
+    write_text(instance / PID, f"{process.pid}\n")
+    return process
 
 
 def _tell_of_the_lease(log4j: Path) -> None:
@@ -146,6 +158,7 @@ KIND: Final = create.classic(
     create=make_broker,
     admin=SharedAdmin,
     settings=settings,
+    start=start,
     complete=complete,
     links_at_boot=lambda _: False,
     beside=beside,

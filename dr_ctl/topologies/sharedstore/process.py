@@ -10,7 +10,7 @@ from dr_ctl.engine.outcome import Outcome, Refused
 from dr_ctl.processes.hooks import Place
 from dr_ctl.settings.topologies.classic_shared_store import Process
 
-FRESH_S: Final = 1.0  # a word on it is believed so long: a gate looks fifty times a second
+FRESH_S: Final = 2.0  # a word on it is believed so long: a gate looks fifty times a second
 _STOPPED_EXIT: Final = 3  # as of `systemctl is-active`, and of every status command that keeps to the LSB
 
 
