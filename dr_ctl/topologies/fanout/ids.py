@@ -27,18 +27,18 @@ class Apart:
     alone: frozenset[str]
 
 
-def lying(access: Access, queue: Queue | None) -> frozenset[str]:
+def lying(access: Access, queue: Queue | None, *, whole: bool = True) -> frozenset[str]:
     """The ids of what lies in a queue now, in delivery included; nothing lies in a queue that is not there.
 
-    A broker ends a listing silently where its policy says so (400 where it says nothing), and leaves one out now and
-    then while clients work: one that is shorter than the queue is not believed, because what it leaves out would look
-    as if it were consumed. Raises `BrokerError`."""
+    A broker ends a listing silently where its policy says so (400 where it says nothing), and leaves some out while
+    consumers take messages: one that is shorter than the queue is not believed where it has to be `whole`, because what
+    it leaves out would look as if it were consumed. Raises `BrokerError`."""
     if queue is None:
         return frozenset()
     until = time.monotonic() + TRYING_S
     while True:
         rows, least = _listed(access, queue)
-        if len(rows) >= least:
+        if len(rows) >= least or not whole:
             return frozenset(_id(access, queue.name, row) for row in rows)
         if time.monotonic() > until:
             raise BadValue(
@@ -65,41 +65,51 @@ class Comparing:
         self._store, self._within_s = store, within_s
         self._alone: dict[tuple[str, str], frozenset[str]] = {}
 
+    def done(self, target: Access, queue: Queue | None) -> frozenset[str] | None:
+        """What lies at the target and was consumed, as the store says; None where there is none. The serving site need
+        not be listed for that. Raises `BrokerError`."""
+        if self._store is None or queue is None:
+            return None if self._store is None else frozenset()
+        return self._store.known(queue.name, lying(target, queue))
+
     def apart(
         self,
         way: Way,
         queues: tuple[Queue | None, Queue | None],
         pause: Callable[[], None],
         now: Callable[[], float],
+        *,
+        busy: bool = False,
     ) -> Apart:
-        """`queues` are those of the source and of the target.
+        """`queues` are those of the source and of the target; `busy`: consumers work at the source.
 
         Producers write to both in the same moment and not in the same instant, and go on: so what lies at one site
         alone is looked for again, with a `pause` between, for as long as was said. Raises `BrokerError`."""
         name = next(each.name for each in queues if each is not None)
         settled = self._alone.get((way[1].site, name), frozenset())
-        lacks, gone = _differing(way, queues)
-        done, until = self._done(name, gone), now() + self._within_s
-        while (lacks or gone - done - settled) and now() < until:
+        # Where the store says what was consumed, nothing rests on what a listing of a busy queue leaves out.
+        whole = not busy or self._store is None
+        lacks, gone, done = self._looked(name, way, queues, whole=whole)
+        until = now() + self._within_s
+        while (lacks or gone - settled) and now() < until:
             pause()
-            again = _differing(way, queues)
-            lacks, gone = lacks & again[0], gone & again[1]
-            done = self._done(name, gone)
+            again, gone_again, done = self._looked(name, way, queues, whole=whole)
+            lacks, gone = lacks & again, gone & gone_again
         if self._store is None and queues[0] is not None and len(gone) <= way[0].look().named[name].removed:
-            done = gone
-        self._alone[way[1].site, name] = gone - done
-        return Apart(done & gone, lacks, gone - done)
+            done, gone = gone, frozenset()
+        self._alone[way[1].site, name] = gone
+        return Apart(done, lacks, gone)
 
-    def _done(self, queue: str, ids: frozenset[str]) -> frozenset[str]:
-        return self._store.known(queue, ids) if self._store is not None else frozenset()
-
-
-def _differing(way: Way, queues: tuple[Queue | None, Queue | None]) -> tuple[frozenset[str], frozenset[str]]:
-    """What lies at the source only, and at the target only. The waiting one is listed first: what lies there and not
-    where it is served, a moment later, came or was consumed."""
-    there = lying(way[1], queues[1])
-    here = lying(way[0], queues[0])
-    return here - there, there - here
+    def _looked(
+        self, name: str, way: Way, queues: tuple[Queue | None, Queue | None], *, whole: bool
+    ) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+        """What lies at the source only and at the target only, unless the store knows it; and what of the target's it
+        knows. The waiting one is listed first: what lies there and not where it is served, a moment later, came or was
+        consumed."""
+        there = lying(way[1], queues[1])
+        here = lying(way[0], queues[0], whole=whole)
+        known = self._store.known(name, here ^ there) if self._store is not None else frozenset[str]()
+        return here - there - known, there - here - known, there & known
 
 
 def _size(value: Mapping[str, Any]) -> int:

@@ -4,6 +4,7 @@ waiting one is made to hold what the serving one does. Nothing is removed there 
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.engine.outcome import Done, Outcome, Refused
@@ -55,11 +56,15 @@ def even(tools: FanoutTools, way: Way, hand: Hand, *, copied: bool) -> Refused |
         if not each.source and not each.target:
             continue
         queues = source.named.get(each.queue), target.named.get(each.queue)
-        apart = tools.comparing.apart(way, queues, lambda: hand.wait(tools.patience.poll_s), hand.monotonic)
-        tools.evened.alone[each.queue] = {*apart.alone}
-        if apart.done and (refused := remove(tools, way[1], each.queue, apart.done, hand)) is not None:
+        done, lacks = None if copied else tools.comparing.done(way[1], queues[1]), frozenset[str]()
+        if done is None:
+            pause = partial(hand.wait, tools.patience.poll_s)
+            apart = tools.comparing.apart(way, queues, pause, hand.monotonic, busy=source.open)
+            tools.evened.alone[each.queue] = {*apart.alone}
+            done, lacks = apart.done, apart.lacks if copied else lacks
+        if done and (refused := remove(tools, way[1], each.queue, done, hand)) is not None:
             return refused
-        if apart.lacks and copied and (refused := _copy(tools, way, each.queue, apart.lacks, hand)) is not None:
+        if lacks and (refused := _copy(tools, way, each.queue, lacks, hand)) is not None:
             return refused
     return None
 
