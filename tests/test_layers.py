@@ -35,6 +35,8 @@ BELOW = {
     "continuity": {"common", "artemis"},
     "bridges": {"common", "artemis"},
     "brokersync": {"common", "classic"},
+    "replica": {"common", "classic"},
+    "sharedstore": {"common", "classic"},
     "fanout": {"common", "classic"},
     "workloads": set[str](),
 }

@@ -23,7 +23,8 @@ class Goal(Enum):
     MOVE = "move"  # messages of a queue
     COPY = "copy"  # messages that lie at the peer
     REMOVE = "remove"
-    START = "start"  # a workload runs
+    HAND_OVER = "hand-over"  # a broker gives up the store, so that the other one takes it
+    START = "start"  # a workload, or a broker's process, runs
     STOP = "stop"
     HOOK = "hook"  # a command of the installation's own
 

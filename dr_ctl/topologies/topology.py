@@ -201,6 +201,19 @@ def workloads_of(seen: Seen) -> Sequence[WorkloadSeen]:
     return seen.workloads if isinstance(seen, WithWorkloads) else ()
 
 
+@runtime_checkable
+class WithOneStore(Protocol):
+    """What a look adds where sites may share their store."""
+
+    @property
+    def one_store(self) -> bool:
+        """Say whether nothing is lost with a site, whatever becomes of it."""
+
+
+def keeps_one_store(seen: Seen) -> bool:
+    return isinstance(seen, WithOneStore) and seen.one_store
+
+
 @dataclass(frozen=True, slots=True)
 class QueueKept:
     """How one queue stands that an agent keeps clean at the waiting site. `waiting` copies are to be deleted,

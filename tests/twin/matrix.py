@@ -20,9 +20,11 @@ from dr_ctl.twin.bridges.broker import BridgesBroker
 from dr_ctl.twin.broker import Broker
 from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl.twin.classic.fanout.broker import ID_HEADER, FanoutBroker
+from dr_ctl.twin.classic.replica.broker import ReplicaBroker
+from dr_ctl.twin.classic.replica.events import PLUGIN
 from dr_ctl.twin.host import APP, Change, Host
 from dr_ctl.twin.jolokia import Request
-from dr_ctl.twin.kinds import BRIDGES
+from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, MIRROR, REPLICA
 from dr_ctl.twin.messages import Message, Queue
 from dr_ctl.twin.names import keys_of
 from tests.broker.driving import Ended
@@ -35,7 +37,8 @@ QUICK_S = 0.4
 RESTS_S, RESTS_WITHIN_S = 0.1, 3.0
 COMMANDS = "continuity.cmd.out"
 NOTHING_CHANGED = (10, 11, 12, 13, 14)
-BETWEEN = 3  # moments of a matrix beside its first and its last that are tried each time
+# Moments of a matrix beside its first and its last that are tried each time; all of them are, at night.
+BETWEEN, BETWEEN_OF_OTHERS = 3, 1
 SEED = os.environ.get("DR_CTL_SEED", "20261121")  # which they are; another one may be tried
 SOME_AND_ALL = pytest.mark.parametrize(
     "whole", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["some", "all"]
@@ -47,10 +50,11 @@ T = TypeVar("T")
 
 def moments(every: Sequence[T], *, whole: bool, of: str) -> Sequence[T]:
     """All of them, or the first, the last and some between, by chance; a failure shows the seed that chose them."""
-    if whole or len(every) <= 2 + BETWEEN:
+    count = BETWEEN if of.startswith(MIRROR) else BETWEEN_OF_OTHERS
+    if whole or len(every) <= 2 + count:
         return every
     print(f"{of}: DR_CTL_SEED={SEED}")
-    between = random.Random(f"{SEED} {of}").sample(range(1, len(every) - 1), BETWEEN)
+    between = random.Random(f"{SEED} {of}").sample(range(1, len(every) - 1), count)
     return [every[at] for at in (0, *sorted(between), len(every) - 1)]
 
 
@@ -128,7 +132,11 @@ def lose_and_return(twin: PlayedTwin, dr_ctl: Command) -> None:
     lose(twin, dr_ctl)
     done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
     twin.heal()
+    for broker in twin.brokers(ReplicaBroker):
+        broker.comes_closed = not broker.alive  # or it would come back open, as the source that it was
     twin.start("london")
+    if twin.kind.topology == REPLICA:  # nothing goes between two sources
+        return
     until(lambda: twin.host("paris").broker.attached)  # it dials anew by itself, and ships what it has to say
 
 
@@ -231,11 +239,12 @@ def documents(twin: PlayedTwin) -> list[str]:
 
 
 def scene(twin: PlayedTwin) -> dict[str, Any]:
-    """All that can be set and all messages, but for the documents of dr-ctl's own."""
+    """All that can be set and all messages, but for the documents of dr-ctl's own, and for what a plugin keeps for
+    itself."""
     told = twin.dump()
     for each in told.values():
         for part in (each["settable"]["queues"], each["messages"]):
-            for name in [name for name in part if name.startswith("dr-ctl.")]:
+            for name in [name for name in part if name.startswith(("dr-ctl.", PLUGIN))]:
                 del part[name]
         addresses = each["settable"]["addresses"]
         each["settable"]["addresses"] = [name for name in addresses if not name.startswith("dr-ctl.")]
@@ -246,6 +255,9 @@ def opens(twin: PlayedTwin, change: Change, site: str) -> bool:
     """Say whether a request lets clients work at a site."""
     opened = keys_of(change.bean).values()
     door = change.operation == "start()" and twin.host(site).broker.clients_door in (each.strip('"') for each in opened)
+    part = {("replica", False): twin.other(change.site), ("source", True): change.site}
+    if change.operation.startswith("setReplicationRole("):
+        return part.get(tuple(change.arguments)) == site
     delivers = twin.kind.topology == BRIDGES and change.operation == "resume()"
     return change.site == site and (door or delivers or change.operation.startswith("activateSite("))
 
@@ -263,12 +275,21 @@ def at_rest(twin: PlayedTwin) -> dict[str, Any]:
 
 def as_undone(told: dict[str, Any], twin: PlayedTwin, operation: Operation) -> dict[str, Any]:
     """What an undo has to put back of a scene. A site that came back stays closed, whatever becomes of its return:
-    where bridges join the sites, queue by queue."""
+    where bridges join the sites, queue by queue. One that was taken in stays so, and so does the door that lets it."""
     found = {name: dict(each["settable"]) for name, each in told.items()}
+    owed = any(name.startswith("dr-ctl.debt.") for name in documents(twin))
+    if twin.kind.topology == BROKERSYNC and operation.before is lose_and_return and not owed:
+        for each in found.values():
+            each["doors"] = {name: is_open for name, is_open in each["doors"].items() if name != "openwire"}
+            # The first message that arrives by it makes such a queue.
+            each["queues"] = {name: told for name, told in each["queues"].items() if ".to-" not in name}
+            each["addresses"] = [name for name in each["addresses"] if ".to-" not in name]
     if twin.kind.topology == BRIDGES and operation.before is lose_and_return:
         for name, each in found.items():
             if name.startswith("london/"):
                 del each["queues"], each["security"]
+    if twin.kind.topology == REPLICA and operation.before is lose_and_return:
+        del found["london/orders-1"]["role"]  # it stays the replica
     return found
 
 

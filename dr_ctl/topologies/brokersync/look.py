@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dr_ctl.jolokia.client import Reader
-from dr_ctl.topologies.brokersync.view import QUEUE, BrokerView, SyncConfig
-from dr_ctl.topologies.classic.look import ask
+from dr_ctl.topologies.brokersync.view import AGENT, QUEUE, BrokerView, SyncConfig
+from dr_ctl.topologies.classic.look import Answered
 from dr_ctl.topologies.classic.papers import Papers
 from dr_ctl.topologies.common.view import Queue
 
 
-def look(
-    reader: Reader, papers: Papers, *, pair: str, site: str, config: SyncConfig, broker: str, timeout_s: float
-) -> BrokerView:
-    """Raises `BrokerError`."""
-    told = ask(reader, broker, timeout_s=timeout_s)
+def seen(told: Answered, papers: Papers, *, pair: str, site: str, config: SyncConfig) -> BrokerView:
+    """What a broker answered, as that of a pair. Raises `BrokerError`."""
     bridged = {consumer.queue for consumer, network in told.consumers if network}
     named = {queue.name: queue for queue in told.queues}
     copying = _copying(named, bridged, config)
     agents = {each.client for each, _ in told.connections if each.protocol == config.agent}
+
+    def of_agent(client: str) -> bool:
+        # Its browses end quickly: by now their connections may be gone.
+        return client in agents or client.startswith(AGENT)
+
     # What carries messages is no client's; nor is what arrives: it is passed on at once to the queue that it is of.
     own = {queue.name for queue in copying.values()} | {
         config.arrives.replace(QUEUE, name) for name in named if QUEUE in config.arrives
@@ -30,6 +31,7 @@ def look(
         site=site,
         config=config,
         broker=told.broker.text("BrokerName"),
+        managed=told.managed,
         version=told.broker.text("BrokerVersion"),
         node=told.broker.text("BrokerName"),
         start=told.broker.text("BrokerId"),
@@ -37,7 +39,7 @@ def look(
         acceptors=told.connectors,
         queues=tuple(replace(each, internal=each.name in own) for each in told.queues),
         connections=tuple(each for each, network in told.connections if not network),
-        consumers=tuple(each for each, network in told.consumers if not network and each.client not in agents),
+        consumers=tuple(each for each, network in told.consumers if not network and not of_agent(each.client)),
         prepared=told.prepared,
         documents=papers.texts(),
         disk_used=told.share,

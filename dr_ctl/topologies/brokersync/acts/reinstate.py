@@ -8,23 +8,26 @@ before the loss. In its queue, shipped, and not at the serving site: consumed th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
 
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.brokersync import ids, parity
+from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.access import Access
 from dr_ctl.topologies.brokersync.acts.residue import remove
 from dr_ctl.topologies.brokersync.acts.shipping import SMALL, UNDER_WAY, Copies
-from dr_ctl.topologies.brokersync.calls import aside
 from dr_ctl.topologies.brokersync.checks import nothing_owed
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView
+from dr_ctl.topologies.classic import ids
+from dr_ctl.topologies.classic.calls import aside
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import holds, left_of
-from dr_ctl.topologies.common.view import Residue
+from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Wait
 
 
@@ -76,54 +79,107 @@ def act(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
 def _told_apart(
     tools: SyncTools, returned: Access, serving: Access, findings: list[Finding], hand: Hand
 ) -> Refused | None:
-    """Remove at the returned broker what was consumed at either. Raises `BrokerError`."""
+    """Take out at either broker what was consumed at the other. Raises `BrokerError`."""
     there, here = returned.look(), serving.look()
     for name, copies in there.copying.items():
-        queue = there.named.get(name)
-        lies, to_ship = ids.lying(returned, queue), ids.lying(returned, copies)
-        serves = ids.lying(serving, here.named.get(name))
-        consumed_there, consumed_here = to_ship - lies, lies - to_ship - serves
-        tools.taken_in.recovered[name] = len(to_ship & lies)
-        if consumed_there:
-            tools.taken_in.done_there[name] = len(consumed_there)
-            if (refused := remove(tools, returned, there, copies, consumed_there, hand)) is not None:
+        found = _Found.of(name, returned, there, copies, serving, here)
+        tools.taken_in.recovered[name] = len(found.recovered)
+        if found.consumed_there:
+            tools.taken_in.done_there[name] = len(found.consumed_there)
+            if (refused := remove(tools, returned, there, copies, found.consumed_there, hand)) is not None:
                 return refused
-        if consumed_here and queue is not None:
-            refused = _taken_out(tools, returned, there, here, name, consumed_here, findings, hand)
-            if refused is not None:
+        for step in (_consumed_here, _copies_of_consumed):
+            if (refused := step(tools, returned, there, serving, here, found, findings, hand)) is not None:
                 return refused
     return None
 
 
-def _taken_out(
-    tools: SyncTools,
-    returned: Access,
-    there: BrokerView,
-    here: BrokerView,
-    name: str,
-    gone: frozenset[str],
-    findings: list[Finding],
-    hand: Hand,
-) -> Refused | None:
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What became of the messages of one queue of a returned broker, by id: not shipped yet, and to be delivered
+    (`recovered`); consumed there, and not shipped; consumed at the serving site since; consumed there, and a copy of it
+    still at the serving site."""
+
+    queue: str
+    recovered: frozenset[str]
+    consumed_there: frozenset[str]
+    consumed_here: frozenset[str]
+    copies_left: frozenset[str]
+
+    @classmethod
+    def of(
+        cls, name: str, returned: Access, there: BrokerView, copies: Queue, serving: Access, here: BrokerView
+    ) -> Self:
+        """In this order: the serving broker goes on, and may ship to the returned one what it takes."""
+        lies, to_ship = ids.lying(returned, there.named.get(name)).keys(), ids.lying(returned, copies).keys()
+        serves = ids.lying(serving, here.named.get(name))
+        known = lies | to_ship
+        if (shipping := here.copying.get(name)) is not None:
+            # Whatever it took since is on its way to the returned one, or there.
+            known |= ids.lying(serving, shipping).keys() | ids.lying(returned, there.named.get(name)).keys()
+            before_the_loss = serves.keys() - known
+        else:
+            before_the_loss = {each for each, by in serves.items() if by == here.arrives_by(name)} - known
+        return cls(
+            name,
+            frozenset(to_ship & lies),
+            frozenset(to_ship - lies),
+            frozenset(lies - to_ship - serves.keys()),
+            frozenset(before_the_loss),
+        )
+
+
+def _consumed_here(
+    tools: SyncTools, returned: Access, there: BrokerView, serving: Access, here: BrokerView, found: _Found,
+    findings: list[Finding], hand: Hand,
+) -> Refused | None:  # fmt: skip
     """What the serving site has consumed goes; where its counters say that it consumed less, they do not explain what
     is missing there, and it is moved aside for a person to look at."""
-    queue, served = there.named[name], here.named.get(name)
+    del serving
+    gone, served = found.consumed_here, here.named.get(found.queue)
+    if not gone:
+        return None
+    queue = there.named[found.queue]
     if served is not None and served.removed >= len(gone):
-        tools.taken_in.done_here[name] = len(gone)
+        tools.taken_in.done_here[found.queue] = len(gone)
         return remove(tools, returned, there, queue, gone, hand)
-    outcomes = tools.change(list(aside(there, queue, gone)), hand)
-    if left := ids.lying(returned, queue) & gone:
-        why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
-        return Refused(
-            f"{len(left)} message(s) of {name} that lie only at {there.site} could not be moved aside: {why}"
-        )
     text = (
-        f"{len(gone)} message(s) of {name} lay only at {there.site}, more than {here.site} has delivered since its "
-        "start: they were moved aside"
+        f"{len(gone)} message(s) of {found.queue} lay only at {there.site}, more than {here.site} has delivered since "
+        "its start: they were moved aside"
     )
     remedy = "Look at them there: each was done already, or never; move back by hand what was not."
     findings.append(checks.warning("DR-RECONCILE-002", text, remedy))
-    return None
+    return _set_aside(tools, returned, there, queue, gone, hand)
+
+
+def _copies_of_consumed(
+    tools: SyncTools, returned: Access, there: BrokerView, serving: Access, here: BrokerView, found: _Found,
+    findings: list[Finding], hand: Hand,
+) -> Refused | None:  # fmt: skip
+    """Copies of what the returned site had consumed, and nobody has consumed once more yet. They are kept: a store that
+    came back empty would look the same."""
+    del returned
+    if not found.copies_left:
+        return None
+    text = (
+        f"{len(found.copies_left)} message(s) of {found.queue} that {there.site} had consumed before it was lost lay "
+        f"at {here.site} still: they were moved aside, and do not come twice"
+    )
+    remedy = f"Look at them there, then purge them; if {there.site} came back without its store, move them back. An "
+    remedy += "agent that holds since then goes on with `dr-ctl sync --go-on`."
+    findings.append(checks.warning("DR-RECONCILE-002", text, remedy))
+    return _set_aside(tools, serving, here, here.named[found.queue], found.copies_left, hand)
+
+
+def _set_aside(
+    tools: SyncTools, access: Access, view: BrokerView, queue: Queue, gone: frozenset[str], hand: Hand
+) -> Refused | None:
+    outcomes = tools.change(list(aside(view, queue, gone)), hand)
+    left = ids.lying(access, queue).keys() & gone
+    if not left:
+        return None
+    why = next((each.text for each in outcomes if not isinstance(each, Done)), "they are still there")
+    return Refused(f"{len(left)} message(s) of {queue.name} at {view.site} could not be moved aside: {why}")
 
 
 def undo(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -140,8 +196,8 @@ def reconcile(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         view, here = returned.look(), serving.look()
         for name in view.copying:
             queue = view.named.get(name)
-            copies = ids.lying(returned, queue)
-            if queue is None or not (gone := copies - ids.lying(serving, here.named.get(name))):
+            copies = ids.lying(returned, queue).keys()
+            if queue is None or not (gone := copies - ids.lying(serving, here.named.get(name)).keys()):
                 continue
             if (refused := remove(tools, returned, view, queue, gone, hand)) is not None:
                 return refused

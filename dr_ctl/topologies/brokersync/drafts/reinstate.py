@@ -29,6 +29,7 @@ def draft(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
     inverse: list[Call] = []
     struck: list[Call] = []
     for view in seen.views(move.source):
+        done += in_part("done", (may_move(view, view.named[name]) for name in view.copying if name in view.named))
         was = before(move, view)
         let_in += [open_door(view, door) for door in view.mirror_doors if not door.started]
         kept_out = [door for door in view.mirror_doors if not was["mirror"].get(door.name)]

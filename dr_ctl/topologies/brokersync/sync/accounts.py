@@ -8,11 +8,18 @@ counters differ: what a client acknowledges was dispatched to it and is in deliv
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-# Counters are read one after the other while messages move: a figure may be one too low for a moment, never too high.
-LOOKS: Final = 5
+# Counters are read one after the other while clients work: at each look the sum may be a few too low, never too high.
+# The highest of many looks is what it is. That all of SURE fresh ones lie above all of LOOKS earlier ones by chance is
+# one in some hundred millions.
+LOOKS: Final = 25
+SURE: Final = 10
+FEW: Final = 5
+NOISE: Final = 50
+"""More than clients at work make a sum too low: where a few looks agree, a client gave back what it held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +43,31 @@ class Account:
     """What is known of one queue."""
 
     known: int = 0
-    _last: deque[int] = field(default_factory=lambda: deque(maxlen=LOOKS))
+    _last: deque[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._last = deque([self.known], maxlen=LOOKS)
 
     def vanished(self, counters: Counters) -> int:
-        """How many messages left otherwise than by a client since the last look that was taken in."""
+        """How many messages left otherwise than by a client since the looks that were taken in."""
         return max(0, counters.unacknowledged - self.known)
 
     def take_in(self, counters: Counters) -> None:
-        """Go on from here: nothing vanished, or somebody said that it may have."""
+        """Go on from here: nothing vanished."""
         self._last.append(counters.unacknowledged)
+        newest = list(self._last)[-FEW:]
+        if len(newest) == FEW and self.known - max(newest) > NOISE:
+            self._last.clear()
+            self._last.extend(newest)
         self.known = max(self._last)
 
-    def accept(self, counters: Counters) -> None:
-        """Somebody answers for what vanished: count from here."""
+    def accept(self, looks: Iterable[Counters]) -> None:
+        """Whatever vanished, somebody answers for it: count from these looks."""
         self._last.clear()
-        self.take_in(counters)
+        self._last.extend(each.unacknowledged for each in looks)
+        self.known = max(self._last)
 
     def gave_back(self, shown: int) -> None:
         """A browse was shown so many: they were dispatched to it, and none was acknowledged."""
         self.known -= shown
-        self._last.clear()
+        self._last = deque((each - shown for each in self._last), maxlen=LOOKS)

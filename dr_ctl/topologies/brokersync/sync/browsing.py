@@ -6,16 +6,30 @@ there.
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from dr_ctl.stomp_io.connection import Connection
 from dr_ctl.topologies.brokersync.sync.ports import Browsed
-from dr_ctl.topologies.classic.browsing import browsed
+from dr_ctl.topologies.brokersync.view import AGENT
+from dr_ctl.topologies.classic import browsing
 from dr_ctl.topologies.common.access import Gate
 
 TRYING_S: Final = 5.0
+
+
+def connected(gate: Gate, *, beats: str | None = None) -> Connection:
+    """A session of the agent's at that door; raises `BrokerError` where it does not open."""
+    return browsing.connected(gate, beats=beats, client=f"{AGENT}{secrets.token_hex(6)}")
+
+
+def browsed(gate: Gate, queue: str) -> Iterator[str]:
+    """The ids that one browse shows; raises `BrokerError` where it does not come to its end."""
+    for frame in browsing.browsed(gate, queue, client=f"{AGENT}{secrets.token_hex(6)}"):
+        yield frame.headers["message-id"]
 
 
 @dataclass
@@ -52,8 +66,8 @@ class Browser:
             if before is None:
                 return True, shown
             length = 0
-            for frame in browsed(self.gate(), queue):
-                each(frame.headers["message-id"])
+            for id_ in browsed(self.gate(), queue):
+                each(id_)
                 length += 1
             shown += length
             # It shows the oldest first: as many as there were are all that were there. While clients take messages

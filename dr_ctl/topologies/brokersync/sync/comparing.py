@@ -25,13 +25,17 @@ def residue(primary: Primary, standby: Standby, queue: str) -> Residue:
     """Call it while what is consumed is followed. Raises `BrokerError`.
 
     In this order: a copy is on its way, then at the waiting site; its message leaves the serving site last. Whatever
-    was consumed before is thereby seen in one of the first two, and what is consumed later is announced.
+    was consumed before is thereby seen in one of the first two, and what is consumed later is announced. What the
+    waiting site did not ship, when it served, is no copy of anything.
     """
     on_its_way = primary.unshipped(queue)
+    own = standby.unshipped(queue)
+    if not own.whole:
+        return Residue(None, f"{queue}: a browse of what the waiting site did not ship ended early{RAISE}", 0)
     copies = standby.browse(queue)
     consumed = primary.missing_from(queue, copies.ids | on_its_way.ids)
     if not consumed.whole:
         return Residue(None, f"{queue}: a browse at the serving site ended early{RAISE}", consumed.shown)
     cut = [name for name, each in (("its copies on their way", on_its_way), ("its copies", copies)) if not each.whole]
     why_not = f"{queue}: a browse of {' and '.join(cut)} ended early{RAISE}" if cut else ""
-    return Residue(consumed.ids, why_not, consumed.shown)
+    return Residue(consumed.ids - own.ids, why_not, consumed.shown)

@@ -6,25 +6,37 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.engine.debts import Debt
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.brokersync.access import Observer
 from dr_ctl.topologies.brokersync.sync.end import End
 from dr_ctl.topologies.brokersync.sync.pair import Pair
 from dr_ctl.topologies.brokersync.sync.primary import RealPrimary
 from dr_ctl.topologies.brokersync.sync.standby import RealStandby
+from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.topology import Kept
 
 
 class PairsKeeper:
     """Implements `Keeper`: each pair in turn."""
 
-    def __init__(self, pairs: Sequence[Pair], primary: str, standby: str) -> None:
+    def __init__(
+        self, pairs: Sequence[Pair], primary: str, standby: str, debts: Callable[[], Sequence[Debt]] = list
+    ) -> None:
+        """`debts` are those that the documents of the serving site say are owed."""
         self._pairs, self._primary, self._standby = pairs, primary, standby
+        self._debts = debts
 
     def step(self, held: Callable[[], str | None]) -> Kept:
         for pair in self._pairs:
-            pair.step(held)
+            pair.step(lambda: held() or self._owed())
         return self._kept()
+
+    def _owed(self) -> str | None:
+        """What a lost site comes back with is told apart by its return, and by nobody before."""
+        if any(each.about == self._standby for each in self._debts()):
+            return f"{self._standby} was lost, and is not taken in again"
+        return None
 
     def go_on(self) -> None:
         for pair in self._pairs:
@@ -54,6 +66,9 @@ class PairsKeeper:
         queues = [queue.seen for pair in self._pairs for queue in pair.queues.values()]
         found = [_vanished(each.vanished, each.name, self._primary) for each in queues if each.vanished]
         found += [_not_whole(each.why_not) for each in queues if each.why_not]
+        if (why := self._owed()) is not None:
+            remedy = f"`dr-ctl reinstate {self._standby}` does that once it is back; the agent goes on by itself."
+            found.append(Finding("DR-AGENT-005", Severity.INFO, f"{why}: nothing is deleted there", remedy))
         return [*found, *(_refused(pair.refused, self._standby) for pair in self._pairs if pair.refused is not None)]
 
 
@@ -89,4 +104,8 @@ def keeper(installation: Installation, observer: Observer, primary: str, remembe
         _ = here.own, there.own
         mine: Mapping[str, Json] = remembered.get(access.pair, {})
         pairs.append(Pair(access.pair, RealPrimary(here), RealStandby(there), observer.clock, mine))
-    return PairsKeeper(pairs, primary, standby)
+
+    def debts() -> list[Debt]:
+        return [debt for access in observer.at(primary) for debt in debts_of(access.papers.texts())]
+
+    return PairsKeeper(pairs, primary, standby, debts)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError, LoginRefused
 from dr_ctl.core.model import Json
-from dr_ctl.topologies.brokersync.sync.accounts import Account
+from dr_ctl.topologies.brokersync.sync.accounts import SURE, Account
 from dr_ctl.topologies.brokersync.sync.comparing import residue
 from dr_ctl.topologies.brokersync.sync.ports import Glance, Primary, Standby
 from dr_ctl.topologies.brokersync.sync.queue import Queue
@@ -24,8 +24,6 @@ DELETE_AT_MOST_S: Final = 0.5
 """Then what was announced meanwhile is heard before more is deleted."""
 LAST_WORDS_S: Final = 2.0
 """For what was announced before the doors were closed."""
-SURE: Final = 3
-"""Looks that must agree that something vanished: counters are read one after the other."""
 
 Held = Callable[[], str | None]
 
@@ -106,12 +104,9 @@ class Pair:
             self.queues.clear()
             self._restarted = True
         self._start = glance.start
-        self._take_up(glance)
-        if self._goes_on:
-            self._goes_on = False
-            for name, answered_for in glance.queues.items():
-                self.queues[name].go_on(answered_for)
-        if any(queue.suspects(glance.queues[name]) for name, queue in self.queues.items() if name in glance.queues):
+        if fresh := self._taken_up(glance):
+            glance = self._begin(fresh, glance)
+        elif self._suspects(glance):
             glance = self._looked_well(glance)
         for name, queue in self.queues.items():
             if (counters := glance.queues.get(name)) is None:
@@ -122,33 +117,48 @@ class Pair:
                 queue.confirm(counters, announced.get(name, 0))
         return glance
 
-    def _looked_well(self, first: Glance) -> Glance:
-        """The least that any of a few looks says to have vanished."""
+    def _suspects(self, glance: Glance) -> bool:
+        return any(queue.suspects(glance.queues[name]) for name, queue in self.queues.items() if name in glance.queues)
+
+    def _looked_well(self, least: Glance) -> Glance:
+        """The least that any of many looks says to have vanished."""
+        for _ in range(SURE - 1):
+            self._clock.sleep(HEAR_S)
+            more = self._primary.glance()
+            both = {
+                name: min(told, more.queues.get(name, told), key=lambda each: each.unacknowledged)
+                for name, told in least.queues.items()
+            }
+            least = Glance(more.start, more.is_open, both)
+            if not self._suspects(least):
+                break
+        return least
+
+    def _taken_up(self, glance: Glance) -> list[str]:
+        """Take up queues that are copied; those whose counters say nothing yet.
+
+        What an earlier agent knew of this start of the broker counts on, and a broker that started anew counts from
+        zero. Else from now: while a site waits, copies are deleted there, and its counters hold those too."""
+        earlier: Mapping[str, int] = self._remembered.get("known", {})
+        if self._remembered.get("start") != glance.start:
+            earlier = {}
+        fresh = [name for name in glance.queues if name not in self.queues]
+        for name in fresh:
+            self.queues[name] = Queue(self.name, name, Account(earlier.get(name, 0)))
+        if self._goes_on:
+            self._goes_on = False
+            return list(glance.queues)
+        return [] if self._restarted else [name for name in fresh if name not in earlier]
+
+    def _begin(self, names: Sequence[str], first: Glance) -> Glance:
+        """Count from here."""
         looks = [first]
         for _ in range(SURE - 1):
             self._clock.sleep(HEAR_S)
             looks.append(self._primary.glance())
-        least = {
-            name: min(
-                (each.queues[name] for each in looks if name in each.queues), key=lambda told: told.unacknowledged
-            )
-            for name in first.queues
-        }
-        return Glance(looks[-1].start, looks[-1].is_open, least)
-
-    def _take_up(self, glance: Glance) -> None:
-        """Queues that are copied, and were not known yet. What an earlier agent knew of this start of the broker counts
-        on, and a broker that started anew counts from zero. Else from now: while a site waits, copies are deleted
-        there, and its counters hold those too."""
-        earlier: Mapping[str, int] = self._remembered.get("known", {})
-        remembers = self._remembered.get("start") == glance.start
-        for name, counters in glance.queues.items():
-            if name in self.queues:
-                continue
-            account = Account(earlier[name] if remembers and name in earlier else 0)
-            if not self._restarted and not (remembers and name in earlier):
-                account.accept(counters)
-            self.queues[name] = Queue(self.name, name, account)
+        for name in names:
+            self.queues[name].go_on([each.queues[name] for each in looks if name in each.queues])
+        return looks[-1]
 
     def _listen(self, glance: Glance) -> None:
         """What was not followed until now may have been consumed unheard: both sites are compared."""

@@ -65,4 +65,7 @@ class Standby(Protocol):
 
     def browse(self, queue: str) -> Browsed: ...
 
+    def unshipped(self, queue: str) -> Browsed:
+        """The ids of what it has not shipped itself, from when it served: none of these ever came to the other."""
+
     def close(self) -> None: ...

@@ -3,6 +3,7 @@ broker."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
@@ -56,9 +57,9 @@ class Queue:
         self.vanished = max(self.vanished, self.account.vanished(counters))
         self.forget()
 
-    def go_on(self, counters: Counters) -> None:
-        """Somebody answers for it."""
-        self.account.accept(counters)
+    def go_on(self, looks: Iterable[Counters]) -> None:
+        """Somebody answers for it, or nobody has looked before."""
+        self.account.accept(looks)
         self.vanished = 0
         self.forget()
 

@@ -39,6 +39,9 @@ class RealStandby:
     def browse(self, queue: str) -> Browsed:
         return self._browser.ids(queue)
 
+    def unshipped(self, queue: str) -> Browsed:
+        return self._browser.ids(self._end.copy(queue))
+
     def _depth(self, queue: str) -> int | None:
         return counting.depth(self._end.reader(), self._end.broker, queue)
 

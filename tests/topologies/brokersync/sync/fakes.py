@@ -37,6 +37,7 @@ class Sites:
     held: list[str] = field(default_factory=list)
     on_their_way: list[str] = field(default_factory=list)
     copies: list[str] = field(default_factory=list)
+    not_shipped_back: list[str] = field(default_factory=list)
     announced: list[tuple[str, str]] = field(default_factory=list)
     ships: bool = True
     sent: int = 0
@@ -167,6 +168,10 @@ class FakeStandby:
         self._ask()
         shown = self.sites.copies[: self.sites.page]
         return Browsed(frozenset(shown), len(shown) == len(self.sites.copies))
+
+    def unshipped(self, queue: str) -> Browsed:
+        self._ask()
+        return Browsed(frozenset(self.sites.not_shipped_back), whole=True)
 
     def close(self) -> None:
         """Nothing stays open."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dr_ctl.topologies.brokersync.sync.accounts import Account, Counters
+from dr_ctl.topologies.brokersync.sync.accounts import FEW, Account, Counters
 
 # Counters of one queue of a 5.18.3, in the order in which they were read.
 ACKED = Counters(50, 100, 150, 0)
@@ -39,7 +39,7 @@ BEFORE_EXPIRY = Counters(320, 480, 1499, 0)
 )
 def test_what_clients_do_is_told_from_what_others_do(before: Counters, after: Counters, vanished: int) -> None:
     account = Account()
-    account.accept(before)
+    account.accept([before])
 
     assert account.vanished(after) == vanished
 
@@ -50,6 +50,15 @@ def test_a_figure_that_was_one_too_low_is_no_alarm() -> None:
         account.take_in(Counters(90, in_delivery, 100, 0))
 
     assert account.vanished(Counters(90, 10, 100, 0)) == 0
+
+
+def test_what_a_client_gave_back_hides_a_purge_for_a_few_looks_only() -> None:
+    account = Account()
+    account.take_in(Counters(0, 1000, 1000, 0))
+    for _ in range(FEW):
+        account.take_in(Counters(0, 0, 1000, 0))  # it has gone
+
+    assert account.vanished(Counters(3, 0, 1000, 0)) == 3
 
 
 def test_what_a_browse_was_shown_hides_no_purge() -> None:
@@ -63,7 +72,7 @@ def test_what_a_browse_was_shown_hides_no_purge() -> None:
 
 def test_what_somebody_answers_for_is_not_told_again() -> None:
     account = Account()
-    account.accept(PURGED_HELD)
+    account.accept([PURGED_HELD])
 
     assert account.vanished(PURGED_HELD) == 0
 

@@ -54,6 +54,17 @@ def test_what_clients_consumed_is_deleted_by_its_id(sites: Sites, agent: Agent) 
     assert agent.queue.seen.deleted == 40
 
 
+def test_what_the_waiting_site_did_not_ship_when_it_served_is_no_copy(sites: Sites) -> None:
+    sites.send(10)
+    sites.copies += ["ID:old-1", "ID:old-2"]
+    sites.not_shipped_back = ["ID:old-1", "ID:old-2"]
+    sites.consume(4)
+
+    Agent(sites).run()
+
+    assert sites.copies == [*sites.held, "ID:old-1", "ID:old-2"]
+
+
 def test_what_was_consumed_before_it_came_is_found(sites: Sites) -> None:
     sites.send(100)
     sites.consume(40)
