@@ -233,7 +233,7 @@ def gated(broker: Broker, queue: Queue) -> bool:
 
 def documents(twin: PlayedTwin) -> list[str]:
     """Those at the brokers, and those of brokers that keep none."""
-    kept = Path(os.environ["DR_CTL_STATE_DIR"]).glob("**/documents/*/*/*.*")
+    kept = Path(os.environ.get("DR_CTL_STATE_DIR", twin.directory)).glob("**/documents/*/*/*.*")
     queues = [name for site in twin.sites for name in twin.host(site).broker.queues if name.startswith("dr-ctl.")]
     return [*queues, *(path.name for path in kept)]
 

@@ -45,6 +45,12 @@ def lying(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
     return {_id(access, row): _origin(row) for row in rows}
 
 
+def lying_at_work(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
+    """The same of a queue that clients work on: what either of two listings shows. One leaves out a message now and
+    then that is on its way to a consumer (548 of 549 were seen)."""
+    return {**lying(access, queue), **lying(access, queue)}
+
+
 def differing(here: Access[Any], ours: Queue | None, there: Access[Any], theirs: Queue | None) -> Differing:
     """Compare a queue that serves with its copies: these are looked at first, so that what is sent meanwhile is no
     lack."""

@@ -57,7 +57,8 @@ def test_it_moves_there_and_back_five_times_and_nothing_is_lost_doubled_or_left(
 def test_a_lost_site_is_replaced_within_its_price_and_its_return_doubles_nothing(
     sync_lab: Lab, operator: Operator
 ) -> None:
-    with Agents(operator), sync_lab.load(RATE) as traffic:
+    # Clients that keep up leave nothing to lose.
+    with Agents(operator), sync_lab.load(RATE, work_ms=20.0) as traffic:
         refused, moved = lose(sync_lab, operator, traffic)
         traffic.wait_for(traffic.counts().sent + RATE, within_s=60)
         lost = came_to_rest(sync_lab, traffic)
