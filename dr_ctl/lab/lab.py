@@ -63,12 +63,11 @@ class Lab(Played):
         options: Options | None = None,
         pairs: int = 1,
     ) -> Self:
-        """Start a new lab and return when all brokers are active, mirror each other, and `serving` lets clients in.
+        """Start a new lab and return when all brokers are active, joined, and `serving` lets clients in.
 
         `delay_ms` is for each direction of each link; one that does not start at boot is not waited for. `edit` changes
         each broker's configuration before the first start; `options` are those of the topology's kind; `pairs` says how
-        many brokers each site has. EnvironmentFault, with the end of the broker's log, where it is not up within 90 s;
-        then nothing of it is left.
+        many brokers each site has. EnvironmentFault, with the end of the log, where it is not up within 90 s.
         """
         for name in sites:
             if not SITE_NAME.fullmatch(name):

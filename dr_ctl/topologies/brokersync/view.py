@@ -13,7 +13,8 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.classic.broker import ClassicBroker, Network
 from dr_ctl.topologies.common import seen
 from dr_ctl.topologies.common.evidence import total
-from dr_ctl.topologies.common.view import Acceptor, Config, Queue, Residue
+from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.view import Acceptor, Config, Queue
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 QUEUE = "{queue}"

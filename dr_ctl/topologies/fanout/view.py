@@ -12,7 +12,8 @@ from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.common import seen
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.common.evidence import total
-from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Queue, Residue
+from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.view import Acceptor, Config, Connection, Queue
 from dr_ctl.topologies.topology import LinkSeen, Stake
 
 

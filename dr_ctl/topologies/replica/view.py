@@ -14,7 +14,8 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.common import view as common
 from dr_ctl.topologies.common.evidence import total
-from dr_ctl.topologies.common.view import Acceptor, Config, Queue, Residue
+from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.view import Acceptor, Config, Queue
 from dr_ctl.topologies.replica import beans
 from dr_ctl.topologies.replica.calls import ROLE, hands_over, takes_over
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s

@@ -17,7 +17,8 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.common import seen
-from dr_ctl.topologies.common.view import Acceptor, Config, Residue
+from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.view import Acceptor, Config
 from dr_ctl.topologies.sharedstore.lock import Lag, LockSeen
 from dr_ctl.topologies.topology import LinkSeen, Stake
 

@@ -26,7 +26,8 @@ from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.calls import aside
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import holds, left_of
-from dr_ctl.topologies.common.view import Queue, Residue
+from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Wait
 
 

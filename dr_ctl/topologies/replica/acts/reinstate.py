@@ -18,7 +18,7 @@ from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.calls import aside, moves
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import holds, left_of
-from dr_ctl.topologies.common.view import Residue
+from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.waiting import Wait
 from dr_ctl.topologies.replica import parity
 from dr_ctl.topologies.replica.access import Access, Way
