@@ -46,9 +46,9 @@ SOME_AND_ALL = pytest.mark.parametrize(
     "whole", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["some", "all"]
 )
 GIVEN = "given"  # the header that tells each message of `put` from all others, at both sites
-# A shared store has no link that could be cut, nothing that the other site lacks, and no failover that does anything:
-# with its holder's death it goes to who waits, who lets clients in. So a failover finds its work done and has no request
-# to fail or to die at, and owes nothing: the lock keeps clients out of the site that was lost.
+# A shared store has no link to cut, the other site lacks nothing, and a failover has nothing to do: with its holder's
+# death the store goes to who waits, and that lets clients in. So there is no request to fail or to die at, and nothing
+# is owed: the lock keeps clients out of the site that was lost.
 TAKEN_OVER = (SHARED_STORE,)
 _TAKEN: set[str] = set()
 T = TypeVar("T")

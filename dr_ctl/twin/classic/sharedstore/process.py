@@ -3,10 +3,19 @@ start."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Final
 
 FOLDER: Final = "processes"
+# Asks by a file, which is gone once it runs.
+_ASK: Final = """
+import pathlib, sys, time
+asks = pathlib.Path(sys.argv[1])
+asks.touch()
+while asks.exists():
+    time.sleep(0.02)
+"""
 
 
 class ProcessFiles:
@@ -36,10 +45,9 @@ class ProcessFiles:
 
 def state(name: str) -> list[str]:
     """The words that ask whether it runs: 0 or, as of a service, 3."""
-    return ["sh", "-c", f"test -e {FOLDER}/{name} || exit 3"]
+    return ["/bin/sh", "-c", f"test -e {FOLDER}/{name} || exit 3"]
 
 
 def start(name: str) -> list[str]:
     """Those that start it, and end when it runs."""
-    asks = f"{FOLDER}/{name}.start"
-    return ["sh", "-c", f"touch {asks} && while test -e {asks}; do sleep 0.02; done"]
+    return [sys.executable, "-I", "-S", "-c", _ASK, f"{FOLDER}/{name}.start"]
