@@ -106,7 +106,9 @@ def _row(name: str, told: Mapping[str, Any], write: Callable[[object], str]) -> 
 
 def _interval(told: object, write: Callable[[object], str]) -> str:
     ends = items(told)
-    return f"{write(ends[0])} to {write(ends[1])}" if len(ends) == 2 else ""  # noqa: PLR2004
+    if len(ends) != 2:  # noqa: PLR2004 - an interval has two
+        return ""
+    return f"from {write(ends[0])}" if ends[1] is None else f"{write(ends[0])} to {write(ends[1])}"
 
 
 def _flow(told: Mapping[str, Any]) -> str:
