@@ -144,4 +144,6 @@ def bounds(data: Mapping[str, Any]) -> Bounds | None:
 
 
 def _bound(name: str, told: Mapping[str, Any]) -> tuple[str, str, str]:
-    return name, count(told.get("at_most")), text(told.get("read_at")) or NOT_KNOWN
+    likely = told.get("likely")
+    beside = "" if likely is None else f" (likely {count(likely)})"
+    return name, f"{count(told.get('at_most'))}{beside}", text(told.get("read_at")) or NOT_KNOWN
