@@ -26,7 +26,7 @@ _UNEXPLAINED: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A figure, and its 95 % interval where there is one."""
+    """A bound; beside it what is likely and the bound's 95 % interval, where these are known."""
 
     figure: str
     interval: str = ""
@@ -100,8 +100,18 @@ def as_tables(told: Mapping[str, Any]) -> Forecast:
 
 
 def _row(name: str, told: Mapping[str, Any], write: Callable[[object], str]) -> Row:
-    bounds = mapping(told.get("ci95"))
-    return Row(name, tuple(Cell(write(told.get(column)), _interval(bounds.get(column), write)) for column in COLUMNS))
+    intervals, likely = mapping(told.get("ci95")), mapping(told.get("likely"))
+    cells = (
+        Cell(write(told.get(column)), _beside(likely.get(column), intervals.get(column), write)) for column in COLUMNS
+    )
+    return Row(name, tuple(cells))
+
+
+def _beside(likely: object, interval: object, write: Callable[[object], str]) -> str:
+    """What is likely, and the interval of the bound, where either is known."""
+    told = [] if likely is None else [f"likely {write(likely)}"]
+    ends = _interval(interval, write)
+    return "; ".join([*told, ends] if ends else told)
 
 
 def _interval(told: object, write: Callable[[object], str]) -> str:
