@@ -23,7 +23,7 @@ LAYERS = (
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 # What the twin shared with the product it could not show to be wrong.
 ALONE = {"twin": {"core"}}
-HOMES = {"pyspark": ("rpo/spark/session.py",), "rich": ("cli/progress.py",), "click": ()}
+HOMES = {"pyspark": ("rpo/spark/session.py", "rpo/spark/tasks.py"), "rich": ("cli/progress.py",), "click": ()}
 CONTRACT = ("topologies.topology", "topologies.registry")
 # What stands below a topology: what is common to all kinds of broker, and the family that its brokers are of.
 BELOW = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from dr_ctl.core.model import some
@@ -14,11 +14,15 @@ _NOT_KNOWN: Final = "not known"
 
 def figures(total: Mapping[str, Any], column: str) -> str:
     """What may be lost, how old the oldest of it is, what may come twice, and how long a drain would take."""
-    lost, age_s, twice, drain_s = (total[key].get(column) for key in ("loss", "age_s", "duplicates", "drain_s"))
-    return (
-        f"messages lost {_count(lost)}, age of the oldest {_time(age_s)}, messages twice {_count(twice)}, "
-        f"drain {_time(drain_s)}"
-    )
+    lost, twice = (_both(total[key], column, _count) for key in ("loss", "duplicates"))
+    age_s, drain_s = (_both(total[key], column, _time) for key in ("age_s", "drain_s"))
+    return f"messages lost {lost}, age of the oldest {age_s}, messages twice {twice}, drain {drain_s}"
+
+
+def _both(told: Mapping[str, Any], column: str, write: Callable[[float | None], str]) -> str:
+    """The bound, with what is likely before it where that says more."""
+    most, likely = write(told.get(column)), told.get("likely", {}).get(column)
+    return most if likely is None or write(likely) == most else f"likely {write(likely)} (at most {most})"
 
 
 def verdict(data: Mapping[str, Any], objectives: Objectives | None) -> str:

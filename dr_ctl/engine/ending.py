@@ -169,8 +169,9 @@ def price_text(bounds: Mapping[str, Any]) -> str:
     """The bounds in a sentence; what is not known is said so."""
 
     def at_most(key: str) -> str:
-        number = bounds.get(key, {}).get("at_most")
-        return "an unknown number of messages" if number is None else f"at most {number} message(s)"
+        number, likely = (bounds.get(key, {}).get(name) for name in ("at_most", "likely"))
+        first = "" if likely is None or likely == number else f"likely {likely}, "
+        return "an unknown number of messages" if number is None else f"{first}at most {number} message(s)"
 
     age_s = bounds.get("age_s") if bounds.get("lost", {}).get("at_most") else None
     old = f", the oldest of them up to {duration(age_s)} old" if age_s is not None else ""

@@ -26,7 +26,7 @@ _UNEXPLAINED: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A figure, and its 95 % interval where there is one."""
+    """A bound; beside it what is likely and the bound's 95 % interval, where these are known."""
 
     figure: str
     interval: str = ""
@@ -100,13 +100,25 @@ def as_tables(told: Mapping[str, Any]) -> Forecast:
 
 
 def _row(name: str, told: Mapping[str, Any], write: Callable[[object], str]) -> Row:
-    bounds = mapping(told.get("ci95"))
-    return Row(name, tuple(Cell(write(told.get(column)), _interval(bounds.get(column), write)) for column in COLUMNS))
+    intervals, likely = mapping(told.get("ci95")), mapping(told.get("likely"))
+    cells = (
+        Cell(write(told.get(column)), _beside(likely.get(column), intervals.get(column), write)) for column in COLUMNS
+    )
+    return Row(name, tuple(cells))
+
+
+def _beside(likely: object, interval: object, write: Callable[[object], str]) -> str:
+    """What is likely, and the interval of the bound, where either is known."""
+    told = [] if likely is None else [f"likely {write(likely)}"]
+    ends = _interval(interval, write)
+    return "; ".join([*told, ends] if ends else told)
 
 
 def _interval(told: object, write: Callable[[object], str]) -> str:
     ends = items(told)
-    return f"{write(ends[0])} to {write(ends[1])}" if len(ends) == 2 else ""  # noqa: PLR2004
+    if len(ends) != 2:  # noqa: PLR2004 - an interval has two
+        return ""
+    return f"from {write(ends[0])}" if ends[1] is None else f"{write(ends[0])} to {write(ends[1])}"
 
 
 def _flow(told: Mapping[str, Any]) -> str:
@@ -142,4 +154,6 @@ def bounds(data: Mapping[str, Any]) -> Bounds | None:
 
 
 def _bound(name: str, told: Mapping[str, Any]) -> tuple[str, str, str]:
-    return name, count(told.get("at_most")), text(told.get("read_at")) or NOT_KNOWN
+    likely = told.get("likely")
+    beside = "" if likely is None else f" (likely {count(likely)})"
+    return name, f"{count(told.get('at_most'))}{beside}", text(told.get("read_at")) or NOT_KNOWN

@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from dr_ctl.rpo.backtest.backtest import Backtest, BacktestAnswer, backtest_in
-from dr_ctl.rpo.backtest.calibration import BoundRow, Calibration, Fold, Row, ahead, unconditional
-from dr_ctl.rpo.estimate.cells import HELD, STEP, Cell
+from dr_ctl.rpo.backtest.calibration import UNITS, BoundRow, Calibration, Fold, Row, ahead, unconditional
+from dr_ctl.rpo.estimate.horizon import Changes
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.history.files import usable_files, write
+from dr_ctl.rpo.series.histogram import Histogram
 from tests.rpo.simulator import LOADS, history
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-def held(block: int, value: int, weight: int = 10) -> Cell:
-    return Cell(HELD, "total", "loss", block, 0, stalled=False, bucket=value, weight_us=weight, value=value, states=1)
-
-
-def moved(block: int, change: int, *, level: int = 3, states: int = 40, stalled: bool = False) -> Cell:
-    return Cell(STEP, "total", "loss", block, level, stalled, change, weight_us=states, value=change, states=states)
 
 
 def row(rows: list[Row], quantile: str) -> Row:
     return next(each for each in rows if (each.metric, each.quantile) == ("loss", quantile))
 
 
-def test_a_fold_is_asked_with_what_was_known_before_it() -> None:
-    cells = [held(block, 5) for block in range(3)] + [held(3, 9), held(3, 4)]
+def by_metric(folds_: list[list[int]]) -> dict[str, Histogram]:
+    values = np.array([value for each in folds_ for value in each], np.int64)
+    fold = np.array([number for number, each in enumerate(folds_) for _ in each], np.int64)
+    return dict.fromkeys(UNITS, Histogram.of(values, np.full(len(values), 10), fold, len(folds_)))
 
-    found = row(unconditional(cells, "total"), "p95")
+
+def test_a_fold_is_asked_with_what_was_known_before_it() -> None:
+    found = row(unconditional(by_metric([[5], [5], [5], [9, 4]])), "p95")
 
     assert [(fold.number, fold.said, fold.was, fold.coverage) for fold in found.folds] == [
         (2, 5, 5, 1.0),
@@ -42,23 +36,37 @@ def test_a_fold_is_asked_with_what_was_known_before_it() -> None:
     assert found.width == pytest.approx((0 * 10 + (5 - 6.5) * 20) / 30)
 
 
+FOLD_US = 100_000_000
+
+
+def moved(*moments: tuple[int, int, bool]) -> dict[str, Changes]:
+    """Forty moments each: in which fold, the change, whether it stalled."""
+    fold, change, stalled = (np.repeat(np.array(each), 40) for each in zip(*moments, strict=True))
+    count = len(fold)
+    found = Changes(
+        fold * FOLD_US + FOLD_US // 2, np.full(count, 3), stalled.astype(bool), change, np.ones(count, np.int64)
+    )
+    return dict.fromkeys(UNITS, found)
+
+
+def said_ahead(found: dict[str, Changes], horizon_s: float) -> Row:
+    return row(ahead(found, horizon_s=horizon_s, span_us=(0, 6 * FOLD_US), folds=6), "p99")
+
+
 def test_ahead_it_takes_similar_moments_whose_end_was_known() -> None:
-    cells = [moved(block, change) for block in range(6) for change in (0, block)]
+    found = moved(*((block, change, False) for block in range(6) for change in (0, block)))
 
-    near = row(ahead(cells, "total", horizon_s=10, fold_s=100), "p99")
-    far = row(ahead(cells, "total", horizon_s=250, fold_s=100), "p99")
+    near, far = (said_ahead(found, horizon_s) for horizon_s in (10, 250))
 
-    assert [(fold.number, fold.said) for fold in near.folds] == [(2, 0), (3, 1), (4, 2), (5, 3)]
-    assert [(fold.number, fold.said) for fold in far.folds] == [(4, 0), (5, 1)]
-    assert {fold.coverage for fold in near.folds} == {0.5}
+    assert [(fold.number, round(fold.said, 6)) for fold in near.folds] == [(2, 0), (3, 1), (4, 2), (5, 3)]
+    assert [(fold.number, round(fold.said, 6)) for fold in far.folds] == [(4, 0), (5, 1)]
+    assert [fold.coverage for fold in near.folds] == pytest.approx([0.5] * 4)
 
 
 def test_a_stall_is_not_told_from_moments_that_flow() -> None:
-    cells = [moved(0, 1), moved(1, 1), moved(2, 1), moved(2, 50, stalled=True)]
+    found = moved((0, 1, False), (1, 1, False), (2, 1, False), (2, 50, True))
 
-    found = row(ahead(cells, "total", horizon_s=10, fold_s=100), "p99")
-
-    assert [(fold.number, fold.weight, fold.coverage) for fold in found.folds] == [(2, 40.0, 1.0)]
+    assert [(fold.number, fold.weight, fold.coverage) for fold in said_ahead(found, 10).folds] == [(2, 40, 1.0)]
 
 
 def folds(*coverages: float) -> tuple[Fold, ...]:
@@ -91,12 +99,12 @@ def test_the_worst_counts_and_what_is_not_known_does_not() -> None:
     assert BacktestAnswer(None).as_json()["verdict"] == "unknown"
 
 
-def simulated(spark: SparkSession, folder: Path) -> Backtest:
+def simulated(folder: Path) -> Backtest:
     rows, _ = history(LOADS[3], 7, hours=1.5, pair="orders-1")
     write(rows, folder)
     files, findings = usable_files(folder)
     answer = backtest_in(
-        spark,
+        None,
         [str(file) for file in files],
         findings,
         asked=Request(history=folder),
@@ -106,10 +114,8 @@ def simulated(spark: SparkSession, folder: Path) -> Backtest:
     return answer.backtest
 
 
-@pytest.mark.spark
-@pytest.mark.deep
-def test_a_simulated_past(spark: SparkSession, tmp_path: Path) -> None:
-    found = simulated(spark, tmp_path)
+def test_a_simulated_past(tmp_path: Path) -> None:
+    found = simulated(tmp_path)
 
     assert found.site == "london"
     assert found.bound.moments > 400

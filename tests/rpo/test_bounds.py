@@ -66,11 +66,12 @@ def test_what_lay_in_the_outflow_and_what_may_have_come_since_is_the_bound(tmp_p
     found = asked(tmp_path, 14)
 
     assert found.as_json() == {
-        "lost": {"at_most": 47, "read_at": "2026-03-01T12:00:10.000Z"},
-        "twice": {"at_most": 47, "read_at": "2026-03-01T12:00:10.000Z"},
+        "lost": {"at_most": 47, "likely": 7, "read_at": "2026-03-01T12:00:10.000Z"},
+        "twice": {"at_most": 47, "likely": 7, "read_at": "2026-03-01T12:00:10.000Z"},
         "queues": [],
         "age_s": 9.0,
-        "because": "47 = 7 not shipped at the last look, 2026-03-01T12:00:10.000Z, + at most 40 that may have come, "
+        "because": "likely 7, at most 47, because 47 = 7 not shipped at the last look, 2026-03-01T12:00:10.000Z, "
+        "+ at most 40 that may have come, "
         "at up to 10.0 a second as before it, in the 4.0 s until 2026-03-01T12:00:14.000Z, when it was not yet seen "
         "down; it grows by up to 10 a second until then",
     }
@@ -125,7 +126,8 @@ def test_a_site_that_was_seen_down_sent_nothing_after_that(tmp_path: Path) -> No
 
     assert found.lost.at_most == 7 + 20
     assert found.because == (
-        "27 = 7 not shipped at the last look, 2026-03-01T12:00:10.000Z, + at most 20 that may have come, at up to 10.0 "
+        "likely 7, at most 27, because 27 = 7 not shipped at the last look, 2026-03-01T12:00:10.000Z, + at most 20 "
+        "that may have come, at up to 10.0 "
         "a second as before it, in the 2.0 s until 2026-03-01T12:00:12.000Z, when it was seen down; it does not shrink "
         "or grow by waiting"
     )
@@ -211,8 +213,8 @@ def test_without_history_of_the_site_nothing_is_known(tmp_path: Path, rows: list
     found = asked(tmp_path / ("history" if not rows else ""), 14, pairs=[ONE])
 
     assert found.as_json() == {
-        "lost": {"at_most": None, "read_at": None},
-        "twice": {"at_most": None, "read_at": None},
+        "lost": {"at_most": None, "likely": None, "read_at": None},
+        "twice": {"at_most": None, "likely": None, "read_at": None},
         "queues": [],
         "age_s": None,
         "because": None,

@@ -4,72 +4,82 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
-from dr_ctl.rpo.estimate.cells import BOTH, HELD, PUT, STEP, TOLD, Cell
-from dr_ctl.rpo.estimate.figures import LEAST_EXCURSIONS, Histogram, Table, between, t_value, weighted_quantile
-from dr_ctl.rpo.estimate.horizon import LEAST_MOMENTS, ahead, changes, level
-
-
-def cell(kind: str, value: int, *, block: int = 0, weight: int = 1, states: int = 1) -> Cell:
-    return Cell(
-        kind, "total", "loss", block, 0, stalled=False, bucket=value, weight_us=weight, value=value, states=states
-    )
+from dr_ctl.rpo.estimate.figures import LEAST_BLOCKS, between, interval, t_value
+from dr_ctl.rpo.estimate.horizon import LEAST_MOMENTS, Changes, ahead, level
+from dr_ctl.rpo.series.histogram import Histogram, weighted_quantile
 
 
 def histogram(values: list[list[int]]) -> Histogram:
     """Of a series in blocks: one unit of time each."""
-    found, before = Histogram(), None
-    for block, each in enumerate(values):
-        for value in each:
-            found.add(cell(HELD, value, block=block))
-            if before is not None and min(value, before) > 0:
-                found.add(cell(BOTH, min(value, before), block=block, weight=0))
-            before = value
-    return found
+    flat = np.array([value for each in values for value in each], np.int64)
+    block = np.array([number for number, each in enumerate(values) for _ in each], np.int64)
+    return Histogram.of(flat, np.ones(len(flat), np.int64), block, len(values))
 
 
 def test_quantiles_weigh_time() -> None:
-    found = Histogram()
-    for value, weight in ((0, 90), (7, 9), (50, 1)):
-        found.add(cell(HELD, value, weight=weight))
+    values, weights = np.array([0, 7, 50]), np.array([90, 9, 1])
+
+    found = Histogram.of(values, weights, np.zeros(3, np.int64), 1)
 
     assert [found.quantile(p) for p in (0.5, 0.9, 0.95, 0.99, 0.999)] == [0, 0, 7, 7, 50]
-    assert (found.max, Histogram().quantile(0.5), Histogram().max) == (50, None, None)
-
-
-def test_excursions_are_counted_by_their_rises() -> None:
-    found = histogram([[0, 5, 9, 5, 0, 0, 5, 0, 9, 9, 9]])
-
-    assert [found.excursions(value) for value in (0, 4, 5, 9)] == [3, 3, 2, 0]
+    none = histogram([[]])
+    assert (found.max, none.quantile(0.5), none.max) == (50, None, None)
 
 
 def test_students_t() -> None:
     assert [round(t_value(freedom), 2) for freedom in (7, 23, 27, 1000)] == [2.36, 2.07, 2.05, 1.96]
 
 
-def test_an_interval_needs_blocks_and_excursions() -> None:
+def test_an_interval_needs_blocks() -> None:
     dice = random.Random(1)
     many = [[dice.choice([0, 0, 0, 8]) for _ in range(40)] for _ in range(24)]
 
-    assert histogram(many).interval(0.5) is not None
-    assert histogram(many[:23]).interval(0.5) is None
-    assert histogram([[0] * 40] * 24).interval(0.5) is None
-    few = [[0] * 40 for _ in range(24)]
-    for number in range(LEAST_EXCURSIONS - 1):
-        few[2 * number][3] = 8
-    assert histogram(few).interval(0.5) is None
-    few[20][3] = 8
-    assert histogram(few).interval(0.5) is not None
+    assert interval(histogram(many), 0.5) == (0, 0)
+    assert interval(histogram(many), 0.99) == (8, 8)
+    assert interval(histogram(many[: LEAST_BLOCKS - 1]), 0.5) is None
+
+
+def test_the_upper_end_is_open_where_too_few_excursions_stand_behind_it() -> None:
+    def with_excursions(count: int) -> tuple[int, int | None] | None:
+        values = [[0] * 100 for _ in range(24)]
+        for number in range(count):
+            values[number * 24 // count][3] = 8 + number
+        return interval(histogram(values), 0.995)
+
+    assert with_excursions(3) == (0, None)
+    told = with_excursions(20)
+    assert told is not None
+    assert told[1] is not None
+    assert told[0] < told[1]
+    # Nothing ever rose above it: nobody knows how high it would.
+    assert interval(histogram([[0] * 40] * 24), 0.5) == (0, None)
+
+
+def test_an_interval_of_what_is_not_known_is_not_known() -> None:
+    dice = random.Random(3)
+    values = np.array([dice.choice([0, 5, 8]) for _ in range(2400)], np.int64)
+    known = Histogram.of(values, np.ones(2400, np.int64), np.arange(2400) // 100, 24)
+    partly = Histogram(known.buckets, known.weights, known.largest, known.unknown + 20)
+
+    assert interval(known, 0.95) == (8, 8)
+    assert interval(partly, 0.95) is None  # the quantile itself is not known
+    assert interval(partly, 0.5) == (5, 5)
 
 
 def test_excursions_that_stand_together_tell_less_than_their_number() -> None:
-    together = [[0] * 40 for _ in range(24)]
+    together, apart = [[0] * 40 for _ in range(24)], [[0] * 40 for _ in range(24)]
     for block in range(5):
         together[block] = [0, 0, 8, 8] * 10
+    for block in range(24):
+        apart[block] = [8] * (3 + block % 3) + [0] * (37 - block % 3)
 
-    assert histogram(together).excursions(0) == 50
-    assert histogram(together).interval(0.9) is None
+    narrow, wide = (interval(histogram(each), 0.9) for each in (apart, together))
+
+    assert narrow == (0, 8)
+    assert wide == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -86,29 +96,27 @@ def test_blocks_that_differ_make_the_interval_wide() -> None:
     alike = [[dice.randrange(60) for _ in range(100)] for _ in range(24)]
     differing = [[dice.randrange(60) * mood // 2 for _ in range(100)] for mood in (1, 2, 3) * 8]
 
-    narrow, wide = histogram(alike).interval(0.95), histogram(differing).interval(0.95)
+    narrow, wide = interval(histogram(alike), 0.95), interval(histogram(differing), 0.95)
 
     assert narrow is not None
     assert wide is not None
+    assert narrow[1] is not None
+    assert wide[1] is not None
     assert narrow[0] <= 57 <= narrow[1]
     assert wide[1] - wide[0] > narrow[1] - narrow[0]
 
 
-def test_what_the_counters_do_not_explain() -> None:
-    table = Table.of([cell(PUT, 200), cell(TOLD, 190)])
-
-    assert table.unexplained("total") == 0.05
-    assert table.unexplained("class:0") is None
-
-
 def test_a_weighted_quantile() -> None:
-    assert weighted_quantile([(5, 1), (1, 9)], 0.9) == 1
-    assert weighted_quantile([(5, 1), (1, 9)], 0.91) == 5
-    assert weighted_quantile([], 0.5) is None
+    assert weighted_quantile(np.array([5, 1]), np.array([1, 9]), 0.9) == 1
+    assert weighted_quantile(np.array([5, 1]), np.array([1, 9]), 0.91) == 5
+    assert weighted_quantile(np.array([]), np.array([], np.int64), 0.5) is None
 
 
-def step(at: int, change: int, states: int, *, stalled: bool = False) -> Cell:
-    return Cell(STEP, "total", "loss", 0, at, stalled, change, states, change, states)
+def changes(*moments: tuple[int, int, int]) -> Changes:
+    """Of so many moments each: a magnitude of loss, a change, how many."""
+    columns = [np.repeat([each[place] for each in moments], [each[2] for each in moments]) for place in (0, 1)]
+    count = len(columns[0])
+    return Changes(np.arange(count), columns[0], np.zeros(count, bool), columns[1], np.ones(count, np.int64))
 
 
 @pytest.mark.parametrize(("loss", "magnitude"), [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (1023, 10), (1024, 11)])
@@ -117,16 +125,18 @@ def test_the_magnitude_of_a_loss(loss: int, magnitude: int) -> None:
 
 
 def test_similar_moments_first_then_their_neighbours() -> None:
-    found = changes([step(3, 1, LEAST_MOMENTS), step(4, 2, 5), step(6, 9, LEAST_MOMENTS)])["total", "loss"]
+    found = changes((3, 1, LEAST_MOMENTS), (4, 2, 5), (6, 9, LEAST_MOMENTS))
 
-    assert found.similar(3, stalled=False) == [(1, LEAST_MOMENTS)]
-    assert sorted(found.similar(4, stalled=False)) == [(1, LEAST_MOMENTS), (2, 5)]
-    assert found.similar(4, stalled=True) == []
-    assert changes([step(3, 1, 5)])["total", "loss"].similar(3, stalled=False) == []
+    def similar(at: int, *, stalled: bool = False) -> set[int] | None:
+        told = found.similar(at, stalled=stalled)
+        return None if told is None else set(told.change.tolist())
+
+    assert (similar(3), similar(4), similar(6), similar(4, stalled=True)) == ({1}, {1, 2}, {9}, None)
+    assert changes((3, 1, 5)).similar(3, stalled=False) is None
 
 
 def test_ahead_counts_from_the_bound_of_the_last_interval() -> None:
-    similar = [(-50, 50), (10, 50)]
+    similar = changes((3, -50, 50), (3, 10, 50))
 
     found = ahead(4, 20, similar)
 
@@ -134,8 +144,8 @@ def test_ahead_counts_from_the_bound_of_the_last_interval() -> None:
 
 
 def test_while_it_stalls_and_nothing_similar_is_known_it_goes_on_growing() -> None:
-    found = ahead(4, 20, [], fallback=[1, 2, 3, 4])
+    found = ahead(4, 20, None, fallback=[1, 2, 3, 4])
 
     assert (found.p50, found.p95, found.p99, found.max) == (21, 22, 23, 24)
-    assert ahead(4, 20, []).p99 is None
-    assert ahead(4, None, [(1, 1)]).p99 is None
+    assert ahead(4, 20, None).p99 is None
+    assert ahead(4, None, changes((0, 1, 1))).p99 is None

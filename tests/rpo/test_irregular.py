@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.rpo.estimate.cells import flow_scope
 from dr_ctl.rpo.history.files import usable_files, write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo import fifo, simulator
@@ -28,12 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
-
     from dr_ctl.core.model import Finding
-    from dr_ctl.rpo.estimate.figures import Table
+    from dr_ctl.rpo.series.histogram import Histogram
 
-pytestmark = [pytest.mark.spark, pytest.mark.deep]
 
 Intervals = dict[tuple[float, float], Interval]
 NOON_S = (fifo.EPOCH - simulator.EPOCH).total_seconds()
@@ -47,7 +43,7 @@ class Told:
     """What came out: the bounds of covered time by pair, the histograms, the findings about files."""
 
     bounds: dict[str, list[Bound]]
-    tables: dict[str, Table]
+    histograms: dict[tuple[str, str], Histogram]
     findings: Sequence[Finding]
 
     def intervals(self, pair: str) -> Intervals:
@@ -59,7 +55,7 @@ class Told:
                 -1 if each.age_s is None else each.age_s,
                 each.duplicates,
             )
-            for each in self.bounds[flow_scope(pair, "*")]
+            for each in self.bounds[pair]
         }
 
 
@@ -163,12 +159,12 @@ def _with_foreign_columns(path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
     root = tmp_path_factory.mktemp("irregular")
     _files(_lives(), root)
     files, findings = usable_files(root)
-    found = estimated_of(spark, [str(file) for file in files], root)
-    return Told(found.bounds, found.tables, findings)
+    found = estimated_of([str(file) for file in files], root)
+    return Told(found.bounds, found.histograms, findings)
 
 
 PAIRS = (
@@ -196,11 +192,9 @@ def test_every_covered_interval_says_what_was_true_in_it(told: Told, pair: str) 
 
 @pytest.mark.parametrize("pair", PAIRS)
 def test_quantiles_are_those_of_the_covered_time(told: Told, pair: str) -> None:
-    table = told.tables[flow_scope(pair, "*")]
-
     for metric, name, per in (("loss", "loss", 1), ("age_ms", "age_s", 1000), ("duplicates", "duplicates", 1)):
         for probability in (0.5, 0.95, 0.99):
-            said = table.histograms[flow_scope(pair, "*"), metric].quantile(probability)
+            said = told.histograms[pair, metric].quantile(probability)
             assert said == weighted(EXPECTED[pair], name, probability) * per, (metric, probability)
 
 
@@ -219,13 +213,13 @@ def test_midnight_parts_the_files_and_not_the_figures(told: Told) -> None:
     assert moved == told.intervals("plain")
 
 
-def test_sites_whose_names_are_numbers_stay_apart(spark: SparkSession, tmp_path: Path) -> None:
+def test_sites_whose_names_are_numbers_stay_apart(tmp_path: Path) -> None:
     first, second = Life("orders-1", site="01"), Life("orders-1", site="1")
     first.live(10)
     second.live(10, stalled=True)
     write([*first.rows(), *second.rows()], tmp_path)
 
-    answers = {site: estimated(spark, tmp_path, site=site, now_s=100).estimate for site in ("01", "1")}
+    answers = {site: estimated(None, tmp_path, site=site, now_s=100).estimate for site in ("01", "1")}
 
     for site, life in (("01", first), ("1", second)):
         answer = answers[site]
@@ -235,7 +229,7 @@ def test_sites_whose_names_are_numbers_stay_apart(spark: SparkSession, tmp_path:
         assert answer.total.age_s.max == max(each.age_s for each in life.intervals)
 
 
-def test_a_swapover_in_the_middle_does_not_mix_the_directions(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_swapover_in_the_middle_does_not_mix_the_directions(tmp_path: Path) -> None:
     """London serves for ten looks, Paris for ten, then London again. What one site ships is not what the other does."""
     rows: list[Row] = []
     lives = {"london": Life("orders-1"), "paris": Life("orders-1", site="paris", role="standby")}
@@ -253,7 +247,7 @@ def test_a_swapover_in_the_middle_does_not_mix_the_directions(spark: SparkSessio
     write(rows, tmp_path)
 
     for site, expected in served.items():
-        answer = estimated(spark, tmp_path, site=site, now_s=300).estimate
+        answer = estimated(None, tmp_path, site=site, now_s=300).estimate
         assert answer is not None
         assert answer.window.covered_s == EVERY_S * len(expected)
         assert (answer.total.loss.max, answer.total.age_s.max, answer.total.duplicates.max) == tuple(
@@ -262,6 +256,6 @@ def test_a_swapover_in_the_middle_does_not_mix_the_directions(spark: SparkSessio
         intervals = within(expected)
         assert answer.total.loss.p50 == weighted(intervals, "loss", 0.5)
         assert answer.total.age_s.p95 == weighted(intervals, "age_s", 0.95)
-    unasked = estimated(spark, tmp_path, now_s=300).estimate
+    unasked = estimated(None, tmp_path, now_s=300).estimate
     assert unasked is not None
     assert unasked.site == "london"

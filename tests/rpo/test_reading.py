@@ -5,12 +5,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.history import reading
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
+from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.rpo.spark import session as spark
 from tests.rpo.fifo import at
 from tests.rpo.torn import tear
@@ -50,6 +52,24 @@ def test_a_file_that_is_torn_inside_is_left_out_and_named(tmp_path: Path) -> Non
     assert [finding.id for finding in findings] == ["DR-RPO-002", "DR-RPO-002"]
     assert "no-footer" in findings[0].text
     assert other.name in findings[1].text
+
+
+def test_files_that_are_joined_under_the_reader_lose_it_nothing(tmp_path: Path) -> None:
+    for minute in range(60):
+        write([*looks(minute), *looks(minute + 60)], tmp_path)
+    later = at(3 * 3600)
+    told: list[int] = []
+
+    def work(_: Any, paths: list[str], findings: list[Finding]) -> list[Finding]:
+        if not told:
+            upkeep = Upkeep(tmp_path, keep_s=1e9)
+            while upkeep.step(later):
+                pass
+        told.append(sum(pq.read_metadata(path).num_rows for path in paths))
+        return findings
+
+    assert reading.over(Request(history=tmp_path), work, lambda _, findings: list(findings)) == []
+    assert told == [120]
 
 
 def test_work_that_fails_over_whole_files_has_failed(tmp_path: Path) -> None:

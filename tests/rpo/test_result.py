@@ -31,7 +31,16 @@ if TYPE_CHECKING:
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NO_INTERVALS = {"p50": None, "p95": None, "p99": None}
-UNKNOWN_QUANTITY = {"now": None, "p50": None, "p95": None, "p99": None, "max": None, "ci95": NO_INTERVALS}
+UNLIKELY = dict.fromkeys(("now", "p50", "p95", "p99", "max"))
+UNKNOWN_QUANTITY = {
+    "now": None,
+    "p50": None,
+    "p95": None,
+    "p99": None,
+    "max": None,
+    "ci95": NO_INTERVALS,
+    "likely": UNLIKELY,
+}
 
 
 def figures(loss: int | None = 0, age_s: float | None = 0.0) -> Figures:
@@ -119,6 +128,7 @@ def test_the_document_has_the_shape_that_scripts_rely_on() -> None:
             "p99": 4,
             "max": 5,
             "ci95": {"p50": None, "p95": None, "p99": [3, 6]},
+            "likely": UNLIKELY,
         },
         "age_s": UNKNOWN_QUANTITY,
         "duplicates": UNKNOWN_QUANTITY,

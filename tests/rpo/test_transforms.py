@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
-from dr_ctl.rpo.estimate import distribution, looks, scopes, spans
-from dr_ctl.rpo.estimate.facts import GAP_POLLS, Flow, facts
 from dr_ctl.rpo.estimate.request import Request
+from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
 from dr_ctl.rpo.estimate.work import Work
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
+from dr_ctl.rpo.series.columns import NA, Ints
+from dr_ctl.rpo.series.histogram import Histogram, bucket_of
+from dr_ctl.rpo.series.steps import METRICS, Steps, fold, scope_of
 from tests.rpo.fifo import FifoSite, Style, Truth, at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
-
-SECONDS = 1_000_000
 NOW = 0
 
 
@@ -43,35 +42,34 @@ Bounds = dict[tuple[str, str, str, int], Bound]  # pair, flow, scope, number of 
 
 
 def bounds(
-    spark: SparkSession,
     rows: Iterable[Row],
     root: Path,
     *,
-    gap_s: float = 50,
     classes: tuple[tuple[str, ...], ...] = (("a.#",),),
     exclude: tuple[str, ...] = (),
 ) -> Bounds:
     paths = [str(path) for path in write(rows, root)]
-    history = looks.read(spark, paths, Request(history=root))
-    outflows = looks.outflow_looks(history).localCheckpoint()
-    flows = [
-        # So that the gap of every pair is the one that the test says.
-        replace(flow, spacing_us=int(gap_s * SECONDS / GAP_POLLS))
-        for flow in facts(looks.facts(history, outflows).collect()).flows
-    ]
-    work = Work(history, outflows, "london", flows, spans.masks(("#",), exclude, classes), len(classes))
-    found = work.by_flow()
-    return {
-        (row.pair, row.flow, row.scope, row.n): Bound(
-            row.loss,
-            None if row.age_ms is None else row.age_ms / 1000,
-            row.duplicates,
-            None if row.drain_ms is None else row.drain_ms / 1000,
-            row.covered,
-            row.is_floor,
-        )
-        for row in found.collect()
-    }
+    objectives = Objectives(LossLimit(), tuple(LossClass(each, LossLimit()) for each in classes))
+    work = Work.of(None, paths, Request(history=root, site="london", exclude=exclude, objectives=objectives))
+    assert isinstance(work, Work)
+    found: Bounds = {}
+    last = {flow.pair: max(int(each.us[-1]) for each in work.flows if each.pair == flow.pair) for flow in work.flows}
+    for flow in work.flows:
+        for number, name in enumerate(["total", *(f"class:{place}" for place in range(len(classes)))]):
+            told = scope_of(flow, number, last[flow.pair])
+            if told.here is not None:
+                found[flow.pair, flow.name, name, NOW] = bound(told.here.bound, covered=True, is_floor=False)
+            steps = told.steps
+            for n in range(len(steps.begin)):
+                figures = {m: None if each[n] == NA else int(each[n]) for m, each in steps.bound.items()}
+                covered, floor = bool(steps.covered[n]), bool(steps.is_floor[n])
+                found[flow.pair, flow.name, name, n + 1] = bound(figures, covered=covered, is_floor=floor)
+    return found
+
+
+def bound(figures: dict[str, int | None], *, covered: bool, is_floor: bool) -> Bound:
+    age_s, drain_s = (None if each is None else each / 1000 for each in (figures["age_ms"], figures["drain_ms"]))
+    return Bound(figures["loss"], age_s, figures["duplicates"], drain_s, covered, is_floor)
 
 
 def queue(
@@ -168,8 +166,8 @@ BY_HAND = [
 
 
 @pytest.fixture(scope="module")
-def by_hand(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Bounds:
-    return bounds(spark, BY_HAND, tmp_path_factory.mktemp("by-hand"))
+def by_hand(tmp_path_factory: pytest.TempPathFactory) -> Bounds:
+    return bounds(BY_HAND, tmp_path_factory.mktemp("by-hand"))
 
 
 def total(found: Bounds, pair: str, n: int, flow: str = "*") -> Bound:
@@ -241,8 +239,8 @@ def test_acknowledgements_may_have_an_outflow_of_their_own(by_hand: Bounds) -> N
     assert total(by_hand, "bridges", NOW).loss == 0
 
 
-def test_queues_left_out_count_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    found = bounds(spark, [row for row in BY_HAND if row.pair == "several"], tmp_path, exclude=("b",))
+def test_queues_left_out_count_nothing(tmp_path: Path) -> None:
+    found = bounds([row for row in BY_HAND if row.pair == "several"], tmp_path, exclude=("b",))
 
     assert total(found, "several", NOW).loss == 3
 
@@ -281,11 +279,11 @@ def life(seed: int, style: Style) -> tuple[str, list[Row], dict[int, list[Truth]
     return site.pair, rows, true
 
 
-def test_the_bound_is_never_below_the_truth_between_two_looks(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_bound_is_never_below_the_truth_between_two_looks(tmp_path: Path) -> None:
     styles: list[Style] = ["mixed", "split", "bridges"]
     lives = [life(seed, style) for style in styles for seed in range(20)]
 
-    found = bounds(spark, [row for _, rows, _ in lives for row in rows], tmp_path, gap_s=1000)
+    found = bounds([row for _, rows, _ in lives for row in rows], tmp_path)
 
     checked, bounded = 0, 0
     for pair, _, true in lives:
@@ -308,43 +306,25 @@ def test_the_bound_is_never_below_the_truth_between_two_looks(spark: SparkSessio
     assert bounded < 3 * sum(max(t.loss for t in truths) for _, _, true in lives for truths in true.values())
 
 
-def test_states_are_weighted_by_time_and_rounded_up_by_two_percent_at_most(spark: SparkSession) -> None:
-    columns = "scope string, from_us long, weight_us long, loss long, age_ms long, duplicates long, drain_ms long"
-    states = spark.createDataFrame(
-        [
-            ("total", 0, 10, 0, 0, None, 0, True, False),
-            ("total", 10, 70, 63, 0, None, 0, True, False),
-            ("total", 80, 5, 10_000, 0, None, 0, True, True),
-            ("total", 85, 5, 10_001, 0, None, 0, True, False),
-            ("total", 90, 999, 5, 0, None, 0, False, False),
-        ],
-        f"{columns}, covered boolean, is_floor boolean",
-    )
-
-    cells = distribution.collected(distribution.histograms(states, distribution.Blocks(0, 1088, 2)))
-
-    held = {(cell.metric, cell.value): cell.weight_us for cell in cells if cell.kind == "held"}
-    assert held == {
-        ("loss", 0): 10,
-        ("loss", 63): 70,
-        ("loss", 10_001): 10,
-        ("age_ms", 0): 90,
-        ("drain_ms", 0): 90,
-        ("covered", 0): 90,
-        ("age_floor", 0): 5,
-    }
-    # Of three steps two stay above zero: one at 63 on the way up, one at ten thousand.
-    assert {cell.value: cell.states for cell in cells if cell.kind == "both"} == {63: 1, 10_000: 1}
-    assert {cell.block for cell in cells} == {0}
+def ints(*values: int | None) -> Ints:
+    return np.array([NA if value is None else value for value in values], np.int64)
 
 
-def test_buckets_are_exact_below_64_and_two_percent_wide_above(spark: SparkSession) -> None:
+def test_values_are_weighted_by_time_and_rounded_up_by_two_percent_at_most() -> None:
+    found = Histogram.of(ints(0, 63, 10_000, 10_001, None), ints(10, 70, 5, 5, 10), ints(0, 0, 0, 1, 1), 2)
+
+    assert [found.quantile(p) for p in (0.1, 0.5, 0.85)] == [0, 63, 10_001]
+    assert found.weights.tolist() == [[10, 0], [70, 0], [5, 5]]
+    # What is not known may be above all: a quantile that reaches into it is not known, and the most never is.
+    assert found.unknown.tolist() == [0, 10]
+    assert (found.quantile(0.95), found.max) == (None, None)
+
+
+def test_buckets_are_exact_below_64_and_two_percent_wide_above() -> None:
     values = [0, 1, 63, 64, 65, 66, 100, 1_000_000, -1, -63, -64, -100, -1_000_000]
-    frame = spark.createDataFrame([(value,) for value in values], "value long")
 
-    rows = frame.selectExpr("value", f"{distribution.bucket('value')} AS bucket").collect()
+    found = dict(zip(values, bucket_of(ints(*values)).tolist(), strict=True))
 
-    found = {row.value: row.bucket for row in rows}
     assert [found[value] for value in (0, 1, 63, 64, -1, -63, -64)] == [0, 1, 63, 64, -1, -63, -64]
     assert found[65] == 65
     assert found[66] == 66
@@ -357,41 +337,34 @@ def test_buckets_are_exact_below_64_and_two_percent_wide_above(spark: SparkSessi
     assert by_value == sorted(by_value)
 
 
-def flow(pair: str) -> Flow:
-    return Flow("s", pair, "*", 0, 20, 3, 3, 10, None, None, None, is_mixed=True, has_acks=True)
+def steps(edges: list[int], loss: list[int], age_ms: list[int], covered: list[bool], idle: list[bool]) -> Steps:
+    figures = dict.fromkeys(METRICS, ints(*[0] * len(loss))) | {"loss": ints(*loss), "age_ms": ints(*age_ms)}
+    holds, none = np.array(covered), np.zeros(len(loss), bool)
+    return Steps(ints(*edges[:-1]), ints(*edges[1:]), figures, (figures, figures), holds, np.array(idle), none, none, none)  # fmt: skip  # noqa: E501
 
 
-def test_pairs_that_are_looked_at_in_turn_are_added_up_at_every_moment(spark: SparkSession) -> None:
-    flow_columns = (
-        "pair string, flow string, n int, scope string, loss long, age_ms long, duplicates long, drain_ms long, "
-        "covered boolean, is_floor boolean, stalled boolean, acks_only boolean"
-    )
-    flows = spark.createDataFrame(
-        [
-            ("p", "*", 1, "total", 1, 10, 0, 0, True, False, False, False),
-            ("p", "*", 2, "total", 2, 20, 0, 0, True, False, True, False),
-            ("q", "*", 1, "total", 10, 5, 0, 0, True, False, False, False),
-            ("q", "*", 2, "total", 20, 30, 0, 0, False, False, False, False),
-        ],
-        flow_columns,
-    )
-    times = [
-        ("s", "p", 1, 0),
-        ("s", "p", 2, 10),
-        ("s", "p", 3, 20),
-        ("s", "q", 1, 4),
-        ("s", "q", 2, 14),
-        ("s", "q", 3, 20),
-    ]
-    outflows = spark.createDataFrame(times, "site string, pair string, n int, us long")
+def told(found: Steps) -> list[tuple[int, int, int, int, bool]]:
+    columns = (found.begin, found.weight, found.bound["loss"], found.bound["age_ms"], found.covered)
+    return list(zip(*(each.tolist() for each in columns), strict=True))
 
-    states = scopes.states(flows, outflows, [flow("p"), flow("q")], "s").where("scope = 'total'").collect()
 
-    found = {(row.from_us, row.weight_us, row.loss, row.age_ms, row.covered, row.stalled) for row in states}
+def test_pairs_that_are_looked_at_in_turn_are_added_up_at_every_moment() -> None:
+    p = steps([0, 10, 20], [1, 2], [10, 20], [True, True], [False, False])
+    q = steps([4, 14, 20], [10, 20], [5, 30], [True, False], [False, False])
+
     # q counts from its first look on, at 4.
-    assert found == {
-        (0, 4, 1, 10, True, False),
-        (4, 6, 11, 10, True, False),
-        (10, 4, 12, 20, True, True),
-        (14, 6, 22, 30, False, True),
-    }
+    assert told(fold([p, q])) == [
+        (0, 4, 1, 10, True),
+        (4, 6, 11, 10, True),
+        (10, 4, 12, 20, True),
+        (14, 6, 22, 30, False),
+    ]
+
+
+def test_a_pair_that_has_moved_away_risks_nothing_here() -> None:
+    stays = steps([0, 10, 20], [1, 2], [10, 20], [True, True], [False, False])
+    moved = steps([0, 10, 20], [5, 900], [10, 900], [True, False], [False, True])
+
+    assert told(fold([stays, moved])) == [(0, 10, 6, 10, True), (10, 10, 2, 20, True)]
+    both = steps([0, 10, 20], [5, 900], [10, 900], [True, False], [False, True])
+    assert [each[-1] for each in told(fold([moved, both]))] == [True, False]

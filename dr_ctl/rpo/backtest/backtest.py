@@ -6,19 +6,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding
 from dr_ctl.rpo.backtest import calibration, every_second
 from dr_ctl.rpo.backtest.calibration import BoundRow, Calibration, Row
-from dr_ctl.rpo.estimate import distribution as d
-from dr_ctl.rpo.estimate import looks
-from dr_ctl.rpo.estimate.cells import TOTAL
 from dr_ctl.rpo.estimate.curves import BINS, Curves, curves
-from dr_ctl.rpo.estimate.figures import Table
-from dr_ctl.rpo.estimate.work import BLOCKS, Work
+from dr_ctl.rpo.estimate.horizon import Changes
+from dr_ctl.rpo.estimate.work import Work
 from dr_ctl.rpo.history import reading
 from dr_ctl.rpo.history.row import moment
-from dr_ctl.rpo.spark import sql
+from dr_ctl.rpo.series.histogram import Histogram, wall_blocks
+from dr_ctl.rpo.series.steps import Steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dr_ctl.rpo.estimate.request import Request
 
 HORIZONS_S: Final = (60.0, 300.0, 900.0)
+FOLDS: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,35 +85,31 @@ def backtest(asked: Request, *, horizons_s: Sequence[float] = HORIZONS_S) -> Bac
 
 
 def backtest_in(
-    spark: SparkSession,
+    spark: SparkSession | None,
     files: Sequence[str],
     findings: Sequence[Finding],
     *,
     asked: Request,
     horizons_s: Sequence[float],
 ) -> BacktestAnswer:
-    """Do the same in a session that is already there."""
-    work = Work.of(looks.read(spark, files, asked), asked)
+    """Do the same in a session that is already there; without one, in this process."""
+    work = Work.of(spark, files, asked)
     if isinstance(work, Finding):
         return BacktestAnswer(None, (*findings, work))
-    states = work.states(work.by_flow()).localCheckpoint()
-    first, last = work.span_us
-    folds = d.Blocks(first, last, BLOCKS)
-    parts = [d.histograms(states, folds), d.timeline(states, d.Blocks(first, last, BINS))]
-    cells = d.collected(sql.union(parts))
-    found = calibration.unconditional(cells, TOTAL)
-    fold_s = max(1, last - first) / BLOCKS / 1e6
+    steps, span = work.total.steps, work.span_us
+    found = calibration.unconditional({metric: _folded(steps, metric, span) for metric in calibration.UNITS})
     for horizon_s in horizons_s:
-        moved = d.collected(d.moves(states, folds, horizon_us=int(horizon_s * 1e6), since_us=first))
-        found += calibration.ahead(moved, TOTAL, horizon_s=horizon_s, fold_s=fold_s)
-    window = (moment(first), moment(last))
-    drawn = curves(cells, Table.of(cells), (first, last), BINS)
-    return BacktestAnswer(Backtest(work.site, window, _bound(work, asked), tuple(found), drawn), tuple(findings))
+        us = int(horizon_s * 1e6)
+        changes = {m: Changes.of(steps, m, horizon_us=us, since_us=span[0]) for m in calibration.UNITS}
+        found += calibration.ahead(changes, horizon_s=horizon_s, span_us=span, folds=FOLDS)
+    window = (moment(span[0]), moment(span[1]))
+    half = Work.of(spark, files, replace(asked, site=work.site), every_second.grid_us(work))
+    bound = BoundRow(0, 0, None, None) if isinstance(half, Finding) else every_second.against_left_out(work, half)
+    drawn = curves(steps, span, BINS)
+    return BacktestAnswer(Backtest(work.site, window, bound, tuple(found), drawn), tuple(findings))
 
 
-def _bound(work: Work, asked: Request) -> BoundRow:
-    half = Work.of(looks.thinned(work.rows, work.outflows), replace(asked, site=work.site))
-    if isinstance(half, Finding):
-        return BoundRow(0, 0, None, None)
-    [told] = every_second.against_left_out(work, half).collect()
-    return BoundRow(told.moments or 0, told.covered or 0, told.mean, told.excess)
+def _folded(steps: Steps, metric: str, span_us: tuple[int, int]) -> Histogram:
+    at = np.flatnonzero(steps.covered)
+    block = wall_blocks(steps.begin[at], span_us, FOLDS)
+    return Histogram.of(steps.bound[metric][at], steps.weight[at], block, FOLDS)

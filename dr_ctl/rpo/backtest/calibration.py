@@ -9,19 +9,20 @@ judged over the folds, for moments within one are alike.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.rpo.estimate.cells import HELD, STEP, Cell
-from dr_ctl.rpo.estimate.figures import Histogram, t_value, weighted_quantile
+import numpy as np
+
+from dr_ctl.rpo.estimate.figures import t_value
 from dr_ctl.rpo.estimate.horizon import Changes
 from dr_ctl.rpo.estimate.result import PROBABILITIES
+from dr_ctl.rpo.series.columns import Floats, Ints
+from dr_ctl.rpo.series.histogram import Histogram, wall_blocks, weighted_quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from dr_ctl.core.model import Json
 
 LEAST_FOLDS: Final = 8
@@ -107,13 +108,9 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def unconditional(cells: Iterable[Cell], scope: str) -> list[Row]:
-    """The quantiles of all time before each fold, against the fold."""
-    folds: dict[str, dict[int, Histogram]] = defaultdict(lambda: defaultdict(Histogram))
-    for cell in cells:
-        if cell.kind == HELD and cell.scope == scope and cell.metric in UNITS:
-            folds[cell.metric][cell.block].add(cell)
-    return _rows(None, lambda metric, probability: _past_folds(folds[metric], probability, UNITS[metric]))
+def unconditional(found: Mapping[str, Histogram]) -> list[Row]:
+    """The quantiles of all time before each fold (a block of the histogram), against the fold; by metric."""
+    return _rows(None, lambda metric, probability: _past_folds(found[metric], probability, UNITS[metric]))
 
 
 def _rows(horizon_s: float | None, asked: Callable[[str, float], Iterable[Fold]]) -> list[Row]:
@@ -125,63 +122,60 @@ def _rows(horizon_s: float | None, asked: Callable[[str, float], Iterable[Fold]]
     ]
 
 
-def _past_folds(folds: Mapping[int, Histogram], probability: float, unit: float) -> Iterable[Fold]:
-    before = Histogram()
-    for count, number in enumerate(sorted(folds)):
-        fold = folds[number]
-        bucket = before.bucket_of(probability) if count >= LEAST_BEFORE else None
-        if bucket is not None and fold.whole_us:
-            said = before.largest[bucket]
-            times = [(each, fold.largest[each], sum(blocks.values())) for each, blocks in fold.weights.items()]
-            inside = sum(weight for each, _, weight in times if each <= bucket)
-            above = sum((said - value) * weight for _, value, weight in times) / fold.whole_us
-            was = fold.quantile(probability) or 0
-            yield Fold(number, said / unit, was / unit, inside / fold.whole_us, fold.whole_us, above / unit)
-        for each, blocks in fold.weights.items():
-            for block, weight in blocks.items():
-                before.weights[each][block] += weight
-            before.largest[each] = max(before.largest.get(each, 0), fold.largest[each])
+def _past_folds(found: Histogram, probability: float, unit: float) -> Iterable[Fold]:
+    times = found.weights.sum(axis=0) + found.unknown
+    folds = np.flatnonzero(times)
+    for number in folds[LEAST_BEFORE:]:
+        before, fold = found.within(slice(0, number)), found.within(slice(number, number + 1))
+        said, was = before.quantile(probability), fold.quantile(probability)
+        if said is None:
+            continue
+        tops, weights = fold.tops, fold.weights[:, 0]
+        # A figure of the same bucket is no larger than what was said.
+        inside = int(weights[fold.buckets <= before.buckets[before.place_of(probability) or 0]].sum())
+        above = float(((said - tops) * weights).sum()) / int(times[number])
+        whole = int(times[number])
+        yield Fold(int(number), said / unit, (was or 0) / unit, inside / whole, whole, above / unit)
 
 
-def ahead(cells: Iterable[Cell], scope: str, *, horizon_s: float, fold_s: float) -> list[Row]:
-    """The quantiles one horizon ahead, given the state, from the folds of the day before each fold."""
+def ahead(found: Mapping[str, Changes], *, horizon_s: float, span_us: tuple[int, int], folds: int) -> list[Row]:
+    """The quantiles one horizon ahead, given the state, from the folds of the day before each fold; by metric."""
+    fold_s = max(1, span_us[1] - span_us[0]) / folds / 1e6
     # Of the last moments before a fold nobody knew at its beginning what would be one horizon later.
-    open_ = math.ceil(horizon_s / fold_s)
-    day = max(LEAST_BEFORE, round(DAY_S / fold_s))
-    found: dict[str, dict[int, list[Cell]]] = defaultdict(lambda: defaultdict(list))
-    for cell in cells:
-        if cell.kind == STEP and cell.scope == scope and cell.metric in UNITS:
-            found[cell.metric][cell.block].append(cell)
+    reach = max(LEAST_BEFORE, round(DAY_S / fold_s)), math.ceil(horizon_s / fold_s)
+    number = {metric: wall_blocks(changes.begin, span_us, folds) for metric, changes in found.items()}
     return _rows(
-        horizon_s, lambda metric, probability: _ahead_folds(found[metric], probability, UNITS[metric], day, open_)
+        horizon_s,
+        lambda metric, probability: _ahead_folds(found[metric], number[metric], probability, UNITS[metric], reach),
     )
 
 
 def _ahead_folds(
-    folds: Mapping[int, Sequence[Cell]], probability: float, unit: float, reach: int, open_: int
+    found: Changes, number: Ints, probability: float, unit: float, reach: tuple[int, int]
 ) -> Iterable[Fold]:
-    for number in sorted(folds):
-        last = number - open_
-        known = [cell for each in range(last - reach, last) for cell in folds.get(each, ())]
-        changes, values = Changes(), dict[int, int]()
-        for cell in known:
-            changes.add(replace(cell, value=cell.bucket))
-            values[cell.bucket] = max(values.get(cell.bucket, cell.value), cell.value)
-        whole = inside = above = said_sum = was_sum = 0.0
-        for cell in folds[number]:
-            similar = changes.similar(cell.level, stalled=cell.stalled)
-            bucket = weighted_quantile(similar, probability)
-            if bucket is None:
-                continue
-            whole += cell.weight_us
-            inside += cell.weight_us * (cell.bucket <= bucket)
-            above += cell.weight_us * (values[bucket] - cell.value)
-            said_sum += cell.weight_us * values[bucket]
-            was_sum += cell.weight_us * cell.value
+    back, open_ = reach
+    for fold in np.unique(number).tolist():
+        last = fold - open_
+        known = found.take(np.flatnonzero((number >= last - back) & (number < last)))
+        mine = found.take(np.flatnonzero(number == fold))
+        said, told = np.zeros(len(mine.change)), np.zeros(len(mine.change), bool)
+        for level, stalled in {*zip(mine.level.tolist(), mine.stalled.tolist(), strict=True)}:
+            similar = known.similar(level, stalled=stalled)
+            if similar is not None:
+                here = (mine.level == level) & (mine.stalled == stalled)
+                told |= here
+                said[here] = weighted_quantile(similar.change, similar.weight, probability)
+        whole = int(mine.weight[told].sum())
         if whole:
-            yield Fold(
-                number, said_sum / whole / unit, was_sum / whole / unit, inside / whole, whole, above / whole / unit
-            )
+            yield _fold(fold, said[told], mine.take(np.flatnonzero(told)), whole, unit)
+
+
+def _fold(number: int, said: Floats, was: Changes, whole: int, unit: float) -> Fold:
+    share = was.weight / whole
+    coverage = float(share[was.change <= said].sum())
+    above = float((share * (said - was.change)).sum())
+    return Fold(number, float((share * said).sum()) / unit, float((share * was.change).sum()) / unit,
+                min(1.0, coverage), whole, above / unit)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

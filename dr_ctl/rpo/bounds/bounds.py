@@ -25,11 +25,13 @@ All of it rests on one assumption, told with the sum: that clients were not fast
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.rpo.bounds.death import STALE_US, Death, How, latest
+from dr_ctl.rpo.bounds.likely import likely
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound
 from dr_ctl.rpo.bounds.staged import done_and_there
 from dr_ctl.rpo.bounds.waiting import is_explained, newest_cut, unconsumed, unshipped_acks
@@ -75,11 +77,15 @@ def bounds(
     names = sorted({name for pair in told for name in pair.queues if matches(include, name)})
     names = [name for name in names if not matches(exclude, name)]
     classes = () if objectives is None else objectives.classes
-    because = _because(told, death)
+    lost = _bound((pair.lost for pair in told), (pair.lost_read_us for pair in told))
+    twice = _bound((pair.twice for pair in told), (pair.twice_read_us for pair in told))
+    likely_lost, likely_twice = likely(seen, death.us, seen.pairs)
+    lost, twice = _likely(lost, likely_lost), _likely(twice, likely_twice)
+    because = _because(told, death, lost.likely)
     return Bounds(
         site=site,
-        lost=_bound((pair.lost for pair in told), (pair.lost_read_us for pair in told)),
-        twice=_bound((pair.twice for pair in told), (pair.twice_read_us for pair in told)),
+        lost=lost,
+        twice=twice,
         queues=tuple(_queue(name, told) for name in names),
         classes=tuple(_class(each.queues, each.loss, names, told) for each in classes),
         findings=(*seen.findings, *_findings(site, told, death, is_summed=because is not None)),
@@ -257,6 +263,11 @@ def _bound(counts: Iterable[int | None], read: Iterable[int | None]) -> Bound:
     return Bound(_sum(found) if found else None, moment(min(moments)) if moments else None)
 
 
+def _likely(bound: Bound, found: int | None) -> Bound:
+    """What is likely is no more than what may be; where that is not known, neither is."""
+    return bound if found is None or bound.at_most is None else replace(bound, likely=min(found, bound.at_most))
+
+
 def _queue(name: str, pairs: Sequence[_Pair]) -> QueueBound:
     return QueueBound(
         name, _sum(pair.queue_lost(name) for pair in pairs), _sum(pair.queue_twice(name) for pair in pairs)
@@ -269,7 +280,7 @@ def _class(patterns: tuple[str, ...], limit: LossLimit, names: Sequence[str], pa
     return ClassBound(patterns, _sum(lost) if lost else None, limit.messages, limit.age_s)
 
 
-def _because(pairs: Sequence[_Pair], death: Death) -> str | None:
+def _because(pairs: Sequence[_Pair], death: Death, likely_: int | None) -> str | None:
     """The sum of what may be lost, as an operator can check it."""
     there, since = _sum(pair.parts[0] for pair in pairs), _sum(pair.parts[1] for pair in pairs)
     read = [pair.lost_read_us for pair in pairs if pair.lost_read_us is not None]
@@ -278,12 +289,17 @@ def _because(pairs: Sequence[_Pair], death: Death) -> str | None:
     elapsed_s = max(0, death.us - min(read)) / US
     rate = f", at up to {since / elapsed_s:.1f} a second as before it," if since and elapsed_s else ""
     text = (
-        f"{there + since} = {there} not shipped at the last look, {stamp(moment(min(read)))}, + at most {since} that "
-        f"may have come{rate} in the {elapsed_s:.1f} s until {death.text}"
+        f"{_told(likely_, there + since)}{there + since} = {there} not shipped at the last look, "
+        f"{stamp(moment(min(read)))}, + at most {since} that may have come{rate} in the "
+        f"{elapsed_s:.1f} s until {death.text}"
     )
     if death.how is How.OPEN:
         return f"{text}; it grows by up to {sum(pair.rate for pair in pairs):.0f} a second until then"
     return f"{text}; it does not shrink or grow by waiting"
+
+
+def _told(likely_: int | None, at_most: int) -> str:
+    return "" if likely_ is None else f"likely {likely_}, at most {at_most}, because "
 
 
 def _findings(site: str, pairs: Sequence[_Pair], death: Death, *, is_summed: bool) -> Iterable[Finding]:

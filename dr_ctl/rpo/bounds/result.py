@@ -16,13 +16,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """At most so many, from a look at that moment: the oldest of the pairs' last ones. None: not known."""
+    """At most so many, from a look at that moment: the oldest of the pairs' last ones; and how many are likely.
+    None: not known."""
 
     at_most: int | None
     read_at: datetime | None
+    likely: int | None = None
 
     def as_json(self) -> dict[str, Json]:
-        return {"at_most": self.at_most, "read_at": None if self.read_at is None else stamp(self.read_at)}
+        return {
+            "at_most": self.at_most,
+            "likely": self.likely,
+            "read_at": None if self.read_at is None else stamp(self.read_at),
+        }
 
 
 @dataclass(frozen=True, slots=True)

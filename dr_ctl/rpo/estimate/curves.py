@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from dr_ctl.rpo.estimate.cells import METRICS, TIME, TOTAL, Cell
+import numpy as np
+
 from dr_ctl.rpo.estimate.figures import scaled
 from dr_ctl.rpo.history.row import moment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from dr_ctl.rpo.estimate.figures import Histogram, Table
+from dr_ctl.rpo.series.columns import NA
+from dr_ctl.rpo.series.histogram import Histogram, wall_blocks
+from dr_ctl.rpo.series.steps import METRICS, Steps
 
 BINS: Final = 200
 UNITS: Final = {"loss": 1, "age_ms": 1000, "duplicates": 1, "drain_ms": 1000}
@@ -32,28 +31,19 @@ class Curves:
     shares: Mapping[str, Points]
 
 
-def curves(cells: Iterable[Cell], table: Table, span_us: tuple[int, int], bins: int) -> Curves:
-    """Draw from the cells of one estimate over the given span."""
+def curves(steps: Steps, span_us: tuple[int, int], bins: int) -> Curves:
+    """Draw a series over the given span."""
     first, last = span_us
-    most = {(cell.metric, cell.block): cell.value for cell in cells if cell.kind == TIME}
     step = max(1, last - first + 1) / bins
-
-    def line(metric: str) -> tuple[tuple[datetime, float | None], ...]:
-        return tuple(
-            (moment(int(first + (number + 0.5) * step)), scaled(most.get((metric, number)), UNITS[metric]))
-            for number in range(bins)
-        )
-
-    shares = {metric: _shares(table.histograms.get((TOTAL, metric)), metric) for metric in METRICS}
-    return Curves(moment(first), moment(last), {metric: line(metric) for metric in METRICS}, shares)
-
-
-def _shares(found: Histogram | None, metric: str) -> Points:
-    if found is None or not found.whole_us:
-        return ()
-    ordered = sorted(found.weights)
-    below = itertools.accumulate(sum(found.weights[bucket].values()) for bucket in ordered)
-    return tuple(
-        (share / found.whole_us, found.largest[bucket] / UNITS[metric])
-        for bucket, share in zip(ordered, below, strict=True)
-    )
+    moments = [moment(int(first + (number + 0.5) * step)) for number in range(bins)]
+    covered = np.flatnonzero(steps.covered)
+    at = wall_blocks(steps.begin[covered], span_us, bins)
+    over_time, shares = {}, {}
+    for metric in METRICS:
+        values, most = steps.bound[metric][covered], np.full(bins, NA)
+        np.maximum.at(most, at, values)
+        told = [None if value == NA else scaled(value, UNITS[metric]) for value in most.tolist()]
+        over_time[metric] = tuple(zip(moments, told, strict=True))
+        found = Histogram.of(values, steps.weight[covered], np.zeros(len(covered), np.int64), 1)
+        shares[metric] = tuple((share, top / UNITS[metric]) for share, top in found.shares())
+    return Curves(moment(first), moment(last), over_time, shares)

@@ -1,76 +1,56 @@
-"""What the driver knows of a history before the long work: its outflows, and which site serves."""
+"""Which site serves, by the newest files of the history. Reads no more than it must."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from dr_ctl.core.model import Role
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-GAP_POLLS: Final = 5
-"""An interval longer than this many usual ones is a gap: not covered time."""
+from dr_ctl.rpo.estimate.request import Request
+from dr_ctl.rpo.history.row import micros
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """One outflow over the whole history. Rates in things per second; None where no interval tells."""
-
-    site: str
-    pair: str
-    flow: str
-    first_us: int
-    last_us: int
-    looks: int
-    last_n: int
-    spacing_us: int | None
-    sends_rate: float | None
-    acks_rate: float | None
-    put_rates: tuple[float, ...] | None
-    is_mixed: bool
-    has_acks: bool
-
-    @property
-    def gap_us(self) -> int:
-        return GAP_POLLS * (self.spacing_us or 0)
-
-    @property
-    def is_split(self) -> bool:
-        """It carries acknowledgements, and not in one stream with the messages."""
-        return self.has_acks and not self.is_mixed
+def sites_of(paths: Sequence[str]) -> dict[str, list[str]]:
+    """The files of each site, the newest last."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        found[Path(path).parent.name.removeprefix("site=")].append(path)
+    return {site: sorted(files, key=lambda path: Path(path).parts[-3:]) for site, files in found.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    flows: tuple[Flow, ...]
-    serving: str | None
-
-
-def facts(rows: Iterable[Any]) -> Facts:
-    """Take what `looks.facts` collected."""
-    flows: list[Flow] = []
-    roles: list[tuple[str, str, int]] = []
-    for row in rows:
-        told = row.asDict()
-        role = told.pop("role")
-        if role is not None:
-            roles.append((row.site, role, row.last_us))
-        else:
-            rates = told["put_rates"]
-            flows.append(Flow(**{**told, "put_rates": None if rates is None else tuple(rates)}))
-    return Facts(tuple(sorted(flows, key=lambda flow: (flow.site, flow.pair, flow.flow))), serving(roles))
-
-
-def serving(seen: Iterable[tuple[str, str, int]]) -> str | None:
+def serving(paths: Sequence[str], asked: Request) -> str | None:
     """Pick the site whose newest role is serving; failing that, the one seen serving last."""
-    newest: dict[str, tuple[int, str]] = {}
-    served: dict[str, int] = {}
-    for site, role, last in seen:
-        newest[site] = max(newest.get(site, (last, role)), (last, role))
-        if role == Role.SERVING.value:
-            served[site] = last
-    serves_now = {site: last for site, last in served.items() if newest[site][1] == Role.SERVING.value}
-    candidates = serves_now or served
-    return max(candidates, key=lambda site: candidates[site], default=None)
+    sites = sites_of(paths)
+    newest = {site: next(_roles(files, asked), None) for site, files in sites.items()}
+    serve = {site: told[0] for site, told in newest.items() if told is not None and told[1] == Role.SERVING.value}
+    if not serve:
+        served = {site: _served_us(files, asked) for site, files in sites.items()}
+        serve = {site: us for site, us in served.items() if us is not None}
+    return max(serve, key=lambda site: serve[site], default=None)
+
+
+def _served_us(files: Sequence[str], asked: Request) -> int | None:
+    return next((us for us, role in _roles(files, asked) if role == Role.SERVING.value), None)
+
+
+def _roles(files: Sequence[str], asked: Request) -> Iterator[tuple[int, str]]:
+    """When a site was last seen in each of its roles, a file at a time, backwards."""
+    for path in reversed(files):
+        try:
+            rows = pq.ParquetFile(path).read(columns=["ts", "kind", "name"])
+        except (pa.ArrowException, OSError):
+            continue  # whoever reads the rest of it names it
+        told = rows.filter(pc.field("kind") == "site")
+        moments, roles = told["ts"].cast(pa.int64()).to_pylist(), told["name"].to_pylist()
+        last = {role: us for us, role in sorted(zip(moments, roles, strict=True)) if _is_within(us, asked)}
+        yield from sorted(((us, role) for role, us in last.items()), reverse=True)
+
+
+def _is_within(us: int, asked: Request) -> bool:
+    after = asked.since is None or us >= micros(asked.since)
+    return after and (asked.until is None or us <= micros(asked.until))

@@ -7,19 +7,19 @@ at its usual rates goes on coming in, and time goes on. No Spark here.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self
 
-from dr_ctl.rpo.estimate.cells import STEP, Cell
-from dr_ctl.rpo.estimate.figures import scaled, weighted_quantile
+import numpy as np
+
+from dr_ctl.rpo.estimate.figures import scaled
 from dr_ctl.rpo.estimate.result import PROBABILITIES, Number, Quantity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from dr_ctl.rpo.series.columns import NA, Flags, Ints
+from dr_ctl.rpo.series.histogram import weighted_quantile
+from dr_ctl.rpo.series.steps import Steps
 
 LEAST_MOMENTS: Final = 30
-Moves = list[tuple[int, int]]  # change, weight
 
 
 def level(loss: int) -> int:
@@ -27,38 +27,54 @@ def level(loss: int) -> int:
     return loss.bit_length()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Changes:
-    """What had become of a figure of one scope one horizon later, by (level, stalled)."""
+    """What had become of a figure one horizon later: by moment its `begin`, the magnitude of the loss and whether it
+    stalled, by how much it had changed, and for how long the moment counts."""
 
-    moves: dict[tuple[int, bool], Moves] = field(default_factory=lambda: defaultdict(list))
-    moments: dict[tuple[int, bool], int] = field(default_factory=lambda: defaultdict(int))
+    begin: Ints
+    level: Ints
+    stalled: Flags
+    change: Ints
+    weight: Ints
 
-    def add(self, cell: Cell) -> None:
-        self.moves[cell.level, cell.stalled].append((cell.value, cell.weight_us))
-        self.moments[cell.level, cell.stalled] += cell.states
+    @classmethod
+    def of(cls, steps: Steps, metric: str, *, horizon_us: int, since_us: int) -> Self:
+        """Moments whose horizon reaches beyond the history, or over time that is not covered, say nothing."""
+        recent = np.flatnonzero(steps.begin >= since_us)
+        begin, end, covered = steps.begin[recent], steps.end[recent], steps.covered[recent]
+        loss, figure = steps.bound["loss"][recent], steps.bound[metric][recent]
+        holes = np.cumsum(~covered)
+        then = np.searchsorted(begin, begin + horizon_us, "right") - 1
+        good = covered & (holes[then] == holes) & (end[then] >= begin + horizon_us) if len(begin) else covered
+        good &= (loss != NA) & (figure != NA)
+        good &= figure[then] != NA if len(begin) else good
+        magnitude = np.where(loss <= 0, 0, 1 + np.floor(np.log2(np.maximum(loss, 1)))).astype(np.int64)
+        change = figure[then] - figure if len(begin) else figure
+        at = np.flatnonzero(good)
+        return cls(begin[at], magnitude[at], steps.stalled[recent][at], change[at], (end - begin)[at])
 
-    def similar(self, at: int, *, stalled: bool) -> Moves:
-        """The changes after moments like this one; empty where even all levels together are too few."""
-        levels = [each for each, is_stalled in self.moments if is_stalled == stalled]
-        for reach in range(1 + max((abs(each - at) for each in levels), default=0)):
-            near = [(each, stalled) for each in levels if abs(each - at) <= reach]
-            if sum(self.moments[key] for key in near) >= LEAST_MOMENTS:
-                return [move for key in near for move in self.moves[key]]
-        return []
+    def similar(self, at: int, *, stalled: bool) -> Changes | None:
+        """The changes after moments like this one; None where even all levels together are too few."""
+        alike = self.stalled == stalled
+        far = np.abs(self.level - at)
+        for reach in np.unique(far[alike]):
+            near = alike & (far <= reach)
+            if near.sum() >= LEAST_MOMENTS:
+                return self.take(np.flatnonzero(near))
+        return None
 
-
-def changes(cells: Iterable[Cell]) -> dict[tuple[str, str], Changes]:
-    """By scope and metric."""
-    found: dict[tuple[str, str], Changes] = defaultdict(Changes)
-    for cell in cells:
-        if cell.kind == STEP:
-            found[cell.scope, cell.metric].add(cell)
-    return found
+    def take(self, at: Ints | slice) -> Changes:
+        return Changes(self.begin[at], self.level[at], self.stalled[at], self.change[at], self.weight[at])
 
 
 def ahead(
-    here: int | None, since: int | None, moves: Moves, *, fallback: Sequence[int] | None = None, per: float = 1.0
+    here: int | None,
+    since: int | None,
+    moves: Changes | None,
+    *,
+    fallback: Sequence[int] | None = None,
+    per: float = 1.0,
 ) -> Quantity:
     """The figure one horizon ahead of the interval in which it was at most `since`; `here` is the last look itself.
 
@@ -68,9 +84,10 @@ def ahead(
     """
     if since is None:
         return Quantity(now=scaled(here, per))
-    by: dict[str, Number | None] = dict.fromkeys(("p50", "p95", "p99", "max"))
-    if moves:
-        by = {name: _sum(since, weighted_quantile(moves, p)) for name, p in (*PROBABILITIES.items(), ("max", 1.0))}
+    asked = (*PROBABILITIES.items(), ("max", 1.0))
+    by: dict[str, Number | None] = dict.fromkeys(name for name, _ in asked)
+    if moves is not None:
+        by = {name: _sum(since, weighted_quantile(moves.change, moves.weight, p)) for name, p in asked}
     elif fallback is not None:
         by = {name: _sum(since, change) for name, change in zip(by, fallback, strict=True)}
     p50, p95, p99, most = (scaled(value, per) for value in by.values())

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Severity
-from dr_ctl.rpo.estimate.cells import AGE_FLOOR, TOTAL
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.settings.durations import duration
 
@@ -14,13 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from dr_ctl.rpo.estimate.facts import Flow
-    from dr_ctl.rpo.estimate.figures import Table
-    from dr_ctl.rpo.estimate.result import SeenWindow
+    from dr_ctl.rpo.estimate.coverage import Coverage
+    from dr_ctl.rpo.estimate.result import Estimate, Figures, LossLimit, Objectives, SeenWindow
+    from dr_ctl.rpo.estimate.work import Work
+    from dr_ctl.rpo.series.flow import Flow
+    from dr_ctl.rpo.series.steps import Steps
 
 STALE_POLLS: Final = 5
 STALE_AT_LEAST_S: Final = 30.0
 UNEXPLAINED: Final = 0.01
+UNCOVERED: Final = 0.01
 
 
 def nothing_of(site: str | None, known: set[str]) -> Finding:
@@ -29,13 +31,13 @@ def nothing_of(site: str | None, known: set[str]) -> Finding:
         return Finding(
             "DR-RPO-004",
             Severity.WARNING,
-            f"the history does not say which site serves; it holds outflows of {others}",
+            f"the history does not say which site serves; it holds files of {others}",
             "Name the site with --site.",
         )
     return Finding(
         "DR-RPO-005",
         Severity.WARNING,
-        f"the history holds no look at an outflow of {site}; it holds those of {others}",
+        f"the history holds no look at an outflow of {site}; it holds files of {others}",
         "Widen --since and --until, name another site with --site, or run `dr-ctl monitor` against this one.",
     )
 
@@ -59,7 +61,7 @@ def stale(flows: Sequence[Flow], window: SeenWindow, stale_s: float) -> list[Fin
         text = f"the newest look is {stale_s:.0f} s old ({stamp(window.last)})"
         found.append(Finding("DR-RPO-003", Severity.WARNING, text, remedy))
     for pair in sorted({flow.pair for flow in flows}):
-        last = moment(max(flow.last_us for flow in flows if flow.pair == pair))
+        last = moment(max(int(flow.us[-1]) for flow in flows if flow.pair == pair))
         behind_s = (window.last - last).total_seconds()
         if behind_s > limit_s:
             text = f"pair {pair} was last read {behind_s:.0f} s before the newest look ({stamp(last)})"
@@ -78,19 +80,65 @@ def ahead(window: SeenWindow, now: datetime) -> list[Finding]:
     return [Finding("DR-RPO-020", Severity.WARNING, text, remedy)]
 
 
-def uncertain(table: Table) -> list[Finding]:
+def uncertain(steps: Steps, unexplained: float | None) -> list[Finding]:
     found = []
-    uncertain_s = table.seconds(TOTAL, AGE_FLOOR)
+    uncertain_s = int(steps.weight[steps.covered & steps.is_floor].sum()) / 1e6
     if uncertain_s:
         text = (
             f"for {duration(uncertain_s)} the age is at least what is shown: "
-            "something was under way from before the first look"
+            "something was under way from before the first look, or from before the clock was put back"
         )
         remedy = "Begin the window earlier, or later, than that stall."
         found.append(Finding("DR-RPO-007", Severity.INFO, text, remedy))
-    share = table.unexplained(TOTAL)
-    if share is not None and share > UNEXPLAINED:
-        text = f"{share:.1%} of what went into the outflow is not in the queues' counters"
+    if unexplained is not None and unexplained > UNEXPLAINED:
+        text = f"{unexplained:.1%} of what went into the outflow is not in the queues' counters"
         remedy = "Figures of single queues and of classes are upper bounds; the total is bounded by the outflow itself."
         found.append(Finding("DR-RPO-019", Severity.INFO, text, remedy))
+    return found
+
+
+def uncovered(seen: Coverage) -> list[Finding]:
+    """Time for which nobody can say what was under way: often that in which most was."""
+    if seen.uncovered <= UNCOVERED or seen.late_us + seen.unseen_us <= STALE_AT_LEAST_S * 1e6:
+        return []
+    late = f", for {duration(seen.late_us / 1e6)} because looks came late" if seen.late_us else ""
+    text = f"{seen.uncovered:.0%} of the time in which the site served is not covered by looks{late}"
+    remedy = "Let `dr-ctl monitor` run all the time, once, near the site; objectives are met by covered time alone."
+    return [Finding("DR-RPO-024", Severity.WARNING, text, remedy)]
+
+
+def without_queues(work: Work, objectives: Objectives | None) -> list[Finding]:
+    """Classes that no queue of the history belongs to."""
+    told = objectives.classes if objectives is not None else ()
+    names = [", ".join(each.queues) for each, series in zip(told, work.classes, strict=True) if not series.is_any]
+    text = "no queue that was ever read belongs to this class of the objectives, so nothing is known of it: {}"
+    remedy = "Check the spelling of its patterns, and that `dr-ctl monitor` may read its queues."
+    return [Finding("DR-RPO-025", Severity.WARNING, text.format(name), remedy) for name in names]
+
+
+def inside(estimated: Estimate, objectives: Objectives | None) -> list[Finding]:
+    """Limits that the history does not settle: the 99th percentile keeps them, its interval does not."""
+    if objectives is None:
+        return []
+    told = [("in total", estimated.total, objectives.loss)]
+    told += [(", ".join(e.queues), f.figures, e.loss) for e, f in zip(objectives.classes, estimated.classes, strict=True)]  # fmt: skip  # noqa: E501
+    remedy = "A longer history tells more: widen --since, or let `dr-ctl monitor` run on."
+    return [
+        Finding("DR-RPO-026", Severity.INFO, f"{name}: the limit on {what} lies within what the history leaves open",
+                remedy)
+        for name, figures, limit in told
+        for what in _open(figures, limit)
+    ]  # fmt: skip
+
+
+def _open(figures: Figures, limit: LossLimit) -> list[str]:
+    asked = (("the loss", figures.loss, limit.messages), ("the age", figures.age_s, limit.age_s))
+    found = []
+    for what, figure, most in asked:
+        ends = figure.ci95.get("p99")
+        if most is None or ends is None or figure.p99 is None or figure.p99 > most:
+            continue
+        top = ends[1] if ends[1] is not None else figure.max
+        if top is None or top > most:
+            found.append(what)
     return found

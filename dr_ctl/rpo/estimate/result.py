@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from dr_ctl.rpo.estimate.curves import Curves
 
 Number = int | float
+Interval = tuple[Number, Number | None]
+"""From, to; None: open, nobody can say how much above."""
 PROBABILITIES: Final = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
 
@@ -73,15 +75,27 @@ def matches(patterns: Sequence[str], queue: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
-    """One figure at the last look and over the history. None: not known, never zero."""
+class Quantiles:
+    """A figure at the last look and over the history. None: not known, never zero."""
 
     now: Number | None = None
     p50: Number | None = None
     p95: Number | None = None
     p99: Number | None = None
     max: Number | None = None
-    ci95: Mapping[str, tuple[Number, Number] | None] = field(default_factory=lambda: dict.fromkeys(PROBABILITIES))
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """The same of a bound, with what is likely beside it."""
+
+    now: Number | None = None
+    p50: Number | None = None
+    p95: Number | None = None
+    p99: Number | None = None
+    max: Number | None = None
+    ci95: Mapping[str, Interval | None] = field(default_factory=lambda: dict.fromkeys(PROBABILITIES))
+    likely: Quantiles = field(default_factory=Quantiles)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,84 +1,98 @@
-"""The work of one estimate on the frames of a history, from its looks to the cells that all figures are made of."""
+"""The work of one estimate: from the files of a history to the series of each scope that all figures are made of."""
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from dr_ctl.rpo.estimate import distribution as d
-from dr_ctl.rpo.estimate import looks, notes, scopes, spans
-from dr_ctl.rpo.estimate.distribution import Blocks
-from dr_ctl.rpo.estimate.facts import Flow, facts
-from dr_ctl.rpo.spark import sql
+from dr_ctl.core.model import Finding
+from dr_ctl.rpo.estimate import notes, slices
+from dr_ctl.rpo.estimate.facts import serving, sites_of
+from dr_ctl.rpo.estimate.request import Request
+from dr_ctl.rpo.estimate.slices import Slice
+from dr_ctl.rpo.history.row import micros
+from dr_ctl.rpo.series.flow import Flow
+from dr_ctl.rpo.series.steps import Here, Scope, Steps, fold, here_of, scope_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from pyspark.sql import SparkSession
 
-    from pyspark.sql import DataFrame
+ELSEWHERE_CORES: Final = 2
 
-    from dr_ctl.core.model import Finding
-    from dr_ctl.rpo.estimate.cells import Cell
-    from dr_ctl.rpo.estimate.request import Request
 
-BLOCKS: Final = 24
-BLOCKS_OF_A_WEEK: Final = 28
-DAY_US: Final = 86_400 * 1_000_000
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One scope over time, at its last look, and what of the things put in was told of. `is_any`: the history knows a
+    queue of it."""
+
+    steps: Steps
+    here: Here | None
+    put: tuple[int, int] | None
+    is_any: bool = True
+
+    @classmethod
+    def of(cls, parts: Sequence[Scope]) -> Series:
+        here = [part.here for part in parts if part.here is not None]
+        put = [part.put for part in parts if part.put is not None]
+        added = (sum(one for one, _ in put), sum(other for _, other in put)) if put else None
+        steps = fold([part.steps for part in parts])
+        return cls(steps, here_of(here) if here else None, added, any(part.is_any for part in parts))
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The frames of one estimate: the history of all sites, and what is asked of one."""
+    """A site's outflows, and the series of the total, of each class and of each flow."""
 
-    rows: DataFrame
-    outflows: DataFrame
     site: str
-    flows: Sequence[Flow]
-    masks: str
-    classes: int
-    serving: str | None = None  # which site serves at the end, or was the last to
+    serving: str | None
+    flows: tuple[Flow, ...]
+    total: Series
+    classes: tuple[Series, ...]
+    of_flow: tuple[Series, ...]
 
     @classmethod
-    def of(cls, rows: DataFrame, asked: Request) -> Work | Finding:
-        """Take up what is asked; the finding that says why there is nothing to work on."""
-        # Kept as they are from here on: what follows reads them several times, and planning it all anew takes longer.
-        outflows = looks.outflow_looks(rows).localCheckpoint()
-        known = facts(looks.facts(rows, outflows).collect())
-        site = asked.site or known.serving
-        flows = [flow for flow in known.flows if flow.site == site]
-        if site is None or not flows:
-            return notes.nothing_of(site, {flow.site for flow in known.flows})
-        classes = [each.queues for each in asked.objectives.classes] if asked.objectives else []
-        masks = spans.masks(asked.include, asked.exclude, classes)
-        return cls(rows, outflows, site, flows, masks, len(classes), known.serving)
-
-    def by_flow(self) -> DataFrame:
-        """Bounds per flow, interval and scope."""
-        split = any(flow.is_split for flow in self.flows)
-        queues = spans.queue_looks(self.rows, self.outflows, self.site, self.flows, masks=self.masks)
-        parts = spans.queue_parts(spans.cut_looks(queues, split=split), self.flows, split=split)
-        return scopes.by_flow(
-            parts, spans.flow_parts(self.outflows, self.flows, self.site), self.flows, classes=self.classes
-        )
-
-    def states(self, by_flow: DataFrame) -> DataFrame:
-        return scopes.states(by_flow, self.outflows, self.flows, self.site)
+    def of(cls, spark: SparkSession | None, paths: Sequence[str], asked: Request, grid_us: int | None = None) -> Work | Finding:  # fmt: skip  # noqa: E501
+        """Take up what is asked, in Spark (None: in this process); the finding that says why there is nothing to do.
+        `grid_us`: as in a slice."""
+        serves = serving(paths, asked)
+        site = asked.site or serves
+        sites = sites_of(paths)
+        if site is None or site not in sites:
+            return notes.nothing_of(site, set(sites))
+        told = plan(sites[site], asked, grid_us)
+        flows = slices.in_this_process(told) if spark is None else slices.flows_of(spark, told)
+        if not flows:
+            return notes.nothing_of(site, set(sites))
+        count = len(asked.objectives.classes) if asked.objectives is not None else 0
+        last = {flow.pair: 0 for flow in flows}
+        for flow in flows:
+            last[flow.pair] = max(last[flow.pair], int(flow.us[-1]))
+        scopes = [[scope_of(flow, scope, last[flow.pair]) for flow in flows] for scope in range(1 + count)]
+        total, *classes = (Series.of(parts) for parts in scopes)
+        of_flow = tuple(Series.of([part]) for part in scopes[0])
+        return cls(site, serves, flows, total, tuple(classes), of_flow)
 
     @property
     def span_us(self) -> tuple[int, int]:
-        return min(flow.first_us for flow in self.flows), max(flow.last_us for flow in self.flows)
+        return min(int(flow.us[0]) for flow in self.flows), max(int(flow.us[-1]) for flow in self.flows)
 
-    def blocks(self) -> Blocks:
-        first, last = self.span_us
-        return Blocks(first, last, BLOCKS_OF_A_WEEK if last - first >= 7 * DAY_US else BLOCKS)
 
-    def cells(self, *, horizon_us: int, bins: int = 0) -> list[Cell]:
-        """All that the figures are made of; with `bins`, a time line for a chart too."""
-        by_flow = self.by_flow().localCheckpoint()
-        states = self.states(by_flow)
-        blocks = self.blocks()
-        # A day of the past says what may come; older days were other days.
-        past = d.moves(states, blocks, horizon_us=horizon_us, since_us=self.span_us[1] - DAY_US - horizon_us)
-        parts = [d.histograms(states, blocks), d.here(by_flow), d.accounted(by_flow), d.last(states), past]
-        if bins:
-            parts.append(d.timeline(states, d.Blocks(*self.span_us, bins)))
-        return d.collected(sql.union(parts))
+def plan(paths: Sequence[str], asked: Request, grid_us: int | None = None) -> list[Slice]:
+    """Cut what is asked of a site's files into slices."""
+    files = slices.files_of(paths)
+    begin = max([min(file.first_us for file in files), *([] if asked.since is None else [micros(asked.since)])])
+    end = min([max(file.last_us for file in files), *([] if asked.until is None else [micros(asked.until)])])
+    classes = () if asked.objectives is None else tuple(each.queues for each in asked.objectives.classes)
+    whole = Slice(begin, end + 1, begin, end + 1, files, asked.include, asked.exclude, classes, grid_us)
+    return slices.plan(whole, cores(asked.master))
+
+
+def cores(master: str) -> int:
+    """How many tasks run side by side, as far as an address tells."""
+    told = re.match(r"local(?:\[(\d+|\*))?", master)
+    if told is None:
+        return ELSEWHERE_CORES
+    return (os.cpu_count() or 1) if told[1] == "*" else int(told[1] or 1)

@@ -157,16 +157,13 @@ def read_through(files: Iterable[Path], root: Path) -> tuple[list[Path], list[Fi
     for path in files:
         try:
             pq.ParquetFile(path).read()
+        except FileNotFoundError:
+            continue  # it was joined to others meanwhile
         except (pa.ArrowException, OSError) as error:
             torn.append(_left_out(path, root, f"it is torn inside ({str(error).splitlines()[0]})"))
         else:
             whole.append(path)
     return whole, torn
-
-
-def count_rows(files: Iterable[Path]) -> int:
-    """How many rows files hold, by their footers. Bytes do not tell: a quiet history is small whatever its length."""
-    return sum(pq.read_metadata(file).num_rows for file in files)
 
 
 def newest_first(root: Path, site: str) -> Iterator[Path]:

@@ -32,6 +32,7 @@ SILENT_WITHIN_US: Final = 86_400 * US
 _NAME_TIME: Final = "%Y%m%dT%H%M%S"
 _NEEDED_INTERVALS: Final = 2
 _COLUMNS: Final = ("pair", "kind", "name", "depth", "delivering", "added", "acked", "start")
+_MORE: Final = ("removed", "oldest_ms", "link")
 
 
 class Count(NamedTuple):
@@ -53,6 +54,7 @@ class Recent:
     counts: dict[tuple[str, str, str], list[Count]] = field(default_factory=lambda: defaultdict(list))
     roles: list[tuple[int, str]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    tables: list[pa.Table] = field(default_factory=list)  # the same rows as columns
 
     def outflows(self, pair: str) -> dict[tuple[str, str], list[Count]]:
         """The outflows of a pair by kind and name."""
@@ -143,7 +145,8 @@ def _take(path: Path, history: Path, found: Recent, *, is_fixed: bool) -> Findin
 
 def _add(path: Path, found: Recent, *, is_fixed: bool) -> None:
     with pq.ParquetFile(path) as file:
-        table = file.read(columns=["ts", *_COLUMNS])
+        table = file.read(columns=["ts", *_COLUMNS, *_MORE])
+    found.tables.append(table)
     moments = table.column("ts").cast(pa.int64()).to_pylist()
     columns = [table.column(name).to_pylist() for name in _COLUMNS]
     for us, pair, kind, name, *counted in zip(moments, *columns, strict=True):

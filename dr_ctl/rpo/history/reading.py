@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
+import pyarrow as pa
+
+from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Finding, Severity
-from dr_ctl.rpo.history.files import count_rows, read_through, usable_files
+from dr_ctl.rpo.history.files import read_through, usable_files
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from dr_ctl.rpo.estimate.request import Request
 
 Answer = TypeVar("Answer")
+AGAIN: Final = 3
+"""Times that a history which changes under the reader is read."""
 
 
 def over(
@@ -26,8 +28,8 @@ def over(
 ) -> Answer:
     """Do `work` with the paths of the files and what was found on the way to them; where there is no file, `nothing`.
 
-    Where it fails and files are torn inside, which no footer tells, these are left out and named, and it is done anew.
-    Raises EnvironmentFault where Spark cannot start or finish.
+    Where it fails the history is looked at anew: files may have been joined meanwhile, and files that are torn inside,
+    which no footer tells, are left out and named. Raises EnvironmentFault where Spark cannot start or finish.
     """
     files, findings = usable_files(asked.history, since=asked.since, until=asked.until)
     if not files:
@@ -36,19 +38,16 @@ def over(
         return nothing(None, (*findings, Finding("DR-RPO-001", Severity.WARNING, text, remedy)))
     from dr_ctl.rpo.spark import session as starting  # noqa: PLC0415 - Spark is imported by those who need it only
 
-    def done(files: Sequence[Path], findings: Sequence[Finding]) -> Answer:
-        rows = count_rows(files)
-        conf = {**(starting.TINY_WORK_CONF if rows < starting.TINY_WORK_ROWS else {}), **asked.conf}
-        short = rows < starting.SHORT_WORK_ROWS
-        with starting.session(
-            master=asked.master, conf=conf, is_short=short, may_take_time=asked.may_take_time
-        ) as session:
-            return work(session, [str(file) for file in files], list(findings))
-
-    try:
-        return done(files, findings)
-    except starting.Unfinished:
-        whole, torn = read_through(files, asked.history)
-        if not torn or not whole:
-            raise
-        return done(whole, [*findings, *torn])
+    conf = {**starting.TINY_WORK_CONF, **asked.conf}
+    for _ in range(AGAIN):
+        try:
+            with starting.session(master=asked.master, conf=conf, may_take_time=asked.may_take_time) as session:
+                return work(session, [str(file) for file in files], list(findings))
+        except (starting.Unfinished, FileNotFoundError, pa.ArrowException):
+            before = files
+            files, findings = usable_files(asked.history, since=asked.since, until=asked.until)
+            files, torn = read_through(files, asked.history)
+            findings = [*findings, *torn]
+            if not files or files == before:
+                raise
+    raise EnvironmentFault("the history changed each time that it was read", remedy="Ask again.")

@@ -3,8 +3,9 @@
 A message is its queue and its id. Where all is well each was sent once and then consumed once, or is held by a site.
 So the sends of a bucket of messages, taken together, equal its consumptions and what any one site holds: `digests`
 counts and hashes them in one pass over the ledgers, and only the buckets in which that does not hold (`differing`) are
-looked at message by message (`judged`). A digest is a count, the exclusive or of 64-bit hashes, and the sum of 40 of
-their bits: the last tells {a, a} from {b, b}.
+looked at message by message (`judged`). A digest is a count, the exclusive or of 64-bit hashes, and the sum of 30 of
+their bits: the last tells {a, a} from {b, b}. What it cannot tell is in which order a message was consumed and received
+by one client: few events are judged message by message, whatever their digests (`every`).
 
 What a site holds is what its newest snapshot says: the `stored` events of one ledger at one site are one snapshot,
 and the last of them is its moment.
@@ -78,10 +79,10 @@ def digests(events: DataFrame, moments: Collection[int], *, buckets: int) -> Dat
     return sql.over(
         """
         SELECT queue, event, pmod(hash, {buckets}) AS bucket,
-               CASE WHEN event IN ('stored', 'bad') THEN ledger END AS ledger,
-               CASE WHEN event = 'stored' THEN site END AS site,
+               CASE WHEN event IN ('stored', 'bad', 'consumed', 'received') THEN ledger END AS ledger,
+               CASE WHEN event IN ('stored', 'consumed', 'received') THEN site END AS site,
                CASE WHEN event IN ('sent', 'consumed') THEN {later} ELSE 0 END AS epoch,
-               count(*) AS n, bit_xor(hash) AS x, sum(shiftrightunsigned(hash, 24)) AS s, max(us) AS last_us
+               count(*) AS n, bit_xor(hash) AS x, sum(shiftrightunsigned(hash, 34)) AS s, max(us) AS last_us
         FROM {events} GROUP BY 1, 2, 3, 4, 5, 6
         """,
         events=events,
@@ -101,8 +102,18 @@ def facts(digested: DataFrame) -> DataFrame:
     )
 
 
-def differing(digested: DataFrame, snapshots: Sequence[Snapshot], newest: Sequence[Snapshot]) -> DataFrame:
-    """The buckets that their digests alone do not show to be well: at each snapshot, and in the end."""
+def every(digested: DataFrame) -> DataFrame:
+    """All buckets, however well they look."""
+    return sql.over("SELECT DISTINCT queue, bucket FROM {digested} WHERE event != 'bad'", digested=digested)
+
+
+def differing(
+    digested: DataFrame, snapshots: Sequence[Snapshot], newest: Sequence[Snapshot], sends: Collection[str]
+) -> DataFrame:
+    """The buckets that their digests alone do not show to be well: at each snapshot, and in the end.
+
+    `sends`: the queues that the ledgers tell of sends to. There nothing may be held that was not sent.
+    """
     moments = sorted({each.at_us for each in snapshots})
     looks = [
         (sql.text(each.site), str(each.ledger), str(moments.index(each.at_us)), str(each in newest).lower())
@@ -111,17 +122,24 @@ def differing(digested: DataFrame, snapshots: Sequence[Snapshot], newest: Sequen
     return sql.over(
         """
         WITH looks AS (
-          SELECT d.queue, d.bucket, s.site, s.ledger, s.is_newest, {sent}, {consumed}, {received}, {sent_by_then},
+          SELECT d.queue, d.bucket, s.site, s.ledger, s.is_newest, {sent}, {consumed}, {sent_by_then},
             {consumed_by_then}, {held}, sum(CASE WHEN event = 'send-in-doubt' THEN n ELSE 0 END) AS doubts,
             sum(CASE WHEN event = 'stored' AND NOT s.is_newest THEN n ELSE 0 END) AS past
           FROM {digested} d CROSS JOIN {looks} s WHERE d.event != 'bad'
           GROUP BY d.queue, d.bucket, s.site, s.ledger, s.is_newest)
         SELECT queue, bucket FROM looks GROUP BY queue, bucket
         HAVING NOT bool_and(
-          doubts = 0 AND (received_n = 0 OR (received_n, received_x, received_s) = (consumed_n, consumed_x, consumed_s))
-          AND (({then_known} AND (NOT is_newest OR {end_known})) OR (sent_n = 0 AND consumed_n = 0 AND past = 0)))
+          doubts = 0
+          AND (({then_known} AND (NOT is_newest OR {end_known}))
+               OR (sent_n = 0 AND consumed_n = 0 AND past = 0 AND NOT {has_sends})))
           OR min(sent_n) = 0 AND (min(held_n), min(held_x), min(held_s)) != (max(held_n), max(held_x), max(held_s))
           OR min(sent_n) = 0 AND max(held_n) > 0 AND NOT {several}
+        UNION
+        -- Whoever received messages and told of it consumed the same ones.
+        SELECT queue, bucket FROM (
+          SELECT queue, bucket, ledger, site, {received}, {consumed} FROM {digested}
+          WHERE event IN ('consumed', 'received') GROUP BY queue, bucket, ledger, site)
+        WHERE received_n > 0 AND (received_n, received_x, received_s) != (consumed_n, consumed_x, consumed_s)
         """,
         digested=digested,
         # Without a snapshot nothing is held: one that nobody took, in the end.
@@ -134,6 +152,7 @@ def differing(digested: DataFrame, snapshots: Sequence[Snapshot], newest: Sequen
         held=_side("held", "event = 'stored' AND d.site = s.site AND d.ledger = s.ledger"),
         then_known=_adds_up("sent_by_then", "consumed_by_then"),
         end_known=_adds_up("sent", "consumed"),
+        has_sends=f"(queue IN ({', '.join(map(sql.text, sorted(sends)))}))" if sends else "false",
         several="true" if len(newest) > 1 else "false",
     )
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -142,6 +143,8 @@ def _launched(master: str, conf: Mapping[str, str], *, is_short: bool, may_take_
             "Spark needs Java, and there is no `java` on the PATH",
             remedy="Install a Java runtime, 17 or later, or point JAVA_HOME at one; or name a Spark Connect address.",
         )
+    # Tasks run in the Python that has what they need: this one.
+    os.environ.setdefault("PYSPARK_PYTHON", conf.get("spark.pyspark.python", sys.executable))
     folder = Path(tempfile.mkdtemp(prefix="dr-ctl-spark-"))
     compiles = conf.get(COMPILES, "true") == "true"
     kept = archive.place(pyspark.__version__, Path(pyspark.__file__).parent, compiles=compiles)
@@ -150,7 +153,9 @@ def _launched(master: str, conf: Mapping[str, str], *, is_short: bool, may_take_
 
     def jvm(sharing: Sequence[str]) -> AbstractContextManager[SparkSession]:
         settings = _settings(master, conf, folder, sharing, is_short=is_short)
-        return _jvm(settings, folder, DUMP_LIMIT_S if made is not None else STOP_LIMIT_S)
+        limit_s = DUMP_LIMIT_S if made is not None else STOP_LIMIT_S
+        # A cluster wants to know that it is over, and an archive is written at an orderly end.
+        return _jvm(settings, folder, limit_s, is_orderly=made is not None or not master.startswith("local"))
 
     try:
         with ExitStack() as started:
@@ -210,7 +215,8 @@ def _settings(
 
 
 @contextmanager
-def _jvm(settings: SparkConf, folder: Path, stop_limit_s: float) -> Iterator[SparkSession]:
+def _jvm(settings: SparkConf, folder: Path, stop_limit_s: float, *, is_orderly: bool) -> Iterator[SparkSession]:
+    """`is_orderly`: end it as it wants to be ended, which takes a second; else it is killed once the work is done."""
     said = folder / "jvm.log"
     with said.open("wb") as log:
         try:
@@ -230,7 +236,8 @@ def _jvm(settings: SparkConf, folder: Path, stop_limit_s: float) -> Iterator[Spa
             if interrupt is not None:
                 signal.signal(signal.SIGINT, interrupt)
         yield spark
-        spark.stop()
+        if is_orderly:
+            spark.stop()
     finally:
         _end(gateway, stop_limit_s)
 
@@ -254,7 +261,9 @@ def _end(gateway: Any, limit_s: float) -> None:
     process: subprocess.Popen[bytes] = gateway.proc
     context = SparkContext._active_spark_context  # noqa: SLF001 - no public way to forget a session whose JVM is gone
     if context is not None:
-        # Not stopped in order: nothing it still does is wanted, so its JVM is not asked.
+        # Not stopped in order: nothing it still does is wanted, so its JVM is not asked. What counts for the tasks of
+        # Python would complain of that.
+        setattr(context._accumulatorServer, "handle_error", _no_complaint)  # noqa: B010, SLF001
         process.kill()
         context._jsc = None  # noqa: SLF001
         context.stop()
@@ -270,6 +279,10 @@ def _end(gateway: Any, limit_s: float) -> None:
         process.wait()
     SparkContext._gateway = None  # noqa: SLF001
     SparkContext._jvm = None  # noqa: SLF001
+
+
+def _no_complaint(*_: object) -> None:
+    """Say nothing."""
 
 
 def _first_line(error: Exception) -> str:

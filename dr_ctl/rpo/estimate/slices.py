@@ -1,0 +1,174 @@
+"""The history cut into slices of time: each is one task of Spark, which reads its own files, and as much before them
+as the cut needs. What it gives back is one row per outflow and look, whatever the number of queues.
+
+A slice is told as JSON and answers in bytes: workers need NumPy and PyArrow, and nothing is shuffled.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from dr_ctl.rpo.estimate.result import matches
+from dr_ctl.rpo.history.files import SCHEMA
+from dr_ctl.rpo.history.row import micros
+from dr_ctl.rpo.series.columns import NA, READ, SITE, Columns
+from dr_ctl.rpo.series.cut import AWAY_US, Outflows
+from dr_ctl.rpo.series.envelope import envelope
+from dr_ctl.rpo.series.flow import Flow, joined, parts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROWS_OF_A_SLICE: Final = 1_000_000
+WORTH_SHARING: Final = 50_000
+"""Rows from which another task saves more time than it takes."""
+FURTHER: Final = 6
+"""By so much a look back grows where the cut lies before it."""
+_WORDS: Final = ("pair", "kind", "name", "start")
+_SCHEMA: Final = pa.schema(
+    [pa.field(each.name, pa.dictionary(pa.int32(), pa.string()) if each.name in _WORDS else each.type)
+     for each in SCHEMA if each.name in READ]
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of the history, and the time of its looks."""
+
+    path: str
+    first_us: int
+    last_us: int
+    rows: int
+
+    @classmethod
+    def of(cls, path: str) -> Self | None:
+        """Read its footer; None where it holds no row."""
+        told = pq.read_metadata(path)
+        place = told.schema.to_arrow_schema().get_field_index("ts")
+        groups = [told.row_group(number).column(place).statistics for number in range(told.num_row_groups)]
+        if not told.num_rows:
+            return None
+        if not all(each is not None and each.has_min_max for each in groups):
+            moments = pq.ParquetFile(path).read(columns=["ts"])["ts"].cast(pa.int64()).to_numpy()
+            return cls(path, int(moments.min()), int(moments.max()), told.num_rows)
+        return cls(path, micros(min(e.min for e in groups)), micros(max(e.max for e in groups)), told.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one task is told: looks of [from, to), by the files that hold them and what may lie before them. `include`,
+    `exclude` and `classes` are patterns of queues."""
+
+    from_us: int
+    to_us: int
+    begin_us: int
+    end_us: int
+    files: tuple[File, ...]
+    include: tuple[str, ...] = ("#",)
+    exclude: tuple[str, ...] = ()
+    classes: tuple[tuple[str, ...], ...] = ()
+    grid_us: int | None = None  # of time cut into cells of that length the looks of every second one count
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        told = json.loads(text)
+        told["files"] = tuple(File(**file) for file in told["files"])
+        told["classes"] = tuple(map(tuple, told["classes"]))
+        return cls(**told)
+
+    def mask(self, queue: str) -> int:
+        """By bits: 1 in the total, 2 in the first class, and so on."""
+        if not matches(self.include, queue) or matches(self.exclude, queue):
+            return 0
+        return 1 + sum(2 << number for number, each in enumerate(self.classes) if matches(each, queue))
+
+
+def plan(whole: Slice, cores: int, rows_each: int = ROWS_OF_A_SLICE) -> list[Slice]:
+    """Cut the time of `whole` into slices of about as many rows; where there is work for them, for all cores alike."""
+    rows = sum(file.rows for file in whole.files)
+    count = -(-rows // rows_each)
+    count = -(-count // cores) * cores if rows > WORTH_SHARING else count
+    edges = [whole.from_us + (whole.to_us - whole.from_us) * number // count for number in range(count + 1)]
+    return [
+        # A wider look back may need any file before.
+        replace(whole, from_us=begin, to_us=end, files=tuple(f for f in whole.files if f.first_us < end + AWAY_US))
+        for begin, end in itertools.pairwise(edges)
+        if end > begin
+    ]
+
+
+def read(told: Slice, from_us: int) -> Columns:
+    """The rows of a slice, from then on, and somewhat beyond its end."""
+    to_us = min(told.to_us + AWAY_US, told.end_us)
+    paths = [file.path for file in told.files if file.last_us >= from_us and file.first_us < to_us]
+    if not paths:
+        return Columns.of(_SCHEMA.empty_table())
+    low, high = (pa.scalar(us, pa.timestamp("us", tz="UTC")) for us in (from_us, to_us))
+    form = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(dictionary_columns=[*_WORDS]))
+    within = (ds.field("ts") >= low) & (ds.field("ts") < high)
+    table = ds.dataset(paths, schema=_SCHEMA, format=form).to_table(filter=within, use_threads=False)
+    rows = Columns.of(table)
+    if told.grid_us is None:
+        return rows
+    return rows.take(np.flatnonzero((rows.us // told.grid_us % 2 == 0) | (rows.kind == SITE)))
+
+
+def answer(told: Slice) -> list[Flow]:
+    """The outflows of a slice, their queues bounded and added up."""
+    back_us = AWAY_US
+    while True:
+        from_us = max(told.begin_us, told.from_us - back_us)
+        rows = read(told, from_us)
+        flows = Outflows.of(rows)
+        if from_us <= told.begin_us or _is_cut(flows, told.from_us, from_us):
+            break
+        back_us *= FURTHER
+    found = envelope(rows, flows, told.mask, 1 + len(told.classes))
+    return parts(flows, found, told.from_us, told.to_us)
+
+
+def _is_cut(flows: Outflows, at_us: int, from_us: int) -> bool:
+    """Whether every outflow's cut is known at its last look before a moment, or never can be."""
+    before = np.flatnonzero(flows.us < at_us)
+    if not len(before):
+        return True
+    last = before[np.append(flows.flow[before][1:] != flows.flow[before][:-1], True)]
+    began = np.flatnonzero(flows.fresh)
+    first = began[np.searchsorted(began, last, "right") - 1]
+    is_cut = ~(flows.sends.known.any() & flows.is_floor[last])
+    for side in (flows.sends, flows.acks):
+        is_cut &= ~side.known[last] | (side.cut_us[last] != NA) | (flows.series[last] != flows.series[first])
+    return bool((is_cut | (flows.us[first] > from_us + AWAY_US)).all())
+
+
+def task(told: str) -> bytes:
+    """What Spark calls."""
+    return pickle.dumps(answer(Slice.from_json(told)), pickle.HIGHEST_PROTOCOL)
+
+
+def flows_of(spark: SparkSession, slices: Sequence[Slice]) -> tuple[Flow, ...]:
+    """Have Spark answer all slices, side by side; put the outflows together."""
+    from dr_ctl.rpo.spark import tasks  # noqa: PLC0415 - the tasks themselves do without Spark
+
+    told = [json.dumps(asdict(each)) for each in slices]
+    found = [pickle.loads(each) for each in tasks.answers(spark, task, told)]  # noqa: S301 - what `task` made
+    return joined(part for parts_ in found for part in parts_)
+
+
+def in_this_process(slices: Sequence[Slice]) -> tuple[Flow, ...]:
+    """The same without Spark, one slice after the other."""
+    return joined(part for each in slices for part in answer(each))
+
+
+def files_of(paths: Sequence[str]) -> tuple[File, ...]:
+    return tuple(file for file in map(File.of, paths) if file is not None)

@@ -1,0 +1,249 @@
+"""The looks at outflows, and where each of them cuts history.
+
+An outflow is first in, first out. What was ever put into it stands at `shipped + depth`, what was ever shipped at
+`shipped`; the newest look at which the first stood no higher than the second stands now *cuts* history: whatever was
+sent up to that look is at the other site, whatever was sent later may not be. Between that look and the one after it
+the cut lies where what was put in passed what is shipped: that is the likely cut. A cut lies within one series: a
+restart counts anew, and so do looks among which the clock was put back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+
+from dr_ctl.rpo.series.columns import (
+    ACKS,
+    MIRROR,
+    MIXED,
+    NA,
+    QUEUE,
+    SITE,
+    Columns,
+    Flags,
+    Ints,
+    last_true,
+    place_of,
+)
+
+AWAY_US: Final = 600 * 1_000_000
+"""What was not read for so long is away; its counters do not bridge that time."""
+REACH: Final = 2
+"""Counters that fall within one start of a broker tell of a clock that was put back: looks of two times lie among each
+other there, and the way up from one to the other is no more an interval than the way down. So many on either side."""
+NO_ROLE, SERVING, STANDBY, DOWN = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Messages, or acknowledgements, in an outflow at each look; NA where these were not read.
+
+    `cut_us` is the moment of the look that cuts history, `likely_us` that of the likely cut; NA where not known.
+    """
+
+    depth: Ints
+    added: Ints
+    shipped: Ints
+    cut_us: Ints
+    likely_us: Ints
+
+    @property
+    def known(self) -> Flags:
+        found: Flags = self.depth != NA
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Outflows:
+    """The looks at all outflows, by outflow (`flow`, a place in `keys`: pair and name) and time.
+
+    `goes_on`: the series goes on from the look before; `fresh`: nothing before it counts. What is in it was sent after
+    `oldest_us`; `is_floor` where no cut was known so far, or none since the clock was put back: it may be older.
+    """
+
+    keys: tuple[tuple[str, str], ...]
+    flow: Ints
+    us: Ints
+    role: Ints
+    link: Flags
+    is_mixed: Flags
+    goes_on: Flags
+    fresh: Flags
+    series: Ints
+    sends: Side
+    acks: Side
+    oldest_us: Ints
+    is_floor: Flags
+    times: Ints  # all moments at which something was looked at
+    _places: Ints
+
+    @classmethod
+    def of(cls, rows: Columns) -> Self:
+        """Take the rows of outflows and sites; others do not matter."""
+        told = _Told.of(rows)
+        us = told.us
+        fresh, begins, was_put_back = _series(told)
+        series: Ints = np.cumsum(begins)
+        sent, acked = (_side(each, us, series, begins) for each in (told.sends, told.acks))
+        known = last_true(sent.cut_us != NA, fresh)
+        places = np.arange(len(us))
+        first = np.maximum.accumulate(np.where(fresh, places, 0)) if len(us) else places
+        return cls(
+            keys=told.keys,
+            flow=told.flow,
+            us=us,
+            role=told.role,
+            link=told.link,
+            is_mixed=told.is_mixed,
+            goes_on=~begins,
+            fresh=fresh,
+            series=series,
+            sends=sent,
+            acks=acked,
+            oldest_us=np.where(known >= 0, sent.cut_us[np.maximum(known, 0)], us[first]) if len(us) else us,
+            is_floor=(known < 0) | (known < last_true(was_put_back, fresh)),
+            times=told.times,
+            _places=told.places,
+        )
+
+    def at(self, flow: Ints, us: Ints) -> Ints:
+        """The places of the looks at these outflows (-1: none) at these moments; -1 where there is no such look."""
+        moment = place_of(self.times, us)
+        key = np.where((flow >= 0) & (moment >= 0), flow * len(self.times) + moment, -1)
+        return place_of(self._places, key)
+
+    @property
+    def ends(self) -> Ints:
+        """The place of the last look at each outflow."""
+        return np.searchsorted(self.flow, np.arange(len(self.keys)), "right") - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the rows say of each look at each outflow, both directions side by side."""
+
+    keys: tuple[tuple[str, str], ...]
+    flow: Ints
+    us: Ints
+    role: Ints
+    link: Flags
+    is_mixed: Flags
+    start: Ints
+    is_twice: Flags  # two rows of one look differ
+    sends: list[Ints]  # depth, added, shipped
+    acks: list[Ints]
+    times: Ints
+    places: Ints
+
+    @classmethod
+    def of(cls, rows: Columns) -> Self:
+        told = rows.take(np.flatnonzero((rows.kind != QUEUE) & (rows.kind != SITE) & (rows.pair >= 0)))
+        many = len(rows.words) + 1
+        codes, flow_of = np.unique(told.pair * many + told.name, return_inverse=True)
+        times, moment = np.unique(told.us, return_inverse=True)
+        places, at = np.unique(flow_of * len(times) + moment, return_inverse=True)
+        flow, us = places // max(1, len(times)), times[places % max(1, len(times))]
+        sends, acks = (_read(told, kinds, at, len(places)) for kinds in ((MIRROR, MIXED), (ACKS, MIXED)))
+        link, start, is_mixed = np.ones(len(places), bool), np.full(len(places), -1), np.zeros(len(places), bool)
+        np.logical_and.at(link, at, told.link)
+        np.maximum.at(start, at, told.start)
+        is_mixed[at[told.kind == MIXED]] = True
+        least, most = np.full(len(places), -NA), np.full(len(places), NA)
+        one = told.kind == np.where(is_mixed, MIXED, np.where(sends[0] != NA, MIRROR, ACKS))[at]
+        np.minimum.at(least, at[one], told.added[one])
+        np.maximum.at(most, at[one], told.added[one])
+        kept = np.flatnonzero(~(_missed(flow, us, sends[0] != NA) | _missed(flow, us, acks[0] != NA)))
+        return cls(
+            keys=tuple((rows.words[code // many], rows.words[code % many]) for code in codes),
+            flow=flow[kept],
+            us=us[kept],
+            role=_roles(rows, (codes // many)[flow[kept]], us[kept]),
+            link=link[kept],
+            is_mixed=is_mixed[kept],
+            start=start[kept],
+            is_twice=(most > least)[kept],
+            sends=[each[kept] for each in sends],
+            acks=[each[kept] for each in acks],
+            times=times,
+            places=places[kept],
+        )
+
+
+def _read(told: Columns, kinds: tuple[int, ...], at: Ints, count: int) -> list[Ints]:
+    mine = np.isin(told.kind, kinds)
+    found = []
+    for column in (told.depth, told.added, told.removed):
+        each = np.full(count, NA)
+        each[at[mine][::-1]] = column[mine][::-1]  # of two rows of one look the first counts
+        found.append(each)
+    return found
+
+
+def _missed(flow: Ints, us: Ints, known: Flags) -> Flags:
+    """Looks that did not get at a side which was read not long before or after: it is not an empty one there."""
+    new = np.ones(len(flow), bool)
+    new[1:] = flow[1:] != flow[:-1]
+    ends = np.ones(len(flow), bool)
+    ends[:-1] = new[1:]
+    before, after = last_true(known, new), len(flow) - 1 - last_true(known[::-1], ends[::-1])[::-1]
+    since = np.where(before >= 0, us - us[np.maximum(before, 0)], AWAY_US + 1) if len(us) else us
+    until = np.where(after < len(flow), us[np.minimum(after, len(flow) - 1)] - us, AWAY_US + 1) if len(us) else us
+    return ~known & ((since <= AWAY_US) | (until <= AWAY_US))
+
+
+def _roles(rows: Columns, pair: Ints, us: Ints) -> Ints:
+    """The role of the site at each look: told of the pair, or of all pairs where the row names none."""
+    of_site = rows.take(np.flatnonzero(rows.kind == SITE))
+    known = {"serving": SERVING, "standby": STANDBY, "down": DOWN}
+    role = np.array([known.get(word, NO_ROLE) for word in rows.words] + [NO_ROLE])[of_site.name]
+    times = np.unique(of_site.us)
+    found = np.full(len(us), -1)
+    for wanted in (pair, np.full(len(pair), -1)):
+        key = (of_site.pair + 1) * len(times) + np.searchsorted(times, of_site.us)
+        order = np.argsort(key, kind="stable")
+        moment = place_of(times, us)
+        at = place_of(key[order], np.where(moment >= 0, (wanted + 1) * len(times) + moment, -1))
+        if len(order):
+            found = np.where((found < 0) & (at >= 0), role[order][np.maximum(at, 0)], found)
+    roles: Ints = np.maximum(found, NO_ROLE)
+    return roles
+
+
+def _series(told: _Told) -> tuple[Flags, Flags, Flags]:
+    """Where another outflow begins, or one that was away; where another series does; where a clock was put back."""
+    flow, us, start = told.flow, told.us, told.start
+    count = len(flow)
+    fresh, fell, comes = np.ones(count, bool), np.zeros(count, bool), np.zeros(count, bool)
+    fresh[1:] = (flow[1:] != flow[:-1]) | (us[1:] - us[:-1] > AWAY_US)
+    for counter in (*told.sends[1:], *told.acks[1:]):
+        fell[1:] |= (counter[1:] < counter[:-1]) & (counter[1:] != NA)
+        comes[1:] |= (counter[1:] == NA) != (counter[:-1] == NA)
+    is_new = fresh.copy()
+    is_new[1:] |= start[1:] != start[:-1]
+    back = (fell | told.is_twice) & ~is_new & (start >= 0)
+    begins = is_new | fell | comes | back
+    for place in np.flatnonzero(back).tolist():  # rare
+        near = np.arange(max(0, place - REACH), min(count, place + REACH + 1))
+        begins[near[flow[near] == flow[place]]] = True
+    return fresh, begins, back
+
+
+def _side(told: list[Ints], us: Ints, series: Ints, begins: Flags) -> Side:
+    depth, added, shipped = told
+    if not len(us):
+        return Side(depth, added, shipped, us, us)
+    known = depth != NA
+    put, out = np.where(known, shipped + depth, 0), np.where(known, shipped, 0)
+    # Each series on a height of its own: one running maximum and one search serve all of them.
+    base = series * (int(put.max()) + int(out.max()) + 1)
+    top = np.maximum.accumulate(base + put)
+    here = np.arange(len(us))
+    cut = np.minimum(np.searchsorted(top, base + out, "right") - 1, here)
+    is_cut = known & (cut >= np.maximum.accumulate(np.where(begins, here, 0)))
+    cut = np.maximum(cut, 0)
+    after = np.minimum(cut + 1, here)
+    past = (base + out - top[cut]) / np.maximum(1, top[after] - top[cut])
+    likely_us = us[cut] + (np.clip(past, 0, 1) * (us[after] - us[cut])).astype(np.int64)
+    return Side(depth, added, shipped, np.where(is_cut, us[cut], NA), np.where(is_cut, likely_us, NA))

@@ -1,0 +1,269 @@
+"""From outflows to series: step functions of each flow, of each class, and in total.
+
+The total is a series of its own: quantiles do not add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from dr_ctl.rpo.series.columns import NA, Flags, Ints
+from dr_ctl.rpo.series.cut import DOWN, STANDBY
+from dr_ctl.rpo.series.envelope import Sums
+from dr_ctl.rpo.series.flow import Absent, Flow, unread
+
+METRICS: Final = ("loss", "age_ms", "duplicates", "drain_ms")
+ADDED: Final = ("loss", "duplicates")
+"""Messages add up; times run side by side."""
+LATE: Final = 60
+"""An interval of up to so many usual ones is a look that came late, not time in which nobody looked."""
+ALIKE: Final = 3
+"""How a backlog drains is told by those of an eighth of it and more."""
+Figures = dict[str, Ints]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What holds from `begin` to `end`, NA where it is not known. `covered` time counts; `idle` is time in which the
+    site was on standby, or down: nothing is at stake; what is neither was `missed` where a look came late.
+    `likely`: what was likely at both ends."""
+
+    begin: Ints
+    end: Ints
+    bound: Figures
+    likely: tuple[Figures, Figures]
+    covered: Flags
+    idle: Flags
+    missed: Flags
+    is_floor: Flags
+    stalled: Flags
+    acks_only: bool = False
+
+    @property
+    def weight(self) -> Ints:
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """The last look of a scope: the bound, what is likely, and whether it stalls."""
+
+    bound: dict[str, int | None]
+    likely: dict[str, int | None]
+    stalled: bool
+    acks_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One flow in one scope: over time, at its last look (None: it was last read long ago), and what of the things
+    `put` into it the queues `told` of (None: nothing was put, or no queue was read)."""
+
+    steps: Steps
+    here: Here | None
+    put: tuple[int, int] | None
+    is_any: bool
+
+
+def scope_of(flow: Flow, scope: int, last_us: int) -> Scope:
+    """`scope` 0 is the total; `last_us` the last look at any outflow of the pair."""
+    return _Bounded(flow, scope).scope(last_us)
+
+
+class _Bounded:
+    """The bounds of one flow in one scope, by the look that ends each interval."""
+
+    def __init__(self, flow: Flow, scope: int) -> None:
+        self._flow, self._scope = flow, scope
+        on = flow.goes_on[1:]
+        self._on = on
+        self._absent = Absent.of(flow, scope)
+        self.acks_only = not flow.has_sends
+        self._rates = flow.rates(flow.sends), flow.rates(flow.acks)
+        self._sends, self._acks = (
+            np.where(on & side.known[:-1] & side.known[1:], side.depth[:-1] + side.added[1:] - side.added[:-1], NA)
+            for side in (flow.sends, flow.acks)
+        )
+        put = np.where(on & flow.sends.known[1:] & flow.sends.known[:-1], np.diff(flow.sends.added), NA)
+        self._put = np.concatenate([[NA], put]) if len(flow.us) else put
+        self._unread = unread(flow, self._absent, self._put)
+
+    def scope(self, last_us: int) -> Scope:
+        steps = self._steps()
+        return Scope(steps, self._here(last_us), self._accounted(steps), self._absent.is_any)
+
+    def _steps(self) -> Steps:
+        flow, on = self._flow, self._on
+        took = np.diff(flow.us)
+        gap = flow.gap_us
+        idle = (flow.role[:-1] == STANDBY) | (flow.role[:-1] == DOWN)
+        floor = (self._sends > 0) & flow.is_floor[:-1]
+        age = np.where(self._sends > 0, flow.us[1:] - flow.oldest_us[:-1], self._sends)
+        of_queues = flow.within.take(slice(1, None))
+        bound, is_floor = self._figures(of_queues, self._unread[1:], self._sends, self._acks, age, floor)
+        likely = self._likely()
+        stalled = on & (flow.sends.depth[:-1] > 0) & (flow.sends.shipped[1:] == flow.sends.shipped[:-1])
+        covered = on & (took <= gap) & ~idle
+        return Steps(
+            begin=flow.us[:-1],
+            end=flow.us[1:],
+            bound=bound,
+            likely=tuple(
+                {name: each[part] for name, each in likely.items()} for part in (slice(0, -1), slice(1, None))
+            ),  # type: ignore[arg-type]
+            covered=covered,
+            idle=idle,
+            missed=~covered & ~idle & (took <= gap // 5 * LATE),
+            is_floor=is_floor,
+            stalled=stalled,
+            acks_only=self.acks_only,
+        )
+
+    def _likely(self) -> Figures:
+        """At each look: no more than lies in the outflow, and that where some queue was not read."""
+        flow, sums = self._flow, self._flow.likely
+        age = np.where(flow.sends.depth > 0, flow.us - flow.oldest_us, flow.sends.depth)
+        is_read = sums.queues[0] > 0 if not self._scope else sums.queues[self._scope] > 0
+        unread_ = self._unread | (self._absent.is_any & ~is_read)
+        return self._figures(sums, unread_, flow.sends.depth, flow.acks.depth, age, np.zeros(len(age), bool))[0]
+
+    def _figures(
+        self, sums: Sums, unread_: Flags, sends: Ints, acks: Ints, flow_age: Ints, floor: Flags
+    ) -> tuple[Figures, Flags]:
+        """No queue was read: all that the outflow holds, in the total. One is not known: the same. Else their sum."""
+        scope = self._scope
+        none = (sums.queues[scope] == 0) & ~unread_
+
+        def within(total: Ints, is_unknown: Flags, most: Ints) -> Ints:
+            least = np.where(most == NA, total, np.minimum(total, most))
+            return np.where(none, 0 if scope else most, np.where(is_unknown | unread_, most, least))
+
+        most = np.zeros_like(sends) if self.acks_only else sends
+        loss = within(sums.loss[scope], sums.loss_unknown[scope], most)
+        twice = within(sums.twice[scope], sums.twice_unknown[scope], acks)
+        of_queues = ~none & ~sums.loss_unknown[scope] & ~unread_
+        age = np.where(loss == 0, 0, np.where(of_queues, sums.age[scope], flow_age))
+        age_ms = np.where((loss == NA) | (age == NA), NA, -(-age // 1000))
+        drain = self._drain(sends, acks)
+        drain = np.where(none, 0, drain) if scope else drain
+        figures = {"loss": loss, "age_ms": age_ms, "duplicates": twice, "drain_ms": drain}
+        return figures, (loss > 0) & (sums.is_floor[scope] | floor)
+
+    def _drain(self, sends: Ints, acks: Ints) -> Ints:
+        """Both directions drain side by side; not known where something is there and no rate is known."""
+        found = np.zeros(len(sends), np.int64)
+        sides = ((sends, self._rates[0], self._flow.has_sends), (acks, self._rates[1], self._flow.has_acks))
+        for most, rates, is_there in sides:
+            if not is_there:
+                continue
+            waited = np.maximum(most, 1)
+            alike = rates[np.maximum(np.log2(waited).astype(np.int64) - ALIKE, 0)]
+            took = np.ceil(waited * 1000 / np.where(np.isnan(alike), rates[0], alike))
+            took = np.where(most == 0, 0, np.where((most == NA) | np.isnan(took), NA, took)).astype(np.int64)
+            found = np.where((found == NA) | (took == NA), NA, np.maximum(found, took))
+        return found
+
+    def _here(self, last_us: int) -> Here | None:
+        flow = self._flow
+        at_last = flow.us[-1] == last_us
+        if not at_last and last_us - flow.us[-1] > flow.last_gap_us:
+            return None
+        sends, acks = (np.where(at_last, side.depth[-1:], NA) for side in (flow.sends, flow.acks))
+        age = np.where(sends > 0, flow.us[-1:] - flow.oldest_us[-1:], sends)
+        floor = (sends > 0) & flow.is_floor[-1:]
+        bound, _ = self._figures(flow.last, self._unread[-1:], sends, acks, age, floor)
+        likely = {name: each[-1:] for name, each in self._likely().items()}
+        going = len(flow.us) > 1 and bool(self._on[-1])
+        stalled = going and flow.sends.depth[-1] > 0 and flow.sends.shipped[-1] == flow.sends.shipped[-2]
+        return Here(_told(bound), _told(likely), bool(stalled), self.acks_only)
+
+    def _accounted(self, steps: Steps) -> tuple[int, int] | None:
+        """What went into a mixed outflow in covered time, and what of it the queues' counters tell."""
+        flow, put = self._flow, self._put[1:]
+        good = steps.covered & flow.is_mixed[1:] & (put != NA) & (flow.within.queues[0][1:] > 0)
+        good &= ~flow.within.loss_unknown[0][1:]
+        if self._scope or not good.any():
+            return None
+        return int(put[good].sum()), round(float(np.minimum(flow.told[1:], put)[good].sum()))
+
+
+def _told(figures: Figures) -> dict[str, int | None]:
+    return {name: None if each[0] == NA else int(each[0]) for name, each in figures.items()}
+
+
+def fold(parts: Sequence[Steps]) -> Steps:
+    """Sum step functions: what is not known of one is not known of the sum. A part counts from its first look on, and
+    to the end of all; one whose site is on standby has nothing at stake."""
+    if len(parts) == 1:
+        return parts[0]
+    marks = np.unique(np.concatenate([edge for part in parts for edge in (part.begin, part.end)]))
+    whole = _Sum(marks[:-1], marks[1:])
+    for part in parts:
+        whole.add(part)
+    return whole.steps()
+
+
+class _Sum:
+    def __init__(self, begin: Ints, end: Ints) -> None:
+        self._begin, self._end = begin, end
+        count = len(begin)
+        self._figures = [{name: np.zeros(count, np.int64) for name in METRICS} for _ in range(3)]
+        self._unknown = [{name: np.zeros(count, bool) for name in METRICS} for _ in range(3)]
+        self._holds, self._idle, self._alive = np.ones(count, bool), np.ones(count, bool), np.zeros(count, bool)
+        self._floor, self._stalled, self._missed = (np.zeros(count, bool) for _ in range(3))
+
+    def add(self, part: Steps) -> None:
+        at = np.searchsorted(part.begin, self._begin, "right") - 1
+        born = at >= 0
+        at = np.maximum(at, 0)
+        live = born & (part.end[at] > self._begin)
+        idle = live & part.idle[at]
+        counts = live & ~idle
+        for place, figures in enumerate((part.bound, *part.likely)):
+            for name in METRICS:
+                if name == "duplicates" and part.acks_only:
+                    continue  # it is counted with the queues that it serves
+                known = counts & (figures[name][at] != NA)
+                self._unknown[place][name] |= born & ~idle & ~known
+                more = np.where(known, figures[name][at], 0)
+                mine = self._figures[place]
+                mine[name] = mine[name] + more if name in ADDED else np.maximum(mine[name], more)
+        self._alive |= born
+        self._holds &= ~born | idle | (live & part.covered[at])
+        self._idle &= ~born | idle
+        self._missed |= counts & part.missed[at] | born & ~live
+        self._floor |= counts & part.is_floor[at]
+        self._stalled |= counts & part.stalled[at]
+
+    def steps(self) -> Steps:
+        bound, *likely = (
+            {name: np.where(unknown[name], NA, figures[name]) for name in METRICS}
+            for figures, unknown in zip(self._figures, self._unknown, strict=True)
+        )
+        covered = self._holds & self._alive & ~self._idle
+        idle = self._idle & self._alive
+        missed = self._missed & ~covered & ~idle
+        return Steps(
+            self._begin, self._end, bound, (likely[0], likely[1]), covered, idle, missed, self._floor, self._stalled
+        )
+
+
+def here_of(parts: Sequence[Here]) -> Here:
+    """The last look of several flows together."""
+
+    def added(of: Sequence[dict[str, int | None]], name: str) -> int | None:
+        told = [each[name] for each, part in zip(of, parts, strict=True) if name != "duplicates" or not part.acks_only]
+        told = told if len(parts) > 1 else [each[name] for each in of]
+        known = [each for each in told if each is not None]
+        if len(known) < len(told):
+            return None
+        return sum(known) if name in ADDED else max(known, default=0)
+
+    bound, likely = (
+        {name: added(of, name) for name in METRICS} for of in ([p.bound for p in parts], [p.likely for p in parts])
+    )
+    return Here(bound, likely, any(part.stalled for part in parts))

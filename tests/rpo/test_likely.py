@@ -1,0 +1,74 @@
+"""What is likely against simulated histories whose truth is known: over time, and at a site's end."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.rpo.bounds.bounds import bounds
+from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.history.row import Row
+from tests.rpo.simulator import EPOCH, LOADS, STEP_S, Load, Truth, history
+from tests.rpo.test_coverage import estimated
+
+HOURS = 1.0
+SLACK = {"loss": 3, "duplicates": 3, "age_ms": 1000}
+
+
+def figures(load: Load, every_s: float, folder: Path) -> list[tuple[float, float]]:
+    """What was said likely and what was true, for the higher quantiles of each figure that says something."""
+    rows, truth = history(load, 2, hours=HOURS, pair="p", every_s=every_s)
+    found = estimated(rows, folder)
+    told = []
+    for metric, name, per in (("loss", "loss", 1), ("duplicates", "duplicates", 1), ("age_ms", "age_s", 1000)):
+        for probability in (0.95, 0.99):
+            said, was = found.likely["p", metric].quantile(probability), truth.quantile(name, probability) * per
+            assert said is not None
+            if was > SLACK[metric] + load.rate * every_s * (metric != "age_ms"):
+                told.append((said, was))
+    return told
+
+
+@pytest.mark.parametrize(("every_s", "within"), [(1.0, 0.15), (5.0, 0.35)])
+def test_likely_quantiles_are_near_the_truth(tmp_path: Path, every_s: float, within: float) -> None:
+    loads = [load for load in LOADS if load.stretch == 0]
+
+    told = [each for load in loads for each in figures(load, every_s, tmp_path / load.name.replace(" ", "-"))]
+
+    far = [(said, was) for said, was in told if abs(said - was) > within * was]
+    assert len(told) >= 12
+    assert len(far) <= 0.1 * len(told), far
+
+
+def ends(load: Load, count: int, folder: Path) -> list[tuple[int, int, int, float]]:
+    """A site dies now and then: what was said likely and at most, what was lost, and half a second of its traffic."""
+    rows, truth = history(load, 3, hours=HOURS, pair="p", every_s=5.0)
+    dice = random.Random(7)
+    told = []
+    for number in range(count):
+        at_s = dice.uniform(900, 3500)
+        place = folder / str(number)
+        seen = [row for row in rows if at_s - 700 < (row.ts - EPOCH).total_seconds() <= at_s]
+        down = Row(site="london", ts=EPOCH.fromtimestamp(EPOCH.timestamp() + at_s, EPOCH.tzinfo), pair="p", kind="site", name="down")  # fmt: skip  # noqa: E501
+        write([*seen, down], place)
+        found = bounds(place, site="london", now=down.ts, down_at=down.ts)
+        assert found.lost.likely is not None
+        assert found.lost.at_most is not None
+        told.append((found.lost.likely, found.lost.at_most, loss_at(truth, at_s), load.rate / 2))
+    return told
+
+
+def loss_at(truth: Truth, at_s: float) -> int:
+    return truth.loss[int(at_s / STEP_S)]
+
+
+@pytest.mark.parametrize("load", [LOADS[0], LOADS[3], LOADS[4]], ids=lambda load: load.name)
+def test_at_a_sites_end_the_likely_loss_is_near_the_truth(tmp_path: Path, load: Load) -> None:
+    told = ends(load, 40, tmp_path)
+
+    assert all(likely <= most for likely, most, _, _ in told)
+    assert all(was <= most for _, most, was, _ in told)
+    near = [abs(likely - was) <= max(0.5 * was, slack) for likely, _, was, slack in told]
+    assert sum(near) >= 0.9 * len(told), [each for each, is_near in zip(told, near, strict=True) if not is_near]
