@@ -164,7 +164,7 @@ def depths(stage: Stage) -> dict[str, int]:
     for site in ("london", "paris"):
         told = stage.admin(site).depths() if isinstance(stage, Lab) else None
         for queue in stage.queues:
-            depth = told[queue] if told is not None else stage.depth(site, queue)
+            depth = told.get(queue, 0) if told is not None else stage.depth(site, queue)
             if depth:
                 found[f"{site}/{queue}"] = depth
     return found

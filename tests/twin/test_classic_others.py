@@ -71,20 +71,6 @@ def locked(twin: PlayedTwin) -> bool:
 
 
 @STORED
-def test_who_waits_has_no_port_and_no_console(twin: PlayedTwin, pair: ClassicSubject) -> None:
-    told = json.loads(twin.settings_path.read_text().partition("\n")[2])
-
-    assert told["store"]["lock"] == "store/lock"
-    assert locked(twin)
-    assert row(twin) == ("london", 0)
-    assert served(pair, "london")
-    assert isinstance(knocks(pair, "paris"), Closed)
-    with pytest.raises(requests.ConnectionError):
-        pair.ask("paris", type="version")
-    assert pair.read("london", pair.server("london"), "Slave") == {"Slave": False}
-
-
-@STORED
 def test_who_is_stopped_answers_nothing_and_hands_the_store_over(twin: PlayedTwin, pair: ClassicSubject) -> None:
     sent(pair, 5)
     ids = pair.ids("london")
@@ -143,16 +129,6 @@ def test_a_broker_that_is_kept_comes_back_by_itself_and_any_is_started_by_a_comm
     london.supervised = True
     stop()
     until(lambda: ran("state") == 0)
-
-
-@STORED
-def test_closed_connectors_keep_the_lock(twin: PlayedTwin, pair: ClassicSubject) -> None:
-    for name in ("stomp", "openwire"):
-        pair.done("london", pair.connector("london", name), "stop()")
-
-    assert row(twin) == ("london", 0)
-    assert isinstance(knocks(pair, "london"), Closed)
-    assert isinstance(knocks(pair, "paris"), Closed)
 
 
 @STORED

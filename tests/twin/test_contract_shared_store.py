@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -67,9 +68,9 @@ def answers(pair: ClassicSubject, site: str) -> bool:
 
 
 def stop(pair: ClassicSubject, site: str) -> None:
-    """Whoever asks for that is not answered."""
-    with pytest.raises(requests.ConnectionError):
-        pair.execute(site, pair.server(site), "stop()")
+    """Whoever asks for that is hardly ever answered."""
+    with suppress(requests.ConnectionError):
+        print(pair.execute(site, pair.server(site), "stop()"))
 
 
 def locked(pair: ClassicSubject) -> bool:

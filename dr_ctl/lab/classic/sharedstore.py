@@ -94,8 +94,21 @@ class SharedAdmin(ClassicAdmin):
         try:
             super().create_queue(name)
         except BrokerError as error:
-            if not (isinstance(error.__cause__, Unreachable) and error.__cause__.refused):
+            if not _waits(error):
                 raise
+
+    def depths(self) -> dict[str, int]:
+        """As of any broker; one that waits for the store has no queues."""
+        try:
+            return super().depths()
+        except BrokerError as error:
+            if _waits(error):
+                return {}
+            raise
+
+
+def _waits(error: BrokerError) -> bool:
+    return isinstance(error.__cause__, Unreachable) and error.__cause__.refused
 
 
 def complete(document: dict[str, Any], told: Options) -> dict[str, Any]:
