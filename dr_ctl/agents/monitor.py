@@ -17,7 +17,7 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.topology import Seen, Topology
+from dr_ctl.topologies.topology import Seen, Topology, glance_of
 
 FLUSH_EVERY_S = 60.0
 
@@ -47,7 +47,9 @@ class Look:
 
 class Monitor:
     """Looks every so often. The history's files appear once a minute and at the end, and at once when a site changes
-    its role or a broker falls silent or answers again: what is asked for after a death must be on disk by then."""
+    its role or a broker falls silent or answers again: what is asked for after a death must be on disk by then. Between
+    two looks at everything it looks at the outflows alone, where the topology can; those looks are on disk within a
+    second, for this machine may be lost with the site."""
 
     def __init__(
         self, installation: Installation, topology: Topology[Any], clock: Clock, *, every_s: float | None = None
@@ -57,8 +59,9 @@ class Monitor:
         self._clock = clock
         self._topology = topology
         self._every_s = every_s if every_s is not None else settings.history.every
+        self._outflow_s: float | None = settings.history.outflow  # None: there is no way to look at outflows alone
         history = installation.path(settings.history.path)
-        self._writer = Writer(history, every_s=FLUSH_EVERY_S)
+        self._writer = Writer(history, every_s=FLUSH_EVERY_S, clock=clock)
         self._upkeep = Upkeep(history, keep_s=settings.history.keep)
         self._next = self._clock.monotonic()
         self._state: object = None
@@ -78,23 +81,42 @@ class Monitor:
         """Look at both sites once and add the rows of what answered."""
         seen: Seen = self._topology.look()
         at = self._clock.now()
-        rows = history_rows(seen, at)
-        if self._writer.add(rows):
-            self._upkeep.step(at)
-        state = _state(seen)
-        if self._state not in (None, state):
-            self._writer.flush()
-        self._state = state
+        self._take(seen, at)
         self.looks += 1
-        self.rows += len(rows)
         outflows = {site: _outflow(seen, site) for site in seen.roles}
         return Look(at, seen.roles, outflows, payable(seen))
 
+    def _take(self, seen: Seen, at: datetime) -> bool:
+        """Keep the rows of a look; whether it told of a change, which is on disk at once."""
+        rows = history_rows(seen, at)
+        self.rows += len(rows)
+        if self._writer.add(rows):
+            self._upkeep.step(at)
+        state = _state(seen)
+        is_new = self._state not in (None, state)
+        self._state = state
+        if is_new:
+            self._writer.flush()
+        return is_new
+
     def wait(self, until: float | None) -> None:
-        """Wait for the next look; one that took too long is not made up for."""
+        """Wait for the next look, and look at the outflows meanwhile; one that took too long is not made up for."""
         self._next = max(self._next + self._every_s, self._clock.monotonic())
         moment = self._next if until is None else min(self._next, until)
+        while self._outflow_s is not None and moment - self._clock.monotonic() > self._outflow_s:
+            self._clock.sleep(self._outflow_s)
+            if self._glance():
+                self._next = self._clock.monotonic()
+                return  # what changed is looked at whole
         self._clock.sleep(max(0.0, moment - self._clock.monotonic()))
+
+    def _glance(self) -> bool:
+        """Look at the outflows alone; whether that told of a change."""
+        seen = glance_of(self._topology)
+        if seen is None:
+            self._outflow_s = None
+            return False
+        return self._take(seen, self._clock.now())
 
 
 def payable(seen: Seen) -> tuple[str, ...]:

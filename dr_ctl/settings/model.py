@@ -111,7 +111,13 @@ class HistorySettings(Part):
     path: Annotated[str, BeforeValidator(_local)] = Field(
         default="history", description="the directory, or its `file:///` URL, that `monitor` writes"
     )
-    every: Seconds = Field(default="5s", validate_default=True, description="how often it writes")
+    every: Seconds = Field(default="5s", validate_default=True, description="how often it looks at everything")
+    outflow: Seconds = Field(
+        default="250ms",
+        validate_default=True,
+        description="how often it looks at the outflows alone in between, where the topology can: a few milliseconds a "
+        "broker, and what a failover may lose is known so much nearer",
+    )
     keep: Seconds = Field(default="30d", validate_default=True, description="for how long that is meant to be kept")
 
 

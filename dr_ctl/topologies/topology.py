@@ -293,6 +293,15 @@ class WithKeeper(Protocol):
         it in."""
 
 
+@runtime_checkable
+class WithGlance(Protocol):
+    """What a topology adds that can look at its outflows alone, in a few milliseconds."""
+
+    def glance(self) -> Seen | None:
+        """Look once at what each broker still has to ship and at its role; None where its brokers cannot be asked so
+        little. Nothing is told of their other queues."""
+
+
 S = TypeVar("S", bound=Seen)
 
 
@@ -331,6 +340,11 @@ def keeper_of(topology: Topology[Any], primary: str, remembered: Mapping[str, Js
     if not isinstance(topology, WithKeeper):
         raise NoKeeper("sync: with this topology nothing has to be deleted at the waiting site")
     return topology.keeper(primary, remembered)
+
+
+def glance_of(topology: object) -> Seen | None:
+    """A look at the outflows alone; None where the topology has none."""
+    return topology.glance() if isinstance(topology, WithGlance) else None
 
 
 class Opens(Protocol):

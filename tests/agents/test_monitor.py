@@ -157,3 +157,75 @@ def test_right_after_a_death_the_files_bound_what_it_took_along(
     assert found.lost.at_most is not None
     assert found.lost.at_most >= 5
     assert [(each.name, each.lost) for each in found.queues] == [("orders.in", 4)]
+
+
+@dataclass
+class Glanced(Watched):
+    """A topology that can look at its outflows alone too."""
+
+    glances: int = 0
+
+    def glance(self) -> MirrorSeen:
+        self.glances += 1
+        views = [
+            view if isinstance(view, Silent) else replace(view, queues=tuple(q for q in view.queues if q.internal))
+            for view in (self.view, PARIS)
+        ]
+        return seen(*views)
+
+
+@pytest.fixture
+def glanced(tmp_path: Path, capsys: Capture) -> Iterator[tuple[Monitor, Glanced]]:
+    path = Shell(tmp_path, capsys).settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
+    topology = Glanced()
+    with closing(Monitor(load(path), topology, Ticking(), every_s=5.0)) as monitor:
+        yield monitor, topology
+
+
+class Ticking(SystemClock):
+    """Time passes where it is waited for."""
+
+    def __init__(self) -> None:
+        self._passed_s = 0.0
+
+    def monotonic(self) -> float:
+        return self._passed_s
+
+    def sleep(self, seconds: float) -> None:
+        self._passed_s += seconds
+
+
+def test_between_two_looks_the_outflows_are_looked_at_alone(tmp_path: Path, glanced: tuple[Monitor, Glanced]) -> None:
+    monitor, topology = glanced
+    monitor.sample()
+
+    monitor.wait(None)
+
+    assert (len(topology.looks), topology.glances) == (1, 19)
+    [tail] = tmp_path.glob("history/date=*/site=london/_tail.parquet")
+    kinds = [row["kind"] for row in pq.ParquetFile(tail).read().to_pylist()]
+    assert {kind: kinds.count(kind) for kind in kinds} == {"site": 17, "mixed": 17}
+    monitor.close()
+    [file] = tmp_path.glob("history/date=*/site=london/*.parquet")
+    assert not file.name.startswith("_")
+
+
+def test_a_change_between_two_looks_is_on_disk_at_once_and_looked_at_whole(
+    tmp_path: Path, glanced: tuple[Monitor, Glanced]
+) -> None:
+    monitor, topology = glanced
+    monitor.sample()
+    topology.view = REFUSED
+
+    monitor.wait(None)
+
+    assert topology.glances == 1
+    assert on_disk(tmp_path) == ["serving", "down"]
+
+
+def test_a_topology_that_cannot_glance_is_looked_at_whole_only(monitor: Monitor, watched: Watched) -> None:
+    monitor.sample()
+
+    monitor.wait(0.0)
+
+    assert len(watched.looks) == 1

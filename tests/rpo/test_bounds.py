@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.rpo.bounds.result import Bounds
-from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.history.files import TAIL_EVERY_S, Writer, write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import at
 
@@ -75,6 +76,65 @@ def test_what_lay_in_the_outflow_and_what_may_have_come_since_is_the_bound(tmp_p
         "at up to 10.0 a second as before it, in the 4.0 s until 2026-03-01T12:00:14.000Z, when it was not yet seen "
         "down; it grows by up to 10 a second until then",
     }
+
+
+def test_a_look_at_the_outflow_alone_is_nearer_to_the_end(tmp_path: Path) -> None:
+    whole = [each for s in (0, 5, 10) for each in look(s, 3, 10 * s, queue(s, "orders", 2, 10 * s))]
+    near = [each for s in (13.75, 14) for each in look(s, 4, int(10 * s))]
+    write(whole, tmp_path / "whole")
+    write([*whole, *near], tmp_path / "near")
+
+    far_off, at_once = (asked(tmp_path / each, 14.25) for each in ("whole", "near"))
+
+    assert far_off.lost.at_most == 2 + 43
+    assert at_once.lost.at_most == 4 + 3
+    assert at_once.lost.read_at == at(14)
+    assert at_once.lost.likely is not None
+    assert at_once.lost.likely <= 4
+
+
+def test_what_was_consumed_is_told_by_the_look_at_the_queues(tmp_path: Path) -> None:
+    """The link stalls: most of what lies in the outflow are acknowledgements."""
+    looks = [look(s, 20 * s, 20 * s, queue(s, "orders", 1, 10 * s)) for s in (0, 5, 10)]
+    write([row for each in looks for row in each], tmp_path)
+    write(look(10.25, 205, 205), tmp_path)
+
+    found = asked(tmp_path, 10.5)
+
+    assert found.lost.at_most is not None
+    assert found.lost.at_most <= 1 + 10
+    assert found.lost.read_at == at(10)
+
+
+def test_what_the_monitor_had_not_written_whole_counts(tmp_path: Path) -> None:
+    write(STEADY, tmp_path)
+    clock = FixedClock(at(11))
+    writer = Writer(tmp_path, clock=clock)
+    writer.add(look(10.5, 1, 105))
+    clock.passed_s = TAIL_EVERY_S
+    writer.add(look(10.75, 2, 107))
+
+    before = asked(tmp_path, 11)
+    writer.flush()
+
+    assert before.lost.read_at == at(10.75)
+    assert asked(tmp_path, 11).as_json() == before.as_json()
+    assert list(tmp_path.rglob("_*")) == []
+
+
+@dataclass
+class FixedClock:
+    moment: datetime
+    passed_s: float = 0.0
+
+    def now(self) -> datetime:
+        return self.moment
+
+    def monotonic(self) -> float:
+        return self.passed_s
+
+    def sleep(self, seconds: float) -> None:
+        self.passed_s += seconds
 
 
 def test_what_the_sum_says_is_said_once(tmp_path: Path) -> None:

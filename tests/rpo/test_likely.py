@@ -11,7 +11,7 @@ from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.simulator import EPOCH, LOADS, STEP_S, Load, Truth, history
-from tests.rpo.test_coverage import estimated
+from tests.rpo.test_coverage import covered, estimated
 
 HOURS = 1.0
 SLACK = {"loss": 3, "duplicates": 3, "age_ms": 1000}
@@ -40,6 +40,24 @@ def test_likely_quantiles_are_near_the_truth(tmp_path: Path, every_s: float, wit
     far = [(said, was) for said, was in told if abs(said - was) > within * was]
     assert len(told) >= 12
     assert len(far) <= 0.1 * len(told), far
+
+
+@pytest.mark.parametrize("load", [LOADS[1], LOADS[3], LOADS[6]], ids=lambda load: load.name)
+def test_looks_at_the_outflow_alone_make_no_bound_wrong_and_hardly_one_wider(tmp_path: Path, load: Load) -> None:
+    rows, truth = history(load, 2, hours=HOURS, pair="p", every_s=STEP_S)
+    seldom = [row for row in rows if row.kind != "queue" or (row.ts - EPOCH).total_seconds() % 5 == 0]
+
+    found = estimated(seldom, tmp_path / "both")
+    every_5_s = estimated([row for row in seldom if (row.ts - EPOCH).total_seconds() % 5 == 0], tmp_path / "five")
+
+    moments, held, _ = covered(found.bounds["p"], truth)
+    assert moments > 0.9 * len(truth.at_s)
+    assert held >= 0.99 * moments
+    for metric, name in (("loss", "loss"), ("duplicates", "duplicates")):
+        said, before = (each.histograms["p", metric].quantile(0.95) for each in (found, every_5_s))
+        assert said is not None
+        assert before is not None
+        assert truth.quantile(name, 0.95) - 1 <= said <= 1.05 * before + 1
 
 
 def ends(load: Load, count: int, folder: Path) -> list[tuple[int, int, int, float]]:

@@ -73,7 +73,7 @@ def bounds(
     death = latest(seen, micros(down_at or now), is_down=down_at is not None)
     if silent_since is not None:
         death = death.or_earlier(micros(silent_since), seen)
-    told = [_Pair(name, seen, death.us) for name in sorted(seen.pairs)]
+    told = _least_of([_Pair(name, each, death.us) for name in sorted(seen.pairs)] for each in (seen, seen.at_queues()))
     names = sorted({name for pair in told for name in pair.queues if matches(include, name)})
     names = [name for name in names if not matches(exclude, name)]
     classes = () if objectives is None else objectives.classes
@@ -92,6 +92,15 @@ def bounds(
         age_s=_oldest(pair.age_us for pair in told),
         because=because,
     )
+
+
+def _least_of(asked: Iterable[list[_Pair]]) -> list[_Pair]:
+    """Two bounds of the same, the smaller one: a look at an outflow alone is nearer to the end, one at the queues too
+    tells what of it was consumed."""
+    told = list(asked)
+    sums = [_sum(pair.lost for pair in pairs) for pairs in told]
+    known = [(lost, place) for place, lost in enumerate(sums) if lost is not None]
+    return told[min(known)[1]] if known else told[0]
 
 
 class _Pair:

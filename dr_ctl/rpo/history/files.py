@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dr_ctl.core.clock import SystemClock
@@ -48,6 +49,11 @@ SCHEMA: Final = pa.schema(
 
 MOST_WAITING: Final = 100_000
 """Rows that wait at most, whatever the time: below ten thousand queues a minute's looks are fewer."""
+TAIL_EVERY_S: Final = 1.0
+TAIL: Final = "_tail.parquet"
+"""What waits of the outflows and roles of a site, in the directory of its day: written anew each second, read by who
+asks what a site took with it. Readers of the history pass its name over: all of it comes with the next file."""
+TAIL_KINDS: Final = ("mirror", "acks", "mixed", "site")
 Part = tuple[date, str]
 """A day and a site: what a file is of."""
 
@@ -68,9 +74,16 @@ def _parts(rows: Iterable[Row]) -> Iterator[tuple[Part, pa.Table]]:
 
 def write_table(table: pa.Table, part: Part, root: Path) -> Path:
     """Write one file whole, named by the time of its first look. Raises EnvironmentFault."""
-    day, site = part
-    folder = root / f"date={day.isoformat()}" / f"site={site}"
     name = f"{table.column('ts')[0].as_py().astimezone(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex}.parquet"
+    return _write_whole(table, _folder(part, root), name)
+
+
+def _folder(part: Part, root: Path) -> Path:
+    day, site = part
+    return root / f"date={day.isoformat()}" / f"site={site}"
+
+
+def _write_whole(table: pa.Table, folder: Path, name: str) -> Path:
     hidden, final = folder / f".{name}.part", folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -109,6 +122,7 @@ class Writer:
         self._clock = clock or SystemClock()
         self._waiting: dict[Part, list[pa.Table]] = {}
         self.files = 0
+        self._tail_at = self._clock.monotonic()
         self._written_at = self._clock.monotonic()
 
     def add(self, rows: Iterable[Row]) -> list[Path]:
@@ -117,7 +131,18 @@ class Writer:
             self._waiting.setdefault(part, []).append(table)
         waiting = sum(table.num_rows for tables in self._waiting.values() for table in tables)
         is_due = waiting >= MOST_WAITING or self._clock.monotonic() - self._written_at >= self._every_s
-        return self.flush() if is_due else []
+        if is_due:
+            return self.flush()
+        if self._clock.monotonic() - self._tail_at >= TAIL_EVERY_S:
+            self._write_tails()
+        return []
+
+    def _write_tails(self) -> None:
+        self._tail_at = self._clock.monotonic()
+        for part, tables in self._waiting.items():
+            told = pa.concat_tables(tables)
+            rows = told.filter(pc.is_in(told["kind"], pa.array(TAIL_KINDS)))
+            _write_whole(rows, _folder(part, self._root), TAIL)
 
     def flush(self) -> list[Path]:
         """Write everything that waits, now."""
@@ -125,6 +150,7 @@ class Writer:
         for part in list(self._waiting):
             written.append(write_table(pa.concat_tables(self._waiting[part]), part, self._root))
             del self._waiting[part]
+            (_folder(part, self._root) / TAIL).unlink(missing_ok=True)
             self.files += 1
         self._written_at = self._clock.monotonic()
         return written

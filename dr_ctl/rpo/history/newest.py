@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dr_ctl.core.model import Finding, Severity
-from dr_ctl.rpo.history.files import left_out, newest_first
+from dr_ctl.rpo.history.files import TAIL, left_out, newest_first
 from dr_ctl.rpo.history.row import micros
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 OUTFLOWS: Final = ("mirror", "acks", "mixed")
@@ -64,6 +64,18 @@ class Recent:
         """What lies at the other site of each flow, by its queue."""
         return {key[2]: looks for key, looks in self.counts.items() if key[0] == pair and key[1] == "staged"}
 
+    def at_queues(self) -> Recent:
+        """The same without the looks at outflows alone that came after the last look at queues of their pair."""
+        last: dict[str, int] = {}
+        for (pair, kind, _), looks in self.counts.items():
+            if kind == "queue":
+                last[pair] = max(last.get(pair, 0), looks[-1].us)
+        counts = {
+            key: [look for look in looks if look.us <= last.get(key[0], look.us)] for key, looks in self.counts.items()
+        }
+        kept = {key: looks for key, looks in counts.items() if looks}
+        return Recent(self.pairs, defaultdict(list, kept), self.roles, self.findings, self.tables)
+
     def queues(self, pair: str) -> dict[str, list[Count]]:
         return {key[2]: looks for key, looks in self.counts.items() if key[0] == pair and key[1] == "queue"}
 
@@ -76,6 +88,11 @@ def recent(history: Path, site: str, pairs: Sequence[str] = ()) -> Recent:
     found = Recent(pairs=set(pairs))
     newest_us: int | None = None
     is_any = False
+    for path in _tails(history, site):
+        is_any = True
+        finding = _take(path, history, found, is_fixed=bool(pairs))
+        if finding is not None:
+            found.findings.append(finding)
     for path in newest_first(history, site):
         begin_us = _begin_us(path)
         if begin_us is not None and newest_us is not None and _is_enough(found, begin_us, newest_us):
@@ -89,10 +106,19 @@ def recent(history: Path, site: str, pairs: Sequence[str] = ()) -> Recent:
         text = f"there is no history of {site} in {history}: what it still had to ship is not known"
         remedy = "Let `dr-ctl monitor` run: it records what a failover needs to know."
         found.findings.append(Finding("DR-RPO-001", Severity.WARNING, text, remedy))
-    found.roles.sort()
-    for looks in found.counts.values():
-        looks.sort(key=lambda look: look.us)
+    found.roles = sorted(set(found.roles))
+    for key, looks in found.counts.items():
+        # A look may be in a file and, after a crash, in the tail too.
+        found.counts[key] = list({look.us: look for look in sorted(looks, key=lambda look: look.us)}.values())
     return found
+
+
+def _tails(history: Path, site: str) -> Iterator[Path]:
+    """What the monitor had not yet written whole."""
+    for day in sorted(history.glob("date=*"), reverse=True)[:2]:
+        path = day / f"site={site}" / TAIL
+        if path.exists():
+            yield path
 
 
 def _is_enough(found: Recent, begin_us: int, newest_us: int) -> bool:

@@ -66,7 +66,8 @@ class Presence:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """`within` by the look that ends an interval; `likely` of the looks; `last` the bound at each outflow's last look.
+    """`within` by the look that ends an interval; `likely` of the looks; `last` the bound at each outflow's last look
+    that read a queue too.
     `told`: what the queues' counters account for of what was put into the outflow in each interval."""
 
     within: Sums
@@ -289,8 +290,10 @@ def _likely(q: _Queues, flows: Outflows, cut: _Cut, acked: _Cut) -> _Rows:
 
 
 def _last(q: _Queues, flows: Outflows, cut: _Cut, acked: _Cut) -> _Rows:
-    """The bound at the last look at each outflow."""
-    row = np.flatnonzero(np.isin(q.place, flows.ends))
+    """The bound at the last look at each outflow that read a queue too."""
+    newest = np.full(len(flows.keys), -1)
+    np.maximum.at(newest, flows.flow[q.place], q.place)
+    row = np.flatnonzero(np.isin(q.place, newest))
     lost = np.where(cut.known, np.minimum(q.sent - q.sent[cut.at], q.depth), q.depth)[row]
     lost = np.maximum(lost, 0)
     after = np.minimum(cut.at + 1, np.arange(len(q.us)))

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from dr_ctl.rpo.series.columns import NA, Flags, Ints
-from dr_ctl.rpo.series.cut import DOWN, STANDBY
+from dr_ctl.rpo.series.cut import AWAY_US, DOWN, STANDBY
 from dr_ctl.rpo.series.envelope import Sums
 from dr_ctl.rpo.series.flow import Absent, Flow, unread
 
@@ -124,12 +124,32 @@ class _Bounded:
         )
 
     def _likely(self) -> Figures:
-        """At each look: no more than lies in the outflow, and that where some queue was not read."""
+        """At each look: no more than lies in the outflow, and that where some queue was not read. A look at the outflow
+        alone has the share of it that the look before had."""
         flow, sums = self._flow, self._flow.likely
-        age = np.where(flow.sends.depth > 0, flow.us - flow.oldest_us, flow.sends.depth)
-        is_read = sums.queues[0] > 0 if not self._scope else sums.queues[self._scope] > 0
-        unread_ = self._unread | (self._absent.is_any & ~is_read)
-        return self._figures(sums, unread_, flow.sends.depth, flow.acks.depth, age, np.zeros(len(age), bool))[0]
+        sends, acks = flow.sends.depth, flow.acks.depth
+        age = np.where(sends > 0, flow.us - flow.oldest_us, sends)
+        alone = self._alone
+        unread_ = self._unread & ~alone | (self._absent.is_any & (sums.queues[self._scope] == 0) & ~alone)
+        found = self._figures(sums, unread_, sends, acks, age, np.zeros(len(age), bool))[0]
+        if not alone.any():
+            return found
+        for name, most in (("loss", sends), ("duplicates", acks)):
+            found[name] = np.where(alone, _shared(found[name], most, ~alone), found[name])
+        since = flow.us - np.where(flow.sends.likely_us == NA, flow.oldest_us, flow.sends.likely_us)
+        age_ms = np.where(found["loss"] > 0, -(-since // 1000), found["loss"])
+        found["age_ms"] = np.where(alone, age_ms, found["age_ms"])
+        return found
+
+    @property
+    def _alone(self) -> Flags:
+        """Looks at the outflow alone, between or soon after looks at its queues."""
+        flow = self._flow
+        is_read = flow.likely.queues[0] > 0
+        places = np.maximum.accumulate(np.where(is_read, np.arange(len(is_read)), -1))
+        lately = (places >= 0) & (flow.us - flow.us[np.maximum(places, 0)] <= AWAY_US)
+        found: Flags = ~is_read & lately
+        return found
 
     def _figures(
         self, sums: Sums, unread_: Flags, sends: Ints, acks: Ints, flow_age: Ints, floor: Flags
@@ -175,11 +195,25 @@ class _Bounded:
         sends, acks = (np.where(at_last, side.depth[-1:], NA) for side in (flow.sends, flow.acks))
         age = np.where(sends > 0, flow.us[-1:] - flow.oldest_us[-1:], sends)
         floor = (sends > 0) & flow.is_floor[-1:]
-        bound, _ = self._figures(flow.last, self._unread[-1:], sends, acks, age, floor)
+        alone, full = self._alone, np.flatnonzero(flow.likely.queues[0] > 0)
+        is_unread = self._unread[full[-1:]] if alone[-1] else self._unread[-1:]
+        bound, _ = self._figures(flow.last, is_unread, sends, acks, age, floor)
+        if alone[-1]:
+            self._grow(bound, int(full[-1]), sends, acks, age)
         likely = {name: each[-1:] for name, each in self._likely().items()}
         going = len(flow.us) > 1 and bool(self._on[-1])
         stalled = going and flow.sends.depth[-1] > 0 and flow.sends.shipped[-1] == flow.sends.shipped[-2]
         return Here(_told(bound), _told(likely), bool(stalled), self.acks_only)
+
+    def _grow(self, bound: Figures, full: int, sends: Ints, acks: Ints, age: Ints) -> None:
+        """Since the last look at the queues no more can have come than was put into the outflow."""
+        flow, goes_on = self._flow, bool(self._on[full:].all())
+        for name, side, most in (("loss", flow.sends, sends), ("duplicates", flow.acks, acks)):
+            grown = bound[name] + side.added[-1:] - side.added[full : full + 1]
+            is_known = goes_on and bool(side.known[full]) and bound[name][0] != NA
+            bound[name] = np.minimum(most, grown) if is_known else most
+        age_ms = -(-age // 1000)
+        bound["age_ms"] = np.where(bound["loss"] == 0, 0, np.where(age == NA, NA, age_ms))
 
     def _accounted(self, steps: Steps) -> tuple[int, int] | None:
         """What went into a mixed outflow in covered time, and what of it the queues' counters tell."""
@@ -189,6 +223,16 @@ class _Bounded:
         if self._scope or not good.any():
             return None
         return int(put[good].sum()), round(float(np.minimum(flow.told[1:], put)[good].sum()))
+
+
+def _shared(figure: Ints, most: Ints, told: Flags) -> Ints:
+    """A figure where it was not told: as large a part of the most as where it was told last and there was something."""
+    is_part = told & (figure != NA) & (most > 0)
+    last = np.maximum.accumulate(np.where(is_part, np.arange(len(told)), -1))
+    at = np.maximum(last, 0)
+    share = np.where(last >= 0, figure[at] / np.maximum(1, most[at]), 1.0)
+    found: Ints = np.where(most == NA, NA, np.rint(np.maximum(most, 0) * share)).astype(np.int64)
+    return found
 
 
 def _told(figures: Figures) -> dict[str, int | None]:

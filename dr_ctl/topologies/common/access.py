@@ -124,6 +124,12 @@ class Access(ABC, Generic[V_co]):
         self._last = self._look(timeout_s)
         return self._last
 
+    def glance(self, *, timeout_s: float = READ_S) -> V_co | None:
+        """What it still has to ship, its role and its links, and no other queue; None where it cannot be asked so
+        little. What its last look told of names says where to look."""
+        del timeout_s
+        return None
+
     def names(self) -> V_co:
         """The last look, where only its names matter: which acceptors, link and outflow there are."""
         return self._last if self._last is not None else self.look()

@@ -135,7 +135,18 @@ class Observer(ABC, Generic[V_co, A_co]):
         def view(access: Access[V_co]) -> V_co | Silent:
             return self._view(access, least_s)
 
-        told = self.together(view, self.all())
+        return self._told(self.together(view, self.all()))
+
+    def glance(self) -> Seen[V_co] | None:
+        """Look once at the outflows alone; None where some broker cannot be asked so little."""
+
+        def view(access: Access[V_co]) -> V_co | Silent | None:
+            return self._answer(access, partial(access.glance, timeout_s=READ_S))
+
+        told = [each for each in self.together(view, self.all()) if each is not None]
+        return self._told(told) if len(told) == len(self.all()) else None
+
+    def _told(self, told: Sequence[V_co | Silent]) -> Seen[V_co]:
         views = dict(zip(((each.site, each.pair) for each in self.all()), told, strict=True))
         sites = {
             site: {pair: self._alive_if_seen(access, views) for pair, access in brokers.items()}
@@ -168,8 +179,11 @@ class Observer(ABC, Generic[V_co, A_co]):
         return view
 
     def _asked(self, access: Access[V_co], timeout_s: float) -> V_co | Silent:
+        return self._answer(access, partial(access.look, timeout_s=timeout_s))
+
+    def _answer(self, access: Access[V_co], look: Callable[[], T]) -> T | Silent:
         try:
-            return access.look(timeout_s=timeout_s)
+            return look()
         except BrokerError as error:
             refuse = False
             if isinstance(error, Unreachable) and error.refused:

@@ -32,6 +32,9 @@ class PairTopology(Generic[V]):
     def look(self, *, over_s: float = 0.0) -> Seen[V]:
         return self._observer.observe_over(over_s) if over_s else self._observer.look_once()
 
+    def glance(self) -> Seen[V] | None:
+        return self._observer.glance()
+
     def observe(self) -> Seen[V]:
         return self._observer.observe()
 

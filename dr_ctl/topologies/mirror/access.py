@@ -8,9 +8,10 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis_mirror import MirrorBroker
 from dr_ctl.topologies.artemis import access
 from dr_ctl.topologies.common import observer
+from dr_ctl.topologies.common.access import READ_S
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.look import Flow, look, look_at_flow, open_doors, unapplied
+from dr_ctl.topologies.mirror.look import Flow, glance, look, look_at_flow, open_doors, unapplied
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
 
@@ -25,6 +26,9 @@ class Access(access.Access[BrokerView]):
         return look(
             self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
         )
+
+    def glance(self, *, timeout_s: float = READ_S) -> BrokerView:
+        return glance(self.reader(), self.names(), timeout_s=timeout_s)
 
     def flow(self, *, timeout_s: float) -> Flow:
         return look_at_flow(self.reader(), self.names(), timeout_s=timeout_s)

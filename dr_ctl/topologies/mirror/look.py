@@ -85,6 +85,32 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
     )
 
 
+def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
+    """The same broker with its outflow as the only queue: its role, its link, and what it still has to ship."""
+    outflow = view.outflow
+    told = reader.look(
+        [
+            Read(beans.server(view.broker), ("Active", "CurrentTimeMillis", "PendingMirrorAcks")),
+            Read(beans.RUNTIME, ("StartTime",)),
+            Read(beans.all_acceptors(view.broker), parts.ACCEPTOR),
+            Read(beans.all_broker_connections(view.broker), _LINK),
+            *([Read(outflow.bean, parts.QUEUE)] if outflow is not None else []),
+        ],
+        timeout_s=timeout_s,
+    )
+    fields = Fields(view.broker, told[0].value())
+    return replace(
+        view,
+        active=fields.flag("Active"),
+        now_ms=fields.number("CurrentTimeMillis"),
+        pending_acks=fields.number("PendingMirrorAcks"),
+        start=str(Fields(beans.RUNTIME, told[1].value()).number("StartTime")),
+        acceptors=tuple(parts.acceptor(bean, each) for bean, each in parts.found(told[2])),
+        links=tuple(_link(bean, each) for bean, each in parts.found(told[3])),
+        queues=(parts.queue(outflow.bean, Fields(outflow.bean, told[4].value())),) if outflow is not None else (),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Flow:
     """The gate's own numbers of one broker: what it still ships, whether its link ships, what it has not applied."""

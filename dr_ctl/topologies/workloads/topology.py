@@ -11,7 +11,7 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Store
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import Keeper, Seen, Topology, keeper_of
+from dr_ctl.topologies.topology import Keeper, Seen, Topology, glance_of, keeper_of
 from dr_ctl.topologies.workloads.driver import DriverWithWorkloads
 from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
 from dr_ctl.topologies.workloads.seen import SeenWithWorkloads
@@ -33,6 +33,10 @@ class TopologyWithWorkloads(Generic[S]):
         if not over_s:
             return SeenWithWorkloads(self._bare.look(), ())
         return self._beside(lambda: self._bare.look(over_s=over_s))
+
+    def glance(self) -> SeenWithWorkloads[Seen] | None:
+        seen = glance_of(self._bare)
+        return SeenWithWorkloads(seen, ()) if seen is not None else None
 
     def observe(self) -> SeenWithWorkloads[S]:
         return self._beside(self._bare.observe)
