@@ -107,6 +107,8 @@ def source_of(
     """
     if past is not None and again:
         return unexpected(seen, ask) or past.source
+    if past is not None and _gone_over(seen, past):
+        return unexpected(seen, ask) or past.source
     if ask.operation in ALONE:
         return _alone(seen, ask, cut_off=cut_off)
     if ask.operation == FAILOVER:
@@ -116,6 +118,12 @@ def source_of(
     if past is None:
         return _source(seen, ask, parts=parts)
     return unexpected(seen, ask) or _resumed_source(seen, past, parts=parts)
+
+
+def _gone_over(seen: Observation, past: History) -> bool:
+    """Say whether a run has done its move: what is left of it opens nothing, so the site that it left may be down."""
+    moves = past.activation and past.ask.operation in MOVING
+    return moves and whole_at(seen, past.ask.target) and seen.roles[past.source] is Role.DOWN
 
 
 def _told(seen: Observation) -> str:

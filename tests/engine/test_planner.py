@@ -213,6 +213,15 @@ def test_an_interrupted_run_goes_on_where_both_sites_answer_and_not_both_serve(
         assert (decided.source, decided.target) == ("london", "paris")
 
 
+@pytest.mark.parametrize(("activation", "decision"), [(True, PLAN), (False, SILENT)])
+def test_once_it_has_moved_the_site_that_it_left_may_be_down(activation: bool, decision: str) -> None:
+    before = replace(past(), activation=activation)
+
+    assert told(plan(BOOK, Recipe(), seen(london=DOWN, paris=SERVING), ASK, before)) == decision
+    assert told(plan(BOOK, Recipe(), seen(london=UNKNOWN, paris=SERVING), ASK, before)) == SILENT
+    assert told(plan(BOOK, Recipe(), seen(london=DOWN), ASK, before)) == SILENT
+
+
 @pytest.mark.parametrize("source", [SERVING, STANDBY])
 def test_it_goes_on_from_the_first_step_with_numbers_of_its_own(source: Role) -> None:
     decided = decided_plan(plan(BOOK, Recipe(), seen(london=source), ASK, past()))

@@ -230,6 +230,10 @@ class Observer(observer.Observer[BrokerView, Access]):
 
 
 def _between(seen: Seen[BrokerView]) -> bool:
-    """Say whether a broker has the store and does not serve yet: it is starting, or has died a moment ago."""
+    """Say whether a broker has the store and does not serve yet, as it is starting or has died a moment ago; or may
+    take it now, as nobody has it."""
     every = [each for brokers in seen.sites.values() for each in brokers.values()]
-    return any(isinstance(each.error, Between) if isinstance(each, Silent) else each.named_in_vain for each in every)
+    return any(
+        isinstance(each.error, Between) if isinstance(each, Silent) else each.named_in_vain or each.may_take
+        for each in every
+    )

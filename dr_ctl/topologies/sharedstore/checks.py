@@ -29,7 +29,9 @@ def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
     quiesces = not move.ask.cut_in_flight
 
     def of_one(view: BrokerView) -> Iterator[Finding]:
-        yield from of_broker(view)
+        # One that has given up the store by its own end is started after the move.
+        gave_up = move.sent and view.site == move.source
+        yield from (each for each in of_broker(view) if not (gave_up and each.id in _MENDED))
         if view.role is Role.SERVING:
             yield from classic.of_pausing(view, needed=quiesces)
 

@@ -69,6 +69,12 @@ class BrokerView(ClassicBroker):
         return held and not self.answered and self.runs is not False
 
     @property
+    def may_take(self) -> bool:
+        """Say whether it waits for a store that nobody holds."""
+        free = self.lock is not None and not self.lock.held and self.lock.holder != self.config.broker
+        return free and not self.answered and self.runs is not False
+
+    @property
     def role(self) -> Role:
         """The lock decides: of two that let clients in, the one that it does not name is sick. A broker whose ports
         refuse waits, unless its process is said not to run, or the lock names it: then it has died, or is starting."""

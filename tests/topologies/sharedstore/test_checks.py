@@ -76,6 +76,30 @@ def test_what_refuses_a_move(here: BrokerView, there: BrokerView, expected: str)
     assert found(here, there)[expected] is Severity.ERROR
 
 
+def test_of_a_run_that_goes_on_who_gave_up_the_store_may_have_ended() -> None:
+    told = seen(waiting("london", runs=False, lock=replace(FRESH, holder="paris")), broker("paris"))
+    move = Move(Ask("swapover", "paris"), "london", RECIPE.baseline(told))
+
+    assert [each.id for each in RECIPE.why_not(told, move)] == ["DR-STORE-004"]
+    assert RECIPE.why_not(told, replace(move, sent=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("view", "may"),
+    [
+        (waiting(lock=FREE), True),
+        (waiting(lock=RAN_OUT, runs=True), True),
+        (waiting(lock=FREE, runs=False), False),
+        (waiting("london", lock=RAN_OUT), False),
+        (waiting(lock=None), False),
+        (waiting(), False),
+        (broker(lock=FREE), False),
+    ],
+)
+def test_who_waits_for_a_store_that_nobody_holds_may_take_it(view: BrokerView, may: bool) -> None:
+    assert view.may_take is may
+
+
 def test_a_stop_that_is_denied_to_the_console_is_not_needed_where_the_process_has_a_command() -> None:
     here = broker(denied=frozenset({STOPS}), config=with_commands("london"))
 

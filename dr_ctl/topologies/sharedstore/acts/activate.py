@@ -1,6 +1,6 @@
 """What is done for `activate`: the holder of the store gives it up, and the other broker is shown to serve from it.
 
-The call that stops a broker is never answered. What came of it is told by the lock and by the two brokers alone.
+The call that stops a broker may be answered or not. What came of it is told by the lock and by the two brokers alone.
 """
 
 from __future__ import annotations
