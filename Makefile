@@ -56,12 +56,13 @@ bench: setup ## the figures in docs/measured.md, measured again
 	$(BIN)/python bench/bench.py
 	$(BIN)/python bench/pipeline.py
 
+# tzdata is pinned for one platform only in the first lock, and needed on all by the second.
 lock: setup ## write the locks anew (needs uv on the PATH)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  --extra dev --extra bench pyproject.toml -o requirements.lock
+	  --extra dev --extra bench --extra postgresql --extra mariadb pyproject.toml -o requirements.lock
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  --extra connect --constraint requirements.lock --no-annotate \
-	  $$(sed -nE 's/^([A-Za-z0-9._-]+)==.*/--no-emit-package \1/p' requirements.lock | sort -u) \
+	  $$(sed -nE '/^tzdata==/d; s/^([A-Za-z0-9._-]+)==.*/--no-emit-package \1/p' requirements.lock | sort -u) \
 	  pyproject.toml -o requirements-connect.lock
 
 clean: ## remove what setup and the tests made

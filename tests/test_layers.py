@@ -35,6 +35,9 @@ BELOW = {
     "continuity": {"common", "artemis"},
     "bridges": {"common", "artemis"},
     "brokersync": {"common", "classic"},
+    "replica": {"common", "classic"},
+    "sharedstore": {"common", "classic"},
+    "fanout": {"common", "classic"},
     "workloads": set[str](),
 }
 # What stands beside the packages of topologies, whatever the topology; the registry knows them all, none knows it.

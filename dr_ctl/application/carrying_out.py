@@ -30,7 +30,7 @@ from dr_ctl.engine.plan import Plan
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
 from dr_ctl.processes.hooks import HookRunner
-from dr_ctl.topologies.topology import Seen, workloads_of
+from dr_ctl.topologies.topology import Seen, keeps_one_store, workloads_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Work:
                 manner=manner,
             )
 
-        return self._journaled(act, brings, left_behind(decided))
+        return self._journaled(act, brings, decided)
 
     def undo(self, past: History) -> Result:
         """Put back what the run has changed."""
@@ -116,7 +116,7 @@ class Work:
         self,
         act: Callable[[Journal, StopRequest], RunResult[Seen]],
         brings: Mapping[str, Json],
-        after: Sequence[str] = (),
+        plan: Plan | None = None,
     ) -> Result:
         """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
         with stoppable() as stop:
@@ -126,6 +126,7 @@ class Work:
                 ended = act(journal, stop)
                 stop.over()
                 lock.note_left(self.lease, ended.seen)
+                after = left_behind(plan, one_store=keeps_one_store(ended.seen)) if plan is not None else []
                 result = self._result(ended, brings, after)
                 _seal(journal, self.files, result.envelope(self.caller.command))
             except StopAtOnce as stopped:

@@ -6,23 +6,29 @@ from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
 from dr_ctl.engine.plan import Plan
 
 
-def left_behind(plan: Plan) -> list[str]:
+def left_behind(plan: Plan, *, one_store: bool = False) -> list[str]:
     """Empty where nothing was moved."""
     source, target = plan.source, plan.target
     doubt = (
         f"In doubt: what a client sent to {source} without seeing a receipt. It sends that again, "
         "and it may then be there twice."
     )
+    stays, away = (
+        f"{source} stays up and closed and takes what {target} ships; switched off, there is none.",
+        f"none while {source} is away; what {target} takes lies at {target} alone.",
+    )
+    if one_store:
+        stays = away = f"none, both sites use one store; {source} can take it while its broker runs and waits."
     if plan.ask.operation in (SWAPOVER, FAILBACK):
         return [
-            f"Second copy: {source} stays up and closed and takes what {target} ships; switched off, there is none.",
+            f"Second copy: {stays}",
             doubt,
             f"To come back: `dr-ctl swapover --to {source}`.",
         ]
     if plan.ask.operation == FAILOVER:
         back = f"`dr-ctl failback --to {source}` once {source} is up, or `dr-ctl reinstate {source}`, then a swapover."
         return [
-            f"Second copy: none while {source} is away; what {target} takes lies at {target} alone.",
+            f"Second copy: {away}",
             doubt,
             f"To come back: {back}",
         ]

@@ -18,7 +18,7 @@ from dr_ctl.engine.plan import Ask
 from dr_ctl.rpo.estimate.result import matches
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import BrokerSeen, Seen
+from dr_ctl.topologies.topology import BrokerSeen, Seen, keeps_one_store
 
 if TYPE_CHECKING:
     from dr_ctl.rpo.bounds.result import Bounds
@@ -37,6 +37,7 @@ class FailoverPrice:
         self._installation, self._clock = installation, clock
         self._down_since: datetime | None = None
         self._read: tuple[Seen, datetime] | None = None
+        self._kept_at: datetime | None = None  # when it was seen that both sites use one store
         # What reads Parquet takes a tenth of a second to load: beside the first look, whose answers are waited for.
         Thread(target=import_module, args=("dr_ctl.rpo.bounds.bounds",), daemon=True, name="load bounds").start()
 
@@ -52,6 +53,7 @@ class FailoverPrice:
             self._down_since = now
         whole = role is Role.STANDBY and all(each.silent is None for each in self._brokers(seen))
         self._read = (seen, self._clock.now()) if whole else None
+        self._kept_at = self._clock.now() if keeps_one_store(seen) else None
 
     def bounds(self) -> Mapping[str, Json]:
         return self._now().as_json()
@@ -86,11 +88,14 @@ class FailoverPrice:
         return Finding("DR-LOSS-001", Severity.ERROR, "; ".join(reasons), remedy, more)
 
     def _now(self) -> Bounds:
+        if self._kept_at is not None:
+            return self._of_history().without_loss(self._kept_at)
+        return self._of_read(*self._read) if self._read is not None else self._of_history()
+
+    def _of_history(self) -> Bounds:
         from dr_ctl.rpo.bounds.bounds import bounds  # noqa: PLC0415 - loaded by then, beside the first look
 
         settings = self._installation.settings
-        if self._read is not None:
-            return self._of_read(*self._read)
         return bounds(
             self._installation.path(settings.history.path),
             site=self.lost,

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from dr_ctl.lab.ids import Ids, store_at
+from collections.abc import Mapping
+from typing import Final
+
+from dr_ctl.lab.fanout import LEAST_FILE, FanOut
+from dr_ctl.lab.ids import SHARED, Ids, store_at
 from dr_ctl.lab.kinds import KINDS
 from dr_ctl.lab.make import Admin
 from dr_ctl.lab.stage import Played
 from dr_ctl.lab.state import SiteState
 from dr_ctl.lab.traffic import Target
-from dr_ctl.stomp_io.dialect import ARTEMIS
+from dr_ctl.stomp_io.address import Address
+from dr_ctl.stomp_io.dialect import ARTEMIS, CLASSIC, Dialect
 from dr_ctl.twin.site import Twin
+
+# How clients speak STOMP to twins that no lab is like, by the family of brokers.
+FAMILIES: Final[Mapping[str, Dialect]] = {"artemis": ARTEMIS, "classic": CLASSIC}
 
 
 class PlayedTwin(Twin, Played):
@@ -40,5 +48,11 @@ class PlayedTwin(Twin, Played):
         like = KINDS.named(self.kind.topology) if self.kind.topology in KINDS else None
         stores = {site: store_at(self.directory, self.site(site, pair).name) for site in self.sites}
         ids = None if like is None or like.ids is None else Ids(stores, like.ids.address)
-        dialect = ARTEMIS if like is None else like.dialect
-        return Target(sites, self.site(self.sites[0], pair).app, self.left, ids, dialect)
+        dialect = FAMILIES[self.kind.topology.partition("-")[0]] if like is None else like.dialect
+        fan_out = None
+        if like is not None and like.fan_out is not None:
+            doors = tuple((site, self.host(site, pair).broker.acceptors[like.fan_out].port) for site in self.sites)
+            addresses = tuple((site, Address("127.0.0.1", port)) for site, port in doors)
+            fan_out = FanOut(addresses, self.directory / LEAST_FILE)
+            ids = Ids(dict.fromkeys(stores, store_at(self.directory, SHARED)), None)
+        return Target(sites, self.site(self.sites[0], pair).app, self.left, ids, dialect, fan_out)

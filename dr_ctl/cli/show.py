@@ -37,6 +37,9 @@ def _text(found: Status) -> str:
             if each.silent is not None:
                 lines.append(f"  {each.pair}: {each.silent}")
                 continue
+            if not each.doors:
+                lines += [f"  {each.pair}: {line}" for line in links.get((site, each.pair), ())]
+                continue
             doors = ", ".join(f"{name} {'open' if is_open else 'closed'}" for name, is_open in each.doors.items())
             doors += ", and roles kept out" if each.kept_out else ""
             read = [depth for depth in each.depths.values() if depth is not None]

@@ -88,6 +88,10 @@ class Patience:
     link_attach_s: float = 15.0
     """Until a link that a person had restarted is attached."""
 
+    # A shared store.
+    store_starts_s: float = 5.0
+    """For a broker that has taken the store to be managed: its clients' doors open a moment earlier."""
+
     # The plugin.
     plugin_poll_s: float = 0.05
     """Between looks at its flows."""

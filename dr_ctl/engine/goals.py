@@ -21,8 +21,10 @@ class Goal(Enum):
     LINK_UP = "link-up"  # what ships to the peer, or delivers what came from it, is started
     LINK_DOWN = "link-down"
     MOVE = "move"  # messages of a queue
+    COPY = "copy"  # messages that lie at the peer
     REMOVE = "remove"
-    START = "start"  # a workload runs
+    HAND_OVER = "hand-over"  # a broker gives up the store, so that the other one takes it
+    START = "start"  # a workload, or a broker's process, runs
     STOP = "stop"
     HOOK = "hook"  # a command of the installation's own
 

@@ -246,5 +246,5 @@ def held_by(name: str, document: LockDocument) -> Locked:
 
 def per_machine(name: str, why: str) -> Finding:
     text = f"{name}: the lock is per machine: {why}"
-    remedy = "Start runs from one machine only, until the user of dr-ctl may create queues there."
+    remedy = "Start runs from one machine only; an Artemis broker keeps it where dr-ctl's user may create queues there."
     return Finding("DR-LOCK-001", Severity.WARNING, text, remedy)

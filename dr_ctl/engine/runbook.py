@@ -291,14 +291,20 @@ def _filled(verb: str, told: Mapping[Any, Any], line: int, found: _Found) -> Run
     return RunbookStep(verb, site, line, limits, words)
 
 
+def _hooked(step: RunbookStep) -> str:
+    """How a rule names a step that is a hook of that name."""
+    return f"hook {step.words.get('name', '')}" if step.verb == "hook" else step.verb
+
+
 def _order(operation: str, rules: Sequence[Rule], steps: Sequence[RunbookStep], found: _Found, line: int) -> None:
     at: dict[str, RunbookStep] = {}
     place: dict[str, int] = {}
     for number, step in enumerate(steps):
         if step.verb in at and step.verb not in ("observe", "hook", "ask", "hold"):
             found.add(step.line, f"{step.verb} stands a second time", id_="DR-BOOK-002")
-        at.setdefault(step.verb, step)
-        place.setdefault(step.verb, number)
+        for name in (step.verb, _hooked(step)):
+            at.setdefault(name, step)
+            place.setdefault(name, number)
     for first, then, because in rules:
         if then not in at and first not in at:
             continue

@@ -63,12 +63,11 @@ class Lab(Played):
         options: Options | None = None,
         pairs: int = 1,
     ) -> Self:
-        """Start a new lab and return when all brokers are active, mirror each other, and `serving` lets clients in.
+        """Start a new lab and return when all brokers are active, joined, and `serving` lets clients in.
 
         `delay_ms` is for each direction of each link; one that does not start at boot is not waited for. `edit` changes
         each broker's configuration before the first start; `options` are those of the topology's kind; `pairs` says how
-        many brokers each site has. EnvironmentFault, with the end of the broker's log, where it is not up within 90 s;
-        then nothing of it is left.
+        many brokers each site has. EnvironmentFault, with the end of the log, where it is not up within 90 s.
         """
         for name in sites:
             if not SITE_NAME.fullmatch(name):
@@ -161,6 +160,7 @@ class Lab(Played):
 
     def down(self) -> None:
         """End every process of the lab, brokers first, and remove its directory. Twice is once."""
+        self._as_written()
         running = [site.process for site in self.state.sites if site.process is not None]
         with ThreadPoolExecutor(max_workers=2 * MOST_PAIRS) as side_by_side:
             list(side_by_side.map(lambda process: daemons.end(process, within_s=DOWN_S), running))
@@ -176,6 +176,7 @@ class Lab(Played):
     def kill(self, site: str, pair: str | None = None) -> None:
         """End a site's brokers with SIGKILL: the site is lost. Returns when their ports refuse. With a pair, its one
         alone, here and in what follows."""
+        self._as_written()
         for broker in self.state.brokers(site, pair):
             if broker.process is not None:
                 daemons.kill(broker.process)
@@ -183,6 +184,7 @@ class Lab(Played):
 
     def stop(self, site: str, pair: str | None = None) -> None:
         """End a site's brokers in an orderly way."""
+        self._as_written()
         for broker in self.state.brokers(site, pair):
             if broker.process is not None:
                 daemons.end(broker.process, within_s=DOWN_S)
@@ -190,6 +192,7 @@ class Lab(Played):
 
     def start(self, site: str, pair: str | None = None, *, wait: bool = True) -> None:
         """Start a site's brokers again, clients kept out; a running one is left alone. Waits until they are active."""
+        self._as_written()
         for broker in self.state.brokers(site, pair):
             if broker.process is None or not broker.process.alive():
                 self._keep(replace(broker, process=self._kind.start(self._home(broker))))
@@ -259,6 +262,11 @@ class Lab(Played):
     def status(self) -> status.LabStatus:
         """Say how everything is; what does not answer within two seconds is said not to answer."""
         return status.read(self.state)
+
+    def _as_written(self) -> None:
+        """Another command may have started a broker since."""
+        if (self.directory / lab_state.FILE).exists():
+            self.state = lab_state.load(self.directory)
 
     def _start_links(self, delay_ms: float) -> None:
         for link in self.state.links:
@@ -367,6 +375,7 @@ class Lab(Played):
         return sum(found.values()) if found.keys() >= set(queues) else None
 
     def _signal(self, site: str, signum: signal.Signals) -> None:
+        self._as_written()
         for broker in self.state.brokers(site):
             if broker.process is None or not daemons.send(broker.process, signum):
                 raise EnvironmentFault(f"the broker {broker.broker} does not run")

@@ -39,7 +39,7 @@ def masked(text: str) -> str:
 def variables(settings: Settings) -> frozenset[str]:
     """The environment's variables that hold passwords: for dr-ctl alone, not for what it starts."""
     parts = [part for site in settings.sites.values() for part in (*site.brokers, *site.workloads)]
-    secrets = [value for part in parts for _, value in part if isinstance(value, Secret)]
+    secrets = [*settings.secrets, *(value for part in parts for _, value in part if isinstance(value, Secret))]
     return frozenset(each.env for each in secrets if each.env is not None)
 
 

@@ -4,14 +4,14 @@ merely unwise is `validate`'s."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from dr_ctl.settings.parts import Names, Part, Seconds, listed
+from dr_ctl.settings.parts import Names, Part, Seconds, Secret, listed
 from dr_ctl.settings.workloads import Workload
 
 SiteName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
@@ -142,12 +142,10 @@ def _two_sites(schema: dict[str, Any]) -> None:
 
 class Settings(Part):
     """One installation: two sites and the topology that joins them. Each topology has a class of its own of this.
-    `apart`: keys of its brokers that may not list the same door, those for clients first. `order`: what must stand
-    before what in a runbook that moves it, beside what holds for all, and why."""
+    `apart`: keys of its brokers that may not list the same door, those for clients first."""
 
     model_config = ConfigDict(json_schema_extra=_two_sites)
     apart: ClassVar[tuple[tuple[str, str], ...]] = ()
-    order: ClassVar[tuple[tuple[str, str, str], ...]] = ()
 
     version: Literal[1] = Field(description="the version of this file's format: 1")
     name: str = Field(min_length=1, description="what the installation is called")
@@ -162,6 +160,16 @@ class Settings(Part):
     runbooks: str | None = Field(
         default=None, description="folder of own runbooks; without: those that came with dr-ctl"
     )
+
+    @property
+    def order(self) -> Sequence[tuple[str, str, str]]:
+        """What must stand before what in a runbook that moves it, beside what holds for all, and why."""
+        return ()
+
+    @property
+    def secrets(self) -> Sequence[Secret]:
+        """Those of no broker and no workload."""
+        return ()
 
 
 class Installation(Part):

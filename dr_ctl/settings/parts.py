@@ -82,3 +82,15 @@ class Secret(Part):
         if len([each for each in (self.env, self.file, self.command, self.plain) if each is not None]) != 1:
             raise ValueError("a secret is exactly one of {env: NAME}, {file: PATH}, {command: [ARGV]}, {plain: …}")
         return self
+
+
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class IdStore(Part):
+    """The store of processed ids that consumers keep, where dr-ctl can read it."""
+
+    sqlite: str = Field(description="an SQLite file; a return reads it")
+    table: _Name = Field(default="processed", description="its table")
+    queue: _Name = Field(default="queue", description="the column of the queue")
+    id: _Name = Field(default="id", description="the column of the id")

@@ -21,6 +21,11 @@ class _Workload(Part):
         "whole site only",
     )
     singleton: bool = Field(default=False, description="`true`: it must never run at both sites")
+    alone: bool = Field(
+        default=False,
+        description="`true`: it runs only while its site serves without the other one: a failover starts it, the "
+        "return of the other site and a planned move stop it",
+    )
     timeout: Seconds = Field(
         default="30s", validate_default=True, description="how long it may take to stop, and to start"
     )

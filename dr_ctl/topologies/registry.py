@@ -18,6 +18,9 @@ TOPOLOGIES: Final[Registry[Opens]] = Registry(
         "artemis-continuity": "dr_ctl.topologies.continuity.procedure",
         "artemis-bridges": "dr_ctl.topologies.bridges.procedure",
         "classic-brokersync": "dr_ctl.topologies.brokersync.procedure",
+        "classic-replica": "dr_ctl.topologies.replica.procedure",
+        "classic-shared-store": "dr_ctl.topologies.sharedstore.procedure",
+        "classic-fanout": "dr_ctl.topologies.fanout.procedure",
     },
     unknown="there is no topology",
 )

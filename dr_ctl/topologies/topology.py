@@ -112,7 +112,8 @@ class PartState(Enum):
 @dataclass(frozen=True, slots=True)
 class WorkloadSeen:
     """What works on the messages of a site, and moves with the service. `parts` are what is started and stopped of it,
-    by name: a workload has one, or one a route. Where it is `silent`, nothing was read, and that says why."""
+    by name: a workload has one, or one a route. Where it is `silent`, nothing was read, and that says why. One that is
+    `alone` runs only while its site serves without the other."""
 
     site: str
     name: str
@@ -121,6 +122,7 @@ class WorkloadSeen:
     parts: Mapping[str, PartState] = field(default_factory=dict)
     detail: str = ""
     silent: str | None = None
+    alone: bool = False
 
     @property
     def runs(self) -> bool | None:
@@ -197,6 +199,19 @@ class WithWorkloads(Protocol):
 def workloads_of(seen: Seen) -> Sequence[WorkloadSeen]:
     """The workloads of both sites, as they were seen."""
     return seen.workloads if isinstance(seen, WithWorkloads) else ()
+
+
+@runtime_checkable
+class WithOneStore(Protocol):
+    """What a look adds where sites may share their store."""
+
+    @property
+    def one_store(self) -> bool:
+        """Say whether nothing is lost with a site, whatever becomes of it."""
+
+
+def keeps_one_store(seen: Seen) -> bool:
+    return isinstance(seen, WithOneStore) and seen.one_store
 
 
 @dataclass(frozen=True, slots=True)

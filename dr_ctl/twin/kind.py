@@ -34,6 +34,8 @@ class Kind:
     session: Callable[..., Line] = StompSession  # what a client is served by, at a door that speaks STOMP
     # What of the settings file is about the whole installation.
     installation: Mapping[str, Any] = field(default_factory=dict)
+    # What of it is about a site, beside its brokers.
+    site: Mapping[str, Any] = field(default_factory=dict)
     # What the console of a broker lets through; without: everything.
     policy: Callable[[Any], Policy] | None = None
     # Of users that only its brokers have, or who have another one there: the role of each.

@@ -308,7 +308,7 @@ class Twin:
                 secret.touch(mode=0o600)
                 secret.write_text(host.broker.users[user] + "\n", encoding="utf-8")
             told = {"name": pair, "password": {"file": host.secret}, **self.kind.settings(host)}
-            sites.setdefault(site, {"brokers": []})["brokers"].append(told)
+            sites.setdefault(site, {"brokers": [], **self.kind.site})["brokers"].append(told)
         document = {
             "version": 1,
             "name": self.directory.name,

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from dr_ctl.topologies.registry import opened
 from tests.broker.recorder import Recorder, Seen
 
 LONG_S = 120.0
+BY_ID = ("removeMatchingMessages(java.lang.String)",)
 Stage = PlayedTwin | Lab  # two real brokers or their twin, which are spoken to in the same words
 STARTED: list[subprocess.Popen[str]] = []
 
@@ -148,18 +149,19 @@ def send_as_client(lab: Lab, queue: str, count: int, **more: str) -> None:
 
 
 @contextmanager
-def recorded(lab: Stage, folder: Path) -> Iterator[tuple[Path, dict[str, Recorder]]]:
-    """Settings whose consoles are recorders, one per site."""
+def recorded(
+    lab: Stage, folder: Path, sites: Sequence[str] = ("london", "paris")
+) -> Iterator[tuple[Path, dict[str, Recorder]]]:
+    """Settings whose consoles are recorders, one per site: beside the lab's own, so that every path in them holds."""
     told = yaml.safe_load(lab.settings_path.read_text(encoding="utf-8"))
     with ExitStack() as stack:
         recorders = {}
         for site, settings in told["sites"].items():
             broker = settings["brokers"][0]
-            recorders[site] = stack.enter_context(Recorder(broker["jolokia"]))
-            broker["jolokia"] = recorders[site].address
-            _whole(broker, lab.directory)
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / "dr-ctl.yaml"
+            if site in sites:
+                recorders[site] = stack.enter_context(Recorder(broker["jolokia"]))
+                broker["jolokia"] = recorders[site].address
+        path = lab.directory / f"{folder.name}.yaml"
         path.write_text(yaml.safe_dump(told), encoding="utf-8")
         yield path, recorders
 
@@ -173,14 +175,31 @@ def _whole(told: dict[str, Any], directory: Path) -> None:
             _whole(each, directory)
 
 
-def killed_at(operator: Operator, recorders: dict[str, Recorder], site: str, nth: int, *words: str) -> None:
-    """Kill the command right before its nth request that changes something at a site, no document of dr-ctl's own,
-    reaches the broker."""
+def _whole_store(told: dict[str, Any], directory: Path) -> None:
+    """The same of a store that both sites share, and of commands that are run where the settings lie."""
+    for site in told["sites"].values():
+        process = site["brokers"][0].get("process", {})
+        for what, words in process.items():
+            process[what] = ["env", f"--chdir={directory}", *words] if isinstance(words, list) else words
+    store = told.get("store", {})
+    if "lock" in store:
+        store["lock"] = str(directory / store["lock"])
+    if "dsn" in store:
+        store["dsn"] = {"file": str(directory / store["dsn"]["file"])}
+
+
+def killed_at(
+    operator: Operator, recorders: dict[str, Recorder], site: str, nth: int, *words: str, operation: str = ""
+) -> None:
+    """Kill the command right before its nth request that changes something at a site, no document of dr-ctl's own and
+    no copy of what was consumed, reaches the broker; of those only that begin with `operation`."""
     started: list[subprocess.Popen[str]] = []
     changing: list[list[Seen]] = []
 
     def before(changes: list[Seen]) -> tuple[int, str] | None:
-        if all("dr-ctl." in str(each.arguments) for each in changes):
+        mine = [each for each in changes if each.operation.startswith(operation)]
+        # Nor what an id names: a copy of what was consumed may go at any time.
+        if all("dr-ctl." in str(each.arguments) or each.operation in BY_ID for each in mine):
             return None
         changing.append(changes)
         if len(changing) != nth:
@@ -190,9 +209,9 @@ def killed_at(operator: Operator, recorders: dict[str, Recorder], site: str, nth
 
     recorders[site].before = before
     started.append(operator.start(*words))
-    started[0].communicate()
+    told, _ = started[0].communicate()
     recorders[site].before = None
-    assert len(changing) == nth
+    assert len(changing) == nth, told
 
 
 def changed_settings(lab: Lab, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
@@ -201,6 +220,7 @@ def changed_settings(lab: Lab, folder: Path, change: Callable[[dict[str, Any]], 
     for settings in told["sites"].values():
         broker = settings["brokers"][0]
         _whole(broker, lab.directory)
+    _whole_store(told, lab.directory)
     change(told)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "changed.yaml"

@@ -214,15 +214,18 @@ def test_brokers_that_share_a_database_lease_their_lock() -> None:
 @pytest.mark.parametrize(
     ("options", "store"),
     [
-        ({}, {"lock": "store/lock"}),
-        ({"database": True}, {"dsn": {"file": "secrets/store"}, "table": "ACTIVEMQ_LOCK"}),
+        ({}, {"lock": "store/lock", "lease": "1000ms", "keep_alive": "2000ms"}),
+        ({"database": True}, {"dsn": {"file": "secrets/store"}, "lease": "10000ms", "keep_alive": "5000ms"}),
     ],
 )
 def test_the_settings_file_says_where_the_lock_is(options: dict[str, Any], store: dict[str, Any]) -> None:
     sites = tuple(replace(site, ports=PORTS, others=OTHERS) for site in LAB.sites)
     lab = replace(LAB, sites=sites, links=(), topology=SHARED_STORE, options=dict(sharedstore.options(options)))
 
-    assert document(lab)["store"] == store
+    told = document(lab)
+
+    assert told["store"] == store
+    assert [site["brokers"][0]["broker"] for site in told["sites"].values()] == ["london", "paris"]
 
 
 def test_a_broker_waits_that_says_it_found_the_lock_taken(tmp_path: Path) -> None:

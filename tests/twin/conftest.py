@@ -9,7 +9,7 @@ import pytest
 
 from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.lab.lab import Lab
-from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, MIRROR
+from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, REPLICA, SHARED_STORE
 from tests.broker.driving import on_queue, reset
 from tests.conftest import Command
 from tests.patience import impatient
@@ -17,10 +17,9 @@ from tests.topologies.continuity.plugin import needs_plugin
 from tests.twin.plugin_subject import FLOWS, PluginSubject
 from tests.twin.subject import Subject
 
-BOTH = pytest.mark.parametrize("topology", [MIRROR, CONTINUITY, BRIDGES, BROKERSYNC])
-LATER = pytest.mark.parametrize(
-    "topology", [MIRROR, *(pytest.param(each, marks=pytest.mark.deep) for each in (CONTINUITY, BRIDGES, BROKERSYNC))]
-)
+OTHERS = (CONTINUITY, BRIDGES, BROKERSYNC, FANOUT, REPLICA, SHARED_STORE)
+BOTH = pytest.mark.parametrize("topology", [MIRROR, *OTHERS])
+LATER = pytest.mark.parametrize("topology", [MIRROR, *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS)])
 
 
 @pytest.fixture(scope="session")

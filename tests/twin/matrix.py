@@ -19,14 +19,19 @@ from dr_ctl.jolokia.client import Answer, Wire
 from dr_ctl.twin.bridges.broker import BridgesBroker
 from dr_ctl.twin.broker import Broker
 from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl.twin.classic.fanout.broker import ID_HEADER, FanoutBroker
+from dr_ctl.twin.classic.replica.broker import ReplicaBroker
+from dr_ctl.twin.classic.replica.events import PLUGIN
+from dr_ctl.twin.classic.sharedstore.broker import SharedStoreBroker
 from dr_ctl.twin.host import APP, Change, Host
 from dr_ctl.twin.jolokia import Request
-from dr_ctl.twin.kinds import BRIDGES
+from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, MIRROR, REPLICA, SHARED_STORE
 from dr_ctl.twin.messages import Message, Queue
 from dr_ctl.twin.names import keys_of
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
+from tests.twin.conftest import OTHERS
 from tests.twin.subject import until
 
 ACCEPTED = ("--accept-loss", "unknown")
@@ -34,33 +39,58 @@ QUICK_S = 0.4
 RESTS_S, RESTS_WITHIN_S = 0.1, 3.0
 COMMANDS = "continuity.cmd.out"
 NOTHING_CHANGED = (10, 11, 12, 13, 14)
-BETWEEN = 3  # moments of a matrix beside its first and its last that are tried each time
+# Moments of a matrix beside its first and its last that are tried each time; all of them are, at night.
+BETWEEN, BETWEEN_OF_OTHERS = 3, 1
 SEED = os.environ.get("DR_CTL_SEED", "20261121")  # which they are; another one may be tried
 SOME_AND_ALL = pytest.mark.parametrize(
     "whole", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["some", "all"]
 )
 GIVEN = "given"  # the header that tells each message of `put` from all others, at both sites
+# A shared store has no link to cut, the other site lacks nothing, and a failover has nothing to do: with its holder's
+# death the store goes to who waits, and that lets clients in. So there is no request to fail or to die at, and nothing
+# is owed: the lock keeps clients out of the site that was lost.
+TAKEN_OVER = (SHARED_STORE,)
 _TAKEN: set[str] = set()
 T = TypeVar("T")
 
 
 def moments(every: Sequence[T], *, whole: bool, of: str) -> Sequence[T]:
     """All of them, or the first, the last and some between, by chance; a failure shows the seed that chose them."""
-    if whole or len(every) <= 2 + BETWEEN:
+    count = BETWEEN if of.startswith(MIRROR) else BETWEEN_OF_OTHERS
+    if whole or len(every) <= 2 + count:
         return every
     print(f"{of}: DR_CTL_SEED={SEED}")
-    between = random.Random(f"{SEED} {of}").sample(range(1, len(every) - 1), BETWEEN)
+    between = random.Random(f"{SEED} {of}").sample(range(1, len(every) - 1), count)
     return [every[at] for at in (0, *sorted(between), len(every) - 1)]
 
 
+def of_each(operations: Sequence[str]) -> pytest.MarkDecorator:
+    """These operations of every topology, but for a failover where there is nothing for it to do."""
+    return pytest.mark.parametrize(
+        ("topology", "operation"),
+        [
+            (topology, operation)
+            for topology in (MIRROR, *OTHERS)
+            for operation in operations
+            if not (topology in TAKEN_OVER and operation == "failover")
+        ],
+    )
+
+
 def put(twin: PlayedTwin, site: str, queue: str, count: int) -> None:
-    """Messages as clients send them; its door may be closed."""
-    broker = twin.host(site).broker
+    """Messages as clients send them; its door may be closed. Producers that write to both sites do so while they
+    can."""
+    brokers = [twin.host(site).broker]
+    peer = twin.host(twin.other(site)).broker
+    if isinstance(brokers[0], FanoutBroker) and brokers[0].attached:
+        brokers.append(peer)
     with twin.still():
         for number in range(count):
-            body, headers = f"message {number}".encode(), {"n": str(number), GIVEN: str(uuid4())}
-            now_ms = broker.now_ms()
-            broker.route(Message(broker.next_number(), queue, body, text=True, headers=headers, timestamp_ms=now_ms))
+            given = str(uuid4())
+            body, headers = f"message {number}".encode(), {"n": str(number), GIVEN: given, ID_HEADER: given}
+            for broker in brokers:
+                now_ms, told = broker.now_ms(), {**headers}
+                broker.route(Message(broker.next_number(), queue, body, text=True, headers=told, timestamp_ms=now_ms))
 
 
 def take(twin: PlayedTwin, site: str, queue: str) -> None:
@@ -73,6 +103,8 @@ def take(twin: PlayedTwin, site: str, queue: str) -> None:
             ident = broker.identity(message)
             broker.ids.add(queue, ident, here=True)
             broker.notify(queue, ident)
+        if isinstance(broker, FanoutBroker):
+            broker.ids.add(queue, message.headers[ID_HEADER], here=True)
         broker.remove(lying, message)
         _TAKEN.add(message.headers[GIVEN])
 
@@ -83,8 +115,9 @@ def unprocessed(twin: PlayedTwin) -> set[str]:
         brokers = [twin.host(site, pair).broker for site in twin.sites for pair in twin.pairs]
         lying = {
             message.headers[GIVEN]
-            for broker in brokers
-            for queue in broker.queues.values()
+            # Of brokers that share a store, one at most shows what lies in it.
+            for holder in (*brokers, *(each.store for each in twin.brokers(SharedStoreBroker)))
+            for queue in holder.queues.values()
             for message in queue.messages.values()
             if GIVEN in message.headers
         }
@@ -104,22 +137,27 @@ def drain(twin: PlayedTwin, dr_ctl: Command) -> None:
 def lose(twin: PlayedTwin, dr_ctl: Command) -> None:
     """London dies with a message and an acknowledgement that Paris lacks. An agent is no part of the link that is cut:
     where there is one, the copy of what was taken is gone."""
+    taken_over = twin.kind.topology in TAKEN_OVER
     put(twin, "london", "orders.in", 2)
     twin.wait_mirrored()
     twin.cut("london")
-    until(lambda: not twin.host("london").broker.attached)
+    until(lambda: taken_over or not twin.host("london").broker.attached)
     put(twin, "london", "orders.out", 1)
     take(twin, "london", "orders.in")
     until(lambda: all(each.agent is None or each.agent.idle for each in twin.brokers(BrokerSyncBroker)))
     twin.kill("london")
-    until(lambda: not twin.host("paris").broker.attached)
+    until(lambda: serving(twin) == ("paris",) if taken_over else not twin.host("paris").broker.attached)
 
 
 def lose_and_return(twin: PlayedTwin, dr_ctl: Command) -> None:
     lose(twin, dr_ctl)
     done(dr_ctl("failover", "--to", "paris", "--yes", *ACCEPTED))
     twin.heal()
+    for broker in twin.brokers(ReplicaBroker):
+        broker.comes_closed = not broker.alive  # or it would come back open, as the source that it was
     twin.start("london")
+    if twin.kind.topology == REPLICA:  # nothing goes between two sources
+        return
     until(lambda: twin.host("paris").broker.attached)  # it dials anew by itself, and ships what it has to say
 
 
@@ -156,7 +194,8 @@ class Operation:
             and all(open_at(twin, site) == {*twin.queues} for site in self.serving)
             and all(twin.host(site).broker.serves or self.paused for site in self.serving)
             and bool(paused(twin)) is self.paused
-            and any(name.startswith("dr-ctl.debt.") for name in documents(twin)) is self.owed
+            and any(name.startswith("dr-ctl.debt.") for name in documents(twin))
+            is (self.owed and twin.kind.topology not in TAKEN_OVER)
         )
 
 
@@ -216,17 +255,18 @@ def gated(broker: Broker, queue: Queue) -> bool:
 
 def documents(twin: PlayedTwin) -> list[str]:
     """Those at the brokers, and those of brokers that keep none."""
-    kept = Path(os.environ["DR_CTL_STATE_DIR"]).glob("**/documents/*/*/*.*")
+    kept = Path(os.environ.get("DR_CTL_STATE_DIR", twin.directory)).glob("**/documents/*/*/*.*")
     queues = [name for site in twin.sites for name in twin.host(site).broker.queues if name.startswith("dr-ctl.")]
     return [*queues, *(path.name for path in kept)]
 
 
 def scene(twin: PlayedTwin) -> dict[str, Any]:
-    """All that can be set and all messages, but for the documents of dr-ctl's own."""
+    """All that can be set and all messages, but for the documents of dr-ctl's own, and for what a plugin keeps for
+    itself."""
     told = twin.dump()
     for each in told.values():
         for part in (each["settable"]["queues"], each["messages"]):
-            for name in [name for name in part if name.startswith("dr-ctl.")]:
+            for name in [name for name in part if name.startswith(("dr-ctl.", PLUGIN))]:
                 del part[name]
         addresses = each["settable"]["addresses"]
         each["settable"]["addresses"] = [name for name in addresses if not name.startswith("dr-ctl.")]
@@ -237,6 +277,11 @@ def opens(twin: PlayedTwin, change: Change, site: str) -> bool:
     """Say whether a request lets clients work at a site."""
     opened = keys_of(change.bean).values()
     door = change.operation == "start()" and twin.host(site).broker.clients_door in (each.strip('"') for each in opened)
+    part = {("replica", False): twin.other(change.site), ("source", True): change.site}
+    if change.operation.startswith("setReplicationRole("):
+        return part.get(tuple(change.arguments)) == site
+    if twin.kind.topology == SHARED_STORE and change.operation == "stop()" and "connector" not in keys_of(change.bean):
+        return change.site == twin.other(site)  # it gives up the store
     delivers = twin.kind.topology == BRIDGES and change.operation == "resume()"
     return change.site == site and (door or delivers or change.operation.startswith("activateSite("))
 
@@ -254,12 +299,21 @@ def at_rest(twin: PlayedTwin) -> dict[str, Any]:
 
 def as_undone(told: dict[str, Any], twin: PlayedTwin, operation: Operation) -> dict[str, Any]:
     """What an undo has to put back of a scene. A site that came back stays closed, whatever becomes of its return:
-    where bridges join the sites, queue by queue."""
+    where bridges join the sites, queue by queue. One that was taken in stays so, and so does the door that lets it."""
     found = {name: dict(each["settable"]) for name, each in told.items()}
+    owed = any(name.startswith("dr-ctl.debt.") for name in documents(twin))
+    if twin.kind.topology == BROKERSYNC and operation.before is lose_and_return and not owed:
+        for each in found.values():
+            each["doors"] = {name: is_open for name, is_open in each["doors"].items() if name != "openwire"}
+            # The first message that arrives by it makes such a queue.
+            each["queues"] = {name: told for name, told in each["queues"].items() if ".to-" not in name}
+            each["addresses"] = [name for name in each["addresses"] if ".to-" not in name]
     if twin.kind.topology == BRIDGES and operation.before is lose_and_return:
         for name, each in found.items():
             if name.startswith("london/"):
                 del each["queues"], each["security"]
+    if twin.kind.topology == REPLICA and operation.before is lose_and_return:
+        del found["london/orders-1"]["role"]  # it stays the replica
     return found
 
 

@@ -16,7 +16,7 @@ from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.topologies.classic_brokersync import ClassicBrokerSync
 from dr_ctl.topologies.classic import look
-from dr_ctl.topologies.classic.operations import PAUSES, REMOVES, REMOVES_QUEUES, RESUMES
+from dr_ctl.topologies.classic.operations import PAUSES, REMOVES, REMOVES_QUEUES, RESUMES, STOPS
 from dr_ctl.twin.classic.brokersync.agent import Agent
 from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl.twin.classic.brokersync.way import BrokerSyncWay
@@ -122,7 +122,7 @@ def test_a_policy_refuses_what_it_denies_before_it_looks_for_a_bean(twin: Played
     whole = pair.ask("london", type="read", mbean=pair.network("london"))
     named = pair.read("london", pair.network("london"), "Name")
 
-    assert denied == {PAUSES, RESUMES, REMOVES, REMOVES_QUEUES}
+    assert denied == {PAUSES, RESUMES, REMOVES, REMOVES_QUEUES, STOPS}
     assert paused["status"] == 403
     assert "Operation pause() forbidden for MBean org.apache.activemq:brokerName=london," in paused["error"]
     assert (whole["status"], "Password is forbidden" in whole["error"]) == (403, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import Any, TypeVar
 
 import pytest
@@ -12,6 +13,7 @@ from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import Closed, Connected, Silent
+from dr_ctl.topologies.sharedstore.lock import FileLock
 from dr_ctl.twin.broker import Broker
 from dr_ctl.twin.classic.fanout.broker import ID_HEADER, FanoutBroker, Producers
 from dr_ctl.twin.classic.replica.broker import ReplicaBroker
@@ -57,22 +59,15 @@ def sent(pair: ClassicSubject, count: int, site: str = "london") -> None:
 
 
 def row(twin: PlayedTwin) -> tuple[str | None, int]:
-    """What the lock's file says: who has it, and until when."""
-    told = json.loads((twin.directory / "store" / "lock").read_text())
-    return told["broker_name"], told["time"]
+    """Who has the store, and until when."""
+    with twin.still():
+        store = at(twin, "london", SharedStoreBroker).store
+        return store.holder, store.until_ms
 
 
-@STORED
-def test_who_waits_has_no_port_and_no_console(twin: PlayedTwin, pair: ClassicSubject) -> None:
-    told = json.loads(twin.settings_path.read_text().partition("\n")[2])
-
-    assert told["store"] == {"lock": "store/lock"}
-    assert row(twin) == ("london", 0)
-    assert served(pair, "london")
-    assert isinstance(knocks(pair, "paris"), Closed)
-    with pytest.raises(requests.ConnectionError):
-        pair.ask("paris", type="version")
-    assert pair.read("london", pair.server("london"), "Slave") == {"Slave": False}
+def locked(twin: PlayedTwin) -> bool:
+    """Whether the system says that somebody holds the lock's file."""
+    return FileLock(twin.directory / "store" / "lock").read().held
 
 
 @STORED
@@ -87,7 +82,8 @@ def test_who_is_stopped_answers_nothing_and_hands_the_store_over(twin: PlayedTwi
     assert row(twin) == ("paris", 0)
     assert pair.ids("paris") == ids
     assert isinstance(knocks(pair, "london"), Closed)
-    until(lambda: at(twin, "london", SharedStoreBroker).running)  # as a slave
+    assert not at(twin, "london", SharedStoreBroker).running
+    twin.start("london")  # as a slave
     assert isinstance(knocks(pair, "london"), Closed)
 
 
@@ -100,7 +96,7 @@ def test_a_store_outlives_both_and_goes_to_who_comes_first(twin: PlayedTwin, pai
         client.message()
     twin.kill("paris")
     twin.kill("london")
-    assert row(twin) == (None, 0)
+    assert (row(twin), locked(twin)) == ((None, 0), False)
 
     twin.start("paris")
 
@@ -110,13 +106,29 @@ def test_a_store_outlives_both_and_goes_to_who_comes_first(twin: PlayedTwin, pai
 
 
 @STORED
-def test_closed_connectors_keep_the_lock(twin: PlayedTwin, pair: ClassicSubject) -> None:
-    for name in ("stomp", "openwire"):
-        pair.done("london", pair.connector("london", name), "stop()")
+def test_a_broker_that_is_kept_comes_back_by_itself_and_any_is_started_by_a_command(
+    twin: PlayedTwin, pair: ClassicSubject
+) -> None:
+    settings = json.loads(twin.settings_path.read_text().partition("\n")[2])
+    words = settings["sites"]["london"]["brokers"][0]["process"]
+    london = at(twin, "london", SharedStoreBroker)
 
-    assert row(twin) == ("london", 0)
-    assert isinstance(knocks(pair, "london"), Closed)
-    assert isinstance(knocks(pair, "paris"), Closed)
+    def ran(what: str) -> int:
+        return subprocess.run(words[what], cwd=twin.directory, timeout=10, check=False).returncode
+
+    def stop() -> None:
+        with twin.still():
+            london.stop()
+
+    assert ran("state") == 0
+    stop()
+    assert ran("state") == 3
+    until(lambda: served(pair, "paris"))
+    assert ran("start") == 0
+    assert (ran("state"), london.running) == (0, True)
+    london.supervised = True
+    stop()
+    until(lambda: ran("state") == 0)
 
 
 @STORED

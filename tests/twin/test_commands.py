@@ -12,11 +12,11 @@ from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.settings.loader import load
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.faults import Fault, FaultKind, When
-from dr_ctl.twin.kinds import BRIDGES, CONTINUITY
+from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, MIRROR, SHARED_STORE
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
-from tests.twin.conftest import BOTH, LATER
+from tests.twin.conftest import BOTH, LATER, OTHERS
 from tests.twin.matrix import scene, serving
 from tests.twin.subject import until
 
@@ -170,7 +170,11 @@ def test_clocks_that_differ_are_a_finding(twin: PlayedTwin, dr_ctl: Command) -> 
     assert "DR-PAIR-003" in [finding["id"] for finding in told["findings"]]
 
 
-@LATER
+@pytest.mark.parametrize(
+    "topology",
+    # One store has one lock, which one broker holds.
+    [MIRROR, *(pytest.param(each, marks=pytest.mark.deep) for each in OTHERS if each != SHARED_STORE)],
+)
 def test_several_pairs_move_together(
     tmp_path: Path, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, topology: str
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.twin.faults import Fault, FaultKind, When
-from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, MIRROR
+from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, REPLICA, SHARED_STORE
 from tests.conftest import Command
 from tests.twin.matrix import (
     NOTHING_CHANGED,
@@ -47,9 +47,22 @@ LIES = {
         *(("Started", True), ("Started", False), ("QueueSize", 0), ("Paused", False), ("Paused", True)),
         *(("InFlightCount", 0), ("ConsumerCount", 0), ("EnqueueCount", 0), ("RemoteBrokerName", None)),
     ),
+    FANOUT: (
+        *(("Started", True), ("Started", False), ("QueueSize", 0), ("Paused", False), ("Paused", True)),
+        *(("InFlightCount", 0), ("ConsumerCount", 0), ("EnqueueCount", 0), ("DequeueCount", 0)),
+    ),
+    REPLICA: (
+        *(("Started", True), ("Started", False), ("QueueSize", 0), ("Paused", False), ("Paused", True)),
+        *(("InFlightCount", 0), ("ConsumerCount", 0), ("EnqueueCount", 0), ("TotalReplicationLag", 0)),
+        *(("ReplicationRole", "source"), ("ReplicationRole", "replica")),
+    ),
+    SHARED_STORE: (
+        *(("Started", True), ("Started", False), ("QueueSize", 0), ("Paused", False), ("Paused", True)),
+        *(("InFlightCount", 0), ("ConsumerCount", 0), ("EnqueueCount", 0), ("Slave", True), ("Slave", False)),
+    ),
 }
 AFTER = {True: (0, 1, 2, 3, 5), False: (0, 3, 8, 16, 30)}
-TOPOLOGIES = (MIRROR, CONTINUITY, BRIDGES, BROKERSYNC)
+TOPOLOGIES = (MIRROR, CONTINUITY, BRIDGES, BROKERSYNC, FANOUT, REPLICA, SHARED_STORE)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ a lease lasts, `keep_alive_ms` how often its holder renews it. The rest is the f
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
 
     from dr_ctl.lab.daemons import Process
     from dr_ctl.lab.make import Make, Options
+    from dr_ctl.lab.state import SiteState
 
 STORE, SECRET = "store", "secrets/store"
+PID: Final = "pid"
 LEASE_MS, KEEP_ALIVE_MS = 10_000, 5_000
+FILE_TRIED_MS, FILE_KEPT_MS = 1_000, 2_000
 # What a broker writes that found the lock taken: a file, or a lease.
 WAITING: Final = ("in slave mode waiting a lock", "failed to acquire lease")
 TELLING: Final = """
@@ -54,7 +58,8 @@ def joined(instance: Path, make: Make) -> create.Joined:
     if told["database"]:
         return create.Joined(store=_leased(told), beans=_source(database(make)), boots_open=True)
     locker = (
-        'lockKeepAlivePeriod="2000"><locker><shared-file-locker lockAcquireSleepInterval="1000"/></locker></kahaDB>'
+        f'lockKeepAlivePeriod="{FILE_KEPT_MS}"><locker><shared-file-locker '
+        f'lockAcquireSleepInterval="{FILE_TRIED_MS}"/></locker></kahaDB>'
     )
     return create.Joined(store=create.kahadb(str(instance.parent / STORE), locker=locker), boots_open=True)
 
@@ -89,15 +94,45 @@ class SharedAdmin(ClassicAdmin):
         try:
             super().create_queue(name)
         except BrokerError as error:
-            if not (isinstance(error.__cause__, Unreachable) and error.__cause__.refused):
+            if not _waits(error):
                 raise
+
+    def depths(self) -> dict[str, int]:
+        """As of any broker; one that waits for the store has no queues."""
+        try:
+            return super().depths()
+        except BrokerError as error:
+            if _waits(error):
+                return {}
+            raise
+
+
+def _waits(error: BrokerError) -> bool:
+    return isinstance(error.__cause__, Unreachable) and error.__cause__.refused
 
 
 def complete(document: dict[str, Any], told: Options) -> dict[str, Any]:
     """Say where the lock is."""
-    leased = {"dsn": {"file": SECRET}, "table": "ACTIVEMQ_LOCK"}
-    document["store"] = leased if told["database"] else {"lock": f"{STORE}/lock"}
+    leases = bool(told["database"])
+    every = (told["lease_ms"], told["keep_alive_ms"]) if leases else (FILE_TRIED_MS, FILE_KEPT_MS)
+    where = {"dsn": {"file": SECRET}} if leases else {"lock": f"{STORE}/lock"}
+    document["store"] = {**where, "lease": f"{every[0]}ms", "keep_alive": f"{every[1]}ms"}
     return create.without_jolokia(document, told)
+
+
+def settings(site: SiteState, secret: str) -> dict[str, Any]:
+    """A broker that waits tells its name to nobody, and the lock's row has it; its process is asked for."""
+    asked = f'case "$(cut -d" " -f3 /proc/$(cat {site.broker}/{PID})/stat 2>&1)" in R|S|D|T) ;; *) exit 3;; esac'
+    words = {"state": ["sh", "-c", asked], "start": [sys.executable, "-m", "dr_ctl", "lab", "start", site.name]}
+    words["start"] += ["--dir", "."]
+    return {**create.settings(site, secret), "broker": site.broker, "process": {**words, "timeout": "60s"}}
+
+
+def start(instance: Path) -> Process:
+    """As of any broker; its pid is kept for whoever asks by the settings file, in a moment and without Python."""
+    process = create.start(instance)
+    write_text(instance / PID, f"{process.pid}\n")
+    return process
 
 
 def _tell_of_the_lease(log4j: Path) -> None:
@@ -135,6 +170,8 @@ KIND: Final = create.classic(
     options=options,
     create=make_broker,
     admin=SharedAdmin,
+    settings=settings,
+    start=start,
     complete=complete,
     links_at_boot=lambda _: False,
     beside=beside,

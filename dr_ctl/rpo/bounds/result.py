@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from dr_ctl.core.clock import stamp
@@ -74,6 +74,17 @@ class Bounds:
         queues: list[Json] = [asdict(queue) for queue in self.queues]
         told: dict[str, Json] = {"lost": self.lost.as_json(), "twice": self.twice.as_json(), "queues": queues}
         return {**told, "age_s": self.age_s, "because": self.because}
+
+    def without_loss(self, at: datetime) -> Bounds:
+        """The same where what lies at the site does not go with it."""
+        return replace(
+            self,
+            lost=Bound(0, at),
+            queues=tuple(replace(each, lost=0) for each in self.queues),
+            classes=tuple(replace(each, lost=0) for each in self.classes),
+            age_s=None,
+            because="both sites use one store, which is not lost with a site",
+        )
 
     def exceeds(self, objectives: Objectives | None, accept: int | Literal["unknown"] | None = None) -> tuple[str, ...]:
         """Say why this may not go on; nothing where it may.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from dr_ctl.settings.model import Settings, Site, SiteName
-from dr_ctl.settings.parts import Names, Part
+from dr_ctl.settings.parts import IdStore, Names, Part
 from dr_ctl.settings.topologies.artemis import ArtemisBroker
 
 
@@ -19,18 +19,6 @@ class ClientRoles(Part):
         description="roles of the clients: a fence takes from them what they may do at the address of one queue; never "
         "those of the bridges or of what applies the ids",
     )
-
-
-_Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-
-
-class IdStore(Part):
-    """The store of processed ids that the consumers of a site keep, where dr-ctl can read it."""
-
-    sqlite: str = Field(description="an SQLite file; a return compares those of both sites")
-    table: _Name = Field(default="processed", description="its table")
-    queue: _Name = Field(default="queue", description="the column of the queue")
-    id: _Name = Field(default="id", description="the column of the id")
 
 
 class BridgesBroker(ArtemisBroker):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -24,12 +25,14 @@ class ArtemisContinuity(Settings):
     """An installation whose sites are joined by the plugin."""
 
     apart: ClassVar = APART
-    order: ClassVar = (
-        ("catch-up", "quiesce", "what the serving site has staged and not delivered would be lost behind the fence"),
-    )
 
     topology: Literal["artemis-continuity"]
     sites: dict[SiteName, Site[ContinuityBroker]]
+
+    @property
+    def order(self) -> Sequence[tuple[str, str, str]]:
+        why = "what the serving site has staged and not delivered would be lost behind the fence"
+        return (("catch-up", "quiesce", why),)
 
 
 SETTINGS = ArtemisContinuity

@@ -7,7 +7,16 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from dr_ctl.settings.model import Broker
-from dr_ctl.settings.parts import HttpAddress, Names, Secret, StompAddress
+from dr_ctl.settings.parts import HttpAddress, Names, Part, Secret, StompAddress
+
+
+class AgentAccess(Part):
+    """A way in of its own for whoever works beside the clients, which stays open when these are kept out."""
+
+    stomp: StompAddress = Field(description="address of a transport connector that no client uses")
+    username: str = Field(description="the agent's login")
+    password: Secret = Field(description="the agent's password")
+    connector: str = Field(description="the name of that transport connector; never one of `clients`")
 
 
 class ClassicBroker(Broker):

@@ -8,17 +8,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from dr_ctl.settings.model import Settings, Site, SiteName
-from dr_ctl.settings.parts import Names, Part, Secret, StompAddress
-from dr_ctl.settings.topologies.classic import ClassicBroker
-
-
-class AgentAccess(Part):
-    """The agent's own way in, which stays open when clients are kept out."""
-
-    stomp: StompAddress = Field(description="address of a transport connector that no client uses")
-    username: str = Field(description="the agent's login")
-    password: Secret = Field(description="the agent's password")
-    connector: str = Field(description="the name of that transport connector; never one of `clients`")
+from dr_ctl.settings.parts import Names
+from dr_ctl.settings.topologies.classic import AgentAccess, ClassicBroker
 
 
 class BrokerSyncBroker(ClassicBroker):

@@ -11,9 +11,9 @@ from dr_ctl.settings.topologies.artemis_bridges import BridgesBroker
 from dr_ctl.topologies.artemis import access
 from dr_ctl.topologies.bridges.forwarded import forwarded
 from dr_ctl.topologies.bridges.look import look
-from dr_ctl.topologies.bridges.stores import Store
 from dr_ctl.topologies.bridges.view import BridgesSeen, BrokerView, with_idle
 from dr_ctl.topologies.common import observer
+from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import Config
 

@@ -6,33 +6,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
-from urllib.parse import quote
 
-WITHIN_S: Final = 10.0
-
-
-class NotRead(Exception):
-    """A store could not be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    """One store: a file, and what its table and columns are called. The names were checked with the settings."""
-
-    path: Path
-    table: str
-    queue: str
-    id: str
-
-    @property
-    def uri(self) -> str:
-        return f"file:{quote(str(self.path))}?mode=ro"
-
-    def rows(self, database: str) -> str:
-        return f"SELECT {self.queue} AS q, {self.id} AS i FROM {database}.{self.table}"  # noqa: S608
+from dr_ctl.topologies.common.idstore import WITHIN_S, NotRead, Store
 
 
 def lacking(store: Store, other: Store) -> Mapping[str, int]:

@@ -6,9 +6,9 @@ from dr_ctl.topologies.bridges.access import Observer
 from dr_ctl.topologies.bridges.verifier import BridgesVerifier
 from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common.recipe import Recipe
+from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.tools import Tools
-from dr_ctl.topologies.common.view import Residue
 
 
 class BridgesTools(Tools[BrokerView]):

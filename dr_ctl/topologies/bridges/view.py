@@ -19,7 +19,8 @@ from dr_ctl.topologies.common import seen
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.calls import Request
 from dr_ctl.topologies.common.evidence import total
-from dr_ctl.topologies.common.view import Acceptor, Queue, Residue
+from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.view import Acceptor, Queue
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 ORIGIN: Final = "ARTEMIS_MESSAGE_ORIGIN"

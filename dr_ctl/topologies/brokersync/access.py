@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 
 from dr_ctl.core.clock import Clock
+from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.patience import Patience
+from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.classic_brokersync import BrokerSyncBroker
+from dr_ctl.stomp_io.address import Login
+from dr_ctl.stomp_io.connection import Closed, Connected
 from dr_ctl.topologies.brokersync import parity
-from dr_ctl.topologies.brokersync.look import look
+from dr_ctl.topologies.brokersync.look import seen
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncConfig, SyncSeen
-from dr_ctl.topologies.classic import access
+from dr_ctl.topologies.classic import access, look, statistics
+from dr_ctl.topologies.classic.look import Answered
 from dr_ctl.topologies.common import observer
+from dr_ctl.topologies.common.access import Gate, gate
 
 
 class Access(access.Access[BrokerView]):
@@ -33,17 +40,37 @@ class Access(access.Access[BrokerView]):
         )
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
+        return self._seen(look.ask(self.reader(), broker, timeout_s=timeout_s))
+
+    def _look(self, timeout_s: float) -> BrokerView:
+        if self._settings.jolokia is not None:
+            return super()._look(timeout_s)
+        return self._seen(statistics.ask(*self._doors(timeout_s), timeout_s=timeout_s))
+
+    def _doors(self, timeout_s: float) -> tuple[Gate, Mapping[str, bool]]:
+        """Where the statistics are asked for, and which of the clients' doors are open: without a door of the agent's
+        own the clients' is all there is."""
+        own = self._installation.broker(self.site, self.pair, BrokerSyncBroker).sync
+        theirs = self.gate()
+        assert theirs is not None  # the settings ask for one of both
+        if own is None:
+            return theirs, dict.fromkeys(self.config.clients, True)
+        greeting = self.greet(timeout_s=timeout_s)
+        if not isinstance(greeting, Connected | Closed):
+            raise TimedOut(f"{theirs.address}: whether clients are let in cannot be told: {greeting}")
+        password = resolve(own.password, self._installation.file.parent)
+        mine = gate(self._installation, self.site, own.stomp, Login(own.username, password))
+        return mine, dict.fromkeys(self.config.clients, isinstance(greeting, Connected))
+
+    def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
+        if self._settings.jolokia is not None:
+            return super().open_doors(timeout_s=timeout_s)
+        return tuple(door.name for door in self.look(timeout_s=timeout_s).doors if door.started)
+
+    def _seen(self, told: Answered) -> BrokerView:
         config = self.config
         assert isinstance(config, SyncConfig)
-        return look(
-            self.reader(),
-            self.papers,
-            pair=self.pair,
-            site=self.site,
-            config=config,
-            broker=broker,
-            timeout_s=timeout_s,
-        )
+        return seen(told, self.papers, pair=self.pair, site=self.site, config=config)
 
 
 Way = tuple[Access, Access]

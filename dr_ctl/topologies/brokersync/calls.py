@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.brokersync.view import BrokerView
-from dr_ctl.topologies.classic.operations import MOVE_MATCHING, REMOVE_MATCHING, START, STOP, by_ids, request
+from dr_ctl.topologies.classic.operations import MOVE_MATCHING, REMOVE_MATCHING, START, STOP, request
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.common.view import Queue
 
 NOT_CONNECTED: Final = "it is not connected"
 RESTARTS: Final = 3
-BATCH: Final = 100  # ids in one call: 19 000 a second were removed so, and no message is looked at one by one
 MOST: Final = 100_000
 UNEXPLAINED: Final = "they were consumed at the other site before, or nothing explains why they lie only there"
 CONSUMED: Final = "copies of what was consumed lie there"
@@ -50,24 +49,6 @@ def restarts(views: Iterable[BrokerView]) -> list[Call]:
 
 def _named(view: BrokerView) -> str:
     return f"network connector {view.link.name if view.link is not None else ''}"
-
-
-def removes(view: BrokerView, queue: Queue, ids: Collection[str]) -> Iterator[Call]:
-    """Remove these messages of a queue, in batches; one that is gone already is no error."""
-    listed = sorted(ids)
-    for start in range(0, len(listed), BATCH):
-        batch = listed[start : start + BATCH]
-        asked = request(queue.bean, REMOVE_MATCHING, (by_ids(batch),))
-        yield call(view, Goal.REMOVE, queue.name, asked, f"remove {len(batch)} message(s) of {queue.name}")
-
-
-def aside(view: BrokerView, queue: Queue, ids: Collection[str]) -> Iterator[Call]:
-    """Move these messages to a queue of dr-ctl's own."""
-    listed, name = sorted(ids), quarantine_queue(view.site, queue.name)
-    for start in range(0, len(listed), BATCH):
-        batch = listed[start : start + BATCH]
-        asked = request(queue.bean, MOVE_MATCHING, (by_ids(batch), name))
-        yield call(view, Goal.MOVE, queue.name, asked, f"move {len(batch)} message(s) of {queue.name} to {name}")
 
 
 def may_move(view: BrokerView, queue: Queue) -> Call:

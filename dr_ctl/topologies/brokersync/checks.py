@@ -54,7 +54,7 @@ def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
     """What one broker says of itself, whatever its role. What is `kept_out` of the peer is not attached on purpose."""
     name = f"{view.site}/{view.pair}"
     yield from of_doors(name, view)
-    yield from classic.of_link_door(name, view, "bridge")
+    yield from _link_door(name, view)
     yield from classic.of_permits(view, (LINKS_UP, LINKS_DOWN, REMOVES))
     yield from _link(name, view, kept_out=kept_out)
     yield from of_queues(name, view)
@@ -75,6 +75,26 @@ def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
             f"The peer keeps out what {view.site} holds; `dr-ctl reinstate {view.site}` lets it in, no restart does."
             if kept_out
             else f"`dr-ctl link restart {view.site}`; if that does not help, look at what stands between the sites.",
+        )
+
+
+def _link_door(name: str, view: BrokerView) -> Iterator[Finding]:
+    """Whether the connector of the peer's network connector is known, and is not the clients'."""
+    shared = sorted({each.protocol for each in view.bridges} & {*view.config.clients})
+    if shared:
+        yield error(
+            "DR-DOOR-003",
+            f"{name}: the peer's network connector comes in by {', '.join(shared)}, which clients use too: closing it "
+            "to them would cut the copies",
+            "Give it a transport connector of its own, named under `bridge:`, and point the peer's uri at that.",
+        )
+    elif not view.mirror_doors and view.config.mirror is None:
+        others = [each.name for each in view.acceptors if each.name not in view.config.clients]
+        there = f"{', '.join(others)} could be it" if others else "clients use all of them"
+        yield error(
+            "DR-DOOR-003",
+            f"{name}: cannot tell which transport connector the peer's network connector uses: {there}",
+            "Give it one of its own, named under `bridge:`; closing the clients' would cut the copies.",
         )
 
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dr_ctl.jolokia.client import Reader
 from dr_ctl.topologies.brokersync.view import AGENT, QUEUE, BrokerView, SyncConfig
-from dr_ctl.topologies.classic.look import ask
+from dr_ctl.topologies.classic.look import Answered
 from dr_ctl.topologies.classic.papers import Papers
 from dr_ctl.topologies.common.view import Queue
 
 
-def look(
-    reader: Reader, papers: Papers, *, pair: str, site: str, config: SyncConfig, broker: str, timeout_s: float
-) -> BrokerView:
-    """Raises `BrokerError`."""
-    told = ask(reader, broker, timeout_s=timeout_s)
+def seen(told: Answered, papers: Papers, *, pair: str, site: str, config: SyncConfig) -> BrokerView:
+    """What a broker answered, as that of a pair. Raises `BrokerError`."""
     bridged = {consumer.queue for consumer, network in told.consumers if network}
     named = {queue.name: queue for queue in told.queues}
     copying = _copying(named, bridged, config)
@@ -35,6 +31,7 @@ def look(
         site=site,
         config=config,
         broker=told.broker.text("BrokerName"),
+        managed=told.managed,
         version=told.broker.text("BrokerVersion"),
         node=told.broker.text("BrokerName"),
         start=told.broker.text("BrokerId"),

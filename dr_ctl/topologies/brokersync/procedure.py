@@ -35,7 +35,7 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], SyncTools]] = Procedure(
     Row("check", drafts.proving.check, acts.proving.check),
     Row("catch-up", own_drafts.shipping.catch_up, own_acts.shipping.catch_up, own_acts.shipping.start),
     Row("quiesce", classic.quiesce, quiesce, acts.quiesce.undo),
-    Row("fence", drafts.fence.of_lost, acts.fence.owe, acts.fence.undo, of=(FAILOVER,)),
+    Row("fence", drafts.fence.of_lost, acts.fence.owe, acts.quarantine.undo, of=(FAILOVER,)),
     Row("fence", drafts.fence.by_itself, acts.fence.by_itself, acts.fence.undo_by_itself, of=(FENCE,)),
     Row("fence", drafts.fence.draft, acts.fence.act, acts.fence.undo),
     Row("quarantine", drafts.quarantine.draft, acts.quarantine.act, acts.quarantine.undo),

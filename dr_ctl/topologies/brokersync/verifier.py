@@ -7,9 +7,10 @@ from typing import Final
 from dr_ctl.core.model import Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.brokersync import ids, parity
+from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.access import Observer
 from dr_ctl.topologies.brokersync.view import BrokerView
+from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.verifier import Verifier

@@ -13,7 +13,8 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.classic.broker import ClassicBroker, Network
 from dr_ctl.topologies.common import seen
 from dr_ctl.topologies.common.evidence import total
-from dr_ctl.topologies.common.view import Acceptor, Config, Queue, Residue
+from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.view import Acceptor, Config, Queue
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 QUEUE = "{queue}"
@@ -143,17 +144,16 @@ class BrokerView(ClassicBroker):
 
     def outflow_rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
         """Messages by queue, as their copies lie here; while it serves, also what was consumed and whose copy is not
-        removed at the peer yet."""
+        removed at the peer yet, as the peer's own queue counts what left it, and what lies there."""
         for name, copies in self.copying.items():
             yield replace(copies.row(self, at), kind="mirror", name=name, link=self.attached)
-        for name, count in self.ahead(peer).items() if self.open else ():
-            queue = self.named.get(name)
-            if count is not None and queue is not None:
-                row = queue.row(self, at)
-                yield replace(
-                    row, kind="acks", depth=count, delivering=0, added=queue.removed, removed=queue.removed - count,
-                    link=self.attached,
-                )  # fmt: skip
+            here, there = self.named.get(name), peer.named.get(name) if peer is not None else None
+            count = self._ahead(name, peer)
+            if not self.open or count is None or here is None or there is None:
+                continue
+            row = replace(here.row(self, at), delivering=None, added=None, removed=None, oldest_ms=None)
+            yield replace(row, kind="staged", depth=there.depth)
+            yield replace(row, kind="acks", depth=count, added=here.removed, removed=there.removed, link=self.attached)
 
     def stake(self, peer: BrokerView | None) -> Stake:
         twice = self.ahead(peer)

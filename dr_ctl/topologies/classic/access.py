@@ -20,6 +20,7 @@ from dr_ctl.topologies.classic import look
 from dr_ctl.topologies.classic.broker import B_co
 from dr_ctl.topologies.classic.operations import DOCUMENT, TEXT, change
 from dr_ctl.topologies.classic.papers import Papers
+from dr_ctl.topologies.common import access as common
 from dr_ctl.topologies.common.access import CHANGE_S
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.console.access import ConsoleAccess
@@ -60,7 +61,7 @@ class Access(ConsoleAccess[B_co]):
     def store(self) -> Store:
         return self.papers.store
 
-    def channel(self) -> Channel:
+    def channel(self) -> common.Channel:
         return Channel(self.wire(), self.papers)
 
     def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:

@@ -25,8 +25,10 @@ class Network:
 @dataclass(frozen=True, slots=True)
 class ClassicBroker(Broker):
     """One Classic broker as it answered. `denied` are the operations that its console's policy refuses; `bridges` are
-    the connections of network connectors, which are no clients; `slave` says that it waits for its store."""
+    the connections of network connectors, which are no clients; `slave` says that it waits for its store, `managed`
+    that it can be asked and told over Jolokia: else only figures are known."""
 
+    managed: bool = field(default=True, kw_only=True)
     slave: bool = field(default=False, kw_only=True)
     networks: tuple[Network, ...] = field(default=(), kw_only=True)
     denied: frozenset[Permit] = field(default=frozenset(), kw_only=True)
@@ -34,6 +36,10 @@ class ClassicBroker(Broker):
 
     @property
     def role(self) -> Role:
+        return self.by_doors
+
+    @property
+    def by_doors(self) -> Role:
         """Serving as soon as one client connector is open; one that the broker does not have leaves it unknown."""
         if not self.slave and self.open:
             return Role.SERVING

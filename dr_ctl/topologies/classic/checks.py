@@ -18,6 +18,15 @@ BOOTS_OPEN: Final = (
 
 def of_permits(view: ClassicBroker, more: Sequence[Permit] = ()) -> Iterator[Finding]:
     """What the console's policy refuses and a run needs at any broker."""
+    if not view.managed:
+        yield error(
+            "DR-POLICY-003",
+            f"{view.site}/{view.pair}: no management: its figures come from the statistics plugin, and nothing can be "
+            "opened, closed or paused there",
+            "Name its console under `jolokia:`; where there is none (Amazon MQ), close and open its ports by hand; "
+            "`dr-ctl status` and `monitor` say when the copies are shipped.",
+        )
+        return
     for each in (CLOSES, OPENS, *more):
         if each in view.denied:
             yield error("DR-POLICY-001", _refused(view, each), _allow(view, each))
@@ -26,7 +35,7 @@ def of_permits(view: ClassicBroker, more: Sequence[Permit] = ()) -> Iterator[Fin
 def of_pausing(view: ClassicBroker, *, needed: bool) -> Iterator[Finding]:
     """That dispatch cannot be stopped for the clients to finish what they hold."""
     denied = [each for each in (PAUSES, RESUMES) if each in view.denied]
-    if not denied:
+    if not denied or not view.managed:
         return
     text = f"{_refused(view, denied[0])}: clients cannot be let finish what they hold"
     if needed:
@@ -40,9 +49,7 @@ def of_pausing(view: ClassicBroker, *, needed: bool) -> Iterator[Finding]:
 
 
 def _refused(view: ClassicBroker, permit: Permit) -> str:
-    return (
-        f"{view.site}/{view.pair}: the policy of its console refuses {permit.operation} of {permit.kind.split('=')[0]}s"
-    )
+    return f"{view.site}/{view.pair}: the policy of its console refuses {permit.operation} of {permit.what}"
 
 
 def _allow(view: ClassicBroker, permit: Permit) -> str:
@@ -50,23 +57,3 @@ def _allow(view: ClassicBroker, permit: Permit) -> str:
         f"In jolokia-access.xml of {view.site}, take <operation>{permit.name}</operation> out of <deny> for these "
         f"beans and see that this stands there: {permit.line}"
     )
-
-
-def of_link_door(name: str, view: ClassicBroker, key: str) -> Iterator[Finding]:
-    """Whether the connector of the peer's network connector is known, and is not the clients'."""
-    shared = sorted({each.protocol for each in view.bridges} & {*view.config.clients})
-    if shared:
-        yield error(
-            "DR-DOOR-003",
-            f"{name}: the peer's network connector comes in by {', '.join(shared)}, which clients use too: closing it "
-            "to them would cut the copies",
-            f"Give it a transport connector of its own, named under `{key}:`, and point the peer's uri at that.",
-        )
-    elif not view.mirror_doors and view.config.mirror is None:
-        others = [each.name for each in view.acceptors if each.name not in view.config.clients]
-        there = f"{', '.join(others)} could be it" if others else "clients use all of them"
-        yield error(
-            "DR-DOOR-003",
-            f"{name}: cannot tell which transport connector the peer's network connector uses: {there}",
-            f"Give it one of its own, named under `{key}:`; closing the clients' would cut the copies.",
-        )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlsplit
 
-from dr_ctl.jolokia.client import READ_S, Answer, MayCall, Read, Reader, Search
+from dr_ctl.jolokia.client import READ_S, Answer, Read, Reader, Search
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, PolicyRefused
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.classic import beans
@@ -28,7 +28,8 @@ _SCHEMES: Final = {"stomp": "STOMP", "amqp": "AMQP", "mqtt": "MQTT", "ws": "WS",
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What one broker said of itself. `permits` says of each operation whether the policy of its console refuses it."""
+    """What one broker said of itself. `permits` says of each operation whether the policy of its console refuses it;
+    `managed` says whether it has one."""
 
     broker: Fields
     connectors: tuple[Acceptor, ...]
@@ -38,6 +39,8 @@ class Answered:
     connections: tuple[tuple[Connection, bool], ...]
     prepared: tuple[str, ...]
     denied: frozenset[Permit]
+    more: tuple[Answer, ...] = ()
+    managed: bool = True
 
     @property
     def share(self) -> float | None:
@@ -46,8 +49,17 @@ class Answered:
         return told / 100 if told is not None else None
 
 
-def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S) -> Answered:
-    """Ask one broker of that name for all of it. Raises `BrokerError`."""
+def ask(
+    reader: Reader,
+    broker: str,
+    *,
+    timeout_s: float = READ_S,
+    more: Sequence[Read] = (),
+    permits: Sequence[Permit] = (),
+) -> Answered:
+    """Ask one broker of that name for all of it; `more` and `permits` are what one kind of brokers has beside. Raises
+    `BrokerError`."""
+    asked = (*EVERY, *permits)
     told = reader.look(
         [
             Read(beans.broker(broker), BROKER),
@@ -57,13 +69,14 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S) -> Answered:
             Read(beans.all_consumers(broker), CONSUMER),
             Read(beans.all_connections(broker), CONNECTION),
             Search(beans.all_transactions(broker)),
-            *_permits(broker),
+            *(each.asked(broker) for each in asked),
+            *more,
             # Last, so that what lies there is hardly older than the answer, whose moment is that of the look.
             Read(beans.all_queues(broker), QUEUE),
         ],
         timeout_s=timeout_s,
     )
-    itself, doors, networks, bridges, consumers, connections, prepared, *permits, queues = told
+    itself, doors, networks, bridges, consumers, connections, prepared, *others, queues = told
     fields = Fields(beans.broker(broker), itself.value())
     connectors = tuple(_connectors(doors, fields.mapping("TransportConnectors")))
     ports = {each.name: each.port for each in connectors}
@@ -77,7 +90,8 @@ def ask(reader: Reader, broker: str, *, timeout_s: float = READ_S) -> Answered:
         takers,
         tuple((_connection(bean, each, ports), each.flag("NetworkConnection")) for bean, each in found(connections)),
         tuple(sorted(beans.parts(str(name))["xid"] for name in prepared.value())),
-        _denied(permits),
+        denied(asked, others),
+        tuple(others[len(asked) :]),
     )
 
 
@@ -175,12 +189,8 @@ def queue(bean: str, fields: Fields) -> Queue:
 DEAD_LETTERS: Final = "ActiveMQ.DLQ"
 
 
-def _permits(broker: str) -> list[MayCall]:
-    return [each.asked(broker) for each in EVERY]
-
-
-def _denied(answers: Iterable[Answer]) -> frozenset[Permit]:
-    told = zip(EVERY, answers, strict=True)
+def denied(asked: Sequence[Permit], answers: Sequence[Answer]) -> frozenset[Permit]:
+    told = zip(asked, answers, strict=False)
     return frozenset(each for each, answer in told if isinstance(answer.error, PolicyRefused))
 
 

@@ -16,5 +16,6 @@ def _denied(view: ClassicBroker) -> str:
 
 BY_CONSOLE: Final[Sequence[Named[Any]]] = (
     Named("DR-POLICY-001", "the console lets through what a run needs", _denied),
+    Named("DR-POLICY-003", "it can be managed", lambda view: "Jolokia" if view.managed else "statistics only"),
     Named("DR-POLICY-002", "the console lets queues be paused", _denied),
 )

@@ -53,17 +53,19 @@ class Permit:
     @property
     def line(self) -> str:
         """What a policy's file says to let it through."""
-        bean = f"{beans.DOMAIN}:type=Broker,brokerName=*,{self.kind}"
+        bean = ",".join(filter(None, (f"{beans.DOMAIN}:type=Broker,brokerName=*", self.kind)))
         return f"<allow><mbean><name>{bean}</name><operation>{self.name}</operation></mbean></allow>"
 
 
 _CONNECTOR: Final = "connector=clientConnectors,connectorName=*"
 _NETWORK: Final = "connector=networkConnectors,networkConnectorName=*"
 _QUEUE: Final = "destinationType=Queue,destinationName=*"
+_PLUGIN: Final = "service=Plugins,instanceName=*"
 _WORDS: Final = {
     _CONNECTOR: "transport connectors",
     _NETWORK: "network connectors",
     _QUEUE: "queues",
+    _PLUGIN: "plugins",
     "": "the broker",
 }
 CLOSES: Final = Permit(STOP, _CONNECTOR)
@@ -74,7 +76,9 @@ PAUSES: Final = Permit(PAUSE, _QUEUE)
 RESUMES: Final = Permit(RESUME, _QUEUE)
 REMOVES: Final = Permit(REMOVE_MATCHING, _QUEUE)
 REMOVES_QUEUES: Final = Permit(REMOVE_QUEUE, "")
-EVERY: Final = (CLOSES, OPENS, LINKS_UP, LINKS_DOWN, PAUSES, RESUMES, REMOVES, REMOVES_QUEUES)
+SETS_ROLE: Final = Permit("setReplicationRole(java.lang.String,boolean)", _PLUGIN)  # the replication plugin's
+STOPS: Final = Permit(STOP, "")
+EVERY: Final = (CLOSES, OPENS, LINKS_UP, LINKS_DOWN, PAUSES, RESUMES, REMOVES, REMOVES_QUEUES, STOPS)
 
 
 def request(bean: str, operation: str, arguments: tuple[Json, ...] = ()) -> Request:
@@ -88,10 +92,10 @@ def change(call: Call) -> Change:
     return Change(str(call.request["bean"]), str(call.request["operation"]), tuple(arguments))
 
 
-def by_ids(ids: Iterable[str]) -> str:
-    """The selector of messages by their `JMSMessageID`."""
+def by_ids(ids: Iterable[str], named: str = "JMSMessageID") -> str:
+    """The selector of messages by their ids; `named` is where each bears its own."""
     listed = ",".join("'" + each.replace("'", "''") + "'" for each in ids)
-    return f"JMSMessageID IN ({listed})"
+    return f"{named} IN ({listed})"
 
 
 @dataclass(frozen=True, slots=True)

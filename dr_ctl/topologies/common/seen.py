@@ -15,7 +15,8 @@ from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.common.names import QUARANTINE_PREFIX, numbered
-from dr_ctl.topologies.common.view import Broker, Residue
+from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.topology import BrokerSeen, FenceStrength, LinkSeen, Stake
 
 

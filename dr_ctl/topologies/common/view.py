@@ -6,7 +6,7 @@ A topology adds to a broker what joins it to its peer: what it still ships, how 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -17,8 +17,8 @@ from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common.calls import Requests, close_door, open_door
-from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.names import OTHERS
+from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.topology import LinkSeen, Stake
 
 
@@ -147,33 +147,6 @@ class Peer(Enum):
     AWAY = "away"  # nothing can come any more
 
 
-@dataclass(frozen=True, slots=True)
-class Residue:
-    """What a returned broker still holds for its peer.
-
-    `twice`: of its messages at most so many were done by a client there whose acknowledgement does not exist. `acked`
-    names the messages, by queue, that were acknowledged there and do not lie in the outflow too, `done` all that were
-    acknowledged there, `since` those of them since its last start. None: cannot be told.
-    """
-
-    messages: int
-    acks: int
-    twice: int | None = None
-    acked: Mapping[str, frozenset[tuple[str, int]]] | None = None
-    done: Mapping[str, frozenset[tuple[str, int]]] | None = None
-    since: Mapping[str, frozenset[tuple[str, int]]] = field(default_factory=dict)
-
-    @classmethod
-    def together(cls, several: Collection[Residue]) -> Residue:
-        """Of several brokers, by count."""
-        messages, acks = sum(each.messages for each in several), sum(each.acks for each in several)
-        return cls(messages, acks, total(each.twice for each in several))
-
-    def figures(self) -> dict[str, Json]:
-        figures: dict[str, Json] = {"messages": self.messages, "acknowledgements": self.acks}
-        return figures if self.twice is None else {**figures, "twice_at_most": self.twice}
-
-
 # What each role may do, by the broker's own words for it, in the order in which they are set.
 Grants = Mapping[str, Sequence[str]]
 
@@ -210,6 +183,11 @@ class Broker(ABC):
         named = {queue.name: queue for queue in self.queues}
         object.__setattr__(self, "named", named)
         object.__setattr__(self, "business", {name: queue for name, queue in named.items() if queue.business})
+
+    @property
+    def answered(self) -> bool:
+        """Say whether it told this itself; else it is told of it by others."""
+        return True
 
     @property
     def units(self) -> Mapping[str, bool]:

@@ -10,7 +10,7 @@ from dr_ctl.core.model import Finding, Severity
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import failover
 from dr_ctl.topologies.common.checks import warning
-from dr_ctl.topologies.common.view import Residue
+from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.continuity import checks
 from dr_ctl.topologies.continuity.view import ContinuitySeen
 

@@ -17,8 +17,9 @@ from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.artemis.papers import Operation
 from dr_ctl.topologies.common.calls import call, resume
 from dr_ctl.topologies.common.evidence import total
+from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.common.view import Acceptor, Peer, Queue, Residue
+from dr_ctl.topologies.common.view import Acceptor, Peer, Queue
 from dr_ctl.topologies.continuity.papers import InFilter
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 

@@ -13,7 +13,7 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.view import Residue
+from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.mirror import origins
 from dr_ctl.topologies.mirror.acts.reconcile import LeftOver, taken_out
 from dr_ctl.topologies.mirror.links import flows

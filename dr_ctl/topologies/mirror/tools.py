@@ -9,9 +9,9 @@ from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.recipe import Recipe
+from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.tools import Tools
-from dr_ctl.topologies.common.view import Residue
 from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.origins import Origin, told
 from dr_ctl.topologies.mirror.verifier import MirrorVerifier

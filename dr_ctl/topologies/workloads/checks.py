@@ -88,9 +88,10 @@ def unread(each: WorkloadSeen, severity: Severity) -> Finding:
 
 
 def misplaced(each: WorkloadSeen, roles: Mapping[str, Role]) -> Iterator[Finding]:
-    """Say that it runs where nobody is served, or does not run where everybody is."""
+    """Say that it runs where nobody is served, or does not run where everybody is. One for a site that serves alone
+    runs in between, and what it sets may be seen from both."""
     serving = [site for site, role in roles.items() if role is Role.SERVING]
-    if len(serving) != 1:
+    if each.alone or len(serving) != 1:
         return
     if each.site not in serving and each.runs:
         text = f"{each.name} runs at {each.site}, which does not serve"

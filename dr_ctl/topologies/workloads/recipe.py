@@ -89,9 +89,12 @@ class RecipeWithWorkloads(Generic[S]):
         match step.verb:
             case "quiesce":
                 # Before dispatch stops: what a workload holds it must be able to finish.
-                return _first(bare, self._stops(seen, ask, source), self._ran(move, seen, source))
+                stops = [*self._stops(seen, ask, source), *self._stops(seen, ask, source, alone=True)]
+                return _first(bare, stops, self._ran(move, seen, source))
             case "residue":
                 return _first(bare, self._stops(seen, ask, target), [])
+            case "reconcile":
+                return _last(bare, self._stops(seen, ask, source, alone=True), [])
             case "fence" if part_of(seen, ask).roles[target] is Role.SERVING:
                 # Not to be undone: beside a site that serves nothing of it is wanted back.
                 return _last(bare, self._stops(seen, ask, source), [])
@@ -110,13 +113,14 @@ class RecipeWithWorkloads(Generic[S]):
     def _at(self, seen: SeenWithWorkloads[S], ask: Ask, site: str) -> list[tuple[Workload, WorkloadSeen]]:
         return [(self._told[site, each.name], each) for each in self._moving(seen, ask) if each.site == site]
 
-    def _stops(self, seen: SeenWithWorkloads[S], ask: Ask, site: str) -> list[Call]:
-        """Stop what was not seen to be stopped; of what was not read nothing is known that could be stopped."""
+    def _stops(self, seen: SeenWithWorkloads[S], ask: Ask, site: str, *, alone: bool = False) -> list[Call]:
+        """Stop what was not seen to be stopped; of what was not read nothing is known that could be stopped. What runs
+        while a site serves `alone` is not its service's, and is stopped by itself."""
         return [
             calls.call(site, told, part, Goal.STOP)
             for told, each in self._at(seen, ask, site)
             for part, state in each.parts.items()
-            if state is not PartState.STOPPED
+            if state is not PartState.STOPPED and told.alone is alone
         ]
 
     def _starts(self, seen: SeenWithWorkloads[S], ask: Ask, site: str) -> list[Call]:
@@ -125,7 +129,8 @@ class RecipeWithWorkloads(Generic[S]):
             calls.call(site, told, part, Goal.START)
             for told, each in self._at(seen, ask, site)
             for part in each.parts or calls.known_parts(told)
-            if ask.operation in RETURNS or each.parts.get(part) is not PartState.RUNNING
+            if (not told.alone or ask.operation == FAILOVER)
+            and (ask.operation in RETURNS or each.parts.get(part) is not PartState.RUNNING)
         ]
 
     def _ran(self, move: Move, seen: SeenWithWorkloads[S], site: str) -> list[Call]:

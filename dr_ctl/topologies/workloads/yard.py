@@ -88,10 +88,12 @@ class Yard:
         try:
             if timeout_s > 0:
                 found = self._ways[key].look(timeout_s)
-                return WorkloadSeen(key[0], told.name, told.kind, singleton, found.parts, found.detail)
+                return WorkloadSeen(
+                    key[0], told.name, told.kind, singleton, found.parts, found.detail, alone=told.alone
+                )
         except BrokerError as error:
             silent = str(error)
-        return WorkloadSeen(key[0], told.name, told.kind, singleton, silent=silent)
+        return WorkloadSeen(key[0], told.name, told.kind, singleton, silent=silent, alone=told.alone)
 
 
 def _why_locked(call: Call, lease: Lease | None) -> str | None:

@@ -17,10 +17,10 @@ from dr_ctl.twin.bridge import Bridge
 from dr_ctl.twin.bridged import BridgedBroker
 from dr_ctl.twin.bridges import layout
 from dr_ctl.twin.bridges.divert import ORIGIN, CoreBridge, Divert, Told
-from dr_ctl.twin.bridges.ids import IdStore
 from dr_ctl.twin.bridges.layout import BRIDGE, CLIENTS, GRANTS, ID_HEADER, NOTIFICATIONS, QUEUE_HEADER
 from dr_ctl.twin.bridges.processor import Processor
 from dr_ctl.twin.broker import ANYCAST
+from dr_ctl.twin.ids import IdStore
 from dr_ctl.twin.messages import Message, Queue, Reason
 from dr_ctl.twin.security import WORDS, Security
 

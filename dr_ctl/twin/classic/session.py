@@ -26,7 +26,7 @@ COMMANDS: Final = frozenset({"SEND", "SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", 
 _SELECTOR: Final = "javax.jms.InvalidSelectorException"
 # What a client says about a message that is no property of it.
 _ITS: Final = frozenset(
-    {"destination", "persistent", "priority", "expires", "receipt", "transaction", "content-length"}
+    {"destination", "persistent", "priority", "expires", "receipt", "transaction", "content-length", "timestamp"}
 )
 
 Subscription = QueueSubscription | Browsing | Hearing
@@ -141,7 +141,7 @@ class ClassicSession(Line):
             headers={name: text for name, text in got.headers.items() if name not in _ITS},
             durable=got.headers.get("persistent") == "true",
             priority=min(int(priority), 9) if priority.isdecimal() else 4,
-            timestamp_ms=self.broker.now_ms(),
+            timestamp_ms=int(got.headers.get("timestamp", self.broker.now_ms())),
             origin=self.broker.new_origin(f"{self._connection}:-1:1", self._sent),
             longs={EXPIRES: int(expires)} if expires != "0" else {},
         )

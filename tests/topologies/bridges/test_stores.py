@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.topologies.bridges.stores import NotRead, Store, lacking
+from dr_ctl.topologies.bridges.stores import lacking
+from dr_ctl.topologies.common.idstore import NotRead, Store
 
 
 def store(path: Path, *rows: tuple[str, str], table: str = "processed") -> Store:

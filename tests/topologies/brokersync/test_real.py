@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.ledger import Counts, Verdict
 from dr_ctl.lab.traffic import Load
 from dr_ctl.settings.loader import load
-from tests.broker.driving import Ended, Operator, until
+from tests.broker.driving import Ended, Operator, changed_settings, until
 from tests.topologies.brokersync.real import Agents
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
@@ -56,7 +57,8 @@ def test_it_moves_there_and_back_five_times_and_nothing_is_lost_doubled_or_left(
 def test_a_lost_site_is_replaced_within_its_price_and_its_return_doubles_nothing(
     sync_lab: Lab, operator: Operator
 ) -> None:
-    with Agents(operator), sync_lab.load(RATE) as traffic:
+    # Clients that keep up leave nothing to lose.
+    with Agents(operator), sync_lab.load(RATE, work_ms=20.0) as traffic:
         refused, moved = lose(sync_lab, operator, traffic)
         traffic.wait_for(traffic.counts().sent + RATE, within_s=60)
         lost = came_to_rest(sync_lab, traffic)
@@ -122,3 +124,50 @@ def test_a_policy_that_denies_what_a_step_needs_is_told_before_the_fence(
         assert "jolokia-access.xml" in ended.told
         assert verdict.clean
         assert operator.run("status").document["data"]["pairs"][0]["serving"] == "london"
+
+
+def test_copies_in_one_direction_move_one_way_and_say_what_the_way_back_needs(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", topology=BROKERSYNC, options={"one_way": "london"}) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        with lab.load(100, work_ms=20.0) as traffic:
+            traffic.wait_for(200)
+            there = operator.run("swapover", "--to", "paris", "--yes")
+            traffic.wait_for(traffic.counts().sent + 100)
+            back = operator.run("swapover", "--to", "london", "--yes")
+            verdict = traffic.stop(drain_s=60)
+
+        assert there.code == 0, there.told
+        assert "DR-SYNC-003" in [each["id"] for each in there.document["findings"]]
+        assert (back.code, "DR-SYNC-001" in back.told) == (10, True), back.told
+        assert verdict.drained
+        assert (verdict.lost, verdict.consumed_twice) == ((), ())
+
+
+def test_without_management_its_figures_are_told_and_nothing_is_moved(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", topology=BROKERSYNC) as lab:
+        told = changed_settings(lab, tmp_path / "bare", without_jolokia)
+        operator, bare = Operator(lab, tmp_path / "state"), Operator(lab, tmp_path / "bare" / "state", told)
+        ClassicAdmin(lab.site("london")).stop_link("paris")
+        with lab.load(100, work_ms=50.0) as traffic:
+            traffic.wait_for(200)
+            traffic.pause_producing()
+            until(lambda: status(operator) == status(bare), why="both readers say the same")
+            seen = status(bare)
+            refused = bare.run("swapover", "--to", "paris", "--yes")
+
+    assert seen["sites"] == {"london": "serving", "paris": "standby"}
+    assert seen["to_ship"]["orders.in"] > 0
+    assert (refused.code, "DR-POLICY-003" in refused.told) == (10, True), refused.told
+
+
+def without_jolokia(told: dict[str, Any]) -> None:
+    for site in told["sites"].values():
+        for broker in site["brokers"]:
+            del broker["jolokia"]
+
+
+def status(operator: Operator) -> dict[str, Any]:
+    """Roles, and what is to be shipped by queue."""
+    told = operator.run("status").document["data"]
+    link = next(each for each in told["links"] if each["from"] == "london")
+    return {"sites": {name: each["role"] for name, each in told["sites"].items()}, "to_ship": link["queues"]}

@@ -9,7 +9,7 @@ import pytest
 
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.jolokia.errors import BadValue
-from dr_ctl.topologies.common.view import Residue
+from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.mirror.look import look
 from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, numbered, origin_ids, residue
 from tests.topologies.mirror.pair import PAIR, Management, mirrored_pair

@@ -87,3 +87,9 @@ def test_a_part_of_a_site_moves_what_works_on_it(
     told = SystemdUnit(name="mailer", kind="systemd", unit="mailer.service", queues=queues)
 
     assert concerned(told, Ask(SWAPOVER, "paris", units=units), UNITS) is moves
+
+
+def test_what_runs_only_beside_a_lost_site_is_misplaced_nowhere() -> None:
+    seen = [replace(RUNS, site="paris", alone=True, singleton=False), replace(RESTS, site="london", alone=True)]
+
+    assert list(as_they_are(LONDON_SERVES, seen)) == []

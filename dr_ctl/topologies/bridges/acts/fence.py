@@ -13,7 +13,7 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen, whole
 from dr_ctl.topologies.common.effects import holds, left_of, still
-from dr_ctl.topologies.common.view import Residue
+from dr_ctl.topologies.common.residue import Residue
 
 
 def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:

@@ -19,6 +19,7 @@ from dr_ctl.topologies.bridges.waiting import Direction, wait
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import still, to_undo
 from dr_ctl.topologies.common.evidence import total
+from dr_ctl.topologies.common.idstore import NotRead, Store
 
 
 def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -129,15 +130,15 @@ def _unrouted(tools: BridgesTools, move: Move) -> Iterator[Finding]:
             yield checks.warning("DR-RECONCILE-002", text, remedy)
 
 
-def _not_known(mine: stores.Store, other: stores.Store) -> Mapping[str, int] | stores.NotRead:
+def _not_known(mine: Store, other: Store) -> Mapping[str, int] | NotRead:
     try:
         return stores.lacking(mine, other)
-    except stores.NotRead as error:
+    except NotRead as error:
         return error
 
 
-def _of_ids(told: Mapping[str, int] | stores.NotRead, move: Move) -> Iterator[Finding]:
-    if isinstance(told, stores.NotRead):
+def _of_ids(told: Mapping[str, int] | NotRead, move: Move) -> Iterator[Finding]:
+    if isinstance(told, NotRead):
         text = f"the id stores could not be compared: {told}"
         yield checks.warning("DR-RECONCILE-004", text, "Compare them by hand before moving back.")
     elif told:

@@ -15,17 +15,19 @@ from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.brokersync import ids, parity
+from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.access import Access
 from dr_ctl.topologies.brokersync.acts.residue import remove
 from dr_ctl.topologies.brokersync.acts.shipping import SMALL, UNDER_WAY, Copies
-from dr_ctl.topologies.brokersync.calls import aside
 from dr_ctl.topologies.brokersync.checks import nothing_owed
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView
+from dr_ctl.topologies.classic import ids
+from dr_ctl.topologies.classic.calls import aside
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import holds, left_of
-from dr_ctl.topologies.common.view import Queue, Residue
+from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Wait
 
 
@@ -108,16 +110,11 @@ class _Found:
     def of(
         cls, name: str, returned: Access, there: BrokerView, copies: Queue, serving: Access, here: BrokerView
     ) -> Self:
-        """In this order: the serving broker goes on, and may ship to the returned one what it takes."""
+        """In this order: the serving broker goes on, and may ship to the returned one what it takes. Of what lies only
+        at the serving one, what came over the bridge was there before the loss: the rest may have been sent since."""
         lies, to_ship = ids.lying(returned, there.named.get(name)).keys(), ids.lying(returned, copies).keys()
-        serves = ids.lying(serving, here.named.get(name))
-        known = lies | to_ship
-        if (shipping := here.copying.get(name)) is not None:
-            # Whatever it took since is on its way to the returned one, or there.
-            known |= ids.lying(serving, shipping).keys() | ids.lying(returned, there.named.get(name)).keys()
-            before_the_loss = serves.keys() - known
-        else:
-            before_the_loss = {each for each, by in serves.items() if by == here.arrives_by(name)} - known
+        serves = ids.lying_at_work(serving, here.named.get(name))
+        before_the_loss = {each for each, by in serves.items() if by == here.arrives_by(name)} - lies - to_ship
         return cls(
             name,
             frozenset(to_ship & lies),
@@ -195,7 +192,7 @@ def reconcile(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         for name in view.copying:
             queue = view.named.get(name)
             copies = ids.lying(returned, queue).keys()
-            if queue is None or not (gone := copies - ids.lying(serving, here.named.get(name)).keys()):
+            if queue is None or not (gone := copies - ids.lying_at_work(serving, here.named.get(name)).keys()):
                 continue
             if (refused := remove(tools, returned, view, queue, gone, hand)) is not None:
                 return refused

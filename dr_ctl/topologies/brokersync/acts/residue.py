@@ -7,12 +7,13 @@ from collections.abc import Collection
 from dr_ctl.core.model import Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.brokersync import ids, parity
+from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.access import Access, Way
-from dr_ctl.topologies.brokersync.calls import removes
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.verifier import COMPARED
 from dr_ctl.topologies.brokersync.view import BrokerView
+from dr_ctl.topologies.classic import ids
+from dr_ctl.topologies.classic.calls import removes
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.view import Queue
 

@@ -12,44 +12,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from dr_ctl.core.errors import BrokerError, LoginRefused, TimedOut
-from dr_ctl.stomp_io.connection import Connection, Refused, knock
+from dr_ctl.stomp_io.connection import Connection
 from dr_ctl.topologies.brokersync.sync.ports import Browsed
 from dr_ctl.topologies.brokersync.view import AGENT
+from dr_ctl.topologies.classic import browsing
 from dr_ctl.topologies.common.access import Gate
 
-GREETING_S: Final = 5.0
-SILENT_S: Final = 20.0
 TRYING_S: Final = 5.0
 
 
 def connected(gate: Gate, *, beats: str | None = None) -> Connection:
-    """A session at that door; raises `BrokerError` where it does not open."""
-    headers = {"client-id": f"{AGENT}{secrets.token_hex(6)}"} | ({"heart-beat": beats} if beats is not None else {})
-    greeting, connection = knock(gate.address, gate.login, gate.tls, timeout_s=GREETING_S, headers=headers)
-    if isinstance(greeting, Refused):
-        raise LoginRefused(f"{gate.address}: the login of {gate.login.user} was refused: {greeting.because}")
-    if connection is None:
-        raise BrokerError(getattr(greeting, "because", f"{gate.address}: no greeting"))
-    return connection
+    """A session of the agent's at that door; raises `BrokerError` where it does not open."""
+    return browsing.connected(gate, beats=beats, client=f"{AGENT}{secrets.token_hex(6)}")
 
 
 def browsed(gate: Gate, queue: str) -> Iterator[str]:
     """The ids that one browse shows; raises `BrokerError` where it does not come to its end."""
-    connection = connected(gate)
-    try:
-        connection.stomp.subscribe(f"/queue/{queue}", "browse", "auto", {"browser": "true"})
-        heard = time.monotonic()
-        while time.monotonic() - heard < SILENT_S:
-            for frame in connection.receive(1.0):
-                heard = time.monotonic()
-                if frame.headers.get("browser") == "end":
-                    return
-                if frame.cmd == "MESSAGE":
-                    yield frame.headers["message-id"]
-    finally:
-        connection.close()
-    raise TimedOut(f"{gate.address}: a browse of {queue} did not come to its end")
+    for frame in browsing.browsed(gate, queue, client=f"{AGENT}{secrets.token_hex(6)}"):
+        yield frame.headers["message-id"]
 
 
 @dataclass

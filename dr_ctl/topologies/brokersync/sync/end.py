@@ -8,7 +8,8 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.jolokia.client import Changer, Reader, Wire
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Installation
-from dr_ctl.settings.topologies.classic_brokersync import AgentAccess, BrokerSyncBroker
+from dr_ctl.settings.topologies.classic import AgentAccess
+from dr_ctl.settings.topologies.classic_brokersync import BrokerSyncBroker
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.brokersync.access import Access
 from dr_ctl.topologies.classic.look import find_broker

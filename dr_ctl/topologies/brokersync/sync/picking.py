@@ -10,7 +10,7 @@ from typing import Final
 
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.stomp_io.connection import Connection
-from dr_ctl.topologies.brokersync.sync.browsing import connected
+from dr_ctl.topologies.classic.browsing import connected
 from dr_ctl.topologies.common.access import Gate
 
 MARGIN: Final = 1000

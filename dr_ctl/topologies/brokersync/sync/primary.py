@@ -10,9 +10,10 @@ from dr_ctl.core.errors import BrokerError, TimedOut
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost
 from dr_ctl.stomp_io.frames import Frame
 from dr_ctl.topologies.brokersync.sync import counting
-from dr_ctl.topologies.brokersync.sync.browsing import Browser, connected
+from dr_ctl.topologies.brokersync.sync.browsing import Browser
 from dr_ctl.topologies.brokersync.sync.end import End
 from dr_ctl.topologies.brokersync.sync.ports import Browsed, Glance
+from dr_ctl.topologies.classic.browsing import connected
 
 CONSUMED: Final = "/topic/ActiveMQ.Advisory.MessageConsumed.Queue."
 ORIGINAL_ID: Final = "orignalMessageId"  # misspelt by the broker

@@ -8,7 +8,7 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.checks import warning
 from dr_ctl.topologies.common.effects import left_of
-from dr_ctl.topologies.common.view import Residue
+from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Access
 from dr_ctl.topologies.continuity.tools import ContinuityTools

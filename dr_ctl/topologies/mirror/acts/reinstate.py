@@ -16,7 +16,7 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.effects import holds, still, to_undo
 from dr_ctl.topologies.common.failover import nothing_owed
 from dr_ctl.topologies.common.queues import selected
-from dr_ctl.topologies.common.view import Residue
+from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.access import Way
 from dr_ctl.topologies.mirror.half_way import withheld

@@ -10,7 +10,7 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import holds, left_of
-from dr_ctl.topologies.common.view import Residue
+from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.mirror.origins import residue
 from dr_ctl.topologies.mirror.tools import MirrorTools
 

@@ -1,4 +1,4 @@
-"""A simulated broker that knows of no other one, and the producers that write to both."""
+"""A simulated broker that knows of no other one, the producers that write to both, and what all clients share."""
 
 from __future__ import annotations
 
@@ -6,21 +6,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dr_ctl.twin.classic.broker import ClassicBroker
+from dr_ctl.twin.ids import IdStore
 from dr_ctl.twin.messages import Message
 
-ID_HEADER = "UniqueMessageID"
-PRODUCERS = "producers"
+ID_HEADER = "order_id"
+PRODUCERS, OWN = "producers", "sync"
+LEAST, STORE = "min-ack-count", "ids/shared.sqlite"  # in the twin's directory
+BOTH = 2
 
 
 @dataclass(kw_only=True)
 class FanoutBroker(ClassicBroker):
-    """One of two. Its messages have ids of their own, the producers' id is a header."""
+    """One of two. Its messages have ids of their own, the producers' id is a header. The consumers of both share one
+    store of what they did, the producers one file that says how many sites have to confirm."""
 
     peers_door = PRODUCERS
 
+    both: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.ids = IdStore(self.home and self.home / STORE)
+        if self.home is not None:
+            (self.home / LEAST).write_text(f"{BOTH}\n")
+
     @property
     def attached(self) -> bool:
-        return True
+        """Say whether producers that write to it write to its peer too."""
+        return self.both
 
     @property
     def even(self) -> bool:

@@ -20,12 +20,14 @@ DOOR = "replication"
 @dataclass(kw_only=True)
 class ReplicaBroker(BridgedBroker, ClassicBroker):
     """One broker of a pair. `role` outlasts a death, and what its file says. `console_on_replica`: the file leaves a
-    replica its console, which it would close otherwise."""
+    replica its console, which it would close otherwise. `comes_closed`: somebody keeps its clients out when it starts
+    the next time."""
 
     peers_door = DOOR
 
     role: Role = Role.REPLICA
     console_on_replica: bool = True
+    comes_closed: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,7 +51,7 @@ class ReplicaBroker(BridgedBroker, ClassicBroker):
 
     @property
     def attached(self) -> bool:
-        return self.role is Role.REPLICA or super().attached
+        return self.incoming > 0 if self.role is Role.REPLICA else super().attached
 
     @property
     def even(self) -> bool:
@@ -80,6 +82,7 @@ class ReplicaBroker(BridgedBroker, ClassicBroker):
         if self.role is Role.AWAIT_ACK:
             self.role = Role.SOURCE
         self.become(self.role)
+        self.comes_closed = False
 
     def fell(self) -> None:
         BridgedBroker.fell(self)
@@ -114,7 +117,8 @@ class ReplicaBroker(BridgedBroker, ClassicBroker):
             self._close_to_clients()
         elif self.alive:
             for acceptor in self.acceptors.values():
-                self.open_door(acceptor)
+                if not self.comes_closed or acceptor.name == DOOR:
+                    self.open_door(acceptor)
         if self.alive and (self.console_on_replica or role is not Role.REPLICA):
             self.ports.open("console")
         else:

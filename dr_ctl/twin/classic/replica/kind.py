@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl.twin.classic.console import CONSOLE, settings
 from dr_ctl.twin.classic.replica.beans import beans
@@ -12,10 +13,18 @@ from dr_ctl.twin.classic.session import ClassicSession
 from dr_ctl.twin.kind import Kind
 from dr_ctl.twin.parts import Acceptor
 
+if TYPE_CHECKING:
+    from dr_ctl.twin.host import Host
+
 
 def _broker(peer: str, **told: Any) -> ReplicaBroker:
     del peer  # the way brings them together
     return ReplicaBroker(**told)
+
+
+def _settings(host: Host) -> Mapping[str, Any]:
+    port = host.broker.acceptors[DOOR].port
+    return {**settings(host), "replication": f"tcp://{host.stomp[0]}:{port}"}
 
 
 KIND: Final = Kind(
@@ -31,7 +40,7 @@ KIND: Final = Kind(
     way=ReplicaWay,
     beans=beans,
     dialect=CONSOLE,
-    settings=settings,
+    settings=_settings,
     session=ClassicSession,
     policy=lambda broker: broker.policy,
 )

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dr_ctl.twin.classic.broker import ClassicBroker
+from dr_ctl.twin.classic.sharedstore.lockfile import LockFile
+from dr_ctl.twin.classic.sharedstore.process import ProcessFiles
 from dr_ctl.twin.classic.sharedstore.store import LOCK, Store
 
 AGAIN_S: Final = 0.2
@@ -16,21 +18,24 @@ AGAIN_S: Final = 0.2
 @dataclass(kw_only=True)
 class SharedStoreBroker(ClassicBroker):
     """One of two. `running`: its process is there; it is alive while it has the store. `supervised`: a process that
-    ends by itself is started again. `tries_every_s`: how often it tries for the lock, and renews a lease."""
+    ends in order is started again by whoever keeps it. `tries_every_s`: how often it tries for the lock, and renews a
+    lease."""
 
     running: bool = False
-    supervised: bool = True
+    supervised: bool = False
     tries_every_s: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.store = Store(self.home and self.home / LOCK)
+        self.store = Store(None if self.home is None else LockFile(self.home / LOCK))
         self.peer: SharedStoreBroker | None = None
+        self._process = ProcessFiles(self.home, self.name)
         self._next_try_s = 0.0
         self._back_s: float | None = None
 
     def share(self, peer: SharedStoreBroker) -> None:
         """Both have this one's store."""
+        peer.store.close()
         peer.store = self.store
         self.peer, peer.peer = peer, self
 
@@ -62,40 +67,56 @@ class SharedStoreBroker(ClassicBroker):
     def start(self) -> None:
         """Start the process; it serves once it has the lock."""
         if not self.running:
-            self.running, self.frozen, self._back_s = True, False, None
+            self._run(running=True)
+            self.frozen, self._back_s = False, None
             self._try()
-            self.changed.notify_all()
 
     def kill(self) -> None:
-        self.running, self._back_s = False, None
+        self._back_s = None
         self._fall()
         self.store.died(self.name)
+        self._run(running=False)
 
     def stop(self) -> None:
         """End in order: the lock is free at once. Nobody is answered who asked for it."""
         self._fall()
         self.store.release(self.name)
-        self._end()
+        self._end(again=self.supervised)
+
+    def ended(self) -> None:
+        self.store.close()
 
     def thawed(self) -> None:
         """It looks for its lock before it does anything else; one that has lost it starts again, and waits."""
         if self.alive and not self.store.take(self.name, self.now_ms()):
             self._fall()
-            self._end()
+            self._end(again=True)
 
     def work(self, now_s: float) -> list[float]:
         """Try for the lock, renew the lease, or start again."""
+        if now_s >= self._next_try_s:
+            self._next_try_s = now_s + self.tries_every_s
+            self._started(now_s)
+            if self.running and not self.frozen:
+                self._try()
+        expiring = super().work(now_s) if self.alive else []
+        return [self._next_try_s, *expiring]
+
+    def _started(self, now_s: float) -> None:
+        """Start where somebody wants it to, or its keeper does."""
         if self._back_s is not None and now_s >= self._back_s:
             self.start()
-        if self.running and not self.frozen and now_s >= self._next_try_s:
-            self._next_try_s = now_s + self.tries_every_s
-            self._try()
-        expiring = super().work(now_s) if self.alive else []
-        return [self._next_try_s, *([] if self._back_s is None else [self._back_s]), *expiring]
+        if self._process.asked:
+            self.start()
+            self._process.answer()
 
-    def _end(self) -> None:
-        self.running = False
-        self._back_s = self.clock.now_s() + AGAIN_S if self.supervised else None
+    def _end(self, *, again: bool) -> None:
+        self._back_s = self.clock.now_s() + AGAIN_S if again else None
+        self._run(running=False)
+
+    def _run(self, *, running: bool) -> None:
+        self.running = running
+        self._process.tell(running=running)
         self.changed.notify_all()
 
     def _try(self) -> None:

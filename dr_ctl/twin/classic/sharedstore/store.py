@@ -3,12 +3,11 @@ which has to be renewed and runs out."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 from typing import Final
 
+from dr_ctl.twin.classic.sharedstore.lockfile import LockFile
 from dr_ctl.twin.messages import Queue, numbers
 
 LOCK: Final = "store/lock"
@@ -23,9 +22,10 @@ class Locker(Enum):
 
 @dataclass
 class Store:
-    """`path`: where the row of its lock is written, as a table would have it: the holder and until when."""
+    """`file`: what is locked for as long as somebody holds the store, and does not hold it by a lease. `holder` and
+    `until_ms`: what the row of a lease says."""
 
-    path: Path | None
+    file: LockFile | None
     locker: Locker = Locker.FILE
     lease_ms: int = 1000
     holder: str | None = None
@@ -34,7 +34,6 @@ class Store:
 
     def __post_init__(self) -> None:
         self.next_number = numbers(1)
-        self._write()
 
     def take(self, name: str, now_ms: int) -> bool:
         """Take the lock, or keep it for longer; False where somebody else has it."""
@@ -58,15 +57,11 @@ class Store:
         if self.locker is Locker.FILE:
             self.release(name)
 
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
     def _set(self, holder: str | None, until_ms: int) -> None:
         self.holder, self.until_ms = holder, until_ms
-        self._write()
-
-    def _write(self) -> None:
-        if self.path is not None and self.path.parent.parent.is_dir():
-            self.path.parent.mkdir(exist_ok=True)
-            row = {"id": 1, "broker_name": self.holder, "time": self.until_ms}
-            # Replaced at once: whoever reads finds a whole row.
-            new = self.path.with_suffix(".new")
-            new.write_text(json.dumps(row), encoding="utf-8")
-            new.replace(self.path)
+        if self.file is not None:
+            self.file.lock(on=holder is not None and self.locker is Locker.FILE)

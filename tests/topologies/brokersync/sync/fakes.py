@@ -37,6 +37,7 @@ class Sites:
     held: list[str] = field(default_factory=list)
     on_their_way: list[str] = field(default_factory=list)
     copies: list[str] = field(default_factory=list)
+    on_the_way_to_a_client: list[str] = field(default_factory=list)  # the next browse leaves these out
     not_shipped_back: list[str] = field(default_factory=list)
     announced: list[tuple[str, str]] = field(default_factory=list)
     ships: bool = True
@@ -126,9 +127,11 @@ class FakePrimary:
 
     def missing_from(self, queue: str, ids: frozenset[str]) -> Browsed:
         self._ask()
-        shown = self.sites.held[: self.sites.page]
+        whole = len(self.sites.held) <= self.sites.page
+        shown = [each for each in self.sites.held if each not in self.sites.on_the_way_to_a_client][: self.sites.page]
+        self.sites.on_the_way_to_a_client.clear()
         self.sites.dispatched += len(shown)  # a browse is a dispatch to the broker
-        return Browsed(ids - frozenset(shown), len(shown) == len(self.sites.held), len(shown))
+        return Browsed(ids - frozenset(shown), whole, len(shown))
 
     def unshipped(self, queue: str) -> Browsed:
         self._ask()

@@ -54,6 +54,17 @@ def test_what_clients_consumed_is_deleted_by_its_id(sites: Sites, agent: Agent) 
     assert agent.queue.seen.deleted == 40
 
 
+def test_what_one_browse_leaves_out_is_looked_for_again(sites: Sites) -> None:
+    sites.send(10)
+    sites.consume(4)
+    sites.on_the_way_to_a_client = sites.held[:2]
+
+    Agent(sites).run()
+
+    assert sites.copies == sites.held
+    assert len(sites.held) == 6
+
+
 def test_what_the_waiting_site_did_not_ship_when_it_served_is_no_copy(sites: Sites) -> None:
     sites.send(10)
     sites.copies += ["ID:old-1", "ID:old-2"]

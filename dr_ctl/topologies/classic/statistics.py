@@ -1,0 +1,147 @@
+"""One look at a Classic broker that has no management over HTTP, as on Amazon MQ: what its statistics plugin tells.
+
+A message to a queue of the plugin is answered with figures, where the reply is to go; answers come in the order of the
+questions, so that the last one says that all have come. Only figures are told: no connector by its name, no pause.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
+from dr_ctl.jolokia.values import Fields
+from dr_ctl.stomp_io.connection import Connected, Connection, ConnectionLost, Refused, knock
+from dr_ctl.stomp_io.frames import Frame
+from dr_ctl.topologies.classic.broker import Network
+from dr_ctl.topologies.classic.look import DEAD_LETTERS, Answered
+from dr_ctl.topologies.classic.operations import EVERY
+from dr_ctl.topologies.common.access import Gate
+from dr_ctl.topologies.common.view import Acceptor, Consumer, Queue
+
+REPLIES: Final = "/temp-queue/dr-ctl.statistics"
+_PLUGIN: Final = "/queue/ActiveMQ.Statistics."
+_QUEUES, _CONSUMERS, _BROKER = "Destination.>", "Subscription", "Broker"
+# A consumer that is the bridge of a network connector: its name, its peer's, its broker's.
+_BRIDGE: Final = re.compile(r"(?P<name>.+)_(?P<to>[^_]+)_inbound_(?P<here>[^_]+)")
+
+
+def ask(gate: Gate, doors: Mapping[str, bool], *, timeout_s: float) -> Answered:
+    """Ask at that door. `doors` are the clients' connectors, and whether a client was seen let in. Raises
+    `BrokerError`."""
+    greeting, connection = knock(gate.address, gate.login, gate.tls, timeout_s=timeout_s)
+    if connection is None:
+        because = getattr(greeting, "because", "no greeting")
+        if isinstance(greeting, Refused):
+            raise BrokerError(f"{gate.address}: {because}")
+        # A closed door of a site that waits looks like one of a broker that is not there.
+        raise Unreachable(f"{gate.address}: {because}", refused=False)
+    try:
+        frames = _asked(connection, time.monotonic() + timeout_s)
+    except ConnectionLost as error:
+        raise Unreachable(f"{gate.address}: {error}", refused=False) from error
+    finally:
+        connection.close()
+    server = greeting.server if isinstance(greeting, Connected) else ""
+    return answered(frames, doors, (server or "").partition("/")[2])
+
+
+def _asked(connection: Connection, until: float) -> list[Mapping[str, Any]]:
+    connection.stomp.subscribe(REPLIES, "statistics", "auto", {"transformation": "jms-map-json"})
+    for what in (_CONSUMERS, _QUEUES, _BROKER):
+        headers = {"reply-to": REPLIES, "correlation-id": what}
+        connection.stomp.send(f"{_PLUGIN}{what}", "", headers=headers)
+    found: list[Mapping[str, Any]] = []
+    while time.monotonic() < until:
+        for frame in connection.receive(min(0.2, max(0.0, until - time.monotonic()))):
+            if frame.cmd == "MESSAGE":
+                found.append(entries(frame))
+                if frame.headers.get("correlation-id") == _BROKER:
+                    return found
+    raise TimedOut(f"{connection.address}: no statistics in time: is the statistics plugin of that broker on?")
+
+
+def entries(frame: Frame) -> dict[str, Any]:
+    """`{"string": KEY, "long": VALUE}`, of texts `{"string": [KEY, VALUE]}`."""
+    found: dict[str, Any] = {}
+    for entry in json.loads(frame.body)["map"]["entry"]:
+        key, others = entry["string"], [value for kind, value in entry.items() if kind != "string"]
+        if isinstance(key, list):
+            found[key[0]] = key[1]
+        else:
+            found[key] = others[0] if others else None
+    return found
+
+
+def answered(told: list[Mapping[str, Any]], doors: Mapping[str, bool], version: str) -> Answered:
+    broker = told[-1]
+    fields = {
+        "BrokerName": broker.get("brokerName"),
+        "BrokerId": broker.get("brokerId"),
+        "BrokerVersion": version,
+        "Slave": False,
+        "StorePercentUsage": broker.get("storePercentUsage"),
+    }
+    rows = [each for each in told[:-1] if str(each.get("destinationName", "")).startswith("queue://")]
+    taking = [each for each in told[:-1] if "dispatchedQueueSize" in each]
+    bridges = {str(each["clientId"]): found for each in taking if (found := _BRIDGE.fullmatch(str(each["clientId"])))}
+    return Answered(
+        Fields("the statistics of the broker", fields),
+        tuple(_door(name, is_open) for name, is_open in doors.items()),
+        tuple(
+            Network(found["name"], "", found["to"]) for found in {each[0]: each for each in bridges.values()}.values()
+        ),
+        tuple(_queues(rows)),
+        tuple((_consumer(each), str(each["clientId"]) in bridges) for each in taking),
+        (),
+        (),
+        frozenset(EVERY),
+        managed=False,
+    )
+
+
+def _door(name: str, is_open: bool) -> Acceptor:
+    return Acceptor(name, "", is_open, None, frozenset({"STOMP"}), opens_at_boot=True)
+
+
+def _queues(rows: list[Mapping[str, Any]]) -> Iterator[Queue]:
+    for row in rows:
+        fields = Fields("the statistics of a queue", row)
+        name = fields.text("destinationName").removeprefix("queue://")
+        removed = fields.number("dequeueCount")
+        yield Queue(
+            name=name,
+            address=name,
+            routing="queue",
+            bean="",
+            depth=fields.number("size"),
+            delivering=max(0, fields.number("inflightCount")),
+            scheduled=0,
+            consumers=fields.number("consumerCount"),
+            paused=False,
+            added=fields.number("enqueueCount"),
+            acked=removed - fields.number("expiredCount"),
+            removed=removed,
+            durable=True,
+            temporary=False,
+            internal=False,
+            ring=False,
+            last_value=False,
+            dead_letter_address=name if name == DEAD_LETTERS else None,
+            expiry_address=None,
+        )
+
+
+def _consumer(row: Mapping[str, Any]) -> Consumer:
+    fields = Fields("the statistics of a consumer", row)
+    return Consumer(
+        queue=fields.text("destinationName"),
+        port=None,
+        client=fields.any_text("clientId"),
+        remote="",
+        user="",
+        holds=fields.number("dispatchedQueueSize"),
+    )

@@ -1,0 +1,54 @@
+"""A store of processed ids that consumers keep, as the settings say where it is: which of some ids it knows."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from dr_ctl.core.errors import BrokerError
+
+WITHIN_S: Final = 10.0
+AT_ONCE: Final = 500
+
+
+class NotRead(BrokerError):
+    """A store could not be read."""
+
+    remedy = "Is it there, and may dr-ctl read it? The settings name it under `ids:`."
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """One store: a file, and what its table and columns are called. The names were checked with the settings."""
+
+    path: Path
+    table: str
+    queue: str
+    id: str
+
+    @property
+    def uri(self) -> str:
+        return f"file:{quote(str(self.path))}?mode=ro"
+
+    def rows(self, database: str) -> str:
+        return f"SELECT {self.queue} AS q, {self.id} AS i FROM {database}.{self.table}"  # noqa: S608
+
+    def known(self, queue: str, ids: Collection[str]) -> frozenset[str]:
+        """Those of these ids that were processed. Raises `NotRead`."""
+        found: set[str] = set()
+        listed = sorted(ids)
+        try:
+            with closing(sqlite3.connect(self.uri, uri=True, timeout=WITHIN_S)) as store:
+                for start in range(0, len(listed), AT_ONCE):
+                    some = listed[start : start + AT_ONCE]
+                    marks = ",".join("?" * len(some))
+                    asked = f"SELECT i FROM ({self.rows('main')}) WHERE q = ? AND i IN ({marks})"  # noqa: S608
+                    found.update(str(each) for (each,) in store.execute(asked, (queue, *some)))
+        except sqlite3.Error as error:
+            raise NotRead(f"the store of processed ids {self.path.name} cannot be read: {error}") from error
+        return frozenset(found)

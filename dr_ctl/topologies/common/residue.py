@@ -1,0 +1,36 @@
+"""What a returned broker still holds for its peer: counted, and named where the topology can. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from dr_ctl.core.model import Json
+from dr_ctl.topologies.common.evidence import total
+
+
+@dataclass(frozen=True, slots=True)
+class Residue:
+    """What a returned broker still holds for its peer.
+
+    `twice`: of its messages at most so many were done by a client there whose acknowledgement does not exist. `acked`
+    names the messages, by queue, that were acknowledged there and do not lie in the outflow too, `done` all that were
+    acknowledged there, `since` those of them since its last start. None: cannot be told.
+    """
+
+    messages: int
+    acks: int
+    twice: int | None = None
+    acked: Mapping[str, frozenset[tuple[str, int]]] | None = None
+    done: Mapping[str, frozenset[tuple[str, int]]] | None = None
+    since: Mapping[str, frozenset[tuple[str, int]]] = field(default_factory=dict)
+
+    @classmethod
+    def together(cls, several: Collection[Residue]) -> Residue:
+        """Of several brokers, by count."""
+        messages, acks = sum(each.messages for each in several), sum(each.acks for each in several)
+        return cls(messages, acks, total(each.twice for each in several))
+
+    def figures(self) -> dict[str, Json]:
+        figures: dict[str, Json] = {"messages": self.messages, "acknowledgements": self.acks}
+        return figures if self.twice is None else {**figures, "twice_at_most": self.twice}

@@ -1,0 +1,143 @@
+"""The way to each broker of a fan-out installation, for looks, for changes, and for the messages that are copied."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
+from itertools import groupby
+from pathlib import Path
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.outcome import Done, Outcome
+from dr_ctl.engine.plan import Call
+from dr_ctl.jolokia.client import Wire
+from dr_ctl.processes.secrets import resolve
+from dr_ctl.settings.model import Installation
+from dr_ctl.settings.topologies.classic_fanout import ClassicFanout, FanoutBroker
+from dr_ctl.stomp_io.address import Login
+from dr_ctl.topologies.classic import access
+from dr_ctl.topologies.classic.papers import Papers
+from dr_ctl.topologies.common import observer
+from dr_ctl.topologies.common.access import Gate, gate
+from dr_ctl.topologies.common.idstore import Store
+from dr_ctl.topologies.fanout import parity
+from dr_ctl.topologies.fanout.calls import COPY, IDS
+from dr_ctl.topologies.fanout.letters import CannotCopy, Letter, put, read
+from dr_ctl.topologies.fanout.look import look
+from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig, FanoutSeen
+
+
+def of_fanout(installation: Installation) -> ClassicFanout:
+    """What the settings of such an installation say beside its brokers."""
+    settings = installation.settings
+    assert isinstance(settings, ClassicFanout)
+    return settings
+
+
+class Access(access.Access[BrokerView]):
+    """One such broker. `carries` holds what was read at its peer and is to be put down here, by queue and id."""
+
+    def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
+        self._told = installation.broker(site, pair, FanoutBroker)
+        self.carries: dict[tuple[str, str], Letter] = {}
+        super().__init__(installation, site, pair, documents, clock)
+
+    def _config(self) -> FanoutConfig:
+        common = super()._config()
+        beside = {each.name: getattr(common, each.name) for each in fields(common)}
+        return FanoutConfig(
+            **beside,
+            producers=self._told.producers,
+            own=self._told.sync.connector if self._told.sync is not None else None,
+            id_header=of_fanout(self._installation).id_header,
+        )
+
+    @property
+    def id_header(self) -> str:
+        return of_fanout(self._installation).id_header
+
+    def _ask(self, broker: str, timeout_s: float) -> BrokerView:
+        config = self.config
+        assert isinstance(config, FanoutConfig)
+        return look(
+            self.reader(),
+            self.papers,
+            pair=self.pair,
+            site=self.site,
+            config=config,
+            broker=broker,
+            timeout_s=timeout_s,
+        )
+
+    def _own_gate(self) -> Gate:
+        """dr-ctl's own way in for messages. Raises `BrokerError`."""
+        told = self._told.sync
+        if told is None:
+            raise CannotCopy(
+                f"{self.site}/{self.pair}: the settings name no `sync:`, so no message can be copied",
+                remedy="Name there a STOMP connector that no client uses.",
+            )
+        login = Login(told.username, resolve(told.password, self._installation.file.parent))
+        return gate(self._installation, self.site, told.stomp, login)
+
+    def letters(self, queue: str, wanted: Collection[str]) -> Mapping[str, Letter]:
+        """These messages as they lie here. Raises `BrokerError`."""
+        return read(self._own_gate(), queue, self.id_header, wanted)
+
+    def put(self, queue: str, ids: Sequence[str]) -> int:
+        """Put down those of these that it carries, and say how many. Raises `BrokerError`."""
+        mine = [self.carries[queue, each] for each in ids if (queue, each) in self.carries]
+        if mine:
+            put(self._own_gate(), queue, mine)
+        return len(mine)
+
+    def channel(self) -> Channel:
+        return Channel(self.wire(), self.papers, self)
+
+
+class Channel(access.Channel):
+    """Puts messages down too."""
+
+    def __init__(self, wire: Wire, papers: Papers, here: Access) -> None:
+        super().__init__(wire, papers)
+        self._here = here
+
+    def send(self, calls: Sequence[Call]) -> list[Outcome]:
+        told: list[Outcome] = []
+        for copies, several in groupby(calls, lambda call: COPY in call.request):
+            batch = [*several]
+            told += [self._copied(call) for call in batch] if copies else super().send(batch)
+        return told
+
+    def _copied(self, call: Call) -> Outcome:
+        ids = call.request[IDS]
+        assert isinstance(ids, list)
+        return Done(f"{self._here.put(str(call.request[COPY]), [str(each) for each in ids])} put down")
+
+
+Way = tuple[Access, Access]
+
+
+class Observer(observer.Observer[BrokerView, Access]):
+    """Looks at both sites of such an installation, and at the store of ids that their consumers share."""
+
+    def __init__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> None:
+        self._documents = documents
+        told = of_fanout(installation).ids
+        self.store = Store(installation.path(told.sqlite), told.table, told.queue, told.id) if told else None
+        super().__init__(installation, clock, patience)
+
+    def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
+        self.together(lambda access: access.look(timeout_s=timeout_s), self.at(site))
+        return 0
+
+    def _access(self, installation: Installation, site: str, pair: str) -> Access:
+        return Access(installation, site, pair, self._documents, self.clock)
+
+    def _differ(self, seen: FanoutSeen, pair: str) -> bool:
+        here, there = (seen.view(site, pair) for site in seen.sites)
+        if here is None or there is None or not (here.open or there.open):
+            return False
+        source, target = (here, there) if here.open else (there, here)
+        return bool(parity.lacking(source, target, self.queues, seen.moved.get(pair, {})))

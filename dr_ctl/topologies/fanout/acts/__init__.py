@@ -1,0 +1,5 @@
+"""What is done for each verb that a fan-out pair does in its own way; a file a verb, as in `drafts`."""
+
+from dr_ctl.topologies.fanout.acts import evening, reinstate
+
+__all__ = ("evening", "reinstate")

@@ -1,0 +1,81 @@
+"""What is done for `residue`, `reinstate` and `reconcile`: a returned site is closed, and evened out by id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dr_ctl.core.model import ExitCode, Finding, some
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.effects import holds, left_of
+from dr_ctl.topologies.fanout.acts.evening import even
+from dr_ctl.topologies.fanout.checks import nothing_owed
+from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
+
+ROUNDS: Final = 20
+
+
+def residue(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Close the returned site to clients where it is open, and count what it holds. Its producers may write to it: what
+    they bring lies at the other site as well."""
+    findings: list[Finding] = []
+    views = tools.observer.look_at(move.target)
+    if shut := [call for call in step.calls if not holds(call, views)]:
+        tools.change(shut, hand)
+        views = tools.observer.look_at(move.target)
+        if left := left_of(shut, views):
+            return Refused(f"{move.target} could not be fenced: {some(left)}")
+        text = f"{move.target} came back open: its clients may have worked beside those of {move.source}"
+        findings.append(checks.warning("DR-RETURN-002", text, "Compare what they did."))
+    count = sum(queue.depth for view in views for queue in view.business.values())
+    return Done(f"{count} message(s) lie there", {"messages": count}, tuple(findings))
+
+
+def act(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    if nothing_owed(tools.observer.observe(), move):
+        return NotNeeded(f"{move.target} is taken in already")
+    tools.evened = Evened()
+    for way in tools.between(move.source, move.target):
+        before = None
+        for _ in range(ROUNDS):
+            if (refused := even(tools, way, hand, copied=True)) is not None:
+                return refused
+            copied = sum(map(len, tools.evened.copied.values()))
+            if copied == before:
+                break
+            before = copied
+        else:
+            text = f"{move.target} goes on lacking what comes to {move.source}: producers do not write to both"
+            remedy = f"See why producers do not reach {move.target}; then run the same command again."
+            found = checks.error("DR-FAN-004", text, remedy)
+            return Refused(text, tools.evened.as_json(), (found,), code=ExitCode.DRAIN_TIMEOUT)
+    if (refused := tools.make(step.part("strikes"), hand, move.source, move.target)) is not None:
+        return refused
+    return Done(tools.evened.text, tools.evened.as_json(), tuple(_alone(tools, move)))
+
+
+def undo(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Write down again what is owed. What was copied lies at both sites, and what was removed was consumed."""
+    return tools.put_back(step, move.source, hand)
+
+
+def reconcile(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    del step
+    tools.evened = Evened()
+    for way in tools.between(move.source, move.target):
+        if (refused := even(tools, way, hand, copied=True)) is not None:
+            return refused
+    return Done(tools.evened.text, tools.evened.as_json())
+
+
+def _alone(tools: FanoutTools, move: Move) -> Iterator[Finding]:
+    if alone := {queue: ids for queue, ids in tools.evened.alone.items() if ids}:
+        count = sum(map(len, alone.values()))
+        text = f"{count} message(s) lie only at {move.target}, and nobody is known to have consumed them: " + some(
+            [f"{queue} {ident}" for queue, ids in alone.items() for ident in sorted(ids)]
+        )
+        remedy = f"They come to clients once {move.target} serves; the journal lists them by id."
+        yield checks.warning("DR-FAN-006", text, remedy)

@@ -1,0 +1,106 @@
+"""The named checks of a fan-out pair: everything that speaks against a move, all at once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dr_ctl.core.model import Finding, Role, some
+from dr_ctl.engine.ports import Move
+from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.classic import checks as classic
+from dr_ctl.topologies.classic.operations import REMOVES
+from dr_ctl.topologies.common import checks as common
+from dr_ctl.topologies.common import failover
+from dr_ctl.topologies.common.checks import error, of_doors, of_pair, of_queues, warning
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.fanout import parity
+from dr_ctl.topologies.fanout.view import BrokerView, FanoutSeen
+
+# What a return itself puts right.
+_MENDED: Final = frozenset({"DR-PARITY-001"})
+
+
+def of_move(rules: Rules, seen: FanoutSeen, move: Move) -> list[Finding]:
+    """Everything worth saying about a move, errors first."""
+    quiesces = not move.ask.cut_in_flight
+
+    def of_one(view: BrokerView) -> Iterator[Finding]:
+        yield from of_broker(view)
+        if view.role is Role.SERVING:
+            yield from classic.of_pausing(view, needed=quiesces)
+
+    return common.of_move(seen, move, of_one, lambda here, there: of_both(rules, seen, move, here, there))
+
+
+def of_return(seen: FanoutSeen, move: Move) -> Iterator[Finding]:
+    """What speaks against taking the target in beside the serving source."""
+    return failover.of_return(seen, move, of_broker, _MENDED, classic.BOOTS_OPEN)
+
+
+def nothing_owed(seen: FanoutSeen, move: Move) -> bool:
+    """Say whether the target is taken in already: nothing is owed, and it holds no fewer than the serving site."""
+    owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
+    pairs = [(view, seen.view(move.target, view.pair)) for view in seen.views(move.source)]
+    lacks = any(
+        there is None or parity.lacking(here, there, Queues(), seen.moved.get(here.pair, {})) for here, there in pairs
+    )
+    return not owed and not lacks and seen.roles[move.target] is Role.STANDBY
+
+
+def of_broker(view: BrokerView) -> Iterator[Finding]:
+    """What one broker says of itself, whatever its role."""
+    name = f"{view.site}/{view.pair}"
+    yield from of_doors(name, view)
+    yield from classic.of_permits(view, (REMOVES,))
+    yield from _producers(name, view)
+    yield from of_queues(name, view)
+    if view.config.own is None:
+        yield warning(
+            "DR-FAN-003",
+            f"{name}: the settings name no `sync:`, so no message can be copied from there or to there",
+            "Name there a STOMP connector that no client uses: a return copies what the returned site lacks.",
+        )
+
+
+def _producers(name: str, view: BrokerView) -> Iterator[Finding]:
+    started = {each.name: each.started for each in view.producers_doors}
+    if missing := [each for each in view.config.producers if each not in started]:
+        there = ", ".join(each.name for each in view.acceptors) or "none"
+        yield error(
+            "DR-FAN-001",
+            f"{name}: no connector {', '.join(missing)} for producers; the broker has {there}",
+            "Name it under `producers:` as activemq.xml does.",
+        )
+    elif shut := [each for each, is_open in started.items() if not is_open]:
+        yield error(
+            "DR-FAN-001",
+            f"{name}: connector {', '.join(shut)} for producers is closed: they cannot write to both sites",
+            "Start it in the console.",
+        )
+
+
+def of_both(rules: Rules, seen: FanoutSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
+    """What the two brokers of a pair tell together."""
+    yield from of_pair(source, target)
+    if bool(source.producers) is not bool(target.producers):
+        one, none = (source, target) if source.producers else (target, source)
+        yield warning(
+            "DR-FAN-002",
+            f"{len(one.producers)} producer(s) write to {one.site}, and none to {none.site}",
+            f"See that they reach {none.site}: what only one site has is lost with it.",
+        )
+    if Role.SERVING not in (source.role, target.role):
+        return  # both closed: the gate of the run itself judges, over time
+    wrong = [
+        each
+        for each in parity.lacking(source, target, rules.queues, seen.moved.get(source.pair, {}))
+        if move.ask.accept_difference.get(each.queue) != each.source - each.target
+    ]
+    if wrong:
+        yield error(
+            "DR-PARITY-001",
+            "the waiting site lacks what the serving one has: "
+            + some([each.told(source.site, target.site) for each in wrong]),
+            f"`dr-ctl reinstate {target.site}` copies it there; --accept-difference QUEUE=N moves with exactly that.",
+        )

@@ -1,0 +1,40 @@
+"""What is decided for the verbs that make the waiting site hold what the serving one does: `catch-up`, `drain`, `trim`,
+and `settle` where that is lost. What was consumed is consumed, what was copied lies at both: nothing is undone. Pure.
+"""
+
+from __future__ import annotations
+
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.common.drafts.quiesce import lifts_planned, while_serving
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.fanout.calls import may_copy, may_remove
+from dr_ctl.topologies.fanout.view import FanoutSeen
+
+
+def catch_up(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
+    """What is left for the drain is then what comes in between."""
+    about = f"{while_serving(seen, move)}what was consumed at {move.source} is removed at {move.target} by its ids"
+    limits = {"within": step.limits.get("within", rules.patience.catch_up_s)}
+    return Draft(move.target, about, tuple(may_remove(seen.views(move.target))), limits=limits)
+
+
+def drain(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
+    del step
+    views = seen.views(move.target)
+    about = f"both compared by id: what was consumed is removed at {move.target}, what it lacks is copied there"
+    calls = (*lifts_planned(rules, seen, move), *may_remove(views), *may_copy(views))
+    return Draft(move.target, f"{about}; pauses lifted beside it", calls, limits={"within": rules.within(move)})
+
+
+def trim(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
+    del rules, step
+    about = f"what was consumed at {move.target} is removed at {move.source} by its ids"
+    return Draft(move.source, about, tuple(may_remove(seen.views(move.source))))
+
+
+def settle(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
+    """Before clients are let in: what the store of ids knows is removed, each listed by its id."""
+    del rules, step
+    about = f"what consumers of {move.source} had done, as their store of ids says, is removed at {move.target}"
+    return Draft(move.target, about, tuple(may_remove(seen.views(move.target))))

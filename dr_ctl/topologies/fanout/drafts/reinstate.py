@@ -1,0 +1,35 @@
+"""What is decided for `reinstate` and `reconcile`: a returned site is compared by id and evened out. Pure."""
+
+from __future__ import annotations
+
+from dr_ctl.engine.plan import Call, in_part
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.fanout.calls import may_copy, may_remove
+from dr_ctl.topologies.fanout.view import FanoutSeen
+
+
+def draft(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
+    """Remove there what was consumed since, copy there what came since; then nothing is owed any more."""
+    del step
+    struck: list[Call] = []
+    inverse: list[Call] = []
+    for view in seen.views(move.source):
+        struck += paid(view, move.target)
+        inverse += owed_again(view, move.target, move)
+    for view in seen.views(move.target):
+        struck += paid(view, move.source)
+    views = seen.views(move.target)
+    calls = (*may_remove(views), *may_copy(views), *in_part("strikes", struck))
+    about = f"compared by id: what was consumed since is removed at {move.target}, what came since is copied there"
+    return Draft(move.target, about, calls, tuple(inverse), rules.while_moving(move))
+
+
+def reconcile(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
+    """Once more: what was consumed meanwhile."""
+    del rules, step
+    views = seen.views(move.target)
+    calls = (*may_remove(views), *may_copy(views))
+    return Draft(move.target, "what was consumed meanwhile removed; both sites compared", calls)

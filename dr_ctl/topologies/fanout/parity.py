@@ -1,0 +1,42 @@
+"""Whether the waiting site holds what the serving one does, queue by queue and by count. Pure.
+
+What it holds beside that was consumed at the serving site, or is on its way there: which it is, ids tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.common.queues import selected
+from dr_ctl.topologies.fanout.view import BrokerView
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many messages of one queue lie at both sites."""
+
+    queue: str
+    source: int
+    target: int
+
+    def told(self, source: str, target: str) -> str:
+        return f"{self.queue}: {self.source} at {source}, {self.target} at {target}"
+
+
+def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
+    """Every selected queue of clients, by name; each broker fills its dead letters itself."""
+    here, there = selected(source, queues), selected(target, queues)
+    found = []
+    for name in sorted(here.keys() | there.keys()):
+        both = here.get(name), there.get(name)
+        if not any(each is not None and each.dead_letter_address is not None for each in both):
+            found.append(Counts(name, *(each.depth if each is not None else 0 for each in both)))
+    return found
+
+
+def lacking(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> list[Counts]:
+    """Queues of which the target holds fewer, by more than what moved between two looks can explain."""
+    told = counts(source, target, queues)
+    return [each for each in told if each.source - each.target > moved.get(each.queue, 0)]

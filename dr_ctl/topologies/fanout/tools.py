@@ -1,0 +1,65 @@
+"""What acts at a fan-out pair work with, and what a step has evened out between the sites."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from dr_ctl.core.model import Json
+from dr_ctl.topologies.common.recipe import Recipe
+from dr_ctl.topologies.common.sender import Sender
+from dr_ctl.topologies.common.tools import Tools
+from dr_ctl.topologies.fanout.access import Observer, Way
+from dr_ctl.topologies.fanout.ids import Comparing
+from dr_ctl.topologies.fanout.verifier import FanoutVerifier
+from dr_ctl.topologies.fanout.view import BrokerView
+
+LISTED: Final = 1000  # ids of a queue; the calls in the journal name all of them
+
+
+@dataclass
+class Evened:
+    """By queue, the ids of the messages that were `removed` where they waited because they were consumed at the other
+    site, of those that were `copied` there, and of those that lie there `alone` and that nobody is known to have
+    consumed."""
+
+    removed: dict[str, set[str]] = field(default_factory=dict)
+    copied: dict[str, set[str]] = field(default_factory=dict)
+    alone: dict[str, set[str]] = field(default_factory=dict)
+
+    def note(self, kept: dict[str, set[str]], queue: str, ids: Collection[str]) -> None:
+        kept.setdefault(queue, set()).update(ids)
+
+    @property
+    def text(self) -> str:
+        removed, copied = (sum(map(len, each.values())) for each in (self.removed, self.copied))
+        return f"{removed} that were consumed at the other site removed, {copied} that it lacked copied"
+
+    def as_json(self) -> dict[str, Json]:
+        return {
+            "duplicates": _listed(self.removed),
+            "removed": sum(map(len, self.removed.values())),
+            "copied": {queue: len(ids) for queue, ids in self.copied.items()},
+            "alone": _listed(self.alone),
+        }
+
+
+def _listed(told: Mapping[str, Collection[str]]) -> dict[str, Json]:
+    return {queue: [*sorted(ids)[:LISTED]] for queue, ids in told.items()}
+
+
+class FanoutTools(Tools[BrokerView]):
+    """`evened` is what this step has done so far to make both sites hold the same."""
+
+    observer: Observer
+
+    def __init__(self, observer: Observer, recipe: Recipe[BrokerView], sender: Sender) -> None:
+        self.comparing = Comparing(observer.store, observer.patience.differs_s)
+        gate = FanoutVerifier(observer, self.comparing, recipe.rules.drain.poll)
+        super().__init__(observer, recipe, sender, gate)
+        self.evened = Evened()
+
+    def between(self, source: str, target: str) -> list[Way]:
+        """Both brokers of each pair, that of the first site first."""
+        return [(here, self.observer.brokers[target][pair]) for pair, here in self.observer.brokers[source].items()]

@@ -1,0 +1,178 @@
+"""The way to each broker of a pair with the replication plugin; a replica is made the source through its source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.errors import BrokerError, Unreachable
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.outcome import Outcome
+from dr_ctl.engine.plan import Call
+from dr_ctl.settings.model import Installation
+from dr_ctl.settings.topologies.classic_replica import ClassicReplica, ReplicaBroker
+from dr_ctl.stomp_io.address import takes_connections
+from dr_ctl.topologies.classic import access
+from dr_ctl.topologies.common import access as common
+from dr_ctl.topologies.common import observer
+from dr_ctl.topologies.common.access import Channel
+from dr_ctl.topologies.common.seen import Seen, Silent
+from dr_ctl.topologies.replica import parity
+from dr_ctl.topologies.replica.calls import THROUGH
+from dr_ctl.topologies.replica.look import look
+from dr_ctl.topologies.replica.seen import ReplicaSeen, Shut
+from dr_ctl.topologies.replica.view import BrokerView, Peer, ReplicaConfig
+
+Asked = common.Access[BrokerView]
+Views = Mapping[tuple[str, str], BrokerView | Silent]
+Sites = Mapping[str, Mapping[str, BrokerView | Silent]]
+
+
+class Access(access.Access[BrokerView]):
+    """One such broker."""
+
+    def __init__(
+        self,
+        installation: Installation,
+        site: str,
+        pair: str,
+        documents: Path,
+        clock: Clock,
+        at: Callable[[str, str], Access],
+    ) -> None:
+        """`at` finds the way to any broker, by site and pair."""
+        super().__init__(installation, site, pair, documents, clock)
+        self._at = at
+        self._replication = installation.broker(site, pair, ReplicaBroker).replication
+
+    def _config(self) -> ReplicaConfig:
+        settings = self._installation.settings
+        assert isinstance(settings, ClassicReplica)
+        told = super()._config()
+        return ReplicaConfig(**{each.name: getattr(told, each.name) for each in fields(told)}, lag_s=settings.lag)
+
+    def _ask(self, broker: str, timeout_s: float) -> BrokerView:
+        config = self.config
+        assert isinstance(config, ReplicaConfig)
+        return look(
+            self.reader(),
+            self.papers,
+            pair=self.pair,
+            site=self.site,
+            config=config,
+            broker=broker,
+            timeout_s=timeout_s,
+        )
+
+    def lives(self, *, timeout_s: float) -> bool | None:
+        """Knock at the door that a replica has open; None where the settings do not name it."""
+        if self._replication is None:
+            return None
+        parts = urlsplit(self._replication)
+        return takes_connections(str(parts.hostname), int(parts.port or 0), timeout_s=timeout_s)
+
+    def hung_up(self, error: BrokerError) -> bool:
+        """Say whether a connection that has served before was ended: whether its console takes another one is not
+        known, and one that has just become a replica may have closed it."""
+        return isinstance(error, Unreachable) and not error.refused and self._last is not None
+
+    def channel(self) -> Channels:
+        return Channels(self.site, lambda site: self._at(site, self.pair).own_channel())
+
+    def own_channel(self) -> Channel:
+        return super().channel()
+
+
+class Channels:
+    """Implements `common.access.Channel`: what is done to one broker, some of it by asking the other."""
+
+    def __init__(self, site: str, open_: Callable[[str], Channel]) -> None:
+        self._site, self._open_ = site, open_
+        self._open: dict[str, Channel] = {}
+
+    def send(self, calls: Sequence[Call]) -> list[Outcome]:
+        return [outcome for call in calls for outcome in self._through(call).send([call])]
+
+    def _through(self, call: Call) -> Channel:
+        site = str(call.request.get(THROUGH, self._site))
+        if site not in self._open:
+            self._open[site] = self._open_(site)
+        return self._open[site]
+
+    def close(self) -> None:
+        for channel in self._open.values():
+            channel.close()
+
+
+Way = tuple[Access, Access]
+
+
+class Observer(observer.Observer[BrokerView, Access]):
+    """Looks at both sites of such an installation."""
+
+    def __init__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> None:
+        self._documents = documents
+        super().__init__(installation, clock, patience)
+
+    def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
+        self.together(lambda access: access.look(timeout_s=timeout_s), self.at(site))
+        return 0
+
+    def _access(self, installation: Installation, site: str, pair: str) -> Access:
+        def at(where: str, which: str) -> Access:
+            return self.brokers[where][which]
+
+        return Access(installation, site, pair, self._documents, self.clock, at)
+
+    def _seen(self, sites: Sites) -> ReplicaSeen:
+        """Each view with the name of its peer, which is asked to hand over."""
+        peers = {(view.site, view.pair): Peer(view.site, view.broker) for view in _answering(sites)}
+        return ReplicaSeen(
+            {
+                site: {pair: _beside(view, peers, sites) for pair, view in brokers.items()}
+                for site, brokers in sites.items()
+            }
+        )
+
+    def _differ(self, seen: Seen[BrokerView], pair: str) -> bool:
+        here, there = (seen.view(site, pair) for site in seen.sites)
+        if here is None or there is None or not (here.open or there.open):
+            return False
+        return bool(parity.unexplained(here, there, self.queues, seen.moved.get(pair, {})))
+
+    def _puzzling(self, seen: Seen[BrokerView]) -> bool:
+        """One that has just become a replica connects in a moment."""
+        brokers = (each for site in seen.sites.values() for each in site.values())
+        return super()._puzzling(seen) or any(isinstance(each, Shut) and not each.fetches for each in brokers)
+
+    def _asked(self, access: Asked, timeout_s: float) -> BrokerView | Silent:
+        told, mine = super()._asked(access, timeout_s), self.brokers[access.site][access.pair]
+        if isinstance(told, Silent) and mine.hung_up(told.error):
+            told = super()._asked(access, timeout_s)
+        if not isinstance(told, Silent) or not told.ports_refuse:
+            return told
+        lives = mine.lives(timeout_s=self.patience.knock_s)
+        if lives is None:
+            return replace(told, ports_refuse=False)
+        return Shut(told.pair, told.site, told.error) if lives else told
+
+    def _alive_if_seen(self, access: Asked, views: Views) -> BrokerView | Silent:
+        told = super()._alive_if_seen(access, views)
+        peers = [each for (site, pair), each in views.items() if site != told.site and pair == told.pair]
+        if isinstance(told, Shut) and any(not isinstance(each, Silent) and each.attached for each in peers):
+            return replace(told, fetches=True)
+        return told
+
+
+def _answering(sites: Sites) -> list[BrokerView]:
+    return [each for brokers in sites.values() for each in brokers.values() if not isinstance(each, Silent)]
+
+
+def _beside(view: BrokerView | Silent, peers: Mapping[tuple[str, str], Peer], sites: Sites) -> BrokerView | Silent:
+    if isinstance(view, Silent):
+        return view
+    other = next(site for site in sites if site != view.site)
+    return replace(view, peer=peers.get((other, view.pair)))

@@ -1,0 +1,187 @@
+"""What is done for `residue`, `reinstate` and `reconcile`: a returned source is closed, made the replica, and compared.
+
+As the replica it does all that the other site has done since. What it still has then and the other has not was never
+shipped: it is set aside until this site serves again. What the other has and it has not was consumed there before the
+loss: that is set aside for a person, because a store that came back empty would look the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dr_ctl.core.model import Finding, some
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.classic import ids
+from dr_ctl.topologies.classic.calls import aside, moves
+from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.effects import holds, left_of
+from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.waiting import Wait
+from dr_ctl.topologies.replica import parity
+from dr_ctl.topologies.replica.access import Access, Way
+from dr_ctl.topologies.replica.acts.shipping import SMALL, UNDER_WAY, Events
+from dr_ctl.topologies.replica.beans import EVENTS, INTERMEDIATE
+from dr_ctl.topologies.replica.calls import kept_queue
+from dr_ctl.topologies.replica.checks import nothing_owed
+from dr_ctl.topologies.replica.drafts.reinstate import GIVES_WAY, STRIKES
+from dr_ctl.topologies.replica.tools import ReplicaTools
+
+
+def residue(tools: ReplicaTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Close the returned site where it is open, and count what it did not ship."""
+    findings: list[Finding] = []
+    views = tools.observer.look_at(move.target)
+    if shut := [call for call in step.calls if not holds(call, views)]:
+        tools.change(shut, hand)
+        views = tools.observer.look_at(move.target)
+        if left := left_of(shut, views):
+            return Refused(f"{move.target} could not be fenced: {some(left)}")
+        text = f"{move.target} came back open: its clients may have worked beside those of {move.source}"
+        findings.append(checks.warning("DR-RETURN-002", text, "Compare what they did."))
+    known = [each for view in views if (each := view.residue) is not None]
+    if len(known) < len(views):
+        return Refused(f"what {move.target} still holds was not read")
+    count = Residue.together(known).messages
+    text = f"{count} event(s) that it did not ship: messages, and what was consumed"
+    hand.notice(f"{move.target} still holds {text}")
+    return Done(text, {"messages": count}, tuple(findings))
+
+
+def act(tools: ReplicaTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    if nothing_owed(tools.observer.look_once(), move):
+        return NotNeeded(f"{move.target} is taken in already")
+    if opened := [view.site for view in tools.observer.look_at(move.target) if view.open]:
+        return Refused(f"{opened[0]} is open again: it is not taken in beside an open site")
+    if (refused := _gives_way(tools, step, move, hand)) is not None:
+        return refused
+    wait = Wait(tools, [Events(*way) for way in _ways(tools, move)], hand, UNDER_WAY, SMALL)
+    limits = step.limits
+    failed = wait.until(tools.rules.drain.poll, within_s=limits.get("within"), stall_s=limits["stall"])
+    if failed is not None:
+        return replace(failed, text=f"{move.target} is not taken in: {failed.text}")
+    if (refused := tools.make(step.part(STRIKES), hand, move.source, move.target)) is not None:
+        return refused
+    return Done(f"{move.target} is the replica of {move.source}, and has what happened since")
+
+
+def _ways(tools: ReplicaTools, move: Move) -> list[Way]:
+    sites = tools.observer.brokers
+    return [(here, sites[move.target][pair]) for pair, here in sites[move.source].items()]
+
+
+def _gives_way(tools: ReplicaTools, step: PlannedStep, move: Move, hand: Hand) -> Refused | None:
+    """Make it the replica, and wait until it says so; None where it does. Raises `BrokerError`."""
+    calls = step.part(GIVES_WAY)
+    tools.change([call for call in calls if not holds(call, tools.observer.look_at(move.target))], hand)
+    until = hand.monotonic() + tools.patience.link_attach_s
+    while left := left_of(calls, tools.observer.look_at(move.target)):
+        if hand.monotonic() > until:
+            return Refused(f"has not come true: {some(left)}")
+        hand.wait(tools.patience.link_poll_s)
+    return None
+
+
+def undo(tools: ReplicaTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Owe again what was owed. The replica stays one: a second source would open its doors."""
+    return tools.put_back(step, move.source, hand)
+
+
+def reconcile(tools: ReplicaTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    """Set aside what is explained by the loss only, and compare both sites by count."""
+    del step
+    findings: list[Finding] = []
+    for here, there in _ways(tools, move):
+        refused = _told_apart(tools, here, there, findings, hand)
+        if refused is not None:
+            return refused
+    findings += _differing(tools, move)
+    return Done(tools.taken_in.text, tools.taken_in.as_json(), tuple(findings))
+
+
+def _told_apart(
+    tools: ReplicaTools, here: Access, there: Access, findings: list[Finding], hand: Hand
+) -> Refused | None:
+    """Raises `BrokerError`."""
+    names = sorted({*here.look().business, *there.look().business})
+    only_there = {name: _lying(there, name) - _lying(here, name) for name in names}
+    only_here = {name: _lying(here, name) - _lying(there, name) for name in names}
+    if not any(only_there.values()) and not any(only_here.values()):
+        return None
+    # All of it that has happened at the source by now, and that explains a difference, is done there then.
+    if (refused := _until_done(tools, here, hand)) is not None:
+        return refused
+    for name in names:
+        kept = only_there[name] & _lying(there, name)
+        done = (only_here[name] - _lying(there, name)) & _lying(here, name)
+        for told in (_keep(tools, there, name, kept, hand), _done(tools, here, there, name, done, findings, hand)):
+            if told is not None:
+                return told
+    return None
+
+
+def _lying(access: Access, name: str) -> frozenset[str]:
+    return frozenset(ids.lying(access, access.names().named.get(name)))
+
+
+def _until_done(tools: ReplicaTools, here: Access, hand: Hand) -> Refused | None:
+    """Wait until the replica has fetched all events that are written now, queue by queue as they pass through."""
+    until = hand.monotonic() + tools.patience.compared_s
+    for name in (INTERMEDIATE, EVENTS):
+        was = _queue(here, name)
+        while was is not None and (now := _queue(here, name)) is not None and now[0] < was[0] + was[1]:
+            if hand.monotonic() > until:
+                return Refused(f"{here.site}: its replica has not fetched what was written before")
+            hand.wait(tools.patience.link_poll_s)
+    return None
+
+
+def _queue(access: Access, name: str) -> tuple[int, int] | None:
+    """How many events have left that queue, and how many lie in it."""
+    found = (each for each in access.look().events if each.name == name)
+    return next(((each.removed, each.depth) for each in found), None)
+
+
+def _keep(tools: ReplicaTools, access: Access, name: str, kept: frozenset[str], hand: Hand) -> Refused | None:
+    if not kept:
+        return None
+    view = access.look()
+    queue = view.named[name]
+    tools.change(list(moves(view, queue, kept, kept_queue(view.site, name))), hand)
+    if left := _lying(access, name) & kept:
+        return Refused(f"{len(left)} message(s) of {name} that only {view.site} has could not be set aside there")
+    tools.taken_in.kept[name] = len(kept)
+    return None
+
+
+def _done(
+    tools: ReplicaTools, here: Access, there: Access, name: str, done: frozenset[str], findings: list[Finding],
+    hand: Hand,
+) -> Refused | None:  # fmt: skip
+    if not done:
+        return None
+    view = here.look()
+    tools.change(list(aside(view, view.named[name], done)), hand)
+    if left := _lying(here, name) & done:
+        return Refused(f"{len(left)} message(s) of {name} at {view.site} could not be moved aside")
+    tools.taken_in.done[name] = len(done)
+    text = (
+        f"{len(done)} message(s) of {name} that {there.site} had consumed before it was lost lay at {view.site} "
+        "still: they were moved aside, and do not come twice"
+    )
+    remedy = f"Look at them there, then purge them; if {there.site} came back without its store, move them back."
+    findings.append(checks.warning("DR-RECONCILE-002", text, remedy))
+    return None
+
+
+def _differing(tools: ReplicaTools, move: Move) -> Iterator[Finding]:
+    seen = tools.observer.observe()
+    for pair in seen.sites[move.source]:
+        here, there = seen.view(move.source, pair), seen.view(move.target, pair)
+        if here is None or there is None:
+            continue
+        if wrong := parity.unexplained(here, there, tools.observer.queues, seen.moved.get(pair, {})):
+            text = f"the sites differ: {some([each.told(move.source, move.target) for each in wrong])}"
+            yield checks.warning("DR-RECONCILE-001", text, "Compare these queues before moving back.")

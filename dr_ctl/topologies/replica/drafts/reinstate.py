@@ -1,0 +1,45 @@
+"""What is decided for `reinstate` and `reconcile`: a returned source becomes the replica, and is compared by id.
+
+Pure."""
+
+from __future__ import annotations
+
+from dr_ctl.engine.plan import Call, in_part
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.replica.calls import ONLY_HERE, ONLY_THERE, gives_way, may_set_aside
+from dr_ctl.topologies.replica.view import BrokerView
+
+GIVES_WAY = "gives way"
+STRIKES = "strikes"
+
+
+def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+    """Its part is not put back: a second source would open its doors."""
+    del step
+    parts = [gives_way(view) for view in seen.views(move.target) if not view.is_replica]
+    struck: list[Call] = []
+    inverse: list[Call] = []
+    for view in seen.views(move.source):
+        struck += paid(view, move.target)
+        inverse += owed_again(view, move.target, move)
+    for view in seen.views(move.target):
+        struck += paid(view, move.source)
+    about = f"{move.target} becomes the replica of {move.source}, and fetches what happened since"
+    calls = (*in_part(GIVES_WAY, parts), *in_part(STRIKES, struck))
+    return Draft(move.target, about, calls, tuple(inverse), rules.while_moving(move))
+
+
+def reconcile(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+    """Once the replica has done all that the source did, what only one of the two has is from before the loss."""
+    del rules, step
+    calls = [
+        may_set_aside(view, queue, when)
+        for site, when in ((move.target, ONLY_THERE), (move.source, ONLY_HERE))
+        for view in seen.views(site)
+        for queue in view.business.values()
+    ]
+    return Draft(move.target, "what only one of the sites has is set aside; both compared", tuple(calls))

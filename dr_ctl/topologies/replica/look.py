@@ -1,0 +1,70 @@
+"""One look at one broker with the replication plugin: beside what all tell, its part and what its replica lacks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.jolokia.client import Answer, Read, Reader
+from dr_ctl.jolokia.errors import NoSuchBean
+from dr_ctl.jolokia.values import Fields
+from dr_ctl.topologies.classic import look as classic
+from dr_ctl.topologies.classic.operations import SETS_ROLE
+from dr_ctl.topologies.classic.papers import Papers
+from dr_ctl.topologies.replica import beans
+from dr_ctl.topologies.replica.view import BrokerView, Plugin, ReplicaConfig
+
+PLUGIN: Final = ("ReplicationRole", "TotalReplicationLag", "ReplicationLag", "SourceWaitTime", "ReplicaWaitTime")
+
+
+def look(
+    reader: Reader, papers: Papers, *, pair: str, site: str, config: ReplicaConfig, broker: str, timeout_s: float
+) -> BrokerView:
+    """Raises `BrokerError`."""
+    plugin = Read(beans.plugin(broker), PLUGIN)
+    events = Read(beans.all_queues(broker), classic.QUEUE)
+    told = classic.ask(reader, broker, timeout_s=timeout_s, more=(plugin, events), permits=(SETS_ROLE,))
+    itself, queues = told.more
+    return BrokerView(
+        pair=pair,
+        site=site,
+        config=config,
+        broker=told.broker.text("BrokerName"),
+        version=told.broker.text("BrokerVersion"),
+        node=told.broker.text("BrokerName"),
+        start=told.broker.text("BrokerId"),
+        now_ms=papers.now_ms,
+        acceptors=told.connectors,
+        # What the plugin does not hide is its own all the same.
+        queues=tuple(each for each in told.queues if not each.name.startswith(beans.PREFIX)),
+        connections=tuple(each for each, network in told.connections if not network),
+        consumers=tuple(each for each, network in told.consumers if not network),
+        prepared=told.prepared,
+        documents=papers.texts(),
+        disk_used=told.share,
+        slave=told.broker.flag("Slave"),
+        networks=told.networks,
+        denied=told.denied,
+        bridges=tuple(each for each, network in told.connections if network),
+        plugin=_plugin(beans.plugin(broker), itself),
+        events=tuple(
+            queue
+            for queue in (classic.queue(bean, each) for bean, each in classic.found(queues))
+            if queue.name in (beans.EVENTS, beans.INTERMEDIATE)
+        ),
+    )
+
+
+def _plugin(bean: str, answer: Answer) -> Plugin | None:
+    """None where the broker has no such plugin."""
+    if isinstance(answer.error, NoSuchBean):
+        return None
+    fields = Fields(bean, answer.value())
+    part = fields.optional_text("ReplicationRole")
+    if part is None:
+        return None
+    source = part != beans.REPLICA
+    return Plugin(
+        part,
+        fields.optional_number("TotalReplicationLag" if source else "ReplicationLag"),
+        fields.optional_number("SourceWaitTime" if source else "ReplicaWaitTime"),
+    )

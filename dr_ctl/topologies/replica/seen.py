@@ -1,0 +1,54 @@
+"""What one look at both sites told of a pair with the replication plugin, a replica without a console included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.topologies.common import seen
+from dr_ctl.topologies.replica.calls import KEPT
+from dr_ctl.topologies.replica.view import BrokerView
+
+CONSOLE = 'Set controlWebConsoleAccess="false" of <replicaPlugin> at both sites: a replica keeps its console then.'
+
+
+@dataclass(frozen=True, slots=True)
+class Shut(seen.Silent):
+    """A broker that refuses at its console and at its clients' doors, and takes connections at the plugin's: a replica
+    closes all others, a source that starts has not opened them yet. `fetches`: its peer, a source, has a replica that
+    fetches."""
+
+    fetches: bool = False
+
+    @property
+    def role(self) -> Role:
+        return Role.STANDBY if self.fetches else Role.UNKNOWN
+
+
+class ReplicaSeen(seen.Seen[BrokerView]):
+    """One look at both sites."""
+
+    def findings(self) -> Sequence[Finding]:
+        return [*seen.Seen.findings(self), *self._kept(), *(each for _, each in shut(self))]
+
+    def _kept(self) -> Iterator[Finding]:
+        """What a return set aside until its site serves again."""
+        for view in self._all():
+            for queue in view.queues:
+                if queue.name.startswith(KEPT) and queue.depth:
+                    text = f"{view.site}/{view.pair}: {queue.depth} message(s) in {queue.name}, which only it has"
+                    remedy = f"The next move to {view.site} puts them back into their queue, and they are delivered."
+                    yield Finding("DR-REPLICA-005", Severity.WARNING, text, remedy)
+
+
+def shut(told: seen.Seen[BrokerView]) -> Iterator[tuple[str, Finding]]:
+    """By site, the brokers without a console."""
+    for site, brokers in told.sites.items():
+        for each in brokers.values():
+            if isinstance(each, Shut):
+                text = (
+                    f"{site}/{each.pair}: all but its connector for replication is closed, its console too: as a "
+                    "replica without a console it can neither be compared nor made the source"
+                )
+                yield site, Finding("DR-REPLICA-004", Severity.ERROR, text, CONSOLE)

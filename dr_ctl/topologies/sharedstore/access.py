@@ -1,0 +1,235 @@
+"""The way to each broker of a shared store: its management where it answers, else the lock and its process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Final
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.errors import BrokerError, Sick, Unreachable
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Outcome
+from dr_ctl.engine.plan import Call
+from dr_ctl.jolokia.client import Read
+from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.jolokia.values import Fields
+from dr_ctl.processes.hooks import Place
+from dr_ctl.processes.secrets import variables
+from dr_ctl.settings.model import Installation
+from dr_ctl.settings.topologies.classic_shared_store import SharedStoreBroker
+from dr_ctl.stomp_io.address import parse_address, takes_connections
+from dr_ctl.topologies.classic import access, beans
+from dr_ctl.topologies.classic.look import ask
+from dr_ctl.topologies.common import access as common
+from dr_ctl.topologies.common import observer
+from dr_ctl.topologies.common.seen import Seen, Silent
+from dr_ctl.topologies.sharedstore.calls import RUN
+from dr_ctl.topologies.sharedstore.lock import LockSeen, LockUnreadable
+from dr_ctl.topologies.sharedstore.process import BrokerProcess
+from dr_ctl.topologies.sharedstore.store import SharedStore
+from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSeen
+
+KNOCK_S: Final = 1.0
+
+
+class Between(BrokerError):
+    """A broker that has the store already and cannot be managed yet, or not any more."""
+
+    remedy = "Look again in a moment."
+
+
+class Access(access.Access[BrokerView]):
+    """One such broker."""
+
+    def __init__(
+        self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock, shared: SharedStore
+    ) -> None:
+        told = installation.broker(site, pair, SharedStoreBroker)
+        place = Place(installation.file.parent, variables(installation.settings))
+        self.process = BrokerProcess(told.process, place, told.broker, site, clock)
+        self._shared, self._own_name = shared, told.broker
+        super().__init__(installation, site, pair, documents, clock)
+
+    def _config(self) -> StoreConfig:
+        common_ = super()._config()
+        told = self._shared.settings
+        return StoreConfig(
+            **{each.name: getattr(common_, each.name) for each in fields(common_)},
+            broker=self._own_name,
+            by_row=told.dsn is not None,
+            lease_s=told.lease,
+            keep_alive_s=told.keep_alive,
+            commands=self.process.commands,
+            tells=self._settings_tell,
+            replicated=told.replica is not None,
+        )
+
+    @property
+    def _settings_tell(self) -> bool:
+        return self._installation.broker(self.site, self.pair, SharedStoreBroker).process is not None
+
+    def _look(self, timeout_s: float) -> BrokerView:
+        """Refused ports are those of a waiting broker, where the lock can be read; else nothing is known. One that has
+        lost the store has its management still, which says that it waits and cannot tell anything else."""
+        try:
+            return self._ask(self._own_name, timeout_s)
+        except BadValue as error:
+            if not self._says_that_it_waits(timeout_s):
+                raise Between(f"{self.site}/{self.pair} is starting or ending: {error}") from error
+            lock, unread = self._lock()
+            return self._waiting(lock, unread, runs=True)
+        except Unreachable as error:
+            if not error.refused:
+                raise self._alive_by_its_lease(error) from error
+            if self._takes_connections():
+                raise Between(f"{self.site}/{self.pair} is starting or ending: {error}") from error
+            lock, unread = self._lock()
+            if lock is None:
+                raise Unreachable(f"{error}; and {unread}", refused=False) from error
+            return self._waiting(lock, unread, runs=self.process.runs())
+
+    def _says_that_it_waits(self, timeout_s: float) -> bool:
+        bean = beans.broker(self._own_name)
+        told = self.reader().look([Read(bean, ("Slave",))], timeout_s=timeout_s)[0]
+        return Fields(bean, told.value()).flag("Slave")
+
+    def _alive_by_its_lease(self, error: BrokerError) -> BrokerError:
+        """One that cannot be reached and holds a lease that lasts has lived a moment ago."""
+        lock, _ = self._lock()
+        if lock is None or not lock.held or lock.holder != self._own_name:
+            return error
+        return Sick(f"{error}; and {lock.text}", remedy="Wait until that has run out: the other broker then takes it.")
+
+    def _takes_connections(self) -> bool:
+        if self._settings.stomp is None:
+            return False
+        address = parse_address(self._settings.stomp)
+        return takes_connections(address.host, address.port, timeout_s=KNOCK_S)
+
+    def _lock(self) -> tuple[LockSeen | None, str]:
+        try:
+            return self._shared.lock.read(), ""
+        except LockUnreadable as error:
+            return None, str(error)
+
+    def _ask(self, broker: str, timeout_s: float) -> BrokerView:
+        told = ask(self.reader(), broker, timeout_s=timeout_s)
+        lock, unread = self._lock()
+        config = self.config
+        assert isinstance(config, StoreConfig)
+        return BrokerView(
+            pair=self.pair,
+            site=self.site,
+            config=config,
+            broker=told.broker.text("BrokerName"),
+            version=told.broker.text("BrokerVersion"),
+            node=told.broker.text("BrokerName"),
+            start=told.broker.text("BrokerId"),
+            now_ms=self.papers.now_ms,
+            acceptors=told.connectors,
+            queues=told.queues,
+            connections=tuple(each for each, network in told.connections if not network),
+            consumers=tuple(each for each, network in told.consumers if not network),
+            prepared=told.prepared,
+            documents=self.papers.texts(),
+            disk_used=told.share,
+            slave=told.broker.flag("Slave"),
+            networks=told.networks,
+            denied=told.denied,
+            bridges=tuple(each for each, network in told.connections if network),
+            lock=lock,
+            unread=unread,
+            runs=True,
+            lag=self._shared.lag(),
+        )
+
+    def _waiting(self, lock: LockSeen | None, unread: str, *, runs: bool | None) -> BrokerView:
+        config = self.config
+        assert isinstance(config, StoreConfig)
+        return BrokerView(
+            pair=self.pair,
+            site=self.site,
+            config=config,
+            broker=self._own_name,
+            version="",
+            node=self._own_name,
+            start="",
+            now_ms=self.papers.now_ms,
+            acceptors=(),
+            queues=(),
+            connections=(),
+            consumers=(),
+            prepared=(),
+            documents=self.papers.texts(),
+            answered=False,
+            lock=lock,
+            unread=unread,
+            runs=runs,
+            lag=self._shared.lag(),
+        )
+
+    def channel(self) -> common.Channel:
+        return Channel(self, super().channel())
+
+
+class Channel:
+    """Implements `common.access.Channel`: what is done to a process beside what goes to the broker's management or into
+    a document."""
+
+    def __init__(self, broker: Access, to: common.Channel) -> None:
+        self._broker, self._to = broker, to
+
+    def send(self, calls: Sequence[Call]) -> list[Outcome]:
+        told: list[Outcome] = []
+        for call in calls:
+            goal = call.request.get(RUN)
+            told += [self._broker.process.send(Goal(str(goal)))] if goal is not None else self._to.send([call])
+        return told
+
+    def close(self) -> None:
+        self._to.close()
+
+
+class Observer(observer.Observer[BrokerView, Access]):
+    """Looks at both brokers of a shared store."""
+
+    def __init__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> None:
+        self._documents = documents
+        self.shared = SharedStore.of(installation, clock)
+        super().__init__(installation, clock, patience)
+
+    def observe(self, *, least_s: float = 0.0) -> Seen[BrokerView]:
+        """A broker that takes the store is a moment later one that serves."""
+        until = self.clock.monotonic() + self.patience.store_starts_s
+        seen = super().observe(least_s=least_s)
+        while _between(seen) and self.clock.monotonic() < until:
+            self.clock.sleep(self.patience.apart_s)
+            seen = super().observe(least_s=least_s)
+        return seen
+
+    def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
+        del site, timeout_s
+        return 0
+
+    def _access(self, installation: Installation, site: str, pair: str) -> Access:
+        return Access(installation, site, pair, self._documents, self.clock, self.shared)
+
+    def _differ(self, seen: Seen[BrokerView], pair: str) -> bool:
+        del seen, pair
+        return False
+
+    def _seen(self, sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> StoreSeen:
+        return StoreSeen(sites)
+
+    def close(self) -> None:
+        super().close()
+        self.shared.close()
+
+
+def _between(seen: Seen[BrokerView]) -> bool:
+    """Say whether a broker has the store and does not serve yet: it is starting, or has died a moment ago."""
+    every = [each for brokers in seen.sites.values() for each in brokers.values()]
+    return any(isinstance(each.error, Between) if isinstance(each, Silent) else each.named_in_vain for each in every)

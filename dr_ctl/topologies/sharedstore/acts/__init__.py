@@ -1,0 +1,5 @@
+"""What is done for each verb that brokers of a shared store do in their own way; a file a verb, as in `drafts`."""
+
+from dr_ctl.topologies.sharedstore.acts import activate, probe, reinstate, shipping
+
+__all__ = ("activate", "probe", "reinstate", "shipping")

@@ -1,0 +1,166 @@
+"""What is done for `activate`: the holder of the store gives it up, and the other broker is shown to serve from it.
+
+The call that stops a broker is never answered. What came of it is told by the lock and by the two brokers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
+from dr_ctl.engine.operations import ACTIVATE, FAILOVER
+from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
+from dr_ctl.engine.plan import Call, PlannedStep
+from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.common import checks, receipts
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.sharedstore.drafts.activate import HANDOVER
+from dr_ctl.topologies.sharedstore.tools import StoreTools
+from dr_ctl.topologies.sharedstore.view import BrokerView
+
+COUNTED: Final = 5  # looks until counts are believed to differ: clients work meanwhile, and a look is no one moment
+
+
+def act(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
+    seen = tools.observer.look_once(least_s=tools.patience.last_look_s)
+    if seen.roles[move.target] is not Role.SERVING and (why := _may_not(tools, seen, move)) is not None:
+        return Refused(why)
+    served_before = seen.roles[move.target] is Role.SERVING
+    holding = [call for call in step.part(HANDOVER) if not _gave_up(seen, move.source)]
+    began = hand.monotonic()
+    if (refused := _handed_over(tools, holding, hand)) is not None:
+        return refused
+    if (failed := _until_served(tools, step, move, hand)) is not None:
+        return failed
+    took_s = hand.monotonic() - began
+    tools.change(step.part("strikes"), hand)
+    evidence: dict[str, Json] = {"proof": "attempt", "took_over_s": round(took_s, 3)}
+    findings = _counted(tools, move, hand, evidence)
+    if served_before:
+        return NotNeeded(f"{move.target} serves already", evidence, findings)
+    return Done(f"{move.target} holds the store and lets clients in, after {took_s:.1f} s", evidence, findings)
+
+
+def _may_not(tools: StoreTools, seen: Seen[BrokerView], move: Move) -> str | None:
+    """Say why the store may not be handed over now."""
+    here = seen.views(move.source)
+    if move.ask.operation == FAILOVER:
+        if seen.roles[move.source] in (Role.SERVING, Role.SICK):
+            return f"{move.source} lives: it may serve clients"
+        return None
+    if any(view.open for view in here):
+        return f"{move.source} is open: it would give up the store while clients work"
+    if len(here) < len(seen.sites[move.source]) or seen.roles[move.target] is not Role.STANDBY:
+        told = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
+        return f"the store cannot be handed over: {told}"
+    moved = [why for view in here if view.answered for why in _moved(tools, view, seen, move)]
+    return some(moved) if moved else None
+
+
+def _moved(tools: StoreTools, here: BrokerView, seen: Seen[BrokerView], move: Move) -> list[str]:
+    """What is not any more as the run's own gate saw it; of a step by itself, as the receipt says."""
+    if (sample := tools.gate.seen.get(here.pair)) is not None:
+        return receipts.changes(sample.source, here, move.ask.includes)
+    there = seen.view(move.target, here.pair)
+    receipt = receipts.held_at(there) if there is not None and move.ask.operation == ACTIVATE else None
+    return receipts.moved(receipt, [here], move.ask) if receipt is not None else []
+
+
+def _gave_up(seen: Seen[BrokerView], site: str) -> bool:
+    return not any(view.answered for view in seen.views(site))
+
+
+def _handed_over(tools: StoreTools, holding: Sequence[Call], hand: Hand) -> Refused | None:
+    """Stop what holds the store. Only a refusal shows that nothing came of it."""
+    for call, outcome in zip(holding, tools.change(holding, hand), strict=True):
+        if isinstance(outcome, Refused):
+            return Refused(f"{call.about}: {outcome.text}")
+    tools.opened = tools.opened or bool(holding)
+    return None
+
+
+def _until_served(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome | None:
+    """Wait until the target is shown to serve, and the source not to; None when so."""
+    until = hand.monotonic() + step.limits["within"]
+    accesses = tools.observer.at(move.target)
+    left_s: float | None = None
+    while True:
+        told = [why.text for why in tools.doors.why_not_serving(accesses).values() if why is not None]
+        seen = tools.observer.look_once(least_s=tools.patience.last_look_s)
+        lives = seen.roles[move.source]
+        if not told and seen.roles[move.target] is Role.SERVING and _is_over(seen, move):
+            return None
+        if lives is Role.SERVING:
+            return Refused(f"{move.source} took the store again, and serves")
+        before_s, left_s = left_s, _left_s(seen, move)
+        if move.ask.operation == FAILOVER and before_s is not None and left_s is not None and left_s > before_s:
+            return Refused(f"{move.source} renews its lease of the store: it lives")
+        why = next(iter(told), f"{move.source} is {lives.value}")
+        hand.waiting(f"{move.target} takes the store", None, why)
+        if hand.monotonic() > until:
+            return _late(seen, why, duration(step.limits["within"]), move)
+        hand.wait(tools.patience.link_poll_s)
+
+
+def _left_s(seen: Seen[BrokerView], move: Move) -> float | None:
+    """How long the lease of the source lasts; None where it has none."""
+    names = {view.config.broker for view in seen.views(move.source)}
+    locks = [view.lock for site in seen.sites for view in seen.views(site) if view.lock is not None]
+    return next((each.left_s for each in locks if each.held and each.holder in names), None)
+
+
+def _is_over(seen: Seen[BrokerView], move: Move) -> bool:
+    """Say whether the source is shown not to serve; of a lost one that the lock is another's is enough."""
+    return move.ask.operation == FAILOVER or seen.roles[move.source] in (Role.STANDBY, Role.DOWN)
+
+
+def _late(seen: Seen[BrokerView], why: str, within: str, move: Move) -> Outcome:
+    """Where the source still holds the store, the stop had no effect; where nobody does, no site serves."""
+    text = f"{move.target} did not take the store within {within}: {why}"
+    if any(view.has_the_store for view in seen.views(move.source)):
+        return Refused(f"{text}; {move.source} holds it still")
+    if move.ask.operation == FAILOVER:
+        return Refused(f"{text}; nothing was asked of it")
+    views = [view for site in (move.source, move.target) for view in seen.views(site) if view.lock is not None]
+    if views and all(view.lock is not None and not view.lock.held for view in views):
+        return Refused(f"{text}; nobody holds it: start the broker of {move.target}", code=ExitCode.INCOMPLETE)
+    return Unknown(f"{text}; look at {move.target} first")
+
+
+def _counted(tools: StoreTools, move: Move, hand: Hand, evidence: dict[str, Json]) -> tuple[Finding, ...]:
+    """Compare what each queue started with at the target with what the gate saw at the source."""
+    samples = tools.gate.seen
+    if not samples:
+        return ()
+    wrong: list[str] = []
+    for _ in range(COUNTED):
+        try:
+            views = tools.observer.look_at(move.target)
+        except BrokerError as error:
+            wrong = [str(error)]
+        else:
+            began = {view.pair: _began_with(view) for view in views}
+            wrong = [each for pair, sample in samples.items() for each in _lacking(sample.source, began[pair])]
+            evidence["began_with"] = {pair: dict(each) for pair, each in began.items()}
+        if not wrong:
+            return ()
+        hand.wait(tools.patience.link_poll_s)
+    text = f"{move.target} did not begin with what {move.source} had: {some(wrong)}"
+    remedy = "Messages that were sent as non-persistent end with their broker; of others, look at the store."
+    return (checks.warning("DR-STORE-009", text, remedy),)
+
+
+def _began_with(view: BrokerView) -> Mapping[str, int]:
+    return {name: queue.depth + queue.removed - queue.added for name, queue in view.business.items()}
+
+
+def _lacking(source: Broker, began: Mapping[str, int]) -> list[str]:
+    return [
+        f"{name}: {queue.depth} there, {began.get(name, 0)} here"
+        for name, queue in source.business.items()
+        if queue.depth != began.get(name, 0)
+    ]

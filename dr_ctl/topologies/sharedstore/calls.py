@@ -1,0 +1,29 @@
+"""The calls that only brokers of a shared store have: one gives it up, a process is started or stopped. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call
+from dr_ctl.topologies.classic import beans
+from dr_ctl.topologies.classic.operations import STOP, request
+from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.sharedstore.view import BrokerView
+
+RUN: Final = "process"
+
+
+def hand_over(view: BrokerView, to: str) -> Call:
+    """Stop the broker that holds the store: by its process's command, where there is one, else by its console."""
+    about = f"stop broker {view.broker}, so that {to} takes the store,"
+    if Goal.STOP in view.config.commands:
+        return call(view, Goal.HAND_OVER, view.broker, {RUN: Goal.STOP.value}, about)
+    return call(view, Goal.HAND_OVER, view.broker, request(beans.broker(view.broker), STOP), about)
+
+
+def start(view: BrokerView, when: str) -> list[Call]:
+    """Start its process, which then waits for the store; none where the settings do not say how."""
+    if Goal.START not in view.config.commands:
+        return []
+    return [call(view, Goal.START, view.broker, {RUN: Goal.START.value}, f"start the process of {view.broker}", when)]

@@ -1,0 +1,130 @@
+"""The named checks of brokers that share a store: everything that speaks against a move, all at once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dr_ctl.core.model import Finding, Role
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.ports import Move
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.classic import checks as classic
+from dr_ctl.topologies.classic.operations import STOPS
+from dr_ctl.topologies.common import checks as common
+from dr_ctl.topologies.common import failover
+from dr_ctl.topologies.common.checks import error, of_doors, of_queues, warning
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.sharedstore.view import BrokerView
+
+SKEW_S: Final = 2.0
+# What a return itself puts right.
+_MENDED: Final = frozenset({"DR-STORE-004"})
+_WAITS: Final = "A broker that finds the lock taken waits with its ports closed: it needs nothing to come back so."
+
+
+def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
+    """Everything worth saying about a move, errors first."""
+    quiesces = not move.ask.cut_in_flight
+
+    def of_one(view: BrokerView) -> Iterator[Finding]:
+        yield from of_broker(view)
+        if view.role is Role.SERVING:
+            yield from classic.of_pausing(view, needed=quiesces)
+
+    return common.of_move(seen, move, of_one, lambda here, there: of_both(rules, seen, move, here, there))
+
+
+def of_return(seen: Seen[BrokerView], move: Move) -> Iterator[Finding]:
+    """What speaks against taking the target in beside the serving source."""
+    return failover.of_return(seen, move, of_broker, _MENDED, _WAITS)
+
+
+def nothing_owed(seen: Seen[BrokerView], move: Move) -> bool:
+    """Say whether the target is taken in already: nothing is owed, and nothing says that its process does not run."""
+    owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
+    return not owed and seen.roles[move.target] is Role.STANDBY
+
+
+def of_broker(view: BrokerView) -> Iterator[Finding]:
+    """What one broker says of itself, or what is known of one that waits."""
+    name = f"{view.site}/{view.pair}"
+    if view.answered:
+        yield from of_doors(name, view)
+        yield from classic.of_permits(view, () if Goal.STOP in view.config.commands else (STOPS,))
+        yield from of_queues(name, view)
+        yield from _holder(name, view)
+    else:
+        yield from _waiting(name, view)
+
+
+def _holder(name: str, view: BrokerView) -> Iterator[Finding]:
+    if view.lock is None:
+        yield error("DR-STORE-001", f"{name}: who holds the store cannot be told: {view.unread}", _READ)
+    elif view.others is not None:
+        yield error(
+            "DR-STORE-002",
+            f"{name}: answers as if it held the store, but {view.lock.text}",
+            f"Keep its clients away and end its process: what it takes now is not in the store. "
+            f"{view.others} holds the store.",
+        )
+    elif not view.lock.held:
+        yield error(
+            "DR-STORE-003",
+            f"{name}: serves, but {view.lock.text}",
+            "See its log: it has lost the store, or the clocks differ. Look again in a moment.",
+        )
+    yield from _clocks(name, view)
+    if view.config.by_row and view.config.keep_alive_s >= view.config.lease_s:
+        told = f"{duration(view.config.keep_alive_s)}, the lease lasts {duration(view.config.lease_s)}"
+        yield error(
+            "DR-STORE-005",
+            f"{name}: the lease is renewed every {told}: it runs out while its holder lives",
+            "Set lockKeepAlivePeriod in activemq.xml below lockAcquireSleepInterval, at both sites, and say so under "
+            "`store:`.",
+        )
+
+
+_READ: Final = "See that this machine reaches what `store:` names, with a login that may read it."
+
+
+def _clocks(name: str, view: BrokerView) -> Iterator[Finding]:
+    """The lease is the broker's word, judged by the database's clock: where they differ, it lasts for too long or not
+    at all."""
+    lock = view.lock
+    if lock is None or lock.left_s is None or view.others is not None:
+        return
+    off_s = lock.left_s - view.config.lease_s
+    if off_s <= SKEW_S and lock.held:
+        return
+    wrong = f"{off_s:.0f} s further away than a lease lasts" if off_s > 0 else f"{-lock.left_s:.0f} s ago"
+    machine = f"{abs(lock.ahead_s or 0):.1f} s {'ahead of' if (lock.ahead_s or 0) > 0 else 'behind'} this machine's"
+    yield warning(
+        "DR-STORE-006",
+        f"{name}: its lease ends {wrong} by the database's clock, which is {machine}: that broker's clock is wrong",
+        f"Set the clocks of {view.site} and of the database (NTP), or maxAllowableDiffFromDBTime of the locker: until "
+        "then the lease says little about who is alive.",
+    )
+
+
+def _waiting(name: str, view: BrokerView) -> Iterator[Finding]:
+    if view.runs is False:
+        yield error(
+            "DR-STORE-004",
+            f"{name}: its process does not run: it cannot take the store",
+            f"Start the broker of {view.site}: it then waits.",
+        )
+    elif view.runs is None:
+        yield warning(
+            "DR-STORE-007",
+            f"{name}: its ports refuse, as those of a waiting broker do; whether its process lives cannot be seen",
+            "See that it runs: where it does not, nobody takes what the other site gives up. Say under `process:` how "
+            "that is looked at.",
+        )
+
+
+def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, source: BrokerView, target: BrokerView) -> list[Finding]:
+    """Of a broker that waits there is nothing to compare."""
+    del rules, seen, move, source, target
+    return []

@@ -1,0 +1,7 @@
+"""What is decided for each verb that brokers of a shared store do in their own way; a file a verb, as in `acts`.
+
+Pure."""
+
+from dr_ctl.topologies.sharedstore.drafts import activate, probe, reinstate, shipping
+
+__all__ = ("activate", "probe", "reinstate", "shipping")

@@ -1,0 +1,37 @@
+"""What is decided for `activate`: who holds the store gives it up, and the target takes it. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.engine.operations import FAILOVER
+from dr_ctl.engine.plan import in_part
+from dr_ctl.engine.ports import Draft, Move
+from dr_ctl.engine.runbook import RunbookStep
+from dr_ctl.topologies.common import receipts
+from dr_ctl.topologies.common.rules import Rules
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.sharedstore.calls import hand_over
+from dr_ctl.topologies.sharedstore.view import BrokerView
+
+HANDOVER: Final = "handover"
+
+
+def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
+    """A stop cannot be taken back: what has none of its effect is shown to have had none. Of a lost site nothing is
+    asked: the target takes the store once the lock lets it."""
+    del step
+    here, there = seen.views(move.source), seen.views(move.target)
+    fails_over = move.ask.operation == FAILOVER
+    gives_up = [] if fails_over else [hand_over(view, move.target) for view in here if view.answered]
+    takes_s = max((view.takes_s for view in (*here, *there)), default=0.0)
+    about = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
+    return Draft(
+        move.target,
+        f"{about}; proven by the lock and a client's greeting",
+        (
+            *in_part(HANDOVER, gives_up),
+            *in_part("strikes", receipts.strikes(seen)),
+        ),
+        limits={"within": takes_s + rules.patience.activate_s},
+    )

@@ -1,0 +1,83 @@
+"""The lock of a shared store, looked at and never taken: a file that a broker locks, or a row that names its holder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from dr_ctl.core.errors import BrokerError
+
+# struct flock of Linux: type, whence, start, length, pid.
+_FLOCK: Final = "hhqqi"
+
+
+class LockUnreadable(BrokerError):
+    """Who holds the store cannot be told."""
+
+    remedy = "See that this machine reaches what `store:` names, with a login that may read it."
+
+
+@dataclass(frozen=True, slots=True)
+class LockSeen:
+    """One look at the lock. `holder` is the name that stands there, also after its lease has run out; None where the
+    lock tells none. `left_s` is how long the lease lasts by the database's clock, `ahead_s` by how much that is ahead
+    of this machine's; a file has neither. `process` is a holder's on this machine, of a file."""
+
+    held: bool
+    holder: str | None = None
+    left_s: float | None = None
+    ahead_s: float | None = None
+    process: int | None = None
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        if not self.held:
+            ran_out = f", the lease of {self.holder} has run out" if self.holder is not None else ""
+            return f"nobody holds the store{ran_out}"
+        lease = f", its lease lasts {self.left_s:.1f} s more" if self.left_s is not None else ""
+        return f"{self.holder or 'somebody'} holds the store{lease}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """What the replica of a store has not got: `size` bytes of its journal, and so many new messages among them."""
+
+    size: int
+    messages: int
+
+
+class Lock(Protocol):
+    """One lock. Looking at it changes nothing."""
+
+    def read(self) -> LockSeen:
+        """Look once. Raises `LockUnreadable`."""
+
+    def close(self) -> None: ...
+
+
+class FileLock:
+    """Implements `Lock`: Java locks a file as POSIX has it, and the system says whether somebody does."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> LockSeen:
+        try:
+            at = os.open(self._path, os.O_RDONLY)
+            try:
+                asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+                told, _, _, _, process = struct.unpack(_FLOCK, fcntl.fcntl(at, fcntl.F_GETLK, asked))
+            finally:
+                os.close(at)
+        except OSError as error:
+            raise LockUnreadable(f"the lock {self._path} cannot be read: {error.strerror}") from error
+        held = told != fcntl.F_UNLCK
+        return LockSeen(held, process=process if held and process > 0 else None)
+
+    def close(self) -> None:
+        """Nothing stays open."""

@@ -1,0 +1,51 @@
+"""A broker's process, through commands of the installation's own: while it waits nothing else tells of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.outcome import Outcome, Refused
+from dr_ctl.processes.hooks import Place
+from dr_ctl.settings.topologies.classic_shared_store import Process
+
+FRESH_S: Final = 2.0  # a word on it is believed so long: a gate looks fifty times a second
+_STOPPED_EXIT: Final = 3  # as of `systemctl is-active`, and of every status command that keeps to the LSB
+
+
+class BrokerProcess:
+    """The process of one broker."""
+
+    def __init__(self, told: Process | None, place: Place, name: str, site: str, clock: Clock) -> None:
+        self._told, self._place, self._name, self._clock = told, place, name, clock
+        self._facts = {"site": site, "broker": name}
+        self._last: tuple[float, bool | None] | None = None
+
+    @property
+    def commands(self) -> frozenset[Goal]:
+        """What can be done to it."""
+        if self._told is None:
+            return frozenset()
+        words = {Goal.START: self._told.start, Goal.STOP: self._told.stop}
+        return frozenset(goal for goal, each in words.items() if each is not None)
+
+    def runs(self) -> bool | None:
+        """Whether it runs; None where nothing says so."""
+        if self._told is None:
+            return None
+        if self._last is None or self._clock.monotonic() - self._last[0] > FRESH_S:
+            what = f"the state command of {self._name}"
+            outcome = self._place.run(what, self._told.state, self._told.timeout, self._facts)
+            code = outcome.evidence.get("exit_code")
+            known = code in (0, _STOPPED_EXIT)
+            self._last = self._clock.monotonic(), code == 0 if known else None
+        return self._last[1]
+
+    def send(self, goal: Goal) -> Outcome:
+        """Start or stop it; what came of it, a look tells."""
+        words = None if self._told is None else {Goal.START: self._told.start, Goal.STOP: self._told.stop}[goal]
+        if self._told is None or words is None:
+            return Refused(f"the settings name no command to {goal.value} {self._name}")
+        self._last = None
+        return self._place.run(f"the {goal.value} command of {self._name}", words, self._told.timeout, self._facts)

@@ -1,0 +1,55 @@
+"""The shared store of an installation: its lock, what lies in it, how far a replica is behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.processes.secrets import resolve
+from dr_ctl.settings.model import Installation
+from dr_ctl.settings.parts import Secret
+from dr_ctl.settings.topologies.classic_shared_store import ClassicSharedStore, Store
+from dr_ctl.topologies.sharedstore import database
+from dr_ctl.topologies.sharedstore.database import Database, RowLock
+from dr_ctl.topologies.sharedstore.lock import FileLock, Lag, Lock, LockUnreadable
+
+
+class SharedStore:
+    """For one command. Nothing is opened before it is first asked."""
+
+    def __init__(self, settings: Store, lock: Lock, messages: Database | None, replica: Database | None) -> None:
+        self.settings, self.lock = settings, lock
+        self._messages, self._replica = messages, replica
+
+    @classmethod
+    def of(cls, installation: Installation, clock: Clock) -> SharedStore:
+        settings = installation.settings
+        assert isinstance(settings, ClassicSharedStore)
+        told = settings.store
+
+        def opened(secret: Secret) -> Database:
+            return Database(lambda: resolve(secret, installation.file.parent))
+
+        if told.dsn is None:
+            return cls(told, FileLock(installation.path(str(told.lock))), None, None)
+        messages = opened(told.dsn)
+        replica = opened(told.replica.dsn) if told.replica is not None else None
+        return cls(told, RowLock(messages, told.table, clock), messages, replica)
+
+    def counts(self) -> Mapping[str, int] | None:
+        """How many messages of each queue lie in it; None where files do not tell. Raises `LockUnreadable`."""
+        return database.counts(self._messages, self.settings.messages) if self._messages is not None else None
+
+    def lag(self) -> Lag | None:
+        """None where there is no replica, or it was not read."""
+        if self._messages is None or self._replica is None:
+            return None
+        try:
+            return database.lag(self._messages, self._replica, self.settings.messages)
+        except LockUnreadable:
+            return None
+
+    def close(self) -> None:
+        self.lock.close()
+        if self._replica is not None:
+            self._replica.close()

@@ -1,0 +1,55 @@
+"""The gate of a shared store: its holder is closed and renews the lock, and the store has all that its holder shows."""
+
+from __future__ import annotations
+
+from dr_ctl.core.model import Json, some
+from dr_ctl.engine.outcome import Done, Outcome, Refused
+from dr_ctl.engine.ports import Move
+from dr_ctl.topologies.common import checks, gate
+from dr_ctl.topologies.common.verifier import Verifier
+from dr_ctl.topologies.sharedstore.access import Observer
+from dr_ctl.topologies.sharedstore.view import BrokerView
+
+
+class StoreVerifier(Verifier):
+    """The gate of such an installation."""
+
+    def __init__(self, observer: Observer, poll_s: float) -> None:
+        self._shared = observer.shared
+        super().__init__(observer, poll_s, observer.patience.mirror_window_s)
+
+    def why_not_yet(self, now: gate.Sample, before: gate.Sample | None, move: Move) -> list[str]:
+        found = super().why_not_yet(now, before, move)
+        source = _held(now)
+        # Of a run that goes on, the source may have given up the store already: then nothing of it is open any more.
+        if not source.has_the_store and not (move.sent and not source.answered):
+            lock = source.lock.text if source.lock is not None else "the lock was not read"
+            found.append(f"{source.site} does not hold the store: {lock}")
+        return found
+
+    def differing(self, now: gate.Sample, move: Move) -> list[str]:
+        del now, move
+        return []
+
+    def same(self, now: gate.Sample, move: Move) -> Outcome:
+        """Messages that are not in the store are in its holder's memory alone, and go with it."""
+        source = _held(now)
+        depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
+        stored = self._shared.counts() if source.answered else None
+        if stored is None:
+            return Done("the gate holds", {"depths": depths})
+        lacking = {name: queue.depth - stored.get(name, 0) for name, queue in source.business.items()}
+        wrong = {name: count for name, count in lacking.items() if count > move.ask.accept_difference.get(name, 0)}
+        if wrong:
+            text = f"not in the store: {some([f'{name}: {count} message(s)' for name, count in wrong.items()])}"
+            remedy = (
+                "They were sent as non-persistent and end with their broker: let them be consumed first. "
+                "--accept-difference QUEUE=N moves without exactly so many."
+            )
+            return Refused(text, findings=(checks.error("DR-STORE-008", text, remedy),))
+        return Done("the gate holds, and the store has all of it", {"depths": depths})
+
+
+def _held(now: gate.Sample) -> BrokerView:
+    assert isinstance(now.source, BrokerView)
+    return now.source

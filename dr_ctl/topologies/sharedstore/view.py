@@ -1,0 +1,192 @@
+"""What one look at a broker of a shared store told: whether it holds the store, or waits for it, and what follows.
+
+A broker that waits has no port open and no management: what is known of it is that its ports refuse, who holds the
+lock, and what its process is said to do, where something says that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from dr_ctl.core.model import Role
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.classic.broker import ClassicBroker
+from dr_ctl.topologies.common import seen
+from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.view import Acceptor, Config
+from dr_ctl.topologies.sharedstore.lock import Lag, LockSeen
+from dr_ctl.topologies.topology import LinkSeen, Stake
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig(Config):
+    """Beside what is said of any broker: its own name, how long its lease lasts and how often that is renewed, which
+    of its process's commands there are, and whether a replica follows the store."""
+
+    broker: str = ""
+    by_row: bool = False
+    lease_s: float = 10.0
+    keep_alive_s: float = 5.0
+    commands: frozenset[Goal] = frozenset()
+    tells: bool = False
+    replicated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView(ClassicBroker):
+    """One broker of a shared store. `answered` says whether its management did: else its ports refuse. `lock` is None
+    where it was not read, and `unread` says why. `runs` is what its process is said to do, None where nothing says it.
+    `lag` is how much the replica has not got; None where there is none, or it was not read."""
+
+    config: StoreConfig
+    answered: bool = field(default=True, kw_only=True)
+    lock: LockSeen | None = field(default=None, kw_only=True)
+    unread: str = field(default="", kw_only=True)
+    runs: bool | None = field(default=None, kw_only=True)
+    lag: Lag | None = field(default=None, kw_only=True)
+
+    @property
+    def others(self) -> str | None:
+        """Whose the store is, where the lock tells that it is another broker's."""
+        if self.lock is None or not self.lock.held or self.lock.holder in (None, self.config.broker):
+            return None
+        return self.lock.holder
+
+    @property
+    def has_the_store(self) -> bool:
+        """Say whether it serves from the store, or could: it answers, and the lock is held and not another's."""
+        return self.answered and not self.slave and self.lock is not None and self.lock.held and self.others is None
+
+    @property
+    def named_in_vain(self) -> bool:
+        """Say whether the lock is its own and lasts, and its ports refuse: it is starting, or has died."""
+        held = self.lock is not None and self.lock.held and self.lock.holder == self.config.broker
+        return held and not self.answered and self.runs is not False
+
+    @property
+    def role(self) -> Role:
+        """The lock decides: of two that let clients in, the one that it does not name is sick. A broker whose ports
+        refuse waits, unless its process is said not to run, or the lock names it: then it has died, or is starting."""
+        if self.answered:
+            return Role.SICK if self.others is not None else self.by_doors
+        named = self.lock is not None and self.lock.holder == self.config.broker
+        return Role.DOWN if named or self.runs is False else Role.STANDBY
+
+    @property
+    def mirror_doors(self) -> tuple[Acceptor, ...]:
+        return ()
+
+    @property
+    def attached(self) -> bool | None:
+        return None
+
+    @property
+    def hears_peer(self) -> bool:
+        return False
+
+    @property
+    def to_ship(self) -> int | None:
+        """Both sites use one store; where a replica follows, what that has not got."""
+        if not self.config.replicated:
+            return 0
+        return self.lag.messages if self.lag is not None else None
+
+    @property
+    def unapplied(self) -> int | None:
+        return 0
+
+    def unsettled(self) -> Iterator[str]:
+        if self.lock is None:
+            yield f"the lock was not read: {self.unread}"
+        if self.config.replicated and self.lag is None:
+            yield "how far the replica is was not read"
+        elif self.lag is not None and self.lag.size:
+            yield f"{self.lag.size} byte(s) to replicate, {self.lag.messages} message(s) among them"
+
+    @property
+    def ships(self) -> Mapping[str, bool]:
+        return {}
+
+    @property
+    def captures(self) -> bool:
+        return True
+
+    def holds(self, call: Call) -> bool:
+        match call.goal, call.thing:
+            case (Goal.HAND_OVER, _):
+                return not self.has_the_store
+            case (Goal.START | Goal.STOP, _):
+                return self.runs is (call.goal is Goal.START)
+        return ClassicBroker.holds(self, call)
+
+    # What commands and the history take from it.
+
+    def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
+        del before, took_s
+        name = self.lock.holder if self.lock is not None else None
+        more = {
+            "held": self.lock.held if self.lock is not None else None,
+            "holder": name,
+            "lease_s": self.lock.left_s if self.lock is not None else None,
+            "process": self.runs,
+        }
+        return LinkSeen(
+            self.site, self.pair, None, None, None, self.to_ship, self.unapplied, None, (self._told(),), more
+        )
+
+    def _told(self) -> str:
+        lock = self.lock.text if self.lock is not None else f"who holds the store was not read: {self.unread}"
+        if self.answered:
+            return lock if self.lock is None or self.lock.holder is not None else "holds the store"
+        state = {True: ", its process runs", False: ", its process does not run", None: ""}[self.runs]
+        return f"its ports refuse, as those of a waiting broker do{state}; {lock}"
+
+    def outflow_rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
+        """Nothing is to be shipped; what clients have in delivery would come twice."""
+        del peer
+        if not self.has_the_store or self.to_ship is None:
+            return
+        yield Row(
+            ts=at, site=self.site, pair=self.pair, kind="mirror", name="*", start=self.start,
+            depth=self.to_ship, delivering=0, added=0, removed=0, link=True,
+        )  # fmt: skip
+        for name, queue in self.business.items():
+            if queue.counted:
+                yield replace(
+                    queue.row(self, at), kind="acks", name=name, depth=queue.delivering, delivering=0,
+                    added=queue.removed, removed=queue.removed - queue.delivering, link=True,
+                )  # fmt: skip
+
+    def stake(self, peer: BrokerView | None) -> Stake:
+        del peer
+        return Stake(self.to_ship, None, None)
+
+    @property
+    def residue(self) -> Residue | None:
+        return Residue(0, 0)
+
+    @property
+    def takes_s(self) -> float:
+        """How long another broker takes at most until it has the lock of one that died."""
+        return self.config.lease_s * (2 if self.config.by_row else 1)
+
+    @property
+    def takes(self) -> str:
+        return duration(self.takes_s)
+
+
+class StoreSeen(seen.Seen[BrokerView]):
+    """One look at both brokers: implements `WithOneStore` too."""
+
+    def stake(self, site: str) -> Sequence[Stake]:
+        """Of each broker, whether it answered or not: none of them holds anything of its own."""
+        return [Stake(0, None, None)] if self.one_store else super().stake(site)
+
+    @property
+    def one_store(self) -> bool:
+        return not any(view.config.replicated for site in self.sites for view in self.views(site))

@@ -1,0 +1,53 @@
+"""The process of a simulated broker, as commands of the machine see it: a file while it runs, and one that asks for its
+start."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+FOLDER: Final = "processes"
+# Asks by a file, which is gone once it runs.
+_ASK: Final = """
+import pathlib, sys, time
+asks = pathlib.Path(sys.argv[1])
+asks.touch()
+while asks.exists():
+    time.sleep(0.02)
+"""
+
+
+class ProcessFiles:
+    """The files of one broker; without a folder there are none, and nobody asks."""
+
+    def __init__(self, home: Path | None, name: str) -> None:
+        self._runs = home and home / FOLDER / name
+        self._asked = home and home / FOLDER / f"{name}.start"
+        if self._runs is not None:
+            self._runs.parent.mkdir(exist_ok=True)
+
+    def tell(self, *, running: bool) -> None:
+        if self._runs is not None and running:
+            self._runs.touch()
+        elif self._runs is not None:
+            self._runs.unlink(missing_ok=True)
+
+    @property
+    def asked(self) -> bool:
+        """Say whether somebody waits for its start."""
+        return self._asked is not None and self._asked.exists()
+
+    def answer(self) -> None:
+        if self._asked is not None:
+            self._asked.unlink(missing_ok=True)
+
+
+def state(name: str) -> list[str]:
+    """The words that ask whether it runs: 0 or, as of a service, 3."""
+    return ["/bin/sh", "-c", f"test -e {FOLDER}/{name} || exit 3"]
+
+
+def start(name: str) -> list[str]:
+    """Those that start it, and end when it runs."""
+    return [sys.executable, "-I", "-S", "-c", _ASK, f"{FOLDER}/{name}.start"]

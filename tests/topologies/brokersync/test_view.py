@@ -1,0 +1,117 @@
+"""What follows from one look at a BrokerSync pair: what is to be shipped, what was consumed and lies there still."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from dr_ctl.core.model import Role
+from dr_ctl.jolokia.values import Fields
+from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.brokersync import parity
+from dr_ctl.topologies.brokersync.look import seen
+from dr_ctl.topologies.brokersync.view import AGENT, SyncConfig
+from dr_ctl.topologies.classic.broker import Network
+from dr_ctl.topologies.classic.look import Answered
+from dr_ctl.topologies.common.view import Consumer
+from tests.topologies.brokersync.views import broker, connection, door, queue
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+FIELDS = Fields("b", {"BrokerName": "b", "BrokerVersion": "5.18.3", "BrokerId": "ID:1", "Slave": False})
+
+
+class NoPapers:
+    now_ms = 0
+
+    @staticmethod
+    def texts() -> dict[str, str]:
+        return {}
+
+
+def answered(*names: str, bridged: str = "", consumers: tuple[Consumer, ...] = ()) -> Answered:
+    taken = tuple((each, False) for each in consumers)
+    bridges = ((Consumer(bridged, None, "to-paris", "", "", 0), True),) if bridged else ()
+    doors = (door("stomp", 1), door("sync", 3))
+    return Answered(FIELDS, doors, (), tuple(map(queue, names)), (*taken, *bridges), (), (), frozenset())
+
+
+def looked(told: Answered, copies: str = "{queue}.DR") -> dict[str, str]:
+    config = SyncConfig(("stomp",), None, None, None, None, 1, copies, copies, "sync")
+    view = seen(told, NoPapers(), pair="b", site="london", config=config)  # type: ignore[arg-type]
+    return {name: each.name for name, each in view.copying.items()}
+
+
+def test_copy_queues_are_those_that_the_settings_name() -> None:
+    assert looked(answered("orders.in", "orders.in.DR", "other")) == {"orders.in": "orders.in.DR"}
+
+
+def test_a_queue_that_a_bridge_takes_from_holds_copies_of_the_one_whose_name_it_begins_with() -> None:
+    told = answered("orders", "orders.in", "orders.in-paris", bridged="orders.in-paris")
+
+    assert looked(told) == {"orders.in": "orders.in-paris"}
+
+
+def test_what_the_agent_takes_is_no_clients() -> None:
+    mine, theirs = (Consumer("orders.in", None, client, "", "", 0) for client in (f"{AGENT}1", "app"))
+    config = SyncConfig(("stomp",), None, None, None, None, 1, "{queue}.DR", "{queue}.DR", "sync")
+
+    view = seen(answered("orders.in", consumers=(mine, theirs)), NoPapers(), pair="b", site="x", config=config)  # type: ignore[arg-type]
+
+    assert [each.client for each in view.consumers] == ["app"]
+
+
+def test_what_the_peer_has_too_many_of_would_come_twice() -> None:
+    here, there = broker("london", serves=True, depth=5, to_ship=2), broker("paris", serves=False, depth=10)
+
+    assert here.ahead(there) == {"orders": 7}
+    assert here.ahead(None) == {"orders": None}
+    assert here.stake(there).queues == {"orders": (2, 7)}
+
+
+def test_the_history_has_what_is_to_ship_what_lies_there_and_what_is_not_removed_yet() -> None:
+    here, there = broker("london", serves=True, depth=5, to_ship=2), broker("paris", serves=False, depth=10)
+
+    rows = {row.kind: row.depth for row in here.outflow_rows(there, AT)}
+
+    assert rows == {"mirror": 2, "staged": 10, "acks": 7}
+    assert [row.kind for row in here.outflow_rows(None, AT)] == ["mirror"]
+    assert [row.kind for row in there.outflow_rows(here, AT)] == ["mirror"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "to_ship", "lacks"), [(5, 5, 0, 0), (5, 3, 2, 0), (5, 2, 2, 1), (2, 9, 0, 0)]
+)
+def test_a_site_lacks_what_it_neither_has_nor_gets(source: int, target: int, to_ship: int, lacks: int) -> None:
+    here, there = (
+        broker("london", serves=True, depth=source, to_ship=to_ship),
+        broker("paris", serves=False, depth=target),
+    )
+
+    (told,) = parity.counts(here, there, Queues())
+
+    assert told.lacks == lacks
+    assert bool(parity.lacking(here, there, Queues(), {})) is (lacks > 0)
+
+
+def test_it_ships_only_where_its_connector_is_connected_and_its_copies_have_a_consumer() -> None:
+    told = broker("london", serves=True, to_ship=3)
+
+    assert told.attached is True
+    assert broker("london", serves=True, networks=()).attached is False
+    assert broker("london", serves=True, networks=(Network("to-paris", "b", None),)).attached is False
+    assert broker("london", serves=True, copying={"orders": queue("c", 3)}).attached is False
+    assert broker("london", serves=True, networks=(), copying={}).attached is None
+
+
+def test_a_client_at_a_connector_that_stays_open_is_told_and_the_agent_is_not() -> None:
+    told = broker("london", serves=True, connections=(connection("app", 2, "openwire"), connection("agent", 3, "sync")))
+
+    assert len(told.strangers()) == 1
+    assert "app" in told.strangers()[0]
+
+
+def test_it_serves_as_soon_as_a_clients_connector_is_open() -> None:
+    assert broker("london", serves=True).role is Role.SERVING
+    assert broker("london", serves=False).role is Role.STANDBY
+    assert broker("london", serves=True, slave=True).role is Role.UNKNOWN

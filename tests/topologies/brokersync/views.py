@@ -1,0 +1,60 @@
+"""Brokers of a BrokerSync pair as one look tells them, for tests that ask none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from dr_ctl.topologies.brokersync.view import BrokerView, SyncConfig
+from dr_ctl.topologies.classic.broker import Network
+from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.common.view import Acceptor, Connection, Queue
+
+BROKER = "org.apache.activemq:type=Broker,brokerName"
+
+
+def queue(name: str, depth: int = 0, **more: Any) -> Queue:
+    bean = f"{BROKER}=b,destinationType=Queue,destinationName={name}"
+    told = Queue(
+        name, name, "queue", bean, depth, 0, 0, 0, False, depth, 0, 0, True, False, False, False, False, None, None
+    )
+    return replace(told, **more)
+
+
+def door(name: str, port: int, *, started: bool = True, protocol: str = "STOMP") -> Acceptor:
+    bean = f"{BROKER}=b,connector=clientConnectors,connectorName={name}"
+    return Acceptor(name, bean, started, port, frozenset({protocol}), opens_at_boot=True)
+
+
+def connection(client: str, port: int, connector: str) -> Connection:
+    return Connection(client, port, "tcp://127.0.0.1:5", client, "", connector)
+
+
+def broker(site: str, *, serves: bool, depth: int = 0, to_ship: int = 0, **more: Any) -> BrokerView:
+    """One queue, `orders`, with its copy queue, and a connected network connector."""
+    peer = "paris" if site == "london" else "london"
+    copies = queue(f"orders.to-{peer}", to_ship, internal=True, consumers=1)
+    told = BrokerView(
+        pair="b",
+        site=site,
+        config=SyncConfig(
+            ("stomp",), ("openwire",), None, None, None, 1, f"{{queue}}.to-{peer}", f"{{queue}}.to-{site}", "sync"
+        ),
+        broker=site,
+        version="5.18.3",
+        node=site,
+        start=f"ID:{site}-1",
+        now_ms=0,
+        acceptors=(door("stomp", 1, started=serves), door("openwire", 2, protocol="OPENWIRE"), door("sync", 3)),
+        queues=(queue("orders", depth), copies),
+        connections=(),
+        consumers=(),
+        prepared=(),
+        networks=(Network(f"to-{peer}", f"{BROKER}={site},connector=networkConnectors", peer),),
+        copying={"orders": copies},
+    )
+    return replace(told, **more)
+
+
+def seen(*views: BrokerView) -> Seen[BrokerView]:
+    return Seen({view.site: {view.pair: view} for view in views})

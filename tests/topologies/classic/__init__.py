@@ -1,0 +1,1 @@
+"""What every topology of Classic brokers has in common."""

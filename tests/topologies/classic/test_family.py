@@ -1,0 +1,119 @@
+"""What all topologies of Classic brokers read and send alike: names, permits, documents, ids, counters below zero."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dr_ctl.core.clock import SystemClock
+from dr_ctl.engine.outcome import Done
+from dr_ctl.jolokia.client import Answer, MayCall
+from dr_ctl.jolokia.errors import BadValue, NoSuchBean, PolicyRefused
+from dr_ctl.stomp_io.frames import Frame
+from dr_ctl.topologies.classic import beans, look, statistics
+from dr_ctl.topologies.classic.operations import CLOSES, EVERY, PAUSES, by_ids
+from dr_ctl.topologies.classic.papers import Papers
+
+CONNECTOR = "org.apache.activemq:brokerName=b,connector=clientConnectors,connectorName=stomp,type=Broker"
+QUEUE = "org.apache.activemq:brokerName=b,destinationName=q,destinationType=Queue,type=Broker"
+
+
+class Told:
+    """Answers of a console, by what is asked."""
+
+    url = "http://london"
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+
+    def look(self, asked: Any, *, timeout_s: float = 0.0) -> list[Answer]:
+        del asked, timeout_s
+        return self.answers
+
+
+def test_parts_of_a_name_are_encoded_as_the_broker_does() -> None:
+    assert beans.broker('a:b,"c"=*?') == "org.apache.activemq:type=Broker,brokerName=a_b__c_&amp;&ast;&qe;"
+
+
+def test_whether_an_operation_may_be_called_is_asked_of_a_bean_that_nobody_has() -> None:
+    asked = [each.asked("b") for each in EVERY]
+
+    assert all("dr-ctl.nobody" in each.bean for each in asked)
+    with pytest.raises(ValueError, match="nobody has"):
+        MayCall(CONNECTOR, "stop()")
+
+
+def test_only_a_refusal_by_the_policy_denies() -> None:
+    answers = [Answer(PolicyRefused("no") if each is PAUSES else NoSuchBean("none")) for each in EVERY]
+
+    assert look.denied(EVERY, answers) == frozenset({PAUSES})
+
+
+def test_a_refusal_says_the_line_of_the_policy_to_change() -> None:
+    assert CLOSES.line == (
+        "<allow><mbean><name>org.apache.activemq:type=Broker,brokerName=*,connector=clientConnectors,connectorName=*</name>"
+        "<operation>stop</operation></mbean></allow>"
+    )
+
+
+def test_a_selector_by_ids_holds_any_id() -> None:
+    assert by_ids(["ID:a", "ID:o'b"]) == "JMSMessageID IN ('ID:a','ID:o''b')"
+
+
+def test_what_a_queue_counts_below_zero_is_told_by_those_who_hold_it() -> None:
+    queues = Answer(None, {QUEUE: {"Name": "q", "InFlightCount": -2, "Paused": False}})
+    held = {"DestinationName": "q", "MessageCountAwaitingAcknowledge": 3}
+    reader: Any = Told(Answer(None, {f"{QUEUE},endpoint=Consumer,clientId=a,consumerId=1": held}), queues)
+
+    assert look.dispatch(reader, "b") == {"q": (3, False)}
+
+
+def test_several_brokers_behind_one_console_have_to_be_told_apart() -> None:
+    reader: Any = Told(Answer(None, [beans.broker("a"), beans.broker("b")]))
+
+    with pytest.raises(NoSuchBean, match="broker:"):
+        look.find_broker(reader)
+
+
+def test_an_error_in_the_place_of_beans_is_no_empty_listing() -> None:
+    assert look.found(Answer(NoSuchBean("none"))) == []
+    with pytest.raises(BadValue):
+        look.found(Answer(None, "ERROR: …"))
+
+
+def test_documents_are_files_that_are_whole_or_not_there(tmp_path: Path) -> None:
+    papers = Papers(tmp_path, "london", "b", SystemClock())
+
+    assert isinstance(papers.write("dr-ctl.debt.london.fence.paris", "{}"), Done)
+    papers.store.create("lock", 3, "held")
+
+    assert papers.texts() == {"dr-ctl.debt.london.fence.paris": "{}", "dr-ctl.lock.london.3": "held"}
+    assert isinstance(papers.remove("dr-ctl.debt.london.fence.paris"), Done)
+    assert isinstance(papers.remove("dr-ctl.debt.london.fence.paris"), Done)  # twice is once
+    assert [*papers.texts()] == ["dr-ctl.lock.london.3"]
+
+
+def frame(told: dict[str, Any]) -> Frame:
+    entries = [
+        {"string": [key, each]} if isinstance(each, str) else {"string": key, "long": each}
+        for key, each in told.items()
+    ]
+    return Frame("MESSAGE", {}, json.dumps({"map": {"entry": entries}}))
+
+
+def test_statistics_tell_queues_bridges_and_no_management() -> None:
+    row = {"destinationName": "queue://orders.in", "size": 5, "inflightCount": -1, "enqueueCount": 9}
+    row |= {"dequeueCount": 4, "expiredCount": 1, "consumerCount": 2}
+    taken = {"clientId": "to-paris_paris_inbound_london", "destinationName": "orders.in.DR", "dispatchedQueueSize": 0}
+    broker = {"brokerName": "london", "brokerId": "ID:1", "storePercentUsage": 7}
+
+    told = statistics.answered([*map(statistics.entries, map(frame, (taken, row, broker)))], {"stomp": True}, "5.18.3")
+
+    (queue,) = told.queues
+    assert (queue.name, queue.depth, queue.delivering, queue.added, queue.acked) == ("orders.in", 5, 0, 9, 3)
+    assert [(each.name, each.to) for each in told.networks] == [("to-paris", "paris")]
+    assert [(each.name, each.started) for each in told.connectors] == [("stomp", True)]
+    assert (told.managed, told.denied, told.share) == (False, frozenset(EVERY), 0.07)

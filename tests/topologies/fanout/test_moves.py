@@ -1,0 +1,259 @@
+"""What a move does with messages that lie at both sites, at one alone, or that were consumed: told by their ids."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from dr_ctl.application.twins import PlayedTwin
+from dr_ctl.twin.classic.fanout.broker import ID_HEADER, LEAST, OWN, PRODUCERS, FanoutBroker
+from dr_ctl.twin.messages import Message
+from tests.broker.driving import Ended
+from tests.conftest import Command
+
+Q = "orders.in"
+SITES = ("london", "paris")
+
+
+def at(twin: PlayedTwin, site: str) -> FanoutBroker:
+    found = twin.host(site).broker
+    assert isinstance(found, FanoutBroker)
+    return found
+
+
+def send(twin: PlayedTwin, *ids: str, to: tuple[str, ...] = SITES, queue: str = Q, **headers: str) -> None:
+    with twin.still():
+        for ident in ids:
+            for site in to:
+                told = {ID_HEADER: ident, **headers}
+                broker = at(twin, site)
+                broker.route(Message(broker.next_number(), queue, f"body {ident}".encode(), text=True, headers=told))
+
+
+def consume(twin: PlayedTwin, site: str, *ids: str, noted: bool = True) -> None:
+    """As a client does; `noted` where it wrote the id down."""
+    with twin.still():
+        queue = at(twin, site).queues[Q]
+        for ident in ids:
+            [message] = [each for each in queue.live() if each.headers[ID_HEADER] == ident]
+            if noted:
+                at(twin, site).ids.add(Q, ident, here=True)
+            at(twin, site).remove(queue, message)
+
+
+def lying(twin: PlayedTwin, site: str, queue: str = Q) -> list[str]:
+    with twin.still():
+        found = at(twin, site).queues.get(queue)
+        return [each.headers[ID_HEADER] for each in found.messages.values()] if found is not None else []
+
+
+def least(twin: PlayedTwin) -> str:
+    return (twin.directory / LEAST).read_text().strip()
+
+
+def without(twin: PlayedTwin, *keys: str) -> None:
+    """Take keys out of the settings: of the installation, and of each broker."""
+    told: dict[str, Any] = json.loads(twin.settings_path.read_text().partition("\n")[2])
+    for key in keys:
+        told.pop(key, None)
+        for site in told["sites"].values():
+            for each in (site, *site["brokers"]):
+                each.pop(key, None)
+    twin.settings_path.write_text(json.dumps(told))
+
+
+def found(ended: Ended) -> set[str]:
+    return {each["id"] for each in ended.document["findings"]}
+
+
+def listed(key: str) -> dict[str, list[str]]:
+    """What the last run's steps listed by id."""
+    [*_, last] = sorted(Path(os.environ["DR_CTL_STATE_DIR"]).glob("**/runs/*"))
+    told: dict[str, list[str]] = {}
+    for line in (last / "journal.jsonl").read_text(encoding="utf-8").splitlines():
+        for queue, ids in json.loads(line).get("evidence", {}).get(key, {}).items():
+            told.setdefault(queue, []).extend(ids)
+    return told
+
+
+def lose_london(twin: PlayedTwin, dr_ctl: Command) -> Ended:
+    twin.kill("london")
+    ended = dr_ctl("failover", "--to", "paris", "--accept-loss", "unknown", "--yes")
+    assert ended.code == 0, ended.told
+    return ended
+
+
+def test_a_swapover_removes_by_id_what_was_consumed_and_leaves_what_lies_there_alone(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    send(twin, "a", "b", "c")
+    send(twin, "only", to=("paris",))
+    consume(twin, "london", "a")
+
+    ended = dr_ctl("swapover", "--to", "paris", "--yes")
+
+    assert ended.code == 0, ended.told
+    assert lying(twin, "paris") == ["b", "c", "only"]
+    assert lying(twin, "london") == ["b", "c"]
+    assert listed("duplicates") == {Q: ["a"]}
+    assert at(twin, "london").acceptors[PRODUCERS].started
+
+
+def test_without_a_store_the_counters_of_the_serving_site_have_to_explain_what_is_missing_there(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    without(twin, "ids")
+    send(twin, "a", "b", "c")
+    consume(twin, "london", "a")
+
+    first = dr_ctl("swapover", "--to", "paris", "--yes")
+    explained = lying(twin, "paris")
+    send(twin, "d", "e", to=("london",))  # two of them; paris has delivered none
+    back = dr_ctl("swapover", "--to", "london", "--yes")
+
+    assert (first.code, back.code) == (0, 0), (first.told, back.told)
+    assert explained == ["b", "c"]
+    assert lying(twin, "london") == ["b", "c", "d", "e"]
+
+
+def test_a_site_that_lacks_messages_is_not_moved_to_until_a_return_has_copied_them(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    send(twin, "a")
+    send(twin, "b", "c", to=("london",), priority_of="mine")
+
+    refused = dr_ctl("swapover", "--to", "paris", "--yes")
+    taken_in = dr_ctl("reinstate", "paris", "--yes")
+    moved = dr_ctl("swapover", "--to", "paris", "--yes")
+
+    assert (refused.code, found(refused)) == (10, {"DR-PARITY-001"}), refused.told
+    assert (taken_in.code, moved.code) == (0, 0), (taken_in.told, moved.told)
+    assert sorted(lying(twin, "paris")) == ["a", "b", "c"]
+    copied = [each for each in at(twin, "paris").queues[Q].messages.values() if each.headers[ID_HEADER] == "b"]
+    assert [(each.body, each.text, each.durable, each.headers["priority_of"]) for each in copied] == [
+        (b"body b", True, True, "mine")
+    ]
+
+
+def test_without_a_way_in_of_its_own_nothing_can_be_copied(twin: PlayedTwin, dr_ctl: Command) -> None:
+    without(twin, "sync")
+    send(twin, "a", to=("london",))
+
+    ended = dr_ctl("reinstate", "paris", "--yes")
+
+    assert ended.code == 10, ended.told
+    assert "the settings name no `sync:`" in ended.told
+    assert "DR-FAN-003" in found(dr_ctl("validate", "--to", "paris"))
+
+
+def test_a_lost_site_costs_nothing_confirmed_and_what_it_had_done_is_removed_before_anybody_is_let_in(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    send(twin, "a", "b", "c")
+    consume(twin, "london", "a", "b")
+
+    ended = lose_london(twin, dr_ctl)
+
+    assert lying(twin, "paris") == ["c"]
+    assert listed("duplicates") == {Q: ["a", "b"]}
+    assert least(twin) == "1"
+    assert "DR-FAN-005" not in found(ended)
+
+
+def test_where_nobody_can_say_what_was_done_it_comes_twice_and_that_is_said(twin: PlayedTwin, dr_ctl: Command) -> None:
+    without(twin, "ids")
+    send(twin, "a", "b")
+    consume(twin, "london", "a")
+
+    ended = lose_london(twin, dr_ctl)
+
+    assert lying(twin, "paris") == ["a", "b"]
+    assert "DR-FAN-005" in found(ended)
+
+
+def test_a_site_that_is_back_is_evened_out_by_id_and_producers_have_to_ask_both_again(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    send(twin, "a", "b")
+    send(twin, "only", to=("london",))  # what no second site confirmed
+    lose_london(twin, dr_ctl)
+    send(twin, "late", to=("paris",))
+    consume(twin, "paris", "a")
+    twin.start("london")
+
+    ended = dr_ctl("reinstate", "london", "--yes")
+
+    assert ended.code == 0, ended.told
+    assert sorted(lying(twin, "london")) == ["b", "late", "only"]
+    assert sorted(lying(twin, "paris")) == ["b", "late"]
+    assert (listed("duplicates")[Q], listed("alone")[Q]) == (["a"], ["only", "only"])
+    assert "DR-FAN-006" in found(ended)
+    assert least(twin) == "2"
+    assert dr_ctl("status").document["debts"] == []
+
+
+def test_a_site_that_came_back_open_is_closed_first(twin: PlayedTwin, dr_ctl: Command) -> None:
+    send(twin, "a", "b")
+    lose_london(twin, dr_ctl)
+    consume(twin, "paris", "a")
+    twin.start("london")
+    twin.open_clients("london")
+
+    ended = dr_ctl("reinstate", "london", "--yes")
+
+    assert ended.code == 0, ended.told
+    assert not at(twin, "london").serves
+    assert lying(twin, "london") == ["b"]
+    assert "DR-RETURN-002" in found(ended)
+
+
+def test_trim_removes_at_the_waiting_site_what_was_consumed(twin: PlayedTwin, dr_ctl: Command) -> None:
+    send(twin, "a", "b", "c")
+    consume(twin, "london", "b", "c")
+
+    shown = dr_ctl("trim", "paris", "--dry-run")
+    untouched = lying(twin, "paris")
+    ended = dr_ctl("trim", "paris", "--yes")
+
+    assert (shown.code, ended.code) == (0, 0), ended.told
+    assert (untouched, lying(twin, "paris")) == (["a", "b", "c"], ["a"])
+    assert at(twin, "london").serves
+
+
+def test_messages_without_an_id_and_listings_that_are_cut_end_a_move_before_the_fence(
+    twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    send(twin, "a", "b")
+    for site in SITES:
+        at(twin, site).browse_page = 1
+    cut = dr_ctl("swapover", "--to", "paris", "--yes")
+    for site in SITES:
+        at(twin, site).browse_page = 400
+    with twin.still():
+        for site in SITES:
+            at(twin, site).route(Message(at(twin, site).next_number(), Q, b"who?", text=True, headers={}))
+    nameless = dr_ctl("swapover", "--to", "paris", "--yes")
+
+    assert (cut.code, nameless.code) == (10, 10), (cut.told, nameless.told)
+    assert "limits what a listing shows" in cut.told
+    assert f"has no {ID_HEADER}" in nameless.told
+    assert at(twin, "london").serves
+
+
+def test_a_closed_connector_of_the_producers_speaks_against_a_move(twin: PlayedTwin, dr_ctl: Command) -> None:
+    with twin.still():
+        at(twin, "paris").acceptors[PRODUCERS].started = False
+
+    ended = dr_ctl("swapover", "--to", "paris", "--yes")
+
+    assert (ended.code, "DR-FAN-001" in found(ended)) == (10, True), ended.told
+
+
+def test_dr_ctls_own_connector_is_no_clients(twin: PlayedTwin, dr_ctl: Command) -> None:
+    told = dr_ctl("validate", "--to", "paris")
+
+    assert told.code == 0, told.told
+    assert found(told) == {"DR-LOCK-001"}
+    assert at(twin, "london").acceptors[OWN].started

@@ -1,0 +1,91 @@
+"""A service on two real brokers that producers write to side by side: moved, lost, taken in again. The ledger of
+message ids judges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from dr_ctl.agents.monitor import recording
+from dr_ctl.lab.fanout import LEAST_FILE
+from dr_ctl.lab.kinds import FAN_OUT
+from dr_ctl.lab.lab import Lab
+from dr_ctl.settings.loader import load
+from tests.broker.driving import Operator, end_all
+
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
+
+RATE = 60  # consumers that have one message in hand at a time keep up with it
+EVERY_S = 0.5
+
+
+@pytest.fixture
+def fanout_lab(tmp_path: Path) -> Iterator[Lab]:
+    """London serves, and nothing was ever sent."""
+    with Lab.up(tmp_path / "lab", topology=FAN_OUT) as lab:
+        yield lab
+
+
+@pytest.fixture
+def operator(fanout_lab: Lab, tmp_path: Path) -> Iterator[Operator]:
+    yield Operator(fanout_lab, tmp_path / "state")
+    end_all()
+
+
+def test_it_moves_there_and_back_while_producers_go_on_and_nothing_is_lost_or_doubled(
+    fanout_lab: Lab, operator: Operator
+) -> None:
+    out = []
+    with fanout_lab.load(RATE) as traffic:
+        for move in range(4):
+            traffic.wait_for(traffic.counts().sent + RATE, within_s=60)
+            ended = operator.run("swapover", "--to", ("paris", "london")[move % 2], "--yes")
+            assert ended.code == 0, ended.told
+            out.append(ended.document["data"]["outage_s"])
+        verdict = traffic.stop(drain_s=60)
+    print(f"clients were out for {[f'{each:.2f}' for each in out]} s, median {median(out):.2f} s")
+    print(verdict.as_json())
+
+    assert verdict.drained
+    assert (verdict.lost, verdict.consumed_twice, verdict.processed_twice) == ((), (), ())
+    assert operator.run("trim", "paris", "--yes").code == 0
+    assert {site: sum(fanout_lab.admin(site).depths().values()) for site in ("london", "paris")} == {
+        "london": 0,
+        "paris": 0,
+    }
+
+
+def test_one_site_lost_and_back_loses_nothing_and_lists_each_duplicate_before_it_is_consumed(
+    fanout_lab: Lab, operator: Operator
+) -> None:
+    least = fanout_lab.directory / LEAST_FILE
+    with fanout_lab.load(RATE) as traffic:
+        with recording(load(fanout_lab.settings_path), every_s=EVERY_S):
+            traffic.wait_for(RATE * 4, within_s=60)
+            fanout_lab.kill("london")
+            moved = operator.run("failover", "--to", "paris", "--yes")
+        lowered = least.read_text().strip()
+        traffic.wait_for(traffic.counts().sent + RATE, within_s=60)
+        fanout_lab.start("london")
+        returned = operator.run("failback", "--to", "london", "--yes")
+        listed = {
+            ident
+            for entry in operator.journal()
+            for ids in entry.get("evidence", {}).get("duplicates", {}).values()
+            for ident in ids
+        }
+        traffic.wait_for(traffic.counts().sent + RATE, within_s=60)
+        verdict = traffic.stop(drain_s=60)
+    bounds = moved.document["data"]["bounds"]
+    print(verdict.as_json(), bounds, f"{len(listed)} duplicates listed")
+
+    assert (moved.code, returned.code) == (0, 0), (moved.told, returned.told)
+    assert (bounds["lost"]["at_most"], bounds["twice"]["at_most"] > 0) == (0, True)
+    assert (lowered, least.read_text().strip()) == ("1", "2")
+    assert verdict.drained
+    assert (verdict.lost, verdict.consumed_twice, verdict.processed_twice) == ((), (), ())
+    assert listed
+    assert operator.run("status").document["debts"] == []

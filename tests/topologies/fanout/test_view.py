@@ -1,0 +1,133 @@
+"""What is recorded of a site whose producers write to its peer too, and who is no producer there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from dr_ctl.engine.debts import DebtKind
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.topologies.common.debts import document
+from dr_ctl.topologies.common.view import Acceptor, Connection, Consumer, Queue
+from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
+
+AT = datetime(2026, 11, 23, tzinfo=UTC)
+PORTS = {"stomp": 1, "producers": 2, "sync": 3, "openwire": 4}
+CONFIG = FanoutConfig(("stomp",), None, None, producers=("producers",), own="sync", id_header="order_id")
+
+
+def queue(name: str, depth: int, *, added: int = 100, removed: int = 40, **more: Any) -> Queue:
+    told: dict[str, Any] = {
+        "address": name,
+        "routing": "queue",
+        "bean": f"bean of {name}",
+        "delivering": 0,
+        "scheduled": 0,
+        "consumers": 0,
+        "paused": False,
+        "acked": removed,
+        "durable": True,
+        "temporary": False,
+        "internal": False,
+        "ring": False,
+        "last_value": False,
+        "dead_letter_address": None,
+        "expiry_address": None,
+    }
+    return Queue(name=name, depth=depth, added=added, removed=removed, **told | more)
+
+
+def view(site: str, *queues: Queue, is_open: bool = True, **more: Any) -> BrokerView:
+    doors = tuple(
+        Acceptor(name, f"bean of {name}", is_open or name != "stomp", port, frozenset({"STOMP"}), opens_at_boot=True)
+        for name, port in PORTS.items()
+    )
+    told: dict[str, Any] = {
+        "pair": "orders-1",
+        "site": site,
+        "config": CONFIG,
+        "broker": site,
+        "version": "5.18.3",
+        "node": site,
+        "start": f"start of {site}",
+        "now_ms": 0,
+        "acceptors": doors,
+        "queues": queues,
+        "connections": (),
+        "consumers": (),
+        "prepared": (),
+    }
+    return BrokerView(**told | more)
+
+
+def client(name: str, connector: str) -> Connection:
+    return Connection(name, PORTS[connector], "10.0.0.1", name, "app", connector)
+
+
+def rows(here: BrokerView, peer: BrokerView | None) -> dict[str, Row]:
+    return {row.kind: row for row in here.outflow_rows(peer, AT)}
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "lost", "twice"), [(5, 5, 0, 0), (5, 9, 0, 4), (9, 5, 4, 0)], ids=["even", "residue", "lacking"]
+)
+def test_beside_its_peer_what_that_lacks_may_be_lost_and_what_it_has_more_may_come_twice(
+    here: int, there: int, lost: int, twice: int
+) -> None:
+    told = rows(view("london", queue("q", here)), view("paris", queue("q", there), is_open=False))
+
+    assert {kind: row.depth for kind, row in told.items()} == {"mirror": lost, "acks": twice, "staged": there}
+    assert (told["mirror"].added, told["acks"].added, told["acks"].removed) == (0, 40, 40 - twice)
+
+
+def test_alone_all_that_lies_there_may_be_lost_and_no_rate_joins_that_to_looks_beside_the_peer() -> None:
+    london = view("london", queue("q", 60))
+    owing = replace(london, documents={document(DebtKind.QUARANTINE, "paris", "london"): "{}"})
+    even = rows(london, view("paris", queue("q", 60), is_open=False))["mirror"]
+
+    for told in (rows(london, None), rows(owing, view("paris", queue("q", 60), is_open=False))):
+        assert told.keys() == {"mirror"}
+        assert (told["mirror"].depth, told["mirror"].added) == (60, 100)
+        assert told["mirror"].start != even.start
+
+
+def test_a_site_that_waits_records_no_outflow_and_dead_letters_none_at_all() -> None:
+    dead = queue("ActiveMQ.DLQ", 7, dead_letter_address="ActiveMQ.DLQ")
+
+    assert rows(view("paris", queue("q", 5), is_open=False), view("london", queue("q", 5))) == {}
+    assert rows(view("london", dead), None) == {}
+
+
+def test_a_queue_that_counts_below_zero_is_not_read() -> None:
+    told = view("london", queue("q", -1)).stake(view("paris", queue("q", 5)))
+
+    assert (told.lost, told.twice, told.queues) == (None, None, None)
+    assert rows(view("london", queue("q", -1)), view("paris", queue("q", 5))) == {}
+
+
+def test_a_receipt_rests_on_what_left_while_producers_go_on() -> None:
+    before, later = (view("london", queue("q", depth, added=added)) for depth, added in ((5, 100), (9, 104)))
+    taken = view("london", queue("q", 4, removed=41))
+
+    assert [*before.counted] == [*later.counted]
+    assert [*before.counted] != [*taken.counted]
+
+
+def test_consumers_among_the_producers_and_clients_elsewhere_would_work_behind_a_fence() -> None:
+    taker = Consumer("q", None, "both", "", "app", 0)
+    there = (
+        client("both", "producers"),
+        client("sender", "producers"),
+        client("mine", "sync"),
+        client("x", "openwire"),
+    )
+    told = view("london", queue("q", 1), connections=there, consumers=(taker,))
+
+    assert [each.partition(" (")[0] for each in told.strangers()] == [
+        "client x from 10.0.0.1",
+        "consumer of q: client both",
+    ]
+    assert [door.name for door in told.other_doors] == ["openwire"]

@@ -1,0 +1,114 @@
+"""Who serves by the lock, and what speaks against a move of a shared store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dr_ctl.core.errors import TimedOut
+from dr_ctl.core.model import Role, Severity
+from dr_ctl.core.patience import Patience
+from dr_ctl.engine.plan import Ask
+from dr_ctl.engine.ports import Move
+from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.classic.operations import STOPS
+from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.sharedstore import procedure
+from dr_ctl.topologies.sharedstore.lock import Lag, LockSeen
+from dr_ctl.topologies.sharedstore.view import BrokerView
+from tests.topologies.sharedstore.views import FILE, FRESH, PAIR, broker, config, queue, seen, waiting, with_commands
+
+RECIPE = procedure.recipe(Queues(), Drain(), Patience())
+RAN_OUT = LockSeen(False, "london", -3.0, 0.0)
+FREE = LockSeen(False)
+
+
+def found(here: BrokerView | Silent, there: BrokerView, operation: str = "swapover") -> dict[str, Severity]:
+    told = seen(here, there)
+    move = Move(Ask(operation, "paris"), "london", RECIPE.baseline(told))
+    return {each.id: each.severity for each in RECIPE.why_not(told, move)}
+
+
+@pytest.mark.parametrize(
+    ("view", "role"),
+    [
+        (broker(), Role.SERVING),
+        (broker(lock=FILE), Role.SERVING),
+        (broker(closed=True), Role.STANDBY),
+        (broker(lock=replace(FRESH, holder="paris")), Role.SICK),
+        (waiting(), Role.STANDBY),
+        (waiting(lock=FILE), Role.STANDBY),
+        (waiting(lock=FREE), Role.STANDBY),
+        (waiting(lock=RAN_OUT), Role.STANDBY),
+        (waiting(runs=True), Role.STANDBY),
+        (waiting(runs=False), Role.DOWN),
+        (waiting("london"), Role.DOWN),
+        (waiting("london", lock=RAN_OUT), Role.DOWN),
+    ],
+    ids=[
+        "serves by its row", "serves by its file", "fenced", "another holds it", "waits", "waits for a file",
+        "nobody holds it", "a lost one's lease ran out", "its process runs", "its process ended", "died with the lease",
+        "died before",
+    ],
+)  # fmt: skip
+def test_the_lock_decides_who_serves(view: BrokerView, role: Role) -> None:
+    assert view.role is role
+
+
+def test_a_move_between_one_that_serves_and_one_that_waits_is_ready_and_says_what_is_not_seen() -> None:
+    assert found(broker(), waiting()) == {"DR-STORE-007": Severity.WARNING}
+    assert found(broker(), waiting(runs=True)) == {}
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "expected"),
+    [
+        (broker(lock=None, unread="no way there"), waiting(runs=True), "DR-STORE-001"),
+        (broker(lock=replace(FRESH, holder="paris")), waiting(runs=True), "DR-STORE-002"),
+        (broker(lock=FREE), waiting(runs=True), "DR-STORE-003"),
+        (broker(), waiting(runs=False), "DR-STORE-004"),
+        (broker(config=config("london", keep_alive_s=10.0)), waiting(runs=True), "DR-STORE-005"),
+        (broker(denied=frozenset({STOPS})), waiting(runs=True), "DR-POLICY-001"),
+    ],
+)
+def test_what_refuses_a_move(here: BrokerView, there: BrokerView, expected: str) -> None:
+    assert found(here, there)[expected] is Severity.ERROR
+
+
+def test_a_stop_that_is_denied_to_the_console_is_not_needed_where_the_process_has_a_command() -> None:
+    here = broker(denied=frozenset({STOPS}), config=with_commands("london"))
+
+    assert found(here, waiting(runs=True)) == {}
+
+
+@pytest.mark.parametrize("left_s", [25.0, -4.0])
+def test_a_lease_that_no_right_clock_has_written_is_said(left_s: float) -> None:
+    wrong = replace(FRESH, left_s=left_s, held=left_s > 0, ahead_s=7.0)
+    told = seen(broker(lock=wrong), waiting(runs=True))
+    move = Move(Ask("swapover", "paris"), "london", RECIPE.baseline(told))
+
+    [clock] = [each for each in RECIPE.why_not(told, move) if each.id == "DR-STORE-006"]
+
+    assert "7.0 s ahead of this machine's" in clock.text
+
+
+def test_a_failover_beside_one_that_holds_the_store_closed_is_refused() -> None:
+    assert found(broker(closed=True), waiting(runs=True), "failover")["DR-STORE-011"] is Severity.ERROR
+
+
+def test_with_one_store_nothing_is_lost_with_a_site_whatever_it_does() -> None:
+    frozen = Silent(PAIR, "london", TimedOut("no answer"))
+
+    assert seen(frozen, waiting()).one_store
+    assert seen(broker("london", queue("orders.in", 5)), waiting()).stake("london")[0].lost == 0
+
+
+def test_with_a_replica_it_is_what_that_has_not_got() -> None:
+    here = broker(config=config("london", replicated=True), lag=Lag(4096, 3))
+    unread = replace(here, lag=None)
+
+    assert not seen(here, waiting()).one_store
+    assert (here.to_ship, unread.to_ship) == (3, None)
+    assert [*here.unsettled()] == ["4096 byte(s) to replicate, 3 message(s) among them"]
+    assert [*unread.unsettled()] == ["how far the replica is was not read"]

@@ -1,0 +1,234 @@
+"""Two real Classic brokers that share a store, a directory with a lock file or a PostgreSQL: moved, killed, frozen."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dr_ctl.lab.classic.admin import ClassicAdmin
+from dr_ctl.lab.kinds import SHARED_STORE
+from dr_ctl.lab.lab import Lab
+from dr_ctl.stomp_io.client import greet
+from dr_ctl.stomp_io.connection import Connected, knock
+from tests.broker.driving import Ended, Operator, changed_settings, end_all, killed_at, recorded, until
+
+pytestmark = [pytest.mark.broker, pytest.mark.deep]
+
+Q = "orders.in"
+MESSAGES = 1000
+LEASE_S, START_S = 2.0, 5.0
+SILENCE_S = 5.0
+DATABASE = {"database": True, "lease_ms": 1000 * LEASE_S, "keep_alive_ms": 700}
+
+
+@pytest.fixture(params=[{}, DATABASE], ids=["lock-file", "database"])
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
+    options = {name: int(told) if name.endswith("ms") else told for name, told in request.param.items()}
+    with Lab.up(tmp_path / "lab", topology=SHARED_STORE, queues=(Q,), options=options) as up:
+        yield up
+    end_all()
+
+
+@pytest.fixture
+def operator(lab: Lab, tmp_path: Path) -> Operator:
+    return Operator(lab, tmp_path / "state")
+
+
+def admin(lab: Lab, site: str) -> ClassicAdmin:
+    return ClassicAdmin(lab.site(site))
+
+
+def by_row(lab: Lab) -> bool:
+    return bool(lab.state.options["database"])
+
+
+def send(lab: Lab, site: str, count: int = MESSAGES, **more: str) -> None:
+    where = lab.site(site)
+    _, connection = knock(where.stomp, where.app, None, timeout_s=5)
+    assert connection is not None
+    for number in range(count):
+        headers = {"persistent": "true", **more, **({"receipt": "last"} if number == count - 1 else {})}
+        connection.stomp.send(f"/queue/{Q}", f"order {number}", headers=headers)
+    until(lambda: any(frame.cmd == "RECEIPT" for frame in connection.receive(0.1)))
+    connection.close()
+
+
+def served(lab: Lab, site: str) -> bool:
+    where = lab.site(site)
+    return isinstance(greet(where.stomp, where.app, None, timeout_s=2), Connected)
+
+
+def roles(operator: Operator) -> dict[str, str]:
+    told = operator.run("status")
+    return {site: each["role"] for site, each in told.document["data"]["sites"].items()}
+
+
+def findings(ended: Ended) -> set[str]:
+    return {each["id"] for each in ended.document["findings"]}
+
+
+def test_a_planned_move_takes_all_messages_along_there_and_back(lab: Lab, operator: Operator) -> None:
+    send(lab, "london")
+    before = admin(lab, "london").ids(Q)
+
+    there = operator.run("swapover", "--to", "paris", "--yes")
+    after = admin(lab, "paris").ids(Q)
+    lab.start("london")
+    back = operator.run("swapover", "--to", "london", "--yes")
+
+    print("silence", [each.document["data"]["outage_s"] for each in (there, back)])
+    assert (there.code, back.code) == (0, 0), (there.told, back.told)
+    assert sorted(before) == sorted(after) == sorted(admin(lab, "london").ids(Q))
+    assert len(before) == MESSAGES
+    # The better of two: a broker's own start is most of it, and this machine has other things to do.
+    assert min(each.document["data"]["outage_s"] for each in (there, back)) < SILENCE_S
+    assert "DR-STORE-009" not in findings(there) | findings(back)
+    assert roles(operator) == {"london": "serving", "paris": "standby"}
+
+
+def test_a_killed_holder_is_followed_by_the_other_with_all_messages(lab: Lab, operator: Operator) -> None:
+    send(lab, "london")
+    lab.kill("london")
+    began = time.monotonic()
+    taken_over = operator.run("failover", "--to", "paris", "--yes")
+    took_s = time.monotonic() - began
+
+    print("taken over after", took_s)
+    assert taken_over.code == 0, taken_over.told
+    assert served(lab, "paris")
+    assert took_s < (LEASE_S if by_row(lab) else 1.0) + START_S
+    assert len(admin(lab, "paris").ids(Q)) == MESSAGES
+    lab.start("london")
+    returned = operator.run("failback", "--to", "london", "--yes")
+    assert returned.code == 0, returned.told
+    assert len(admin(lab, "london").ids(Q)) == MESSAGES
+    assert operator.run("status").document["debts"] == []
+
+
+def test_a_frozen_holder_is_recognised_and_two_are_never_believed(lab: Lab, operator: Operator) -> None:
+    send(lab, "london")
+    lab.freeze("london")
+    seen = roles(operator)
+    refused = operator.run("failover", "--to", "paris", "--yes")
+    if by_row(lab):
+        until(lambda: served(lab, "paris"))
+        closed = operator.run("failover", "--to", "paris", "--yes")
+        lab.thaw("london")
+        until(lambda: not served(lab, "london"))
+    else:
+        lab.kill("london")
+        closed = operator.run("failover", "--to", "paris", "--yes")
+
+    assert seen["london"] == "sick"
+    assert (refused.code, refused.document["outcome"]) in ((12, "serving_site_alive"), (0, "ok"))
+    assert refused.code == 12 or by_row(lab)
+    assert closed.code == 0, closed.told
+    until(lambda: roles(operator) == {"london": "standby" if by_row(lab) else "down", "paris": "serving"})
+    assert len(admin(lab, "paris").ids(Q)) == MESSAGES
+
+
+def test_a_run_that_was_killed_before_or_after_the_handover_is_gone_on_with(
+    lab: Lab, operator: Operator, tmp_path: Path
+) -> None:
+    send(lab, "london", 10)
+    with recorded(lab, tmp_path / "recorded", ["london"]) as (settings, recorders):
+        cut = Operator(lab, operator.state, settings)
+        killed_at(cut, recorders, "london", 3, "swapover", "--to", "paris", "--yes")
+    assert not served(lab, "london")
+    before = operator.run("resume", "--yes")
+    lab.start("london")
+    with recorded(lab, tmp_path / "recorded", ["paris"]) as (settings, recorders):
+        cut = Operator(lab, operator.state, settings)
+        killed_at(cut, recorders, "paris", 3, "swapover", "--to", "london", "--yes")
+    lab.stop("paris")
+    after = operator.run("resume", "--yes")
+
+    assert (before.code, after.code) == (0, 0), (before.told, after.told)
+    assert len(admin(lab, "london").ids(Q)) == 10
+
+
+def test_processes_are_stopped_and_started_by_their_own_commands(lab: Lab, operator: Operator, tmp_path: Path) -> None:
+    settings = changed_settings(lab, tmp_path / "changed", lambda told: with_stops(told, lab))
+    own = Operator(lab, operator.state, settings)
+    send(lab, "london", 10)
+
+    before = own.run("status").document["data"]["links"]
+    there = own.run("swapover", "--to", "paris", "--yes")
+    waits = own.run("status").document["data"]["links"]
+    lab.stop("london")
+    dead = own.run("validate", "--to", "london")
+    lab.start("london")
+    back = own.run("swapover", "--to", "london", "--yes")
+
+    assert [each["process"] for each in before] == [True, True]
+    assert there.code == 0, there.told
+    assert [each["process"] for each in waits] == [True, True]
+    assert "DR-STORE-004" in findings(dead)
+    assert back.code == 0, back.told
+    assert len(admin(lab, "london").ids(Q)) == 10
+
+
+def with_stops(told: dict[str, Any], lab: Lab) -> None:
+    """Each process is stopped by a command too, as the lab does it; those of the lab are run in its directory."""
+    stops = (
+        "import sys; from pathlib import Path; from dr_ctl.lab.lab import Lab; Lab.open(Path('.')).stop(sys.argv[1])"
+    )
+    for site, each in told["sites"].items():
+        process = each["brokers"][0]["process"]
+        process["stop"] = ["env", f"--chdir={lab.directory}", sys.executable, "-c", stops, site]
+
+
+def without_processes(told: dict[str, Any]) -> None:
+    for each in told["sites"].values():
+        del each["brokers"][0]["process"]
+
+
+def test_what_is_not_in_the_store_is_said_before_or_after(lab: Lab, operator: Operator) -> None:
+    send(lab, "london", 10)
+    send(lab, "london", 3, persistent="false")
+
+    moved = operator.run("swapover", "--to", "paris", "--yes")
+
+    if by_row(lab):
+        assert (moved.code, moved.document["outcome"]) == (20, "reverted"), moved.told
+        assert "DR-STORE-008" in findings(moved)
+        assert served(lab, "london")
+    else:
+        assert moved.code == 0, moved.told
+        assert "DR-STORE-009" in findings(moved)
+
+
+def test_a_store_that_nobody_takes_is_said_and_who_waits_then_takes_it(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", topology=SHARED_STORE, queues=(Q,)) as lab:
+        settings = changed_settings(lab, tmp_path / "changed", without_processes)
+        operator = Operator(lab, tmp_path / "state", settings)
+        send(lab, "london", 10)
+        lab.kill("paris")  # nothing tells it: its ports refused before
+        stranded = operator.run("swapover", "--to", "paris", "--yes")
+        lab.start("paris")
+        until(lambda: served(lab, "paris"))
+        after = operator.run("swapover", "--to", "paris", "--yes")
+        kept = len(admin(lab, "paris").ids(Q))
+
+    assert (stranded.code, stranded.document["outcome"]) == (23, "stranded"), stranded.told
+    assert "start the broker of paris" in stranded.document["summary"]
+    assert (after.code, kept) == (0, 10), after.told
+
+
+def test_a_policy_that_denies_the_stop_refuses_before_the_fence(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", topology=SHARED_STORE, queues=(Q,), options={"policy": "hardened"}) as lab:
+        operator = Operator(lab, tmp_path / "state")
+        refused = operator.run("swapover", "--to", "paris", "--yes", "--cut-in-flight")
+        still = served(lab, "london")
+
+    assert (refused.code, refused.document["outcome"]) == (10, "precheck_failed")
+    [told] = [each for each in refused.document["findings"] if each["id"] == "DR-POLICY-001"]
+    assert "stop() of the broker" in told["text"]
+    assert "<operation>stop</operation>" in told["remedy"]
+    assert still
+    assert not any((operator.state / "runs").glob("*"))

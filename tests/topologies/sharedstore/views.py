@@ -1,0 +1,96 @@
+"""Views of two brokers that share a store: London holds it and serves, Paris waits for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from dr_ctl.engine.goals import Goal
+from dr_ctl.topologies.classic import beans
+from dr_ctl.topologies.common.seen import Silent
+from dr_ctl.topologies.common.view import Acceptor, Queue
+from dr_ctl.topologies.sharedstore.lock import LockSeen
+from dr_ctl.topologies.sharedstore.view import BrokerView, StoreConfig, StoreSeen
+
+PAIR = "orders-1"
+FRESH = LockSeen(True, "london", 8.0, 0.0)
+FILE = LockSeen(True)
+
+
+def config(site: str, **more: Any) -> StoreConfig:
+    usual = StoreConfig(("stomp",), None, None, broker=site, by_row=True)
+    return replace(usual, **more)
+
+
+def queue(name: str, depth: int = 0, **more: Any) -> Queue:
+    usual = Queue(
+        name=name,
+        address=name,
+        routing="queue",
+        bean=beans.queue("london", name),
+        depth=depth,
+        delivering=0,
+        scheduled=0,
+        consumers=0,
+        paused=False,
+        added=depth,
+        acked=0,
+        removed=0,
+        durable=True,
+        temporary=False,
+        internal=False,
+        ring=False,
+        last_value=False,
+        dead_letter_address=None,
+        expiry_address=None,
+    )
+    return replace(usual, **more)
+
+
+def door(site: str, *, started: bool = True) -> Acceptor:
+    return Acceptor("stomp", beans.connector(site, "stomp"), started, 61613, frozenset({"STOMP"}), opens_at_boot=True)
+
+
+def broker(site: str = "london", *queues: Queue, closed: bool = False, **more: Any) -> BrokerView:
+    """One that answers."""
+    told: dict[str, Any] = {
+        "version": "5.18.3",
+        "start": "ID:vm-1",
+        "acceptors": (door(site, started=not closed),),
+        "queues": queues,
+        "lock": replace(FRESH, holder=site),
+        "runs": True,
+    }
+    return _view(site, **{**told, **more})
+
+
+def waiting(site: str = "paris", **more: Any) -> BrokerView:
+    """One whose ports refuse."""
+    return _view(site, **{"answered": False, "lock": FRESH, **more})
+
+
+def _view(site: str, **more: Any) -> BrokerView:
+    told: dict[str, Any] = {
+        "pair": PAIR,
+        "site": site,
+        "config": config(site),
+        "broker": site,
+        "version": "",
+        "node": site,
+        "start": "",
+        "now_ms": 1_800_000_000_000,
+        "acceptors": (),
+        "queues": (),
+        "connections": (),
+        "consumers": (),
+        "prepared": (),
+    }
+    return BrokerView(**{**told, **more})
+
+
+def seen(*views: BrokerView | Silent) -> StoreSeen:
+    return StoreSeen({view.site: {view.pair: view} for view in views})
+
+
+def with_commands(site: str) -> StoreConfig:
+    return config(site, commands=frozenset({Goal.START, Goal.STOP}), tells=True)
