@@ -6,6 +6,7 @@ directory that is removed with it. Masters elsewhere and Spark Connect addresses
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -258,12 +259,23 @@ def _interrupt_handler() -> Any:
 
 def _end(gateway: Any, limit_s: float) -> None:
     """End the JVM for certain and leave no trace of it in this process, so that another session can be started."""
+    was_disabled = logging.root.manager.disable
+    # Whatever still tells the JVM that an object is not needed any more complains when it is gone.
+    logging.disable(logging.ERROR)
+    try:
+        _ended(gateway, limit_s)
+    finally:
+        logging.disable(was_disabled)
+
+
+def _ended(gateway: Any, limit_s: float) -> None:
     process: subprocess.Popen[bytes] = gateway.proc
     context = SparkContext._active_spark_context  # noqa: SLF001 - no public way to forget a session whose JVM is gone
     if context is not None:
         # Not stopped in order: nothing it still does is wanted, so its JVM is not asked. What counts for the tasks of
         # Python would complain of that.
         setattr(context._accumulatorServer, "handle_error", _no_complaint)  # noqa: B010, SLF001
+        gateway._gateway_client.is_connected = False  # noqa: SLF001
         process.kill()
         context._jsc = None  # noqa: SLF001
         context.stop()
