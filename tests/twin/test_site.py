@@ -18,11 +18,10 @@ from dr_ctl.application import demonstration
 from dr_ctl.cli.app import run
 from dr_ctl.core.errors import UsageError
 from dr_ctl.settings.loader import load
-from dr_ctl.topologies.registry import TOPOLOGIES
 from dr_ctl.twin.filters import compiled
-from dr_ctl.twin.kinds import KINDS
 from dr_ctl.twin.names import canonical, matches
 from dr_ctl.twin.site import Twin
+from tests.twin.conftest import LATER
 
 
 def test_nothing_is_left_of_it(tmp_path: Path) -> None:
@@ -120,7 +119,7 @@ class InThisProcess(demonstration._Teller):
         return told
 
 
-@pytest.mark.parametrize("topology", [each for each in KINDS if each in TOPOLOGIES])
+@LATER
 def test_the_demo_runs_on_a_twin_where_there_is_no_java(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topology: str
 ) -> None:
