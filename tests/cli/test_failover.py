@@ -30,7 +30,7 @@ FAILED_OVER = ["createQueue(java.lang.String,boolean)"] * 2 + ["stop()", "start(
 TAKEN_IN = ["pause(boolean)"] * 2 + ["start()"] + ["resume()"] * 2 + ["destroyQueue(java.lang.String,boolean)"] * 2
 MOVED_BACK = ["pause()", "pause()", "stop()", "resume()", "resume()"]
 PROBED = ["createQueue(java.lang.String,boolean)", "destroyQueue(java.lang.String,boolean)"]
-UNKNOWN = {"at_most": None, "read_at": None}
+UNKNOWN = {"at_most": None, "likely": None, "read_at": None}
 OWED = [("fence", "london"), ("quarantine", "london")]
 
 
