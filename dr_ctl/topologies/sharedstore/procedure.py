@@ -45,7 +45,7 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], StoreTools]] = Procedure(
     Row("drain", own_drafts.shipping.drain, own_acts.shipping.drain),
     Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", own_drafts.activate.draft, own_acts.activate.act),
-    Row("probe", own_drafts.probe.draft, own_acts.probe.act),
+    Row("probe", classic.probe, acts.proving.probe),
     Row("release", drafts.release.draft, acts.release.act, acts.release.undo),
     # How a lost site is taken in again.
     Row("residue", own_drafts.reinstate.residue, own_acts.reinstate.nothing),

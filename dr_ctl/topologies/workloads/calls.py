@@ -55,14 +55,19 @@ def holds(call: Call, seen: WorkloadSeen) -> bool:
 
 def mine(calls: Iterable[Call]) -> list[Call]:
     """Those of these calls that are for workloads."""
-    return [call for call in calls if call.goal in WANTED]
+    return [call for call in calls if _is_mine(call)]
 
 
 def without_mine(step: PlannedStep) -> PlannedStep:
     """A step as its topology knows it."""
-    bare = (tuple(call for call in every if call.goal not in WANTED) for every in (step.calls, step.inverse))
+    bare = (tuple(call for call in every if not _is_mine(call)) for every in (step.calls, step.inverse))
     kept, inverse = bare
     return replace(step, calls=kept, inverse=inverse)
+
+
+def _is_mine(call: Call) -> bool:
+    """A broker's process is started and stopped too, by its topology; a workload is of no broker."""
+    return call.goal in WANTED and not call.unit
 
 
 def _short(part: str) -> str:

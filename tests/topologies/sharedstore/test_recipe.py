@@ -32,11 +32,10 @@ def test_the_holder_is_stopped_and_nothing_is_opened() -> None:
     }
 
 
-def test_its_process_is_stopped_by_its_own_command_where_there_is_one_and_started_again_after_the_probe() -> None:
+def test_its_process_is_stopped_by_its_own_command_where_there_is_one_and_started_again() -> None:
     both = seen(broker(config=with_commands("london")), waiting(runs=True))
 
-    [stop] = calls("activate", both)
-    *_, start = calls("probe", both)
+    stop, *_, start = calls("activate", both)
 
     assert (stop.goal, stop.request) == (Goal.HAND_OVER, {"process": "stop"})
     assert (start.site, start.goal, start.part, start.when) == ("london", Goal.START, "beside", "it has ended")

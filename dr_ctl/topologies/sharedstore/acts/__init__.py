@@ -1,5 +1,5 @@
 """What is done for each verb that brokers of a shared store do in their own way; a file a verb, as in `drafts`."""
 
-from dr_ctl.topologies.sharedstore.acts import activate, probe, reinstate, shipping
+from dr_ctl.topologies.sharedstore.acts import activate, reinstate, shipping
 
-__all__ = ("activate", "probe", "reinstate", "shipping")
+__all__ = ("activate", "reinstate", "shipping")

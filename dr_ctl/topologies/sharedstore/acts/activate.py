@@ -18,7 +18,7 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common import checks, receipts
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.topologies.sharedstore.drafts.activate import HANDOVER
+from dr_ctl.topologies.sharedstore.drafts.activate import BESIDE, HANDOVER
 from dr_ctl.topologies.sharedstore.tools import StoreTools
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
@@ -39,7 +39,7 @@ def act(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome
     took_s = hand.monotonic() - began
     tools.change(step.part("strikes"), hand)
     evidence: dict[str, Json] = {"proof": "attempt", "took_over_s": round(took_s, 3)}
-    findings = _counted(tools, move, hand, evidence)
+    findings = (*_counted(tools, move, hand, evidence), *_beside(tools, step, move, hand))
     if served_before:
         return NotNeeded(f"{move.target} serves already", evidence, findings)
     return Done(f"{move.target} holds the store and lets clients in, after {took_s:.1f} s", evidence, findings)
@@ -152,6 +152,24 @@ def _counted(tools: StoreTools, move: Move, hand: Hand, evidence: dict[str, Json
     text = f"{move.target} did not begin with what {move.source} had: {some(wrong)}"
     remedy = "Messages that were sent as non-persistent end with their broker; of others, look at the store."
     return (checks.warning("DR-STORE-009", text, remedy),)
+
+
+def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> list[Finding]:
+    """Where the process that gave up the store has ended it is started, or that is said; one that runs waits, or ends
+    later. Of a lost site nothing is asked."""
+    if move.ask.operation == FAILOVER:
+        return []
+    found = []
+    for view in tools.observer.look_once().views(move.source):
+        if view.runs is not False:
+            continue
+        starts = [call for call in step.part(BESIDE) if call.unit == view.pair]
+        failed = [each.text for each in tools.change(starts, hand) if not isinstance(each, Done)]
+        if failed or not starts:
+            why = f": {failed[0]}" if failed else ""
+            text = f"{view.site}/{view.pair}: its process has ended, so {move.target} has no other site{why}"
+            found.append(checks.warning("DR-STORE-010", text, "Start it: it then waits for the store."))
+    return found
 
 
 def _began_with(view: BrokerView) -> Mapping[str, int]:

@@ -2,6 +2,6 @@
 
 Pure."""
 
-from dr_ctl.topologies.sharedstore.drafts import activate, probe, reinstate, shipping
+from dr_ctl.topologies.sharedstore.drafts import activate, reinstate, shipping
 
-__all__ = ("activate", "probe", "reinstate", "shipping")
+__all__ = ("activate", "reinstate", "shipping")

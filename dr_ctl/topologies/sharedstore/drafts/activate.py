@@ -11,10 +11,12 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.sharedstore.calls import hand_over
+from dr_ctl.topologies.sharedstore.calls import hand_over, start
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
 HANDOVER: Final = "handover"
+BESIDE: Final = "beside"
+ENDED: Final = "it has ended"
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
@@ -24,6 +26,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
     here, there = seen.views(move.source), seen.views(move.target)
     fails_over = move.ask.operation == FAILOVER
     gives_up = [] if fails_over else [hand_over(view, move.target) for view in here if view.answered]
+    waits_again = [] if fails_over else [call for view in here for call in start(view, ENDED)]
     takes_s = max((view.takes_s for view in (*here, *there)), default=0.0)
     about = "the target takes the store" if fails_over else f"{move.source} gives up the store, the target takes it"
     return Draft(
@@ -32,6 +35,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
         (
             *in_part(HANDOVER, gives_up),
             *in_part("strikes", receipts.strikes(seen)),
+            *in_part(BESIDE, waits_again),
         ),
         limits={"within": takes_s + rules.patience.activate_s},
     )
