@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -122,7 +123,16 @@ def test_the_history_is_read_and_says_what_it_said_then(tmp_path: Path) -> None:
 
     now = json.loads(ended.stdout)["data"]
     assert ended.returncode == 11
-    assert {**now, "stale_s": 0} == {**then, "stale_s": 0}
+    assert {**_as_then(now), "stale_s": 0} == {**_as_then(then), "stale_s": 0}
+
+
+def _as_then(told: Any) -> Any:
+    """Without what has been told only since, or is told by another rule: likely figures, intervals of short histories,
+    the time to drain by the rate of the link instead of the traffic's."""
+    if isinstance(told, dict):
+        since = ("likely", "ci95", "drain_s")
+        return {key: _as_then(each) for key, each in told.items() if key not in since}
+    return [_as_then(each) for each in told] if isinstance(told, list) else told
 
 
 def test_status_tells_of_an_open_run_its_pauses_its_lock_and_the_stored_estimate(
