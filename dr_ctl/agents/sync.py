@@ -1,7 +1,7 @@
 """Keeps the waiting site clean of copies whose messages were consumed, for as long as the serving one serves.
 
 What is deleted, and what is believed, is the topology's. This holds it while a run is open or somebody said so, and
-writes down how it stands, so that a run can wait for it.
+writes down how it stands, for whoever looks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How it stands: what a run that waits for it reads, and what a person is told."""
+    """How it stands: what is written down, and what a person is told."""
 
     phase: Phase
     why: str

@@ -1,4 +1,4 @@
-"""What the agent of `dr-ctl sync` and those who wait for it tell each other: documents in STATE, each whole or absent.
+"""What the agent of `dr-ctl sync` and the people beside it tell each other: documents in STATE, each whole or absent.
 
 `sync.json` is how the agent stands. `sync-hold.json` keeps it from deleting until it is removed. `sync-go-on.json`
 says that somebody answers for what vanished; the agent takes it away.
@@ -99,23 +99,6 @@ class Notes:
         except (OSError, ValueError):
             return {}
         return told
-
-    def still(self, run: str) -> bool:
-        """Say whether no agent of this STATE deletes anything any more: none lives, or it has seen that run open."""
-        return not self._lives() or self.read().get("held_by") == run
-
-    def _lives(self) -> bool:
-        try:
-            file = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(file)
-        return False
 
     @contextmanager
     def alone(self) -> Iterator[None]:

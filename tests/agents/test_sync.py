@@ -138,18 +138,6 @@ def test_there_is_one_agent_for_a_state(notes: Notes) -> None:
         pass
 
 
-def test_a_run_can_tell_when_nothing_is_deleted_any_more(agent: SyncAgent, notes: Notes) -> None:
-    assert notes.still("swapover-1")  # there is no agent
-    with notes.alone():
-        agent.step()
-        assert not notes.still("swapover-1")
-        run = Runs(notes.state, CLOCK).create("swapover", "paris")
-        run.journal.touch()
-        agent.step()
-        assert notes.still(run.name)
-    assert notes.still("swapover-2")
-
-
 def test_figures_are_in_the_format_of_prometheus() -> None:
     metrics = [
         Metric("dr_ctl_sync_deleted_total", "copies deleted", 7, (("queue", 'say "hi"'),)),
