@@ -25,7 +25,7 @@ from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.calls import aside
 from dr_ctl.topologies.common import checks
-from dr_ctl.topologies.common.effects import holds, left_of
+from dr_ctl.topologies.common.acts.residue import closed_first
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Wait
@@ -33,15 +33,10 @@ from dr_ctl.topologies.common.waiting import Wait
 
 def residue(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Close the returned site where it is open, and count what it still holds for the other."""
-    findings: list[Finding] = []
-    views = tools.observer.look_at(move.target)
-    if shut := [call for call in step.calls if not holds(call, views)]:
-        tools.change(shut, hand)
-        views = tools.observer.look_at(move.target)
-        if left := left_of(shut, views):
-            return Refused(f"{move.target} could not be fenced: {some(left)}")
-        text = f"{move.target} came back open: its clients may have worked beside those of {move.source}"
-        findings.append(checks.warning("DR-RETURN-002", text, "Compare what they did."))
+    findings = closed_first(tools, step, move, hand)
+    if isinstance(findings, Refused):
+        return findings
+    views = tools.views(move.target)
     known = [each for view in views if (each := view.residue) is not None]
     if len(known) < len(views):
         return Refused(f"what {move.target} still holds was not read")

@@ -10,7 +10,7 @@ from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common import checks
-from dr_ctl.topologies.common.effects import holds, left_of
+from dr_ctl.topologies.common.acts.residue import closed_first
 from dr_ctl.topologies.fanout.acts.evening import even
 from dr_ctl.topologies.fanout.checks import nothing_owed
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
@@ -21,15 +21,10 @@ ROUNDS: Final = 20
 def residue(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Close the returned site to clients where it is open, and count what it holds. Its producers may write to it: what
     they bring lies at the other site as well."""
-    findings: list[Finding] = []
-    views = tools.observer.look_at(move.target)
-    if shut := [call for call in step.calls if not holds(call, views)]:
-        tools.change(shut, hand)
-        views = tools.observer.look_at(move.target)
-        if left := left_of(shut, views):
-            return Refused(f"{move.target} could not be fenced: {some(left)}")
-        text = f"{move.target} came back open: its clients may have worked beside those of {move.source}"
-        findings.append(checks.warning("DR-RETURN-002", text, "Compare what they did."))
+    findings = closed_first(tools, step, move, hand)
+    if isinstance(findings, Refused):
+        return findings
+    views = tools.views(move.target)
     count = sum(queue.depth for view in views for queue in view.business.values())
     return Done(f"{count} message(s) lie there", {"messages": count}, tuple(findings))
 
