@@ -15,8 +15,8 @@ from tests.broker.driving import Ended
 from tests.patience import time_now
 
 Command = Callable[..., Ended]
-# One worker has all that name no other group: a pair of brokers and a Spark session are shared by many tests, and one of
-# each is enough.
+# One worker has all that name no other group: a pair of brokers and a Spark session are shared by many tests, and one
+# of each is enough.
 TOGETHER = ("broker", "spark")
 
 # How long one example takes says how busy the machine is: every core has a worker, and more.
