@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.rpo.history.files import TAIL, Part, folder_of, name_of, tables_of, write_table, write_whole
+from dr_ctl.rpo.history.row import GLANCED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,7 +27,7 @@ MOST_KEPT: Final = 200_000
 AGAIN_S: Final = 10.0
 """How long after a write that failed the next is tried."""
 TAIL_EVERY_S: Final = 1.0
-TAIL_KINDS: Final = pa.array(["mirror", "acks", "mixed", "site"])
+TAIL_KINDS: Final = pa.array(GLANCED)
 
 
 class Writer:
