@@ -192,14 +192,14 @@ def rpo_backtest(
 def rpo_reconcile(
     session: Session,
     *,
-    ledgers: Annotated[list[str], typer.Argument(metavar="[SITE=]LEDGER...")],
+    ledgers: Annotated[list[str], typer.Argument(metavar="[SITE=]LEDGER[@MOMENT]...")],
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where the files of ids go.")] = None,
     property_name: Annotated[
         str | None, typer.Option("--id", metavar="PROPERTY", help="What identifies a message in exports and snapshots.")
     ] = None,
 ) -> Result:
     """What was lost, came twice, was recovered, is unexpected or unknown: from ledgers of message ids (Parquet, JSON
-    lines), exports of `artemis data exp` and browse snapshots (SITE=FILE). Contacts no broker."""
+    lines), exports of `artemis data exp` (SITE=FILE@MOMENT) and browse snapshots (SITE=FILE). Contacts no broker."""
     from dr_ctl.cli import reconciling  # noqa: PLC0415
 
     return reconciling.reconcile(session, ledgers, out, property_name)
