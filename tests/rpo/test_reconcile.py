@@ -18,6 +18,7 @@ import pytest
 
 from dr_ctl.core.errors import UsageError
 from dr_ctl.rpo.ledgers import exports, reconcile
+from dr_ctl.rpo.ledgers.counting import counts
 from dr_ctl.rpo.ledgers.digests import Snapshot
 from dr_ctl.rpo.ledgers.exports import SCHEMA
 from dr_ctl.rpo.ledgers.files import ledgers
@@ -60,7 +61,8 @@ def as_parquet(events: Iterable[Event], path: Path) -> str:
 
 def reconciled(spark: SparkSession, told: list[str], folder: Path, **more: str) -> Reconciled:
     (folder / "scratch").mkdir(exist_ok=True)
-    return reconcile_in(spark, ledgers(told, folder / "scratch", **more), folder / "out")
+    given = ledgers(told, folder / "scratch", **more)
+    return reconcile_in(spark, given, folder / "out", counts(given))
 
 
 def ids(found: Reconciled) -> dict[str, set[tuple[str, str]]]:

@@ -10,8 +10,10 @@ import json
 import os
 import tempfile
 from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,15 +21,18 @@ from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.ledgers import transforms as r
+from dr_ctl.rpo.ledgers.counting import BAD, counts
 from dr_ctl.rpo.ledgers.digests import BUCKETS, Digests, Snapshot
 from dr_ctl.rpo.ledgers.files import Ledger, first_bad, ledgers
-from dr_ctl.rpo.ledgers.transforms import BAD, KINDS
+from dr_ctl.rpo.ledgers.transforms import KINDS
 from dr_ctl.rpo.spark import sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from dr_ctl.rpo.ledgers.counting import Count
 
 FEW_EVENTS: Final = 200_000
 """Up to so many are judged message by message: that costs no more than to compare their digests."""
@@ -114,16 +119,22 @@ def reconcile(
         size = sum(Path(path).stat().st_size for ledger in given for path in ledger.paths)
         from dr_ctl.rpo.spark import session as starting  # noqa: PLC0415 - not before the files are known to be ledgers
 
-        with starting.session(
-            master=master, conf=conf, is_short=size < SHORT_WORK_BYTES, may_take_time=True
-        ) as session:
-            return reconcile_in(session, given, out)
+        with ThreadPoolExecutor(1) as beside:
+            counted = beside.submit(counts, given)
+            is_short = size < SHORT_WORK_BYTES
+            with starting.session(master=master, conf=conf, is_short=is_short, may_take_time=True) as session:
+                return reconcile_in(session, given, out, counted.result())
 
 
-def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Reconciled:
-    """Do the same in a session that is already there."""
-    events = sql.union([r.read(spark, number, ledger) for number, ledger in enumerate(given)])
-    seen = _seen(r.facts(events).collect(), given)
+def reconcile_in(
+    spark: SparkSession, given: Sequence[Ledger], out: Path, counted: Mapping[int, Iterable[Count]]
+) -> Reconciled:
+    """Do the same in a session that is there already; `counted`: the ledgers counted without it, by number."""
+    read = [r.read(spark, number, ledger) for number, ledger in enumerate(given)]
+    events = sql.union(read)
+    uncounted = [each for number, each in enumerate(read) if number not in counted]
+    told = r.facts(sql.union(uncounted)).collect() if uncounted else []
+    seen = _seen([*chain.from_iterable(counted.values()), *told], given)
     findings = [*_bad_lines(seen, given), *_left_out(given), *_gaps(seen)]
     is_many = sum(seen.events.values()) > FEW_EVENTS
     buckets = _suspects(events, seen) if is_many else None

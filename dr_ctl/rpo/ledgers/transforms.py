@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from dr_ctl.rpo.ledgers.files import Ledger
 
 KINDS: Final = ("lost", "doubled", "recovered", "unexpected", "unknown")
-BAD: Final = "bad"
 _BUCKET: Final = f"CAST(hash & {BUCKETS - 1}L AS INT)"
 
 
