@@ -52,8 +52,9 @@ SCHEMA: Final = pa.schema(
 OWN: Final = re.compile(r"(?P<begin>\d{8}T\d{6})-[0-9a-f]{32}\.parquet")
 """What a file of the history is called: the time of its first look, and what makes it the only one."""
 TAIL: Final = "_tail.parquet"
-"""What waits of the outflows and roles of a site, in the directory of its day: written anew each second, read by who
-asks what a site took with it. Readers of the history pass its name over: all of it comes with the next file."""
+"""What waits of the outflows and roles of a site, and its last looks at everything, in the directory of its day:
+written anew each second, read by who asks what a site took with it. Readers of the history pass its name over: all of
+it comes with the next file."""
 Part = tuple[date, str]
 """A day and a site: what a file is of."""
 

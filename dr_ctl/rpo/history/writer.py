@@ -28,6 +28,8 @@ AGAIN_S: Final = 10.0
 """How long after a write that failed the next is tried."""
 TAIL_EVERY_S: Final = 1.0
 TAIL_KINDS: Final = pa.array(GLANCED)
+TAIL_ROWS: Final = 20_000
+"""So many rows of looks at everything stand in a tail, and at least the last of these looks."""
 
 
 class Writer:
@@ -99,8 +101,7 @@ class Writer:
     def _write_tails(self) -> None:
         self._tail_at = self._clock.monotonic()
         for part, tables in self._waiting.items():
-            rows = pa.concat_tables(tables)
-            rows = rows.filter(pc.is_in(rows["kind"], TAIL_KINDS))
+            rows = tail_of(tables)
             newest = rows.slice(max(0, rows.num_rows - MOST_WAITING))
             try:
                 write_whole(newest, folder_of(part, self._root), TAIL)
@@ -123,6 +124,17 @@ class Writer:
                     tail.rename(tail.with_name(name_of(first)))
             except (pa.ArrowException, OSError) as error:
                 self.trouble = f"{tail} cannot be taken over: {error}"
+
+
+def tail_of(looks: list[pa.Table]) -> pa.Table:
+    """All of them as far as they are of outflows and roles, and the last ones whole."""
+    room, parts = TAIL_ROWS, list[pa.Table]()
+    for look in reversed(looks):
+        short = look.filter(pc.is_in(look["kind"], TAIL_KINDS))
+        is_whole = short.num_rows < look.num_rows and (room == TAIL_ROWS or look.num_rows <= room)
+        room -= look.num_rows if is_whole else 0
+        parts.append(look if is_whole else short)
+    return pa.concat_tables(reversed(parts))
 
 
 def without_oldest(tables: Mapping[Part, pa.Table], most: int) -> dict[Part, pa.Table]:
