@@ -6,17 +6,15 @@ in step ships what comes in after the last look as well, one that stalls ships n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
-from dr_ctl.rpo.history.newest import Recent
-from dr_ctl.rpo.series.columns import NA, Columns, Flags, Ints
-from dr_ctl.rpo.series.cut import Outflows
-from dr_ctl.rpo.series.envelope import envelope
-from dr_ctl.rpo.series.flow import Flow, joined, parts
+from dr_ctl.rpo.bounds.looks import Looks
+from dr_ctl.rpo.bounds.pair import Pair, total
+from dr_ctl.rpo.series.columns import NA, Flags, Ints
+from dr_ctl.rpo.series.flow import joined, parts
 from dr_ctl.rpo.series.steps import Steps, scope_of
 
 LOOKS: Final = 4
@@ -24,26 +22,18 @@ LOOKS: Final = 4
 EVER: Final = 1 << 62
 
 
-def likely(seen: Recent, death_us: int, pairs: Collection[str]) -> tuple[int | None, int | None]:
+def likely(looks: Looks | None, pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
     """How many messages are likely lost, and how many likely come twice, if the site died then."""
-    flows = _flows(seen)
-    if not flows or {flow.pair for flow in flows} != set(pairs):
+    flows = () if looks is None else joined(parts(looks.flows, looks.found, 0, EVER))
+    if not flows or {flow.pair for flow in flows} != {pair.name for pair in pairs}:
         return None, None
-    steps = [(flow, scope_of(flow, 0, int(flow.us[-1])).steps) for flow in flows]
-    lost = _sum(_ahead(each, "loss", death_us) for flow, each in steps if flow.has_sends)
-    twice = _sum(_ahead(each, "duplicates", death_us) for flow, each in steps if flow.has_sends)
-    return lost, twice
+    steps = [scope_of(flow, 0, int(flow.us[-1])).steps for flow in flows if flow.has_sends]
+    lost = [_ahead(each, "loss", end_us) for each in steps] or [None]
+    twice = [_ahead(each, "duplicates", end_us) for each in steps] or [None]
+    return total(lost), total(twice)
 
 
-def _flows(seen: Recent) -> Sequence[Flow]:
-    if not seen.tables:
-        return ()
-    rows = Columns.of(pa.concat_tables(seen.tables))
-    flows = Outflows.of(rows)
-    return joined(parts(flows, envelope(rows, flows, lambda _: 1, 1), 0, EVER))
-
-
-def _ahead(steps: Steps, metric: str, death_us: int) -> int | None:
+def _ahead(steps: Steps, metric: str, end_us: int) -> int | None:
     if not len(steps.end):
         return None
     found: Ints = steps.likely[1][metric][-LOOKS:]
@@ -54,10 +44,4 @@ def _ahead(steps: Steps, metric: str, death_us: int) -> int | None:
     grown = np.diff(values)
     # Only what grows with every look goes on growing.
     rate = (values[-1] - values[0]) / (at[-1] - at[0]) if len(grown) > 1 and (grown > 0).all() else 0.0
-    return int(values[-1] + round(rate * max(0, death_us - int(at[-1]))))
-
-
-def _sum(told: Iterable[int | None]) -> int | None:
-    figures = list(told)
-    known = [each for each in figures if each is not None]
-    return sum(known) if known and len(known) == len(figures) else None
+    return int(values[-1] + round(rate * max(0, end_us - int(at[-1]))))
