@@ -31,19 +31,14 @@ class Pace:
 
     @classmethod
     def of(cls, us: Ints, counter: Ints, era: Ints) -> Self | None:
-        """None from fewer than two such windows. The last minutes are asked; where they hold fewer, the last two."""
-        if not len(us):
+        """The last minutes are asked; where they hold fewer than two such windows, the last two. Where all looks lie
+        within a second, any two next to each other; None from fewer than two of them."""
+        for least_us in (US, 1):
+            begin, end = _windows(us, era, least_us)
+            if len(begin) >= _LEAST_WINDOWS:
+                break
+        else:
             return None
-        span = int(us[-1] - us[0]) + 2 * US
-        key = era * span + (us - us[0])
-        end = np.searchsorted(key, key + US)
-        begin = np.flatnonzero(end < len(us))
-        begin = begin[era[end[begin]] == era[begin]]
-        late = begin[us[end[begin]] > us[-1] - WINDOW_US]
-        begin = late if len(late) >= _LEAST_WINDOWS else begin[-_LEAST_WINDOWS:]
-        if len(begin) < _LEAST_WINDOWS:
-            return None
-        end = end[begin]
         rate = float(((counter[end] - counter[begin]) / (us[end] - us[begin])).max())
         asked = slice(int(begin[0]), None)
         above = (counter[asked] - counter[asked][0]) - rate * (us[asked] - us[asked][0])
@@ -57,6 +52,19 @@ class Pace:
     def is_even(self) -> bool:
         """No quarter of a second brought twice what it brings at this rate."""
         return self.burst <= self.rate / 4
+
+
+def _windows(us: Ints, era: Ints, least_us: int) -> tuple[Ints, Ints]:
+    """From each look to the first one so long after it, within one era: the places of both."""
+    if not len(us):
+        return us, us
+    key = era * (int(us[-1] - us[0]) + 2 * US) + (us - us[0])
+    end = np.searchsorted(key, key + least_us)
+    begin = np.flatnonzero(end < len(us))
+    begin = begin[era[end[begin]] == era[begin]]
+    late = begin[us[end[begin]] > us[-1] - WINDOW_US]
+    begin = late if len(late) >= _LEAST_WINDOWS else begin[-_LEAST_WINDOWS:]
+    return begin, end[begin]
 
 
 def _rise(above: np.typing.NDArray[np.float64], era: Ints) -> float:
