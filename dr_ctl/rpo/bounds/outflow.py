@@ -22,19 +22,23 @@ import numpy as np
 from dr_ctl.rpo.bounds.looks import Looks
 from dr_ctl.rpo.bounds.pace import Pace
 from dr_ctl.rpo.bounds.things import Counter, Thing
-from dr_ctl.rpo.series.columns import NA
+from dr_ctl.rpo.series.columns import NA, Ints
 
 UNEXPLAINED: Final = 0.01
 """Counters are not read at quite the same instant: so small a share of some minutes is no other queue."""
+NEARLY: Final = 0.9
+"""Looks come a little early and late."""
+BURST_S: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """At most so many: `there` at the look at `us`, and `since` then."""
+    """At most so many: `there` at the look at `us`, and `since` then: at `rate` a second, and at once what is more."""
 
     there: int
     since: int
     us: int
+    rate: float
 
     @property
     def at_most(self) -> int:
@@ -64,13 +68,14 @@ class Outflow:
 
     @cached_property
     def lost(self) -> Part | None:
-        found = [self._near(self._unconsumed()), self._far(self._unconsumed_then, "added")]
-        return _least(found)
+        found = self._parts(self._since_then(int(self.looked.depth[-1]), self._unconsumed_then), "added")
+        return _least([*found, self._far(self._unconsumed_then, "added"), self._in_queues()])
 
     @cached_property
     def twice(self) -> Part | None:
-        found = [self._near(self._unacknowledged()), self._far(self._unacknowledged_then, "acked")]
-        return _least(found)
+        there = int(self.looked.depth[-1])
+        there = self._since_then(there, self._unacknowledged_then) if self.is_mixed else there
+        return _least([*self._parts(max(there, self.left), "acked"), self._far(self._unacknowledged_then, "acked")])
 
     @property
     def age_us(self) -> int | None:
@@ -79,20 +84,77 @@ class Outflow:
         cut_us = NA if place is None else int(self.looks.flows.sends.cut_us[place])
         return None if cut_us == NA else self.end_us - cut_us
 
-    def _near(self, there: int) -> Part | None:
-        """From its last look on, at its own pace."""
-        us = self.looked.last_us
-        since = since_of([self.pace], self.end_us - us)
-        return None if since is None else Part(there, since, us)
+    def _since_then(self, there: int, then: int | None) -> int:
+        """No more than lay in it, and than it had at the look at the queues and what was put in after that."""
+        return there if then is None or self._put is None else min(there, then + self._put)
 
-    def _far(self, there: int | None, counter: Counter) -> Part | None:
-        """From the last look at the queues on, at theirs: where they tell of all that goes in."""
-        if there is None or self._full_us is None or not self._is_explained(counter):
+    def _parts(self, there: int, counter: Counter) -> list[Part | None]:
+        """From its last look on, at its own pace, and at that of the queues."""
+        us = self.looked.last_us
+        most = since_of([self.pace], self.end_us - us)
+        own = None if most is None or self.pace is None else Part(there, most, us, self.pace.rate)
+        return [own, self._from(there, us, self._came(counter, us), counter)]
+
+    def _far(self, then: int | None, counter: Counter) -> Part | None:
+        """From the last look at the queues on, at their pace."""
+        us = self._full_us
+        return None if us is None or then is None else self._from(then, us, self._came(counter, us), counter)
+
+    def _from(self, there: int, us: int, came: int | None, counter: Counter) -> Part | None:
+        rate = sum(pace.rate for pace in self._paces(counter) if pace is not None)
+        return None if came is None else Part(there, came, us, rate)
+
+    def _in_queues(self) -> Part | None:
+        """From its last look on, by what lay in the queues then: what lay there before, and what was sent and not
+        acknowledged. Of what was put in as much was acknowledged as cannot have been sent at the queues' pace. (A burst
+        before that look is in what was put in; that acknowledgements stay away as long as it lasts counts once, with
+        what came later.)"""
+        us, then_us = self.looked.last_us, self._full_us
+        came = self._came("added", us)
+        if not self.is_mixed or not self._put or then_us is None or came is None:
             return None
-        # Without a pace of its own nothing is known, whatever the queues say.
-        paces = [self.pace, *(each.pace(counter) for each in self.queues.values())]
-        since = None if self.pace is None else since_of(paces[1:], self.end_us - self._full_us)
-        return None if since is None else Part(there, since, self._full_us)
+        held = [each.depth_at(then_us) for each in self.queues.values()]
+        sent = self._steady("added", us - then_us)
+        if sent is None or None in held:
+            return None
+        strange = math.ceil(self._unexplained * self._put)
+        there = sum(each or 0 for each in held) + 2 * (min(sent, self._put) + strange) - self._put
+        return self._from(max(0, there), us, came, "added")
+
+    def _came(self, counter: Counter, from_us: int) -> int | None:
+        """Messages (or acknowledgements) from a look to the end at most, by the queues' pace and a burst of what is put
+        in.
+
+        The queues are looked at seldom, so their pace knows no bursts; what is put in is looked at often, and is to
+        come evenly: else a burst of messages while acknowledgements stay away would exceed it. Where the queues do not
+        tell of all that goes in, not known, nor without a pace of its own.
+        """
+        if self._even is None or self.pace is None or not self._is_explained(counter):
+            return None
+        took_us = self.end_us - from_us
+        steady = self._steady(counter, took_us)
+        return None if steady is None else steady + (math.ceil(self._even.burst) if took_us else 0)
+
+    def _steady(self, counter: Counter, us: int) -> int | None:
+        return since_of(self._paces(counter), us)
+
+    def _paces(self, counter: Counter) -> list[Pace | None]:
+        return [each.pace(counter) for each in self.queues.values()]
+
+    @cached_property
+    def _even(self) -> Pace | None:
+        """Its pace over as long a time as lies between looks at the queues; None where no queue was read, or where
+        that is often exceeded for long: by more than a quarter of a second brings."""
+        read = self.looked.us[np.isin(self.looked.us, self._read)]
+        if len(read) < 2:  # noqa: PLR2004 - one interval
+            return None
+        found = self.looked.pace("added", int(NEARLY * float(np.median(np.diff(read)))))
+        return found if found is not None and found.burst <= found.rate * BURST_S else None
+
+    @cached_property
+    def _read(self) -> Ints:
+        """When its queues were read."""
+        return np.unique(np.concatenate([each.us for each in self.queues.values()] or [np.zeros(0, np.int64)]))
 
     @cached_property
     def _full_us(self) -> int | None:
@@ -104,30 +166,6 @@ class Outflow:
     def _put(self) -> int | None:
         """What was put in after that look, up to the last one."""
         return None if self._full_us is None else self.looked.grown("added", self._full_us, self.looked.last_us)
-
-    def _unconsumed(self) -> int:
-        """At its last look: no more than lay in it, than it had then and what was put in, than lay in the queues."""
-        found = [int(self.looked.depth[-1])]
-        if self._unconsumed_then is not None and self._put is not None:
-            found.append(self._unconsumed_then + self._put)
-        if (in_queues := self._in_queues) is not None:
-            found.append(in_queues)
-        return min(found)
-
-    @cached_property
-    def _in_queues(self) -> int | None:
-        """What lay in the queues at its last look. Only told where what goes in comes evenly: a burst of messages
-        would pass for acknowledgements."""
-        if not self.is_mixed or not self._put or not self._is_explained("added") or self.pace is None:
-            return None
-        held = [each.depth_at(self._full_us or 0) for each in self.queues.values()]
-        paces = [each.pace("added") for each in self.queues.values()]
-        sent = since_of(paces, self.looked.last_us - (self._full_us or 0))
-        if sent is None or None in held or not self.pace.is_even:
-            return None
-        sent = min(self._put, sent + math.ceil(self.pace.burst))
-        strange = math.ceil(UNEXPLAINED * self._put) if self._unexplained else 0
-        return max(0, sum(each or 0 for each in held) + 2 * (sent + strange) - self._put)
 
     @cached_property
     def _unconsumed_then(self) -> int | None:
@@ -144,12 +182,6 @@ class Outflow:
         put = int(self.looks.flows.sends.added[place] - self.looks.flows.sends.added[base])
         strange = put - float(self.looks.found.told[base + 1 : place + 1].sum())
         return min(depth, int(last.loss[0][self.number]) + max(0, math.ceil(strange - 1e-6)))
-
-    def _unacknowledged(self) -> int:
-        found = [int(self.looked.depth[-1])]
-        if self.is_mixed and self._unacknowledged_then is not None and self._put is not None:
-            found.append(self._unacknowledged_then + self._put)
-        return max(min(found), self.left)
 
     @cached_property
     def _unacknowledged_then(self) -> int | None:
@@ -185,8 +217,7 @@ class Outflow:
     def _unexplained_of(self, counters: Iterable[Counter]) -> float | None:
         if self._full_us is None or not self.queues:
             return None
-        read = np.concatenate([each.us for each in self.queues.values()])
-        mine = (self.looked.era == self.looked.era[-1]) & np.isin(self.looked.us, read)
+        mine = (self.looked.era == self.looked.era[-1]) & np.isin(self.looked.us, self._read)
         from_us = int(self.looked.us[np.argmax(mine)])
         put = self.looked.grown("added", from_us, self._full_us)
         return 1 - sum(self._told(each, from_us) for each in counters) / put if put else None
@@ -205,5 +236,5 @@ def since_of(paces: Iterable[Pace | None], us: int) -> int | None:
 
 
 def _least(found: Iterable[Part | None]) -> Part | None:
-    """Two bounds of the same: the smaller one that is known."""
+    """Bounds of the same: the smallest one that is known."""
     return min((each for each in found if each is not None), key=lambda each: each.at_most, default=None)

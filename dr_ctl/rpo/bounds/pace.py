@@ -30,10 +30,13 @@ class Pace:
     burst: float
 
     @classmethod
-    def of(cls, us: Ints, counter: Ints, era: Ints) -> Self | None:
-        """The last minutes are asked; where they hold fewer than two such windows, the last two. Where all looks lie
-        within a second, any two next to each other; None from fewer than two of them."""
-        for least_us in (US, 1):
+    def of(cls, us: Ints, counter: Ints, era: Ints, over_us: int = US) -> Self | None:
+        """`over_us`: how long a rate is to last at least, where that is not a second.
+
+        The last minutes are asked; where they hold fewer than two such windows, the last two. Where all looks lie
+        within one, any two next to each other; None from fewer than two of them.
+        """
+        for least_us in (over_us, 1):
             begin, end = _windows(us, era, least_us)
             if len(begin) >= _LEAST_WINDOWS:
                 break
@@ -48,17 +51,12 @@ class Pace:
         """At most so many in so long a time from a look on."""
         return math.ceil(self.rate * us / US + self.burst - _NEARLY) if us > 0 else 0
 
-    @property
-    def is_even(self) -> bool:
-        """No quarter of a second brought twice what it brings at this rate."""
-        return self.burst <= self.rate / 4
-
 
 def _windows(us: Ints, era: Ints, least_us: int) -> tuple[Ints, Ints]:
     """From each look to the first one so long after it, within one era: the places of both."""
     if not len(us):
         return us, us
-    key = era * (int(us[-1] - us[0]) + 2 * US) + (us - us[0])
+    key = era * (int(us[-1] - us[0]) + 2 * least_us) + (us - us[0])
     end = np.searchsorted(key, key + least_us)
     begin = np.flatnonzero(end < len(us))
     begin = begin[era[end[begin]] == era[begin]]

@@ -73,11 +73,6 @@ class Pair:
         known = [each for each in ages if each is not None]
         return max(known, default=None) if len(known) == len(ages) else None
 
-    @property
-    def rate(self) -> float:
-        """Of its outflows together, per second; what has none adds nothing."""
-        return sum(each.pace.rate for each in self.outflows if each.pace is not None)
-
     def queue_lost(self, name: str) -> int | None:
         """At most what the queue held and got, and what its outflow can take with it."""
         if name not in self.queues:
@@ -142,7 +137,8 @@ def added(parts: Sequence[Part | None]) -> Part | None:
     known = [each for each in parts if each is not None]
     if not known or len(known) < len(parts):
         return None
-    return Part(sum(each.there for each in known), sum(each.since for each in known), min(each.us for each in known))
+    there, since = (sum(getattr(each, of) for each in known) for of in ("there", "since"))
+    return Part(there, since, min(each.us for each in known), sum(each.rate for each in known))
 
 
 def total(parts: Iterable[int | None]) -> int | None:

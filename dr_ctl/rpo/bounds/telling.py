@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.rpo.bounds.death import STALE_US, Death, How
+from dr_ctl.rpo.bounds.outflow import Part
 from dr_ctl.rpo.bounds.pair import Pair, added
 from dr_ctl.rpo.history.newest import US
 from dr_ctl.rpo.history.row import moment
@@ -17,16 +18,21 @@ def because(pairs: Sequence[Pair], death: Death, likely: int | None) -> str | No
     lost = added([pair.lost for pair in pairs])
     if lost is None:
         return None
-    elapsed_s = max(0, death.us - lost.us) / US
-    rate = f", at up to {lost.since / elapsed_s:.1f} a second as before it," if lost.since and elapsed_s else ""
     expected = "" if likely is None else f"likely {likely}, at most {lost.at_most}, because "
     text = (
-        f"{expected}{lost.at_most} = {lost.there} not shipped at the last look, {stamp(moment(lost.us))}, "
-        f"+ at most {lost.since} that may have come{rate} in the {elapsed_s:.1f} s until {death.text}"
+        f"{expected}{lost.at_most} = {lost.there} neither shipped nor consumed at the look of "
+        f"{stamp(moment(lost.us))}, + at most {lost.since} that may have come{_pace(lost, death)} until {death.text}"
     )
     if death.how is How.OPEN:
-        return f"{text}; it grows by up to {sum(pair.rate for pair in pairs):.0f} a second until then"
+        return f"{text}; it grows by up to {lost.rate:.0f} a second until then"
     return f"{text}; it does not shrink or grow by waiting"
+
+
+def _pace(lost: Part, death: Death) -> str:
+    elapsed_s = max(0, death.us - lost.us) / US
+    at_once = int(lost.since - lost.rate * elapsed_s)
+    burst = f" and {at_once} at once" if at_once > 0 else ""
+    return f" in {elapsed_s:.1f} s, at up to {lost.rate:.1f} a second{burst} as before it," if lost.since else ""
 
 
 def findings(site: str, pairs: Sequence[Pair], death: Death, *, is_summed: bool) -> Iterable[Finding]:
@@ -79,9 +85,9 @@ def _unbounded(read_us: int, where: str, elapsed_us: int) -> Finding:
 
 
 def _rests_on(pair: Pair, where: str, elapsed_us: int, death: Death) -> Finding:
+    rate = 0.0 if pair.lost is None else pair.lost.rate
     text = (
-        f"{where}: the bounds rest on the look at {stamp(moment(pair.lost_read_us or 0))} and on at most "
-        f"{pair.rate:.1f} a second since, the highest rate of the minutes before it, for {elapsed_us / US:.1f} s until "
-        f"{death.text}"
+        f"{where}: the bounds rest on the look at {stamp(moment(pair.lost_read_us or 0))} and on at most {rate:.1f} a "
+        f"second since, the highest rate of the minutes before it, for {elapsed_us / US:.1f} s until {death.text}"
     )
     return Finding("DR-RPO-010", Severity.INFO, text, "A shorter `history.every` makes them narrower.")

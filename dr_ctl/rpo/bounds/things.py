@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from dr_ctl.rpo.bounds.pace import Pace
+from dr_ctl.rpo.history.newest import US
 from dr_ctl.rpo.series.columns import KINDS, NA, Columns, Ints, firsts
 
 Counter = Literal["added", "acked"]
@@ -41,8 +42,8 @@ class Thing:
         counts: Ints = getattr(self, counter)
         return int(counts[end] - counts[begin])
 
-    def pace(self, counter: Counter) -> Pace | None:
-        return Pace.of(self.us, getattr(self, counter), self.era)
+    def pace(self, counter: Counter, over_us: int = US) -> Pace | None:
+        return Pace.of(self.us, getattr(self, counter), self.era, over_us)
 
     def _at(self, us: int) -> int | None:
         at = int(np.searchsorted(self.us, us))
