@@ -68,7 +68,7 @@ class Death:
 
     def happen(self, lab: Lab, site: str, traffic: Load) -> None:
         outflow = f"$ACTIVEMQ_ARTEMIS_MIRROR_{lab.state.other(site).name}"
-        traffic.wait_for(int(self.settled_s * self.rate))
+        traffic.wait_for(traffic.counts().sent + int(self.settled_s * self.rate))
         if self.link == "late":
             lab.delay(400)
         elif self.link != "in step":
@@ -122,6 +122,7 @@ def killed(lab: Lab, folder: Path, death: Death, site: str, *, every_s: float = 
     operator = Operator(lab, folder / "state", settings)
     target = lab.state.other(site).name
     with lab.load(death.rate, work_ms=death.work_ms) as traffic:
+        traffic.wait_for(2 * death.rate)  # clients that have just connected send what they held back all at once
         with recording(load(operator.settings), every_s=every_s):
             death.happen(lab, site, traffic)
             moved = operator.run("failover", "--to", target, "--yes", "--accept-loss", "unknown")

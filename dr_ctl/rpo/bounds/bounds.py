@@ -29,6 +29,7 @@ from dr_ctl.rpo.bounds.death import latest
 from dr_ctl.rpo.bounds.likely import likely
 from dr_ctl.rpo.bounds.looks import Looks
 from dr_ctl.rpo.bounds.pair import Pair, total
+from dr_ctl.rpo.bounds.received import Received
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound
 from dr_ctl.rpo.bounds.telling import because, findings
 from dr_ctl.rpo.estimate.result import LossLimit, Objectives, matches
@@ -49,10 +50,11 @@ def bounds(
     include: Sequence[str] = ("#",),
     exclude: Sequence[str] = (),
     pairs: Sequence[str] = (),
+    survivor: str | None = None,
     down_at: datetime | None = None,
     silent_since: datetime | None = None,
 ) -> Bounds:
-    """Say what is lost at most, and comes twice at most, if the service goes on without `site` now.
+    """Say what is lost at most, and comes twice at most, if the service goes on without `site` now, at the `survivor`.
 
     `down_at`: when the caller itself saw the site down. `silent_since`: when its service ended, by the word of somebody
     who knows. `pairs`: all that the settings name; one that the history does not know makes the total unknown. The
@@ -64,7 +66,8 @@ def bounds(
     if silent_since is not None:
         death = death.or_earlier(micros(silent_since), seen)
     looks = Looks.of(seen)
-    told = [Pair.of(name, looks, seen, death.us) for name in sorted(seen.pairs)]
+    received = None if survivor is None else Received.of(recent(history, survivor, pairs))
+    told = [Pair.of(name, looks, seen, death.us, received) for name in sorted(seen.pairs)]
     names = sorted({name for pair in told for name in pair.queues if matches(include, name)})
     names = [name for name in names if not matches(exclude, name)]
     classes = () if objectives is None else objectives.classes

@@ -12,8 +12,8 @@ acknowledged, and what was acknowledged is not lost.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -28,21 +28,24 @@ UNEXPLAINED: Final = 0.01
 """Counters are not read at quite the same instant: so small a share of some minutes is no other queue."""
 NEARLY: Final = 0.9
 """Looks come a little early and late."""
-BURST_S: Final = 0.25
+EVEN_S: Final = 1.0
+"""What is put in comes evenly where no burst of it is larger than what comes in so long a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """At most so many: `there` at the look at `us`, and `since` then: at `rate` a second, and at once what is more."""
+    """At most so many: `there` at the look at `us`, and `since` then (at `rate` a second, and at once what is more),
+    less what the survivor `received` since."""
 
     there: int
     since: int
     us: int
     rate: float
+    received: int = 0
 
     @property
     def at_most(self) -> int:
-        return self.there + self.since
+        return self.there + self.since - self.received
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Outflow:
     queues: Mapping[str, Thing]
     looks: Looks
     end_us: int
+    received: Callable[[Iterable[str], int], int]
     left: int = 0
 
     @property
@@ -69,7 +73,7 @@ class Outflow:
     @cached_property
     def lost(self) -> Part | None:
         found = self._parts(self._since_then(int(self.looked.depth[-1]), self._unconsumed_then), "added")
-        return _least([*found, self._far(self._unconsumed_then, "added"), self._in_queues()])
+        return _least([*found, self._far(self._unconsumed_then, "added"), self._in_queues(), self._less_received()])
 
     @cached_property
     def twice(self) -> Part | None:
@@ -121,6 +125,24 @@ class Outflow:
         there = sum(each or 0 for each in held) + 2 * (min(sent, self._put) + strange) - self._put
         return self._from(max(0, there), us, came, "added")
 
+    def _less_received(self) -> Part | None:
+        """From the last look at the queues on: what was not shipped then, and not received since."""
+        place = None if self._full_us is None else self.looks.place(self.number, self._full_us)
+        if place is None or self._full_us is None:
+            return None
+        found = self._far(self._unshipped_then(place), "added")
+        if found is None:
+            return None
+        return replace(found, received=min(found.at_most, self.received(self.queues, self._full_us)))
+
+    def _unshipped_then(self, place: int) -> int:
+        """At the look at the queues: no more than lay in it, than was sent since the cut and what no queue tells of."""
+        depth, base = int(self.looks.flows.sends.depth[place]), self.looks.base(place)
+        if base is None:
+            return depth
+        sent = self._told("added", int(self.looks.flows.us[base]))
+        return min(depth, sent + self._strange(base, place))
+
     def _came(self, counter: Counter, from_us: int) -> int | None:
         """Messages (or acknowledgements) from a look to the end at most, by the queues' pace and a burst of what is put
         in.
@@ -143,13 +165,13 @@ class Outflow:
 
     @cached_property
     def _even(self) -> Pace | None:
-        """Its pace over as long a time as lies between looks at the queues; None where no queue was read, or where
-        that is often exceeded for long: by more than a quarter of a second brings."""
+        """Its pace over as long a time as lies between looks at the queues; None where too few of those were made, or
+        where it does not come evenly."""
         read = self.looked.us[np.isin(self.looked.us, self._read)]
         if len(read) < 2:  # noqa: PLR2004 - one interval
             return None
         found = self.looked.pace("added", int(NEARLY * float(np.median(np.diff(read)))))
-        return found if found is not None and found.burst <= found.rate * BURST_S else None
+        return found if found is not None and found.burst <= found.rate * EVEN_S else None
 
     @cached_property
     def _read(self) -> Ints:
@@ -179,9 +201,12 @@ class Outflow:
         last = self.looks.found.last
         if base is None or not last.queues[0][self.number]:
             return depth
+        return min(depth, int(last.loss[0][self.number]) + self._strange(base, place))
+
+    def _strange(self, base: int, place: int) -> int:
+        """What was put in between two looks and no queue tells of."""
         put = int(self.looks.flows.sends.added[place] - self.looks.flows.sends.added[base])
-        strange = put - float(self.looks.found.told[base + 1 : place + 1].sum())
-        return min(depth, int(last.loss[0][self.number]) + max(0, math.ceil(strange - 1e-6)))
+        return max(0, math.ceil(put - float(self.looks.found.told[base + 1 : place + 1].sum()) - 1e-6))
 
     @cached_property
     def _unacknowledged_then(self) -> int | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Self
 
 from dr_ctl.core.model import Role
 from dr_ctl.rpo.bounds.looks import Looks
 from dr_ctl.rpo.bounds.outflow import Outflow, Part, since_of
+from dr_ctl.rpo.bounds.received import Received
 from dr_ctl.rpo.bounds.staged import done_and_there
 from dr_ctl.rpo.bounds.things import Counter, Thing
 from dr_ctl.rpo.history.newest import OUTFLOWS, WINDOW_US, Count, Recent
@@ -31,7 +33,7 @@ class Pair:
     end_us: int
 
     @classmethod
-    def of(cls, name: str, looks: Looks | None, seen: Recent, end_us: int) -> Self:
+    def of(cls, name: str, looks: Looks | None, seen: Recent, end_us: int, received: Received | None = None) -> Self:
         things = {} if looks is None else looks.things
         mine = {key[1:]: thing for key, thing in things.items() if key[0] == name}
         flows = {key: thing for key, thing in mine.items() if key[0] in OUTFLOWS}
@@ -42,8 +44,9 @@ class Pair:
         }
         left = _left(seen, name, [queue for queue in kept if ("acks", queue) in flows])
         told = seen.queues(name)
+        come = (lambda _, __: 0) if received is None else partial(received.since, name)
         outflows = [] if looks is None else [
-            Outflow(kind, looks.number(name, flow), thing, _served(kept, kind, flow, list(flows)), looks, end_us,
+            Outflow(kind, looks.number(name, flow), thing, _served(kept, kind, flow, list(flows)), looks, end_us, come,
                     (left.get(flow) or 0) if kind == "acks" else 0)
             for (kind, flow), thing in flows.items()
         ]  # fmt: skip
@@ -138,7 +141,8 @@ def added(parts: Sequence[Part | None]) -> Part | None:
     if not known or len(known) < len(parts):
         return None
     there, since = (sum(getattr(each, of) for each in known) for of in ("there", "since"))
-    return Part(there, since, min(each.us for each in known), sum(each.rate for each in known))
+    rate, received = sum(each.rate for each in known), sum(each.received for each in known)
+    return Part(there, since, min(each.us for each in known), rate, received)
 
 
 def total(parts: Iterable[int | None]) -> int | None:

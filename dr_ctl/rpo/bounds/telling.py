@@ -19,9 +19,11 @@ def because(pairs: Sequence[Pair], death: Death, likely: int | None) -> str | No
     if lost is None:
         return None
     expected = "" if likely is None else f"likely {likely}, at most {lost.at_most}, because "
+    less = f" less {lost.received} that the other site received since," if lost.received else ""
     text = (
         f"{expected}{lost.at_most} = {lost.there} neither shipped nor consumed at the look of "
-        f"{stamp(moment(lost.us))}, + at most {lost.since} that may have come{_pace(lost, death)} until {death.text}"
+        f"{stamp(moment(lost.us))}, + at most {lost.since} that may have come{_pace(lost, death)}{less} until "
+        f"{death.text}"
     )
     if death.how is How.OPEN:
         return f"{text}; it grows by up to {lost.rate:.0f} a second until then"
