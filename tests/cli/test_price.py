@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -25,10 +25,11 @@ AWAY = Silent(PAIR, "london", Unreachable("no route", refused=False))
 
 @dataclass
 class Clock:
-    at_s: float
+    began: datetime
+    at_s: float = 0.0
 
     def now(self) -> datetime:
-        return at(self.at_s) + timedelta(0)
+        return self.began + timedelta(seconds=self.at_s)
 
     def monotonic(self) -> float:
         return self.at_s
@@ -41,8 +42,8 @@ def test_a_site_that_was_down_and_is_not_seen_any_more_may_have_lived_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = Shell(tmp_path, capsys).settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
-    write(STEADY, tmp_path / "history")
-    clock = Clock(12)
+    clock = Clock(datetime.now(UTC))
+    write([replace(row, ts=clock.began + (row.ts - at(0))) for row in STEADY], tmp_path / "history")
     price = FailoverPrice(load(path), "london", clock)
     told = []
     for second, view in ((12, REFUSED), (14, REFUSED), (16, AWAY), (18, REFUSED)):
