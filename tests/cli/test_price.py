@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.core.errors import Unreachable
 from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.history.row import moment
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.seen import Silent
 from tests.cli.conftest import Shell
@@ -42,7 +43,7 @@ def test_a_site_that_was_down_and_is_not_seen_any_more_may_have_lived_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = Shell(tmp_path, capsys).settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
-    clock = Clock(datetime.now(UTC))
+    clock = Clock(moment(PARIS.now_ms * 1000))
     write([replace(row, ts=clock.began + (row.ts - at(0))) for row in STEADY], tmp_path / "history")
     price = FailoverPrice(load(path), "london", clock)
     told = []
