@@ -95,6 +95,8 @@ class Patience:
     # The plugin.
     plugin_poll_s: float = 0.05
     """Between looks at its flows."""
+    plugin_look_s: float = 1.0
+    """For one such look behind the fence, where a look that hangs is time without service."""
     taken_in_poll_s: float = 0.1
     """Between looks at them while a lost site is taken in."""
     stuck_s: float = 1.5
