@@ -90,7 +90,7 @@ class Outflow:
 
     def _since_then(self, there: int, then: int | None) -> int:
         """No more than lay in it, and than it had at the look at the queues and what was put in after that."""
-        return there if then is None or self._put is None else min(there, then + self._put)
+        return there if then is None or self.put is None else min(there, then + self.put)
 
     def _parts(self, there: int, counter: Counter) -> list[Part | None]:
         """From its last look on, at its own pace, and at that of the queues."""
@@ -101,7 +101,7 @@ class Outflow:
 
     def _far(self, then: int | None, counter: Counter) -> Part | None:
         """From the last look at the queues on, at their pace."""
-        us = self._full_us
+        us = self.full_us
         return None if us is None or then is None else self._from(then, us, self._came(counter, us), counter)
 
     def _from(self, there: int, us: int, came: int | None, counter: Counter) -> Part | None:
@@ -113,34 +113,34 @@ class Outflow:
         acknowledged. Of what was put in as much was acknowledged as cannot have been sent at the queues' pace. (A burst
         before that look is in what was put in; that acknowledgements stay away as long as it lasts counts once, with
         what came later.)"""
-        us, then_us = self.looked.last_us, self._full_us
+        us, then_us = self.looked.last_us, self.full_us
         came = self._came("added", us)
-        if not self.is_mixed or not self._put or then_us is None or came is None:
+        if not self.is_mixed or not self.put or then_us is None or came is None:
             return None
         held = [each.depth_at(then_us) for each in self.queues.values()]
         sent = self._steady("added", us - then_us)
         if sent is None or None in held:
             return None
-        strange = math.ceil(self._unexplained * self._put)
-        there = sum(each or 0 for each in held) + 2 * (min(sent, self._put) + strange) - self._put
+        strange = math.ceil(self._unexplained * self.put)
+        there = sum(each or 0 for each in held) + 2 * (min(sent, self.put) + strange) - self.put
         return self._from(max(0, there), us, came, "added")
 
     def _less_received(self) -> Part | None:
         """From the last look at the queues on: what was not shipped then, and not received since."""
-        place = None if self._full_us is None else self.looks.place(self.number, self._full_us)
-        if place is None or self._full_us is None:
+        place = None if self.full_us is None else self.looks.place(self.number, self.full_us)
+        if place is None or self.full_us is None:
             return None
         found = self._far(self._unshipped_then(place), "added")
         if found is None:
             return None
-        return replace(found, received=min(found.at_most, self.received(self.queues, self._full_us)))
+        return replace(found, received=min(found.at_most, self.received(self.queues, self.full_us)))
 
     def _unshipped_then(self, place: int) -> int:
         """At the look at the queues: no more than lay in it, than was sent since the cut and what no queue tells of."""
         depth, base = int(self.looks.flows.sends.depth[place]), self.looks.base(place)
         if base is None:
             return depth
-        sent = self._told("added", int(self.looks.flows.us[base]))
+        sent = self.told("added", int(self.looks.flows.us[base]))
         return min(depth, sent + self._strange(base, place))
 
     def _came(self, counter: Counter, from_us: int) -> int | None:
@@ -167,36 +167,36 @@ class Outflow:
     def _even(self) -> Pace | None:
         """Its pace over as long a time as lies between looks at the queues; None where too few of those were made, or
         where it does not come evenly."""
-        read = self.looked.us[np.isin(self.looked.us, self._read)]
+        read = self.looked.us[np.isin(self.looked.us, self.read)]
         if len(read) < 2:  # noqa: PLR2004 - one interval
             return None
         found = self.looked.pace("added", int(NEARLY * float(np.median(np.diff(read)))))
         return found if found is not None and found.burst <= found.rate * EVEN_S else None
 
     @cached_property
-    def _read(self) -> Ints:
+    def read(self) -> Ints:
         """When its queues were read."""
         return np.unique(np.concatenate([each.us for each in self.queues.values()] or [np.zeros(0, np.int64)]))
 
     @cached_property
-    def _full_us(self) -> int | None:
+    def full_us(self) -> int | None:
         """The last look at it that read a queue too."""
         known = [each.last_us for each in self.queues.values() if self.looked.depth_at(each.last_us) is not None]
         return max(known, default=None)
 
     @cached_property
-    def _put(self) -> int | None:
+    def put(self) -> int | None:
         """What was put in after that look, up to the last one."""
-        return None if self._full_us is None else self.looked.grown("added", self._full_us, self.looked.last_us)
+        return None if self.full_us is None else self.looked.grown("added", self.full_us, self.looked.last_us)
 
     @cached_property
     def _unconsumed_then(self) -> int | None:
         """At the look at the queues: of each no more than was sent to it since the cut, and than lay in it; and all
         that no queue tells of."""
-        place = None if self._full_us is None else self.looks.place(self.number, self._full_us)
+        place = None if self.full_us is None else self.looks.place(self.number, self.full_us)
         if place is None:
             return None
-        depth = self.looked.depth_at(self._full_us or 0) or 0
+        depth = self.looked.depth_at(self.full_us or 0) or 0
         base = self.looks.base(place)
         last = self.looks.found.last
         if base is None or not last.queues[0][self.number]:
@@ -211,23 +211,23 @@ class Outflow:
     @cached_property
     def _unacknowledged_then(self) -> int | None:
         """At the look at the queues: no more than was acknowledged since the cut, or what no queue tells of."""
-        if self._full_us is None:
+        if self.full_us is None:
             return None
-        depth = self.looked.depth_at(self._full_us) or 0
-        place = self.looks.place(self.number, self._full_us) if self.is_mixed else None
+        depth = self.looked.depth_at(self.full_us) or 0
+        place = self.looks.place(self.number, self.full_us) if self.is_mixed else None
         base = None if place is None else self.looks.base(place)
         if base is None:
             return max(depth, self.left)
         base_us = int(self.looks.flows.us[base])
-        put = self.looked.grown("added", base_us, self._full_us)
+        put = self.looked.grown("added", base_us, self.full_us)
         if put is None:
             return depth
-        acked, sent = (self._told(counter, base_us) for counter in ("acked", "added"))
+        acked, sent = (self.told(counter, base_us) for counter in ("acked", "added"))
         return min(depth, acked + max(0, put - acked - sent))
 
-    def _told(self, counter: Counter, from_us: int) -> int:
+    def told(self, counter: Counter, from_us: int) -> int:
         """By the queues' counters, up to the last look at them."""
-        return sum(each.grown(counter, from_us, self._full_us or 0) or 0 for each in self.queues.values())
+        return sum(each.grown(counter, from_us, self.full_us or 0) or 0 for each in self.queues.values())
 
     def _is_explained(self, counter: Counter) -> bool:
         """Whether the queues tell of all but 1 % of what was put in during the last minutes. Where they do not,
@@ -240,12 +240,12 @@ class Outflow:
         return max(0.0, self._unexplained_of(("added", "acked")) or 0.0)
 
     def _unexplained_of(self, counters: Iterable[Counter]) -> float | None:
-        if self._full_us is None or not self.queues:
+        if self.full_us is None or not self.queues:
             return None
-        mine = (self.looked.era == self.looked.era[-1]) & np.isin(self.looked.us, self._read)
+        mine = (self.looked.era == self.looked.era[-1]) & np.isin(self.looked.us, self.read)
         from_us = int(self.looked.us[np.argmax(mine)])
-        put = self.looked.grown("added", from_us, self._full_us)
-        return 1 - sum(self._told(each, from_us) for each in counters) / put if put else None
+        put = self.looked.grown("added", from_us, self.full_us)
+        return 1 - sum(self.told(each, from_us) for each in counters) / put if put else None
 
 
 def since_of(paces: Iterable[Pace | None], us: int) -> int | None:
