@@ -111,6 +111,8 @@ def _calibration(data: Any) -> str:
             bound["verdict"],
         )
     )
+    likely = bound["likely"]
+    rows.append(("likely between looks", "", "", figure(likely["bias"]), "", ""))
     for each in data["quantiles"]:
         ahead = "" if each["horizon_s"] is None else f" in {duration(each['horizon_s'])}"
         name = f"{each['metric']} {each['quantile']}{ahead}"

@@ -122,6 +122,11 @@ def test_a_simulated_past(tmp_path: Path) -> None:
     assert found.bound.coverage == 1.0
     assert found.bound.excess is not None
     assert found.bound.excess > 0
+    assert found.bound.bias is not None
+    assert found.bound.error is not None
+    assert found.bound.mean is not None
+    assert abs(found.bound.bias) <= 0.1 * found.bound.mean
+    assert 0 < found.bound.error <= 0.25 * found.bound.mean
     by_name = {(each.metric, each.horizon_s, each.quantile): each for each in found.rows}
     assert len(by_name) == 2 * 3 * 3
     assert all(each.folds for each in found.rows)

@@ -138,7 +138,7 @@ class _Bounded:
             found[name] = np.where(alone, _shared(found[name], most, ~alone), found[name])
         since = flow.us - np.where(flow.sends.likely_us == NA, flow.oldest_us, flow.sends.likely_us)
         age_ms = np.where(found["loss"] > 0, -(-since // 1000), found["loss"])
-        found["age_ms"] = np.where(alone, age_ms, found["age_ms"])
+        found["age_ms"] = np.where(alone, np.minimum(age_ms, _aged(found["age_ms"], flow.us, ~alone)), found["age_ms"])
         return found
 
     @property
@@ -232,6 +232,14 @@ def _shared(figure: Ints, most: Ints, told: Flags) -> Ints:
     at = np.maximum(last, 0)
     share = np.where(last >= 0, figure[at] / np.maximum(1, most[at]), 1.0)
     found: Ints = np.where(most == NA, NA, np.rint(np.maximum(most, 0) * share)).astype(np.int64)
+    return found
+
+
+def _aged(age_ms: Ints, us: Ints, told: Flags) -> Ints:
+    """An age where it was not told: no older than what was oldest where it was told last has become."""
+    last = np.maximum.accumulate(np.where(told & (age_ms != NA), np.arange(len(told)), -1))
+    since_ms = -(-(us - us[np.maximum(last, 0)]) // 1000)
+    found: Ints = np.where(last >= 0, age_ms[np.maximum(last, 0)] + since_ms, -NA)
     return found
 
 
