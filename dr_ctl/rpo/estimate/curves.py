@@ -12,7 +12,7 @@ import numpy as np
 from dr_ctl.rpo.estimate.figures import scaled
 from dr_ctl.rpo.estimate.scopes import Scope
 from dr_ctl.rpo.history.row import moment
-from dr_ctl.rpo.series.columns import NA
+from dr_ctl.rpo.series.columns import NA, Ints
 from dr_ctl.rpo.series.histogram import Histogram, wall_blocks
 from dr_ctl.rpo.series.steps import METRICS, Steps
 
@@ -38,11 +38,20 @@ def curves_of(total: Scope, span_us: tuple[int, int], bins: int) -> Curves:
     step = max(1, last - first + 1) / bins
     moments = [moment(int(first + (number + 0.5) * step)) for number in range(bins)]
     over_time, shares = {}, {}
+
+    def lengths(cells: Ints) -> Ints:
+        return np.array([total.rows.calendar.fineness(us).curve_us for us in cells.tolist()], np.int64)
+
     for metric in UNITS:
         is_drain = metric == "drain_ms"
         told = total.part("curve drain" if is_drain else f"curve {metric}")
         values, most = total.took(told) if is_drain else told.most, np.full(bins, NA)
-        np.maximum.at(most, wall_blocks(told.cell, span_us, bins), values)
+        first_bin, last_bin = (
+            wall_blocks(each, span_us, bins) for each in (told.cell, told.cell + lengths(told.cell) - 1)
+        )
+        wide = last_bin - first_bin + 1
+        at_bin = np.repeat(first_bin, wide) + np.arange(wide.sum()) - np.repeat(np.cumsum(wide) - wide, wide)
+        np.maximum.at(most, at_bin, np.repeat(values, wide))
         over_time[metric] = tuple((at, None if value == NA else scaled(value, UNITS[metric]))
                                   for at, value in zip(moments, most.tolist(), strict=True))  # fmt: skip
         found = total.drain("drain", 1) if is_drain else total.histogram(metric, 1)

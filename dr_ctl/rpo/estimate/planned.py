@@ -17,8 +17,8 @@ from dr_ctl.rpo.estimate import notes, slices
 from dr_ctl.rpo.estimate.facts import newest_first_of, serving, sites_of
 from dr_ctl.rpo.estimate.periods import DAY, Calendar, Period
 from dr_ctl.rpo.estimate.request import Request
-from dr_ctl.rpo.estimate.settled import Folders, Settled
-from dr_ctl.rpo.estimate.slices import File, Slice
+from dr_ctl.rpo.estimate.settled import Folders, Kept, Settled
+from dr_ctl.rpo.estimate.slices import File, Slice, Summarized
 from dr_ctl.rpo.estimate.summary import coarsened
 from dr_ctl.rpo.history.files import newest_first
 from dr_ctl.rpo.history.row import micros
@@ -106,19 +106,22 @@ class Planned:
             found += slices.plan(whole, cores, edge_us=edge_us)
         return found
 
-    def whole(self, read: Sequence[pa.Table], *, keep: bool) -> list[pa.Table]:
+    def whole(self, read: Sequence[Summarized], *, keep: bool) -> list[pa.Table]:
         """Put what is kept and what was read together; with `keep`, summaries that were not there are from now on."""
-        rows = pa.concat_tables(read)
+        rows = pa.concat_tables([each.rows for each in read])
         if self.settled is None:
             return [rows]
+        back_us = {hour: us for each in read for hour, us in each.back_us.items()}
         found = [rows]
         for period in self.periods:
-            kept = list(_kept(self.settled, period, self.window))
-            is_there = self.settled.rows(period) is not None
-            found += kept if is_there else [coarsened(kept, period.fineness)] if kept else []
+            parts = list(_kept(self.settled, period, self.window))
+            tables, is_there = [each.rows for each in parts], self.settled.kept(period) is not None
+            found += tables if is_there else [coarsened(tables, period.fineness)] if tables else []
             if keep and not is_there and self.window.holds(period):
-                whole = [*kept, _between(rows, period.from_us, period.to_us)]
-                self.settled.keep(period, coarsened(whole, period.fineness))
+                whole = [*tables, _between(rows, period.from_us, period.to_us)]
+                back = [us for hour, us in back_us.items() if period.from_us <= hour < period.to_us]
+                first_us = min([period.from_us, *back, *(each.note.back_us for each in parts)])
+                self.settled.keep(period, coarsened(whole, period.fineness), first_us)
         if keep:
             self.settled.forget(self.calendar.begin_us)
         return found
@@ -147,10 +150,10 @@ def _last_us(folders: Folders) -> int | None:
     return None
 
 
-def _kept(settled: Settled, period: Period, window: Range) -> Iterator[pa.Table]:
-    rows = settled.rows(period) if window.holds(period) else None
-    if rows is not None:
-        yield rows
+def _kept(settled: Settled, period: Period, window: Range) -> Iterator[Kept]:
+    kept = settled.kept(period) if window.holds(period) else None
+    if kept is not None:
+        yield kept
     else:
         for part in period.parts:
             yield from _kept(settled, part, window)
@@ -167,7 +170,7 @@ def _unread(settled: Settled, periods: Sequence[Period], window: Range) -> list[
 
     def walk(period: Period) -> None:
         from_us, to_us = max(period.from_us, window.from_us), min(period.to_us, window.to_us)
-        if from_us >= to_us or (window.holds(period) and settled.rows(period) is not None):
+        if from_us >= to_us or (window.holds(period) and settled.kept(period) is not None):
             return
         if period.parts:
             for part in period.parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Self
 
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from dr_ctl.rpo.estimate.horizon import Changes
 from dr_ctl.rpo.estimate.periods import HOUR, Calendar
-from dr_ctl.rpo.estimate.summary import MILLI, MOVED, TOTAL, UNKNOWN, class_name
+from dr_ctl.rpo.estimate.summary import MILLI, MOVED, TOTAL, UNKNOWN, class_name, grouped
 from dr_ctl.rpo.series.columns import NA, Flags, Floats, Ints
 from dr_ctl.rpo.series.flow import UNEXPLAINED, Drained
 from dr_ctl.rpo.series.histogram import Histogram, covered_blocks, weighted_quantile
@@ -36,6 +36,14 @@ class Part:
 
     def take(self, at: Ints | Flags) -> Part:
         return Part(self.name[at], self.cell[at], self.key[at], self.weight[at], self.most[at])
+
+    @property
+    def at_any_time(self) -> Part:
+        """The same by key alone."""
+        if not len(self.key):
+            return self
+        cell, key, weight, most = grouped(np.zeros_like(self.cell), self.key, self.weight, self.most)
+        return Part(np.zeros_like(cell), cell, key, weight, most)
 
     @property
     def values(self) -> Ints:
@@ -64,8 +72,11 @@ class Rows:
         scope, what, name = (each.indices.to_numpy().astype(np.int64) for each in chunks)
         cell, key, weight, most = (whole[each].to_numpy() for each in ("cell", "key", "weight", "most"))
         group = scope * len(whats) + what
-        order = np.lexsort((key, cell, group))
+        order = np.lexsort((name, key, cell, group))
         all_rows, group = Part(name, cell, key, weight, most).take(order), group[order]
+        first = _first(group, all_rows.cell, all_rows.key, all_rows.name)
+        weight, most = np.add.reduceat(all_rows.weight, first), np.maximum.reduceat(all_rows.most, first)
+        all_rows, group = replace(all_rows.take(first), weight=weight, most=most), group[first]
         edges = np.flatnonzero(np.diff(group)) + 1
         parts = {}
         for begin, end in zip([0, *edges.tolist()], [*edges.tolist(), len(group)], strict=True):
@@ -87,12 +98,12 @@ class Rows:
 
     def rates(self, flow: str, side: int) -> Floats:
         told = self.part(flow, "rate")
-        mine = told.take(told.key // MOVED // 64 == side)
+        mine = told.take(told.key // MOVED // 64 == side).at_any_time
         return Drained(mine.cell, -mine.most / MILLI, mine.weight, mine.key // MOVED % 64).rates()
 
     def put_rates(self, flow: str) -> list[float]:
         """The 50th, 95th and 99th percentile and the greatest rate at which things were put in, a second."""
-        told = self.part(flow, "put rate")
+        told = self.part(flow, "put rate").at_any_time
         found = (weighted_quantile(told.most, told.weight, probability) for probability in RATES)
         return [each / MILLI for each in found if each is not None]
 
@@ -137,6 +148,13 @@ class Rows:
         every = np.unique(np.concatenate([*found, np.zeros(0, np.int64)]))
         gone = [np.setdiff1d(every[every > cells[0]], cells) for cells in found]
         return np.unique(np.concatenate([*gone, np.zeros(0, np.int64)])).astype(np.int64)
+
+
+def _first(*sorted_: Ints) -> Ints:
+    """The places at which another row begins."""
+    new = np.ones(len(sorted_[0]), bool)
+    new[1:] = np.logical_or.reduce([each[1:] != each[:-1] for each in sorted_])
+    return np.flatnonzero(new)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -24,12 +24,13 @@ import pyarrow.parquet as pq
 import dr_ctl.rpo
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Finding
-from dr_ctl.rpo.estimate.periods import DAY, LATELY, OF_A_DAY, Period
+from dr_ctl.rpo.estimate.periods import DAY, LATELY, Period
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.slices import File
 from dr_ctl.rpo.estimate.summary import SCHEMA
 from dr_ctl.rpo.history.files import left_out, without
 from dr_ctl.rpo.history.row import micros, moment
+from dr_ctl.rpo.series.cut import AWAY_US
 
 FOLDER: Final = "summary"
 NOTE: Final = b"dr-ctl"
@@ -49,14 +50,15 @@ def code_version() -> str:
 @dataclass(frozen=True, slots=True)
 class Note:
     """What a summary was made of: the directories, when each had changed last (0: not sure), and the files in them with
-    their sizes, the unreadable ones too: these with why."""
+    their sizes, the unreadable ones too: these with why. `back_us`: from when on rows were read."""
 
     changed: Mapping[str, int]
     files: Mapping[str, int]
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str]
+    back_us: int
 
     def to_bytes(self) -> bytes:
-        return json.dumps([self.changed, self.files, self.left_out]).encode()
+        return json.dumps([self.changed, self.files, self.left_out, self.back_us]).encode()
 
     @classmethod
     def from_bytes(cls, told: bytes) -> Note:
@@ -132,8 +134,8 @@ class Settled:
         for label in self._stale(wanted):
             del self._kept[label]
 
-    def rows(self, period: Period) -> pa.Table | None:
-        return self._kept[period.label].rows if period.label in self._kept else None
+    def kept(self, period: Period) -> Kept | None:
+        return self._kept.get(period.label)
 
     @property
     def left_out(self) -> list[Finding]:
@@ -158,9 +160,13 @@ class Settled:
         for period in periods:
             gone = [each for each in self._kept[period.label].note.changed if not self._is_there(each)]
             found |= {period.label} if gone else set()
-        beside = {edge for each in periods if each.label in found for edge in (each.from_us, each.to_us)}
-        # The hours on either side looked at some of its looks.
-        return found | {each.label for each in periods if each.from_us in beside or each.to_us in beside}
+        others = [each for each in periods if each.label in found]
+        # What looked at some of its looks, before it or after.
+        return {each.label for each in periods if any(self._looked_at(each, other) for other in others)}
+
+    def _looked_at(self, period: Period, other: Period) -> bool:
+        back_us = min(period.from_us, self._kept[period.label].note.back_us)
+        return back_us < other.to_us and period.to_us + AWAY_US > other.from_us
 
     def _is_there(self, name: str) -> bool:
         return any(folder.parent.name == name for folder in self._folders.days.values())
@@ -181,24 +187,23 @@ class Settled:
                       if whole or (isinstance(file, File) and file.first_us < each.to_us and file.last_us >= each.from_us)}  # fmt: skip  # noqa: E501
         return found
 
-    def keep(self, period: Period, rows: pa.Table) -> None:
+    def keep(self, period: Period, rows: pa.Table, back_us: int) -> None:
         """Keep a summary, whole or not at all. Raises EnvironmentFault."""
         path = self._root / f"{period.label}.parquet"
         hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
         try:
             self._root.mkdir(parents=True, exist_ok=True)
             try:
-                pq.write_table(rows.replace_schema_metadata({NOTE: self._note(period).to_bytes()}), hidden)
+                pq.write_table(rows.replace_schema_metadata({NOTE: self._note(period, back_us).to_bytes()}), hidden)
                 hidden.rename(path)
             finally:
                 hidden.unlink(missing_ok=True)
-            if period.fineness is OF_A_DAY:
-                for part in period.parts:
-                    path.with_name(f"{part.label}.parquet").unlink(missing_ok=True)
+            for hour in self._root.glob(f"{period.label}*T*.parquet") if period.parts else ():
+                hour.unlink(missing_ok=True)
         except OSError as error:
             raise EnvironmentFault(f"a summary of the history cannot be kept: {error}") from error
 
-    def _note(self, period: Period) -> Note:
+    def _note(self, period: Period, back_us: int) -> Note:
         changed, files, why = {}, {}, {}
         for folder in self._folders.of(period.from_us, period.to_us):
             at = self._folders.changed(folder)
@@ -209,7 +214,7 @@ class Settled:
                 files[name] = size
                 if isinstance(told := self._folders.known(name), Finding):
                     why[name] = told.text
-        return Note(changed, files, why)
+        return Note(changed, files, why, back_us)
 
     def _is_of(self, name: str, period: Period) -> bool:
         if period.fineness is not LATELY:
@@ -218,9 +223,9 @@ class Settled:
         return file is None or isinstance(file, Finding) or (file.first_us < period.to_us and file.last_us >= period.from_us)  # fmt: skip  # noqa: E501
 
     def forget(self, begin_us: int) -> None:
-        """Remove summaries of other code or patterns that nobody made lately, and of days that are gone."""
+        """Remove summaries that other code made, and those of days that are gone."""
         for path in self._root.glob("*.parquet"):
-            if path.stem < f"{moment(begin_us):%Y%m}":
+            if path.stem < f"{moment(begin_us):%Y%m%d}":
                 path.unlink(missing_ok=True)
         for path in self._root.parent.parent.glob("*"):
             if path != self._root.parent and not path.name.startswith(code_version()):

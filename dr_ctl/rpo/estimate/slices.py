@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
@@ -159,11 +159,12 @@ def _is_cut(flows: Outflows, at_us: int, from_us: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Summarized:
-    """What a slice says in rows that add up; how each scope stands at the end, where the slice holds the end.
-    `is_short`: to know where history was cut, older files are needed."""
+    """What a slice says in rows that add up; how each scope stands at the end, where the slice holds the end; by hour,
+    from when on it was read. `is_short`: to know where history was cut, older files are needed."""
 
     rows: pa.Table
     last: dict[str, Last] | None = None
+    back_us: Mapping[int, int] = field(default_factory=dict)
     is_short: bool = False
 
 
@@ -171,18 +172,19 @@ def summarize(told: Slice) -> Summarized:
     """Each hour of a slice by itself: it says the same whatever else is asked for."""
     looks, calendar = _Looks(told), Calendar.of(told.begin_us, told.end_us)
     tables: list[pa.Table] = []
-    last = None
+    last, back_us = None, {}
     for hour_us in range(told.from_us - told.from_us % HOUR, told.to_us, HOUR):
-        found = looks.around(hour_us)
-        if found is None:
+        told_of = looks.around(hour_us)
+        if told_of is None:
             return Summarized(SCHEMA_OF_ROWS.empty_table(), is_short=True)
+        found, back_us[hour_us] = told_of
         from_us, to_us = max(hour_us, told.from_us), min(hour_us + HOUR, told.to_us)
         if not found:
             continue
         rows, at_end = summarized(found, 1 + len(told.classes), Window(from_us, to_us, calendar.fineness(hour_us)))
         tables.append(rows)
         last = at_end if hour_us + HOUR >= told.end_us else None
-    return Summarized(pa.concat_tables([SCHEMA_OF_ROWS.empty_table(), *tables]), last)
+    return Summarized(pa.concat_tables([SCHEMA_OF_ROWS.empty_table(), *tables]), last, back_us)
 
 
 class _Looks:
@@ -193,9 +195,12 @@ class _Looks:
         self._from_us = told.to_us
         self._rows = Columns.of(_SCHEMA.empty_table())
 
-    def around(self, hour_us: int) -> list[Flow] | None:
-        """The outflows of an hour, and of some time before and after; None where the past does not reach far enough."""
+    def around(self, hour_us: int) -> tuple[list[Flow], int] | None:
+        """The outflows of an hour, and of some time before and after, and from when on was read; None where the past
+        does not reach far enough."""
         told, end_us, back_us = self._told, min(hour_us + HOUR + AWAY_US, self._told.end_us), AWAY_US
+        if not len(self._between(max(told.begin_us, hour_us), min(hour_us + HOUR, told.end_us)).us):
+            return [], hour_us
         while True:
             from_us = max(told.begin_us, hour_us - back_us)
             rows = self._between(from_us, end_us)
@@ -208,7 +213,7 @@ class _Looks:
                 break
             back_us *= FURTHER
         found = envelope(rows, flows, told.mask, 1 + len(told.classes))
-        return parts(flows, found, hour_us - AWAY_US, end_us)
+        return parts(flows, found, hour_us - AWAY_US, end_us), from_us
 
     def _between(self, from_us: int, to_us: int) -> Columns:
         if from_us < self._from_us:

@@ -118,7 +118,7 @@ class Summed:
         told = slices.summaries_of(spark, planned.slices(asked, cores(asked.master), HOUR))
         if any(each.is_short for each in told):
             return None
-        rows = Rows.of(planned.whole([each.rows for each in told], keep=asked.store), planned.calendar)
+        rows = Rows.of(planned.whole(told, keep=asked.store), planned.calendar)
         if not rows.flows:
             return notes.nothing_of(planned.site, {planned.site})
         last = next((each.last for each in told if each.last is not None), {})
