@@ -53,7 +53,7 @@ lint: setup ## format, lint rules and types
 	$(BIN)/mypy
 
 bench: setup ## the figures in docs/measured.md, measured again
-	$(BIN)/python bench/bench.py
+	$(BIN)/python -m bench
 	$(BIN)/python bench/pipeline.py
 	$(BIN)/python bench/layouts.py
 

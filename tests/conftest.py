@@ -15,7 +15,8 @@ from tests.broker.driving import Ended
 from tests.patience import time_now
 
 Command = Callable[..., Ended]
-# One worker has all of them: a pair of brokers and a Spark session are shared by many tests, and one of each is enough.
+# One worker has all that name no other group: a pair of brokers and a Spark session are shared by many tests, and one
+# of each is enough.
 TOGETHER = ("broker", "spark")
 
 # How long one example takes says how busy the machine is: every core has a worker, and more.
@@ -27,7 +28,7 @@ settings.load_profile("side by side")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         group = next((name for name in TOGETHER if item.get_closest_marker(name)), None)
-        if group is not None:
+        if group is not None and item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(group))
 
 

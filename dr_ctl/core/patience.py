@@ -16,7 +16,7 @@ class Patience:
     """For the one small look that only says which doors are open, or what is not applied."""
     apart_s: float = 0.15
     """Between looks where counts puzzle: longer than between the two brokers' answers to one look."""
-    rates_s: float = 0.5
+    rates_s: float = 0.2
     """Between the two looks that rates are made of."""
     last_look_s: float = 1.0
     """For a lost site right before another is opened, and at the end of a run, whatever was spent on it before."""
@@ -95,6 +95,8 @@ class Patience:
     # The plugin.
     plugin_poll_s: float = 0.05
     """Between looks at its flows."""
+    plugin_look_s: float = 1.0
+    """For one such look behind the fence, where a look that hangs is time without service."""
     taken_in_poll_s: float = 0.1
     """Between looks at them while a lost site is taken in."""
     stuck_s: float = 1.5

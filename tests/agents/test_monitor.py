@@ -204,7 +204,7 @@ def test_between_two_looks_the_outflows_are_looked_at_alone(tmp_path: Path, glan
     assert (len(topology.looks), topology.glances) == (1, 19)
     [tail] = tmp_path.glob("history/date=*/site=london/_tail.parquet")
     kinds = [row["kind"] for row in pq.ParquetFile(tail).read().to_pylist()]
-    assert {kind: kinds.count(kind) for kind in kinds} == {"site": 17, "mixed": 17}
+    assert {kind: kinds.count(kind) for kind in kinds} == {"site": 17, "mixed": 17, "queue": 1}
     monitor.close()
     [file] = tmp_path.glob("history/date=*/site=london/*.parquet")
     assert not file.name.startswith("_")

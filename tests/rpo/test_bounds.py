@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.rpo.bounds.result import Bounds
-from dr_ctl.rpo.history.files import TAIL_EVERY_S, Writer, write
+from dr_ctl.rpo.history.files import TAIL_EVERY_S, TAIL_ROWS, Writer, write
 from dr_ctl.rpo.history.row import Row
 from tests.rpo.fifo import at
 
@@ -120,6 +121,33 @@ def test_what_the_monitor_had_not_written_whole_counts(tmp_path: Path) -> None:
     assert before.lost.read_at == at(10.75)
     assert asked(tmp_path, 11).as_json() == before.as_json()
     assert list(tmp_path.rglob("_*")) == []
+
+
+def test_the_last_looks_at_queues_count_before_anything_is_written_whole(tmp_path: Path) -> None:
+    clock = FixedClock(at(0))
+    writer = Writer(tmp_path, clock=clock)
+    for s in (0, 5, 10):
+        clock.passed_s = float(s)
+        writer.add(look(s, 20 * s, 20 * s, queue(s, "orders", 1, 10 * s)))
+
+    before = asked(tmp_path, 10.5)
+    writer.flush()
+
+    assert [each.name for each in before.queues] == ["orders"]
+    assert asked(tmp_path, 10.5).as_json() == before.as_json()
+
+
+def test_a_tail_has_no_more_looks_at_queues_than_are_soon_written(tmp_path: Path) -> None:
+    clock = FixedClock(at(0))
+    writer = Writer(tmp_path, clock=clock)
+    for s in (0, 5, 10):
+        clock.passed_s = float(s)
+        writer.add(look(s, s, s, *(queue(s, f"q{number}", 1, s) for number in range(TAIL_ROWS // 2))))
+
+    [tail] = tmp_path.rglob("_tail.parquet")
+    told = pq.ParquetFile(tail).read(columns=["ts", "kind"]).to_pylist()
+    assert {each["ts"] for each in told if each["kind"] == "queue"} == {at(10)}
+    assert {each["ts"] for each in told if each["kind"] == "mixed"} == {at(0), at(5), at(10)}
 
 
 @dataclass

@@ -3,6 +3,7 @@ killed on the way, a site lost, replaced, taken in again. The ledger of the clie
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -46,17 +47,25 @@ BY_ITSELF = ("classic-shared-store",)  # who waits takes over, asked or not: the
 BY_QUEUE = ("artemis-bridges",)  # clients are kept out of queues, and no door is closed
 # Where the site that is left is asked to let clients in at the other: by which of its requests that begin so.
 HANDED_OVER = {"classic-replica": ("setReplicationRole", 1), "classic-shared-store": ("stop", 2)}
-ON_TWIN = ("artemis-mirror", *SIMULATED_ONLY)
+
+
+def lane(topology: str) -> pytest.MarkDecorator:
+    """Two of them run side by side, each on brokers of its own: alone they would take most of the time of all tests."""
+    return pytest.mark.xdist_group("stories of Classic" if topology.startswith("classic-") else "broker")
+
+
 STAGES = [
     *(
         # Each runs on real brokers too, where it can; there a change has to pass, and on all twins at night.
         pytest.param(
-            (topology, False), id=f"{topology} on its twin", marks=() if topology in ON_TWIN else pytest.mark.deep
+            (topology, False),
+            id=f"{topology} on its twin",
+            marks=() if topology in SIMULATED_ONLY else pytest.mark.deep,
         )
         for topology in TOPOLOGIES
     ),
     *(
-        pytest.param((topology, True), id=f"{topology} on brokers", marks=(pytest.mark.broker, *needs))
+        pytest.param((topology, True), id=f"{topology} on brokers", marks=(pytest.mark.broker, lane(topology), *needs))
         for topology, needs in TOPOLOGIES.items()
         if topology not in SIMULATED_ONLY
     ),
@@ -73,7 +82,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 class Inside(Operator):
-    """An operator of a twin: the command line in this process, so that it is not started anew for each command."""
+    """The command line in this process, so that it is not started anew for each command."""
 
     command: Command
 
@@ -83,13 +92,15 @@ class Inside(Operator):
 
 @pytest.fixture
 def operator(stage: Stage, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Operator]:
+    path = os.environ["PATH"]
+    operator = Inside(stage, tmp_path / "state")
+    operator.command = request.getfixturevalue("inside")
+    patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    patch.setenv("DR_CTL_CONFIG", str(stage.settings_path))
+    patch.setenv("DR_CTL_STATE_DIR", str(operator.state))
     if isinstance(stage, Lab):
-        yield Operator(stage, tmp_path / "state")
-    else:
-        operator = Inside(stage, tmp_path / "state")
-        operator.command = request.getfixturevalue("inside")
-        request.getfixturevalue("monkeypatch").setenv("DR_CTL_CONFIG", str(stage.settings_path))
-        yield operator
+        patch.setenv("PATH", path)  # the brokers need Java
+    yield operator
     end_all()
 
 

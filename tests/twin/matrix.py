@@ -41,6 +41,8 @@ COMMANDS = "continuity.cmd.out"
 NOTHING_CHANGED = (10, 11, 12, 13, 14)
 # Moments of a matrix beside its first and its last that are tried each time; all of them are, at night.
 BETWEEN, BETWEEN_OF_OTHERS = 3, 0
+# Whole moves have every step of a runbook in them; with a change they are all that is tried of the other topologies.
+WHOLE_MOVES = ("swapover", "failover", "failback")
 SEED = os.environ.get("DR_CTL_SEED", "20261121")  # which they are; another one may be tried
 SOME_AND_ALL = pytest.mark.parametrize(
     "whole", [False, pytest.param(True, marks=pytest.mark.deep)], ids=["some", "all"]
@@ -69,12 +71,17 @@ def of_each(operations: Sequence[str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         ("topology", "operation"),
         [
-            (topology, operation)
+            pytest.param(topology, operation, marks=() if at_once(topology, operation) else pytest.mark.deep)
             for topology in (MIRROR, *OTHERS)
             for operation in operations
             if not (topology in TAKEN_OVER and operation == "failover")
         ],
     )
+
+
+def at_once(topology: str, operation: str) -> bool:
+    """Say whether an operation is tried with each change."""
+    return topology == MIRROR or operation in WHOLE_MOVES
 
 
 def put(twin: PlayedTwin, site: str, queue: str, count: int) -> None:

@@ -13,7 +13,7 @@ from dr_ctl.twin.kinds import CONTINUITY
 from dr_ctl.twin.parts import Acceptor
 from tests.conftest import Command
 from tests.patience import impatient
-from tests.twin.matrix import OPERATIONS, at_rest, done, nothing, put, quick, serving, take, unprocessed
+from tests.twin.matrix import OPERATIONS, WHOLE_MOVES, at_rest, done, nothing, put, quick, serving, take, unprocessed
 from tests.twin.subject import until
 
 ORDERS = "orders.in"
@@ -129,7 +129,11 @@ def test_what_arrives_behind_the_fence_was_never_delivered_either(twin: PlayedTw
 
 
 @pytest.mark.parametrize("site", ["london", "paris"])
-@pytest.mark.parametrize("operation", ["swapover", "activate", "release", "failover", "reinstate", "failback"])
+@pytest.mark.parametrize(
+    "operation",
+    # Two of these are parts of the others.
+    [*WHOLE_MOVES, "release", *(pytest.param(each, marks=pytest.mark.deep) for each in ("activate", "reinstate"))],
+)
 def test_whatever_is_done_while_an_address_takes_nothing_every_message_lies_somewhere(
     twin: PlayedTwin,
     dr_ctl: Command,

@@ -17,6 +17,7 @@ from tests.twin.matrix import (
     OPERATIONS,
     Judge,
     as_undone,
+    at_once,
     at_rest,
     moments,
     quick,
@@ -102,6 +103,7 @@ CELLS = [
 SOME = {
     cell
     for topology, operation in itertools.product(TOPOLOGIES, OPERATIONS)
+    if at_once(topology, operation)
     for cell in moments(
         [cell for cell in CELLS if (cell.topology, cell.operation) == (topology, operation)],
         whole=False,

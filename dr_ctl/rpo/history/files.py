@@ -51,9 +51,12 @@ MOST_WAITING: Final = 100_000
 """Rows that wait at most, whatever the time: below ten thousand queues a minute's looks are fewer."""
 TAIL_EVERY_S: Final = 1.0
 TAIL: Final = "_tail.parquet"
-"""What waits of the outflows and roles of a site, in the directory of its day: written anew each second, read by who
-asks what a site took with it. Readers of the history pass its name over: all of it comes with the next file."""
+"""What waits of the outflows and roles of a site, and its last looks at everything, in the directory of its day:
+written anew each second, read by who asks what a site took with it. Readers of the history pass its name over: all of
+it comes with the next file."""
 TAIL_KINDS: Final = ("mirror", "acks", "mixed", "site")
+TAIL_ROWS: Final = 20_000
+"""So many rows of looks at everything stand in a tail, and at least the last of these looks."""
 Part = tuple[date, str]
 """A day and a site: what a file is of."""
 
@@ -109,6 +112,17 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def _tail_of(looks: list[pa.Table]) -> pa.Table:
+    """All of them as far as they are of outflows and roles, and the last ones whole."""
+    kinds, room, parts = pa.array(TAIL_KINDS), TAIL_ROWS, list[pa.Table]()
+    for look in reversed(looks):
+        short = look.filter(pc.is_in(look["kind"], kinds))
+        is_whole = short.num_rows < look.num_rows and (room == TAIL_ROWS or look.num_rows <= room)
+        room -= look.num_rows if is_whole else 0
+        parts.append(look if is_whole else short)
+    return pa.concat_tables(reversed(parts))
+
+
 class Writer:
     """Gathers looks and writes them every `every_s` seconds and at the end: few files instead of one per look.
 
@@ -140,9 +154,7 @@ class Writer:
     def _write_tails(self) -> None:
         self._tail_at = self._clock.monotonic()
         for part, tables in self._waiting.items():
-            told = pa.concat_tables(tables)
-            rows = told.filter(pc.is_in(told["kind"], pa.array(TAIL_KINDS)))
-            _write_whole(rows, _folder(part, self._root), TAIL)
+            _write_whole(_tail_of(tables), _folder(part, self._root), TAIL)
 
     def flush(self) -> list[Path]:
         """Write everything that waits, now."""

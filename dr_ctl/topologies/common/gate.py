@@ -30,10 +30,13 @@ def why_not_yet(now: Sample, before: Sample | None) -> list[str]:
         found += list(_closed(view))
         found += list(view.unsettled())
         found += list(_between_brokers(view))
-    if before is not None:
-        for was, view in ((before.source, now.source), (before.target, now.target)):
-            found += list(_unmoved(was, view))
-    return found
+    return found + (moved(before, now) if before is not None else [])
+
+
+def moved(before: Sample, now: Sample) -> list[str]:
+    """Say what came in between two samples, or why that cannot be told."""
+    both = ((before.source, now.source), (before.target, now.target))
+    return [reason for was, view in both for reason in _unmoved(was, view)]
 
 
 def _closed(view: Broker) -> Iterator[str]:

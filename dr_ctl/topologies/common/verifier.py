@@ -24,7 +24,8 @@ Told = Broker | BrokerError
 
 
 class Verifier(ABC):
-    """The gate of one command. `seen` is how each pair was when it was last seen to hold.
+    """The gate of one command. `seen` is how each pair was when it was last seen to hold; `begun`, by pair, a sample
+    from which on nothing was seen to move: the window counts from there, the gate's own looks do not.
 
     A topology says how long the window is at least, and what it compares."""
 
@@ -32,6 +33,7 @@ class Verifier(ABC):
         self.observer, self._poll_s, self.least_window_s = observer, poll_s, least_window_s
         self.patience = observer.patience
         self.seen: dict[str, gate.Sample] = {}
+        self.begun: dict[str, gate.Sample] = {}
 
     def why_not_yet(self, now: gate.Sample, before: gate.Sample | None, move: Move) -> list[str]:
         """Everything that keeps the gate shut; `before` is the sample that began the window."""
@@ -95,6 +97,7 @@ class _AtTheGate:
         self.outcome: Outcome | None = None
         self.reasons: list[str] = []
         self.window: list[gate.Sample] = []
+        self._begun = self.verifier.begun.get(self.pair)
         self._until = self.hand.monotonic() + self.step.limits["within"]
         self._differing: tuple[list[str], float] | None = None
 
@@ -102,17 +105,18 @@ class _AtTheGate:
         """Add one sample to the window, or begin it anew; note whether the wait has ended."""
         if isinstance(source, Broker) and isinstance(target, Broker):
             now = gate.Sample(hand.monotonic(), source, target)
-            self.reasons = self.verifier.why_not_yet(now, self.window[0] if self.window else None, self.move)
+            self.reasons = self.verifier.why_not_yet(now, self._begun, self.move)
             self.window = [*self.window, now] if not self.reasons else []
+            self._begun = None if self.reasons else self._begun or now
         else:
             self.reasons = [str(each) for each in (source, target) if isinstance(each, BrokerError)]
-            self.window = []
+            self.window, self._begun = [], None
         self.outcome = self._judged(hand)
 
     def _judged(self, hand: Hand) -> Outcome | None:
         wanted = max(int(self.step.limits["stable"]), 2)
-        if len(self.window) >= wanted and self.window[-1].at_s - self.window[0].at_s >= self.verifier.least_window_s:
-            now = self.window[-1]
+        now = self.window[-1] if len(self.window) >= wanted else None
+        if now is not None and self._begun is not None and now.at_s - self._begun.at_s >= self.verifier.least_window_s:
             wrong = self.verifier.differing(now, self.move)
             if not wrong:
                 return self._same(now)

@@ -142,7 +142,8 @@ class Config:
 class Peer(Enum):
     """What is known of a site's peer when its doors are opened."""
 
-    DRAINED = "drained"  # the gate has shown that nothing of it is missing
+    DRAINED = "drained"  # this run's gate has shown that nothing of it is missing
+    CLOSED = "closed"  # it lets nobody in; what it has may still come
     NOT_DRAINED = "not drained"  # the site goes on where it was, or once more
     AWAY = "away"  # nothing can come any more
 

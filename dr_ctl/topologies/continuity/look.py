@@ -64,16 +64,28 @@ def clock_ms(answer: Answer) -> int:
     return told.number("StartTime") + told.number("Uptime")
 
 
-def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> SiteView:
-    """Ask for everything in one POST. Raises `BrokerError`: a part that is missing is never taken for empty."""
+def look(
+    reader: Reader,
+    *,
+    pair: str,
+    site: str,
+    config: Config,
+    broker: str,
+    timeout_s: float = READ_S,
+    ages: bool = True,
+) -> SiteView:
+    """Ask for everything in one POST. Raises `BrokerError`: a part that is missing is never taken for empty. Without
+    `ages` how old the oldest message to ship is stays unknown."""
     try:
-        view = _look(reader, pair, site, config, broker, timeout_s)
+        view = _look(reader, pair, site, config, broker, timeout_s, ages=ages)
         return replace(view, queues=_as_listed(reader, view.queues, timeout_s))
     except (KeyError, ValueError, TypeError) as error:
         raise BadValue(f"{reader.url}: an answer is not as expected: {type(error).__name__}: {error}") from error
 
 
-def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, timeout_s: float) -> SiteView:
+def _look(
+    reader: Reader, pair: str, site: str, config: Config, broker: str, timeout_s: float, *, ages: bool
+) -> SiteView:
     server, service = beans.server(broker), service_bean(broker)
     told = reader.look(
         [
@@ -87,22 +99,23 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
             Ask(server, Listing.CONNECTIONS, _everything("implementation")),
             Ask(server, Listing.CONSUMERS, _everything("id")),
             Ask(server, Listing.PREPARED),
-            Read(f'{server},queue="*{MIRRORED}",*', ("FirstMessageAge",)),
             Search(service),
             Read(f"{service},subcomponent=flows,flow=*", _FLOW),
+            *([Read(f'{server},queue="*{MIRRORED}",*', ("FirstMessageAge",))] if ages else []),
             # Last: where the bean is not there, these versions answer that reading it is forbidden.
             Read(service, _SERVICE),
         ],
         timeout_s=timeout_s,
     )
     fields = Fields(server, told[0].value())
-    plugin = _service(service, told[13]) if told[11].value() else None
+    plugin = _service(service, told[-1]) if told[10].value() else None
     whole = parts.found(told[4])
     counted = [replace(parts.counted(bean, each), internal=True) for bean, each in parts.found(told[3])]
     queues = {queue.name: queue for queue in (*counted, *(parts.queue(bean, each) for bean, each in whole))}
     bridges = {each.name: each for each in (_bridge(*one) for group in told[5:7] for one in parts.found(group))}
-    ages = {beans.parts(bean)["queue"]: each.optional_number("FirstMessageAge") for bean, each in parts.found(told[10])}
-    flows = [_flow(each, queues, bridges, ages) for _, each in parts.found(told[12])] if plugin is not None else []
+    old = parts.found(told[12]) if ages else []
+    oldest = {beans.parts(bean)["queue"]: each.optional_number("FirstMessageAge") for bean, each in old}
+    flows = [_flow(each, queues, bridges, oldest) for _, each in parts.found(told[11])] if plugin is not None else []
     theirs = {queue.name for flow in flows for queue in (*flow.outflow, flow.in_mirror, flow.in_acks)}
     commands = _commands(plugin, queues, bridges)
     theirs |= {commands.out.name, commands.into.name} if commands is not None else set()

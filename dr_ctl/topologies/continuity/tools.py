@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.tools import Tools
-from dr_ctl.topologies.continuity.access import Observer, Way
+from dr_ctl.topologies.continuity.access import Access, Observer, Way
 from dr_ctl.topologies.continuity.verifier import ContinuityVerifier
 from dr_ctl.topologies.continuity.view import SiteView
 
@@ -65,5 +65,12 @@ class ContinuityTools(Tools[SiteView]):
         return [(here, there[pair]) for pair, here in self.observer.brokers[move.source].items()]
 
     def look(self, ways: Sequence[Way]) -> list[Both]:
-        seen = self.observer.together(lambda access: access.look(), [access for way in ways for access in way])
+        return self._both(ways, lambda access: access.look())
+
+    def flows(self, ways: Sequence[Way]) -> list[Both]:
+        """Look often, and never long: see `Access.flows`."""
+        return self._both(ways, lambda access: access.flows(timeout_s=self.patience.plugin_look_s))
+
+    def _both(self, ways: Sequence[Way], ask: Callable[[Access], SiteView]) -> list[Both]:
+        seen = self.observer.together(ask, [access for way in ways for access in way])
         return list(zip(seen[::2], seen[1::2], strict=True))

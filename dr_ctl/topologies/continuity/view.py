@@ -23,9 +23,10 @@ from dr_ctl.topologies.common.view import Acceptor, Peer, Queue
 from dr_ctl.topologies.continuity.papers import InFilter
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
-# How long the plugin waits for its peer to be drained before it delivers anyway: long where the gate has shown that it
-# is, short where nothing can come any more.
-WAITS_MS: Final = {Peer.DRAINED: 20_000, Peer.NOT_DRAINED: 5_000, Peer.AWAY: 1_000}
+# How long the plugin waits for its peer to be drained before it delivers anyway: short where the gate has shown that it
+# is, or nothing can come any more. The plugin itself takes the peer for drained only once all of its queues were empty
+# in one moment, which clients that are let in meanwhile keep from coming: their acknowledgements go there.
+WAITS_MS: Final = {Peer.DRAINED: 1_000, Peer.CLOSED: 20_000, Peer.NOT_DRAINED: 5_000, Peer.AWAY: 1_000}
 PREFIX: Final = "continuity.cmd"
 # The one call that opens or closes all client doors of a site's broker.
 ACTIVATE_SITE: Final = "activateSite(java.lang.Long)"
@@ -229,13 +230,19 @@ class SiteView(ArtemisBroker):
         for queue in (self.commands.out, self.commands.into):
             if queue.depth:
                 yield f"{self.site}: {queue.depth} command(s) in {queue.name}"
+        yield from self.under_way()
+        for flow in self.flows:
+            if flow.in_mirror.scheduled:
+                yield f"{self.site}: {flow.in_mirror.scheduled} in {flow.in_mirror.name} for the staging delay"
+
+    def under_way(self) -> Iterator[str]:
+        """What of messages and acknowledgements is on its way between the sites. What waits for the staging delay has
+        arrived, and a command says nothing of them."""
         for flow in self.flows:
             for queue in (*flow.outflow, flow.in_acks):
                 if queue.depth:
                     what = "not applied yet in" if queue is flow.in_acks else "to ship in"
                     yield f"{self.site}: {queue.depth} {what} {queue.name}"
-            if flow.in_mirror.scheduled:
-                yield f"{self.site}: {flow.in_mirror.scheduled} in {flow.in_mirror.name} for the staging delay"
 
     def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
         if not (list(doors) or self.half_open):

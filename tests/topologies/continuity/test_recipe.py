@@ -46,7 +46,7 @@ def test_a_fence_is_the_plugins_own_and_is_undone_by_it() -> None:
     assert again.when == "it is closed"
 
 
-@pytest.mark.parametrize(("operation", "wait_ms"), [("swapover", 20_000), ("failover", 1_000)])
+@pytest.mark.parametrize(("operation", "wait_ms"), [("swapover", 1_000), ("activate", 20_000), ("failover", 1_000)])
 def test_an_activation_always_says_how_long_it_waits(operation: str, wait_ms: int) -> None:
     [activate], [close] = calls("activate", move(operation))
 

@@ -16,6 +16,7 @@ from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.engine.ports import Move
 from dr_ctl.jolokia.client import Reader
 from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.verifier import MirrorVerifier
 from dr_ctl.topologies.mirror.view import BrokerView
@@ -111,6 +112,7 @@ class Gate:
         self.hand = Hand()
         observer = Pair({"london": {PAIR: self.london}, "paris": {PAIR: self.paris}}, queues)
         verifying = MirrorVerifier(cast("Observer", observer), drain.poll)
+        verifying.begun = more.get("begun", {})
         step = PlannedStep(8, "verify", "paris", "", limits={"within": 10.0, "stable": more.get("stable", 3)})
         ask = Ask("swapover", "paris", accept_difference=more.get("accepted", {}))
         self.outcome: Outcome = verifying.verify(step, Move(ask, "london", {}), cast("Any", self.hand))
@@ -134,6 +136,23 @@ def test_quick_samples_are_taken_until_the_least_window_is_over() -> None:
     assert isinstance(gate.outcome, Done)
     assert gate.hand.now_s == pytest.approx(0.05)
     assert gate.london.taken == 6
+
+
+def test_what_was_seen_still_before_counts_for_the_window_and_not_as_a_look_at_the_gate() -> None:
+    gate = Gate([LONDON], [PARIS], stable=2, poll=0.01, begun={PAIR: Sample(-1.0, LONDON, PARIS)})
+
+    assert isinstance(gate.outcome, Done)
+    assert gate.hand.now_s == pytest.approx(0.01)
+    assert gate.outcome.evidence[PAIR] == {"samples": 2, "ids_compared": 3, "depths": {"orders.in": 3}}
+
+
+def test_what_came_in_since_then_begins_the_window_anew() -> None:
+    less = with_queue(PARIS, queue("orders.in", 3, site="paris", added=2))
+    gate = Gate([LONDON], [PARIS], stable=2, poll=0.01, begun={PAIR: Sample(-1.0, LONDON, less)})
+
+    assert isinstance(gate.outcome, Done)
+    assert gate.hand.now_s == pytest.approx(0.01 + 0.05)
+    assert [told for told in gate.hand.told if told is not None] == ["paris: orders.in is still being added to"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dr_ctl.core.model import Role
-from dr_ctl.engine.operations import FAILBACK, FAILOVER
+from dr_ctl.engine.operations import ACTIVATE, FAILBACK, FAILOVER
 from dr_ctl.engine.plan import Call, in_part
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
@@ -15,6 +15,11 @@ from dr_ctl.topologies.common.failover import came_back_open
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker, Peer
+
+
+def peer_of(operation: str) -> Peer:
+    """What an operation knows of the other site when it opens its target: a step by itself has no gate of its own."""
+    return {FAILOVER: Peer.AWAY, ACTIVATE: Peer.CLOSED}.get(operation, Peer.DRAINED)
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
@@ -31,7 +36,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
     returns = move.ask.operation == FAILBACK
     closed_first = returns and came_back_open(seen, move)
     kept_out = "they were kept out when it came back" if closed_first else None
-    peer = Peer.AWAY if move.ask.operation == FAILOVER else Peer.DRAINED
+    peer = peer_of(move.ask.operation)
     calls, inverse = list[Call](), list[Call]()
     for view in seen.views(move.target):
         was = before(move, view)

@@ -27,7 +27,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
     kept_out = [view for view in views if opens and view.shut_out]
     calls = [
         *in_part("admit", (call for view in kept_out for call in view.admitting())),
-        *in_part("doors", (call for view, doors in shut for call in view.opening(doors, Peer.DRAINED))),
+        *in_part("doors", (call for view, doors in shut for call in view.opening(doors, Peer.CLOSED))),
         *(receipts.strikes(seen) if opens else ()),
     ]
     inverse = [call for view, doors in shut for call in view.closing(doors, "it is open")]

@@ -19,6 +19,7 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.acts.quiesce import lifting
 from dr_ctl.topologies.common.checks import error
 from dr_ctl.topologies.common.evidence import evidence, total
+from dr_ctl.topologies.common.gate import Sample, moved
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Way
 from dr_ctl.topologies.continuity.acts.catch_up import under_way
@@ -34,16 +35,19 @@ _NAMED: Final = 5
 def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Lift the pauses beside it; wait, compare by id, remove, and wait again for what that set going."""
     with lifting(tools, move, hand) as lifted:
-        outcome = _until_same(tools, _Drain(tools.observer.ways(move), step, move, hand))
+        drain = _Drain(tools.observer.ways(move), step, move, hand)
+        outcome = _until_same(tools, drain)
+    tools.gate.begun = drain.begun
     return lifted.judged(outcome)
 
 
 def _until_same(tools: ContinuityTools, drain: _Drain) -> Outcome:
     while drain.ways:
         try:
-            pairs = tools.look(drain.ways)
+            pairs = tools.flows(drain.ways)
         except BrokerError as error_:
             pairs, reasons = [], [str(error_)]
+            drain.begun = {}
         else:
             reasons = [reason for both in pairs for view in both for reason in view.unsettled()]
             reasons += [f"{view.site} was opened" for both in pairs for view in both if view.open]
@@ -86,7 +90,8 @@ def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Ou
 
 @dataclass
 class _Drain:
-    """How far one drain is."""
+    """How far one drain is. `begun`: by pair the first look after which nothing was on its way, nor came in. The time
+    in which bridges confirm late runs while what has arrived waits for the staging delay."""
 
     ways: Sequence[Way]
     step: PlannedStep
@@ -94,6 +99,7 @@ class _Drain:
     hand: Hand
     removed: dict[str, int] = field(default_factory=dict)
     unread: str | None = None
+    begun: dict[str, Sample] = field(default_factory=dict)
     _calm: int = 0
     _left: int | None = None
 
@@ -106,6 +112,16 @@ class _Drain:
         if left != self._left:
             self._left, self._moved_at = left, self.hand.monotonic()
         self.hand.sample(evidence((view.site, view) for both in pairs for view in both))
+        self._note_begun(pairs)
+
+    def _note_begun(self, pairs: Sequence[Both]) -> None:
+        for source, target in pairs:
+            now = Sample(self.hand.monotonic(), source, target)
+            was = self.begun.get(source.pair)
+            if not all(view.attached and not view.open and not [*view.under_way()] for view in (source, target)):
+                self.begun.pop(source.pair, None)
+            elif was is None or moved(was, now):
+                self.begun[source.pair] = now
 
     def settled(self, *, quiet: bool) -> bool:
         self._calm = self._calm + 1 if quiet else 0
