@@ -1,6 +1,6 @@
 """The figures of docs/measured.md, measured again on this machine: medians, in turn with a yardstick, all in one run.
 
-    python -m bench [PART ...]         starts, mirror, plugin, failover; default: all
+    python -m bench [PART ...]         starts, mirror, plugin, failover, size; default: all
 
 Each part ends where what it measures did not do its work: nothing is quick by doing less.
 """
@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 
-from bench import failover, moves, starts
+from bench import failover, moves, size, starts
 from bench.table import Figure, keep, show
 
 PARTS: dict[str, Callable[[], Sequence[Figure]]] = {
@@ -20,6 +20,7 @@ PARTS: dict[str, Callable[[], Sequence[Figure]]] = {
     "mirror": moves.mirror,
     "plugin": moves.plugin,
     "failover": failover.measured,
+    "size": size.measured,
 }
 
 

@@ -49,8 +49,8 @@ class FailoverPrice:
         # Between the moment of a look and this one lies its answer's way: what is left over is a clock's fault.
         clocks = [moment(look.now_ms * 1000) - now for look in seen.locks if look.site != self.lost]
         self._ahead = max([self._ahead, *clocks])
-        if role is Role.DOWN and self._down_since is None:
-            self._down_since = now
+        # Only an unbroken run of looks that see it down ends the time.
+        self._down_since = (self._down_since or now) if role is Role.DOWN else None
         whole = role is Role.STANDBY and all(each.silent is None for each in self._brokers(seen))
         self._read = (seen, self._clock.now()) if whole else None
         self._kept_at = self._clock.now() if keeps_one_store(seen) else None
@@ -101,6 +101,7 @@ class FailoverPrice:
             site=self.lost,
             now=self._clock.now() + self._ahead,
             down_at=self._down_since + self._ahead if self._down_since is not None else None,
+            survivor=next(site for site in settings.sites if site != self.lost),
             silent_since=self._silent_since,
             objectives=objectives(self._installation),
             include=settings.queues.include,

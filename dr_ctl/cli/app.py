@@ -161,12 +161,15 @@ def rpo_estimate(
     since: SINCE = None,
     until: UNTIL = None,
     horizon: Annotated[str, typer.Option("--horizon", metavar="T", help="The next minutes to speak of.")] = "5m",
+    full: Annotated[
+        bool, typer.Option("--full", help="Read all rows, not the summaries of hours that are over.")
+    ] = False,
     report: PAGE = None,
 ) -> Result:
     """How many messages, and how many seconds of them, a failure would lose. Contacts no broker."""
     from dr_ctl.cli import forecast  # noqa: PLC0415
 
-    return forecast.estimate(session, site, since, until, horizon, report)
+    return forecast.estimate(session, forecast.Window(site, since, until), horizon, report, full=full)
 
 
 @command(rpo_app, "backtest", full="rpo backtest")

@@ -33,7 +33,7 @@ from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted
 
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
 
-ESTIMATE_WITHIN_S = 60.0
+ESTIMATE_WITHIN_S = 5.0
 _FIRST = "look at"
 
 

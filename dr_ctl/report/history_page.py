@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from dr_ctl.report.outflow import Chart, Line, Piece, pieces_of
 from dr_ctl.report.scale import CountAxis, Tick, TimeAxis
 from dr_ctl.report.values import NOT_KNOWN, count, many, seconds
 from dr_ctl.rpo.backtest.backtest import Backtest, BacktestAnswer
-from dr_ctl.rpo.backtest.calibration import Row
+from dr_ctl.rpo.backtest.calibration import BoundRow, Row
 from dr_ctl.rpo.estimate.curves import Curves
 
 _TITLES: Final = {"loss": "Loss", "age_ms": "Age of the oldest lost", "drain_ms": "Time to drain"}
@@ -70,14 +70,23 @@ def _calibration(found: Backtest) -> list[tuple[str, ...]]:
             count(bound.excess),
             count(bound.moments),
             bound.verdict.value,
-        )
+        ),
+        ("Likely between two looks", "", "", _signed(bound.bias, count), count(bound.moments), _off(bound)),
     ]
     for row in found.rows:
         write = count if row.metric == "loss" else seconds
         nominal = _share(float(row.quantile[1:]) / 100)
-        width = NOT_KNOWN if row.width is None else f"-{write(-row.width)}" if row.width < 0 else write(row.width)
+        width = _signed(row.width, write)
         rows.append((_name(row), nominal, _share(row.coverage), width, count(len(row.folds)), row.verdict.value))
     return rows
+
+
+def _off(bound: BoundRow) -> str:
+    return NOT_KNOWN if bound.error is None else f"off by {count(bound.error)}"
+
+
+def _signed(value: float | None, write: Callable[[float], str]) -> str:
+    return NOT_KNOWN if value is None else f"-{write(-value)}" if value < 0 else write(value)
 
 
 def _name(row: Row) -> str:

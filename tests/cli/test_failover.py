@@ -523,12 +523,12 @@ class TestWord:
 
         assert refused.code == 11
         [finding] = [each for each in refused.document["findings"] if each["id"] == "DR-LOSS-001"]
-        assert "= 7 not shipped at the last look" in finding["text"]
+        assert "= 7 neither shipped nor consumed at the look of" in finding["text"]
         assert "above what was accepted. Whoever owns that limit decides" in finding["remedy"]
         assert "--silent-since T --reason TEXT" in finding["remedy"]
         assert (served.code, served.document["data"]["bounds"]["lost"]["at_most"]) == (0, 37)
         assert served.document["data"]["bounds"]["because"].startswith(
-            "likely 7, at most 37, because 37 = 7 not shipped"
+            "likely 7, at most 37, because 37 = 7 neither shipped"
         )
         plan = json.loads((dr_ctl.state / "runs" / served.document["run"] / "plan.json").read_text("utf-8"))
         assert plan["ask"]["silent_since"] == stamp(since + timedelta(seconds=3))

@@ -27,7 +27,7 @@ CURVES = Curves(
 )
 FOLDS = tuple(Fold(number, 5.0, 4.0 + number, 0.9, 1.0, 0.5) for number in range(9))
 TESTED = Backtest(
-    "london", (BEGIN, TIMES[-1]), BoundRow(100, 100, 3.0, 1.5), (Row("loss", None, "p99", FOLDS),), CURVES
+    "london", (BEGIN, TIMES[-1]), BoundRow(100, 100, 3.0, 1.5, -0.5, 0.75), (Row("loss", None, "p99", FOLDS),), CURVES
 )
 
 
@@ -68,7 +68,8 @@ def test_a_backtest_says_how_each_figure_held(tmp_path: Path) -> None:
 
     assert page.verdict == "The estimate says less than what then was true"
     assert page.calibration[0] == ("Bound between two looks", "", "100.0 %", "1.5", "100", "holds")
-    assert page.calibration[1][:3] == ("Loss, p99, at a random moment", "99.0 %", "90.0 %")
+    assert page.calibration[1] == ("Likely between two looks", "", "", "-0.5", "100", "off by 0.75")
+    assert page.calibration[2][:3] == ("Loss, p99, at a random moment", "99.0 %", "90.0 %")
     assert len(page.charts[0].lines) == 2
     assert "said before" in form(page, tmp_path).text
 

@@ -43,9 +43,8 @@ def moved(*moments: tuple[int, int, bool]) -> dict[str, Changes]:
     """Forty moments each: in which fold, the change, whether it stalled."""
     fold, change, stalled = (np.repeat(np.array(each), 40) for each in zip(*moments, strict=True))
     count = len(fold)
-    found = Changes(
-        fold * FOLD_US + FOLD_US // 2, np.full(count, 3), stalled.astype(bool), change, np.ones(count, np.int64)
-    )
+    one = np.ones(count, np.int64)
+    found = Changes(fold * FOLD_US + FOLD_US // 2, np.full(count, 3), stalled.astype(bool), change, one, one)
     return dict.fromkeys(UNITS, found)
 
 
@@ -122,6 +121,11 @@ def test_a_simulated_past(tmp_path: Path) -> None:
     assert found.bound.coverage == 1.0
     assert found.bound.excess is not None
     assert found.bound.excess > 0
+    assert found.bound.bias is not None
+    assert found.bound.error is not None
+    assert found.bound.mean is not None
+    assert abs(found.bound.bias) <= 0.1 * found.bound.mean
+    assert 0 < found.bound.error <= 0.25 * found.bound.mean
     by_name = {(each.metric, each.horizon_s, each.quantile): each for each in found.rows}
     assert len(by_name) == 2 * 3 * 3
     assert all(each.folds for each in found.rows)

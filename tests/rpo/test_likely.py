@@ -14,41 +14,61 @@ from tests.rpo.simulator import EPOCH, LOADS, STEP_S, Load, Truth, history
 from tests.rpo.test_coverage import covered, estimated
 
 HOURS = 1.0
-SLACK = {"loss": 3, "duplicates": 3, "age_ms": 1000}
+Told = list[tuple[float, float, float]]
+SLACK = {"loss": 5, "duplicates": 5, "age_ms": 1000}
 
 
-def figures(load: Load, every_s: float, folder: Path) -> list[tuple[float, float]]:
-    """What was said likely and what was true, for the higher quantiles of each figure that says something."""
-    rows, truth = history(load, 2, hours=HOURS, pair="p", every_s=every_s)
-    found = estimated(rows, folder)
+def seldom(rows: list[Row], every_s: float) -> list[Row]:
+    """The same with looks at the queues no more often than that."""
+    return [row for row in rows if row.kind != "queue" or (row.ts - EPOCH).total_seconds() % every_s == 0]
+
+
+def figures(load: Load, every_s: float, folder: Path, queues_s: float | None = None) -> Told:
+    """What was said likely and what was true, for the higher quantiles of each figure that says something; the bound
+    is to hold at nearly every moment."""
+    rows, truth = history(load, 2, hours=HOURS, pair="p", every_s=every_s, step_s=min(STEP_S, every_s))
+    found = estimated(rows if queues_s is None else seldom(rows, queues_s), folder)
+    moments, held, _ = covered(found.bounds["p"], truth)
+    assert moments > 0.9 * len(truth.at_s)
+    assert held >= 0.99 * moments
     told = []
     for metric, name, per in (("loss", "loss", 1), ("duplicates", "duplicates", 1), ("age_ms", "age_s", 1000)):
         for probability in (0.95, 0.99):
             said, was = found.likely["p", metric].quantile(probability), truth.quantile(name, probability) * per
             assert said is not None
             if was > SLACK[metric] + load.rate * every_s * (metric != "age_ms"):
-                told.append((said, was))
+                told.append((said, was, SLACK[metric]))
     return told
 
 
-@pytest.mark.parametrize(("every_s", "within"), [(1.0, 0.15), (5.0, 0.35)])
-def test_likely_quantiles_are_near_the_truth(tmp_path: Path, every_s: float, within: float) -> None:
+@pytest.mark.parametrize(
+    ("every_s", "queues_s", "within"),
+    [
+        pytest.param(0.25, None, 0.15, marks=pytest.mark.deep),
+        pytest.param(0.25, 5.0, 0.15, marks=pytest.mark.deep),
+        (1.0, None, 0.15),
+        (5.0, None, 0.35),
+        (10.0, None, 0.35),
+    ],
+)
+def test_likely_quantiles_are_near_the_truth(
+    tmp_path: Path, every_s: float, queues_s: float | None, within: float
+) -> None:
     loads = [load for load in LOADS if load.stretch == 0]
 
-    told = [each for load in loads for each in figures(load, every_s, tmp_path / load.name.replace(" ", "-"))]
+    told = [each for load in loads for each in figures(load, every_s, tmp_path / load.name.replace(" ", "-"), queues_s)]
 
-    far = [(said, was) for said, was in told if abs(said - was) > within * was]
     assert len(told) >= 12
-    assert len(far) <= 0.1 * len(told), far
+    assert [(said, was) for said, was, slack in told if abs(said - was) > max(within * was, slack)] == []
 
 
 @pytest.mark.parametrize("load", [LOADS[1], LOADS[3], LOADS[6]], ids=lambda load: load.name)
 def test_looks_at_the_outflow_alone_make_no_bound_wrong_and_hardly_one_wider(tmp_path: Path, load: Load) -> None:
     rows, truth = history(load, 2, hours=HOURS, pair="p", every_s=STEP_S)
-    seldom = [row for row in rows if row.kind != "queue" or (row.ts - EPOCH).total_seconds() % 5 == 0]
+    both = seldom(rows, 5)
 
-    found = estimated(seldom, tmp_path / "both")
-    every_5_s = estimated([row for row in seldom if (row.ts - EPOCH).total_seconds() % 5 == 0], tmp_path / "five")
+    found = estimated(both, tmp_path / "both")
+    every_5_s = estimated([row for row in both if (row.ts - EPOCH).total_seconds() % 5 == 0], tmp_path / "five")
 
     moments, held, _ = covered(found.bounds["p"], truth)
     assert moments > 0.9 * len(truth.at_s)

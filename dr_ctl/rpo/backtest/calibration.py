@@ -182,13 +182,16 @@ def _fold(number: int, said: Floats, was: Changes, whole: int, unit: float) -> F
 class BoundRow:
     """The bound between two looks, made from every second look, against what the looks in between say was under way.
 
-    `excess` is how far the bound lay above it on average, in messages.
+    `excess` is how far the bound lay above it on average, in messages; `bias` how far what was likely did, drawn from
+    one look to the next, and `error` how far it lay off, above or below.
     """
 
     moments: int
     covered: int
     mean: float | None
     excess: float | None
+    bias: float | None = None
+    error: float | None = None
 
     @property
     def coverage(self) -> float | None:
@@ -206,5 +209,6 @@ class BoundRow:
             "coverage": _rounded(self.coverage),
             "mean": _rounded(self.mean),
             "excess": _rounded(self.excess),
+            "likely": {"bias": _rounded(self.bias), "error": _rounded(self.error)},
             "verdict": self.verdict.value,
         }

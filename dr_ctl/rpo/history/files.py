@@ -198,12 +198,13 @@ def left_out(path: Path, root: Path) -> Finding | None:
 
 
 def _left_out(path: Path, root: Path, why_not: str) -> Finding:
-    return Finding(
-        "DR-RPO-002",
-        Severity.WARNING,
-        f"{path.relative_to(root)} is left out: {why_not}",
-        "Its looks are missing from the figures. Move the file away when it is of no more use.",
-    )
+    return without(f"{path.relative_to(root)} is left out: {why_not}")
+
+
+def without(text: str) -> Finding:
+    """The finding about a file that is left out."""
+    remedy = "Its looks are missing from the figures. Move the file away when it is of no more use."
+    return Finding("DR-RPO-002", Severity.WARNING, text, remedy)
 
 
 def _day_within(path: Path, since: datetime | None, until: datetime | None) -> bool:

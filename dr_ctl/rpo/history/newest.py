@@ -65,18 +65,6 @@ class Recent:
         """What lies at the other site of each flow, by its queue."""
         return {key[2]: looks for key, looks in self.counts.items() if key[0] == pair and key[1] == "staged"}
 
-    def at_queues(self) -> Recent:
-        """The same without the looks at outflows alone that came after the last look at queues of their pair."""
-        last: dict[str, int] = {}
-        for (pair, kind, _), looks in self.counts.items():
-            if kind == "queue":
-                last[pair] = max(last.get(pair, 0), looks[-1].us)
-        counts = {
-            key: [look for look in looks if look.us <= last.get(key[0], look.us)] for key, looks in self.counts.items()
-        }
-        kept = {key: looks for key, looks in counts.items() if looks}
-        return Recent(self.pairs, defaultdict(list, kept), self.roles, self.findings, self.tables)
-
     def queues(self, pair: str) -> dict[str, list[Count]]:
         return {key[2]: looks for key, looks in self.counts.items() if key[0] == pair and key[1] == "queue"}
 

@@ -1,0 +1,71 @@
+"""How fast things came at most: a rate over at least a second, and a burst beside it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+
+from dr_ctl.rpo.history.newest import US, WINDOW_US
+from dr_ctl.rpo.series.columns import Ints
+
+_LEAST_WINDOWS: Final = 2
+_NEARLY: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Of any two looks of the last minutes the later one counted no more than `rate` a second and `burst` above it.
+
+    The rate is the highest from one look to the first one at least a second later; the burst is the greatest rise of
+    the counter above a straight line at that rate (a token bucket), so that this holds whatever the looks' spacing:
+    a burst within a second raises the burst, a longer one the rate. Where looks are a second apart and more it is 0.
+    What comes after the last look keeps below it unless clients are faster than in those minutes. A look is told at
+    its reply, which comes late: among the looks of some minutes some were later than the last one, and some less.
+    """
+
+    rate: float
+    burst: float
+
+    @classmethod
+    def of(cls, us: Ints, counter: Ints, era: Ints, over_us: int = US) -> Self | None:
+        """`over_us`: how long a rate is to last at least, where that is not a second.
+
+        The last minutes are asked; where they hold fewer than two such windows, the last two. Where all looks lie
+        within one, any two next to each other; None from fewer than two of them.
+        """
+        for least_us in (over_us, 1):
+            begin, end = _windows(us, era, least_us)
+            if len(begin) >= _LEAST_WINDOWS:
+                break
+        else:
+            return None
+        rate = float(((counter[end] - counter[begin]) / (us[end] - us[begin])).max())
+        asked = slice(int(begin[0]), None)
+        above = (counter[asked] - counter[asked][0]) - rate * (us[asked] - us[asked][0])
+        return cls(rate * US, _rise(above, era[asked]))
+
+    def most(self, us: int) -> int:
+        """At most so many in so long a time from a look on."""
+        return math.ceil(self.rate * us / US + self.burst - _NEARLY) if us > 0 else 0
+
+
+def _windows(us: Ints, era: Ints, least_us: int) -> tuple[Ints, Ints]:
+    """From each look to the first one so long after it, within one era: the places of both."""
+    if not len(us):
+        return us, us
+    key = era * (int(us[-1] - us[0]) + 2 * least_us) + (us - us[0])
+    end = np.searchsorted(key, key + least_us)
+    begin = np.flatnonzero(end < len(us))
+    begin = begin[era[end[begin]] == era[begin]]
+    late = begin[us[end[begin]] > us[-1] - WINDOW_US]
+    begin = late if len(late) >= _LEAST_WINDOWS else begin[-_LEAST_WINDOWS:]
+    return begin, end[begin]
+
+
+def _rise(above: np.typing.NDArray[np.float64], era: Ints) -> float:
+    return max(
+        float((mine - np.minimum.accumulate(mine)).max()) for mine in (above[era == each] for each in np.unique(era))
+    )

@@ -1,0 +1,113 @@
+"""The bound by looks at the outflow several times a second, at the queues every five seconds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.rpo.bounds.bounds import bounds
+from dr_ctl.rpo.bounds.result import Bounds
+from dr_ctl.rpo.history.files import write
+from dr_ctl.rpo.history.row import Row
+from tests.rpo.fifo import FifoSite, at
+
+PAIR, QUEUE, OUTFLOW = "orders-1", "orders", ("mixed", "*")
+STEP_S, NEAR_S, FULL = 0.05, 0.25, 20
+RATE = 40
+DIES_S = 24.0
+
+
+def site_row(second: float, role: str, site: str = "london") -> Row:
+    return Row(site=site, ts=at(second), pair=PAIR, kind="site", name=role)
+
+
+@dataclass
+class Life:
+    """A site step by step: how many are sent and may be consumed in each, and when the link is cut."""
+
+    load: str
+    seed: int
+    cut_s: float
+    died_s: float
+
+    def __post_init__(self) -> None:
+        self.site = FifoSite(PAIR, "mixed", (QUEUE,))
+        self.chance = random.Random(f"{self.load} {self.seed}")
+
+    def rows(self) -> Iterator[Row]:
+        paused_until = 0.0
+        for number in range(round(self.died_s / STEP_S) + 1):
+            now = number * STEP_S
+            for _ in range(self.sent(number)):
+                self.site.send(QUEUE, now)
+            if self.load == "pauses" and self.chance.random() < STEP_S / 4:
+                paused_until = now + self.chance.uniform(0, 1.5)
+            for _ in range(3 * RATE // 20 if now >= paused_until else 0):
+                self.site.consume(QUEUE)
+            for _ in range(RATE if now < self.cut_s else 0):
+                self.site.ship(OUTFLOW)
+            if number % round(NEAR_S / STEP_S) == 0:
+                looked, is_full = self.site.look(now), number % round(FULL * NEAR_S / STEP_S) == 0
+                yield from (row for row in looked if row.kind != "queue" or is_full)
+                yield site_row(now, "serving")
+
+    def sent(self, number: int) -> int:
+        per_s = round(1 / STEP_S)
+        if self.load == "batches":
+            return RATE if number % per_s == self.seed % per_s else 0
+        if self.load == "waves":
+            return 2 * RATE // per_s if number // (3 * per_s) % 2 else 0
+        if self.load == "gusts":
+            return 5 * RATE if (number + 7 * self.seed) % (5 * per_s) == 0 else 0
+        return RATE // per_s
+
+    @property
+    def lost(self) -> int:
+        return self.site.truth(self.died_s).loss
+
+
+def judged(life: Life, folder: Path) -> Bounds:
+    rows = list(life.rows())
+    write([*rows, site_row(life.died_s + 0.2, "down")], folder)
+    return bounds(folder, site="london", now=at(life.died_s + 1))
+
+
+@pytest.mark.parametrize("cut_s", [DIES_S - 3, 100.0], ids=["3 s behind", "in step"])
+@pytest.mark.parametrize("load", ["steady", "pauses", "batches", "waves", "gusts"])
+def test_no_burst_is_above_the_bound(tmp_path: Path, load: str, cut_s: float) -> None:
+    for seed in range(8):
+        life = Life(load, seed, cut_s, DIES_S + seed * 0.35)
+
+        found = judged(life, tmp_path / str(seed))
+
+        assert found.lost.at_most is not None
+        assert life.lost <= found.lost.at_most, seed
+        if load == "steady":
+            assert found.lost.at_most <= 2 * life.lost + RATE
+            assert found.lost.likely is not None
+            assert abs(found.lost.likely - life.lost) <= max(life.lost, RATE) / 2
+
+
+def received(second: float, count: int, role: str = "standby") -> list[Row]:
+    row = Row(site="paris", ts=at(second), pair=PAIR, kind="queue", name=QUEUE, start="1", delivering=0)
+    return [site_row(second, role, "paris"), replace(row, depth=0, added=count, removed=count, acked=count)]
+
+
+@pytest.mark.parametrize(
+    ("role", "at_most"), [("standby", 22), ("serving", 102)], ids=["while it waited", "its own clients too"]
+)
+def test_what_the_survivor_received_after_the_last_look_is_not_lost(tmp_path: Path, role: str, at_most: int) -> None:
+    life = Life("steady", 0, 100.0, DIES_S)
+    seen = [row for row in life.rows() if row.ts <= at(DIES_S - 2)]
+    there = [*received(20.0, 800), *received(DIES_S + 0.5, 960, role)]
+    write([*seen, *there, site_row(DIES_S + 0.5, "down")], tmp_path)
+
+    found = bounds(tmp_path, site="london", now=at(DIES_S + 1), survivor="paris")
+
+    assert found.lost.at_most is not None
+    assert life.lost <= found.lost.at_most <= at_most
+    assert ("less 160 that the other site received since" in (found.because or "")) is (role == "standby")
