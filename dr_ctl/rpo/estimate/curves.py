@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from dr_ctl.rpo.estimate.figures import scaled
 from dr_ctl.rpo.history.row import moment
-from dr_ctl.rpo.series.columns import NA
+from dr_ctl.rpo.series.columns import NA, Ints
 from dr_ctl.rpo.series.histogram import Histogram, wall_blocks
 from dr_ctl.rpo.series.steps import METRICS, Steps
 
@@ -23,12 +23,14 @@ Points = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """In total, by metric: the most at each moment (None: not covered), and up to which figure which share of time."""
+    """In total, by metric: the most at each moment (None: not covered), up to which figure which share of time, and
+    what was likely the most at each moment."""
 
     began: datetime
     ended: datetime
     over_time: Mapping[str, tuple[tuple[datetime, float | None], ...]]
     shares: Mapping[str, Points]
+    likely: Mapping[str, tuple[tuple[datetime, float | None], ...]] = field(default_factory=dict)
 
 
 def curves(steps: Steps, span_us: tuple[int, int], bins: int) -> Curves:
@@ -38,12 +40,22 @@ def curves(steps: Steps, span_us: tuple[int, int], bins: int) -> Curves:
     moments = [moment(int(first + (number + 0.5) * step)) for number in range(bins)]
     covered = np.flatnonzero(steps.covered)
     at = wall_blocks(steps.begin[covered], span_us, bins)
-    over_time, shares = {}, {}
+    over_time, likely, shares = {}, {}, {}
     for metric in METRICS:
-        values, most = steps.bound[metric][covered], np.full(bins, NA)
-        np.maximum.at(most, at, values)
-        told = [None if value == NA else scaled(value, UNITS[metric]) for value in most.tolist()]
-        over_time[metric] = tuple(zip(moments, told, strict=True))
+        values = steps.bound[metric][covered]
+        over_time[metric] = _drawn(metric, moments, at, values)
+        ends = [end[metric][covered] for end in steps.likely]
+        likely[metric] = _drawn(metric, moments, at, np.where(ends[0] == NA, NA, np.maximum(*ends)))
         found = Histogram.of(values, steps.weight[covered], np.zeros(len(covered), np.int64), 1)
         shares[metric] = tuple((share, top / UNITS[metric]) for share, top in found.shares())
-    return Curves(moment(first), moment(last), over_time, shares)
+    likely = {metric: likely[metric] for metric in ("loss", "age_ms", "duplicates")}
+    return Curves(moment(first), moment(last), over_time, shares, likely)
+
+
+def _drawn(
+    metric: str, moments: Sequence[datetime], at: Ints, values: Ints
+) -> tuple[tuple[datetime, float | None], ...]:
+    most = np.full(len(moments), NA)
+    np.maximum.at(most, at, values)
+    told = [None if value == NA else scaled(value, UNITS[metric]) for value in most.tolist()]
+    return tuple(zip(moments, told, strict=True))
