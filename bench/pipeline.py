@@ -288,10 +288,10 @@ def by_difference(ids: int) -> None:
         print(f"{f'reconcile, {lost} of {ids:.0e} ids lost':<34}{wall:>9.1f}{load:>31.1f}{used:>7.1f}", flush=True)
 
 
-def timed(what: str, folder: Path) -> tuple[tuple[int, ...], float, float]:
+def timed(what: str, folder: Path, script: Path = HERE) -> tuple[tuple[int, ...], float, float]:
     """Do it in a process of its own: the answer, the wall's seconds and those of the processor."""
     began, used = time.perf_counter(), processor_s()
-    done = subprocess.run([sys.executable, str(HERE), what, str(folder)], check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, str(script), what, str(folder)], check=True, capture_output=True, text=True)
     [answer] = ast.literal_eval(done.stdout)
     return answer, time.perf_counter() - began, processor_s() - used
 

@@ -3,38 +3,45 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from dr_ctl.agents.exposing import Metric, Shown
 from dr_ctl.core.clock import Clock, SystemClock, stamp
+from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Json, Role
 from dr_ctl.core.patience import Patience
-from dr_ctl.rpo.history.files import Writer
-from dr_ctl.rpo.history.row import Row
+from dr_ctl.rpo.history.row import GLANCED, Row
 from dr_ctl.rpo.history.upkeep import Upkeep
+from dr_ctl.rpo.history.writer import Writer
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
-from dr_ctl.topologies.topology import Seen, Topology, glance_of
+from dr_ctl.topologies.topology import Glance, Seen, Topology, glance_of
 
 FLUSH_EVERY_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One sample: when, what role each site had, how much each outflow held (None: not read), and which sites that were
-    lost may be taken in again now."""
+    """One sample: when, what role each site had, how much each outflow held (None: not read), which sites that were
+    lost may be taken in again now, and what is wrong with the history: its `trouble`, the rows that wait for it to be
+    over, and those that have been dropped."""
 
     at: datetime
     roles: Mapping[str, Role]
     outflows: Mapping[str, int | None]
     payable: tuple[str, ...] = ()
+    trouble: str | None = None
+    waiting: int = 0
+    dropped: int = 0
 
     def as_json(self) -> dict[str, Json]:
         roles: dict[str, Json] = {site: role.value for site, role in self.roles.items()}
-        return {"ts": stamp(self.at), "roles": roles, "outflows": dict(self.outflows)}
+        history: dict[str, Json] = {"trouble": self.trouble, "waiting": self.waiting, "dropped": self.dropped}
+        return {"ts": stamp(self.at), "roles": roles, "outflows": dict(self.outflows), "history": history}
 
     @property
     def line(self) -> str:
@@ -69,8 +76,10 @@ class Monitor:
         self.rows = 0
 
     def close(self) -> None:
-        """Write what is not on disk yet."""
+        """Write what is not on disk yet. Raises EnvironmentFault where that is lost now."""
         self._writer.flush()
+        if self._writer.trouble is not None:
+            raise EnvironmentFault(f"{self._writer.waiting} row(s) are lost: {self._writer.trouble}")
 
     @property
     def is_on_disk(self) -> bool:
@@ -79,16 +88,25 @@ class Monitor:
 
     def sample(self) -> Look:
         """Look at both sites once and add the rows of what answered."""
-        seen: Seen = self._topology.look()
-        at = self._clock.now()
-        self._take(seen, at)
+        seen, at = self._watched()
+        self._take(history_rows(seen, at), seen, at)
         self.looks += 1
         outflows = {site: _outflow(seen, site) for site in seen.roles}
-        return Look(at, seen.roles, outflows, payable(seen))
+        trouble = self._writer.trouble or self._upkeep.trouble
+        return Look(at, seen.roles, outflows, payable(seen), trouble, self._writer.waiting, self._writer.dropped)
 
-    def _take(self, seen: Seen, at: datetime) -> bool:
+    def _watched(self) -> tuple[Seen, datetime]:
+        """A look at everything, and when it was answered."""
+        told = glance_of(self._topology, whole=True)
+        if told is None:
+            return self._topology.look(), self._clock.now()
+        return told.seen, self._moment(told)
+
+    def _moment(self, told: Glance[Seen]) -> datetime:
+        return self._clock.now() - timedelta(seconds=told.ago_s)
+
+    def _take(self, rows: Sequence[Row], seen: Seen, at: datetime) -> bool:
         """Keep the rows of a look; whether it told of a change, which is on disk at once."""
-        rows = history_rows(seen, at)
         self.rows += len(rows)
         if self._writer.add(rows):
             self._upkeep.step(at)
@@ -101,10 +119,12 @@ class Monitor:
 
     def wait(self, until: float | None) -> None:
         """Wait for the next look, and look at the outflows meanwhile; one that took too long is not made up for."""
-        self._next = max(self._next + self._every_s, self._clock.monotonic())
+        began = self._clock.monotonic()
+        self._next = max(self._next + self._every_s, began)
         moment = self._next if until is None else min(self._next, until)
-        while self._outflow_s is not None and moment - self._clock.monotonic() > self._outflow_s:
-            self._clock.sleep(self._outflow_s)
+        while self._outflow_s is not None and moment - began > self._outflow_s:
+            self._clock.sleep(max(0.0, began + self._outflow_s - self._clock.monotonic()))
+            began = self._clock.monotonic()
             if self._glance():
                 self._next = self._clock.monotonic()
                 return  # what changed is looked at whole
@@ -112,11 +132,31 @@ class Monitor:
 
     def _glance(self) -> bool:
         """Look at the outflows alone; whether that told of a change."""
-        seen = glance_of(self._topology)
-        if seen is None:
+        told = glance_of(self._topology)
+        if told is None:
             self._outflow_s = None
             return False
-        return self._take(seen, self._clock.now())
+        at = self._moment(told)
+        return self._take([row for row in history_rows(told.seen, at) if row.kind in GLANCED], told.seen, at)
+
+
+def shown(monitor: Monitor, look: Look) -> Shown:
+    """What is told to Prometheus of the last look and of the history."""
+    figures = [
+        Metric("dr_ctl_monitor_looks_total", "looks at everything", monitor.looks),
+        Metric("dr_ctl_monitor_rows_total", "rows of the history that were seen", monitor.rows),
+        Metric("dr_ctl_monitor_waiting_rows", "rows that no file of the history holds yet", look.waiting),
+        Metric("dr_ctl_monitor_dropped_rows_total", "rows that were given up while the disk took none", look.dropped),
+        Metric("dr_ctl_monitor_trouble", "1 while the history cannot be written or tidied", int(bool(look.trouble))),
+    ]
+    for site, role in look.roles.items():
+        figures.append(
+            Metric("dr_ctl_site", "1 for the role that a site has", 1, (("site", site), ("role", role.value)))
+        )
+    for site, depth in look.outflows.items():
+        if depth is not None:
+            figures.append(Metric("dr_ctl_outflow", "what a site still has to ship", depth, (("site", site),)))
+    return Shown(look.trouble is None, look.as_json(), figures)
 
 
 def payable(seen: Seen) -> tuple[str, ...]:

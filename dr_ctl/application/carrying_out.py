@@ -64,7 +64,7 @@ class Work:
                 decided,
                 self.world.topology.driver(self.lease),
                 journal,
-                estimator=Preflight(installation, self.files.folder, self.world.clock)
+                estimator=Preflight(installation, decided.source, self.files.folder, self.world.clock)
                 if price is None
                 else StoredEstimate(installation, price.lost),
                 stop=stop,

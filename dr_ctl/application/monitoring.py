@@ -7,7 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from dr_ctl.agents.monitor import Monitor
+from dr_ctl.agents.exposing import exposing
+from dr_ctl.agents.monitor import Look, Monitor, shown
 from dr_ctl.agents.refreshing import Refresher
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.estimates import request
@@ -15,20 +16,23 @@ from dr_ctl.application.how import How
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.application.run import run
 from dr_ctl.application.world import World
+from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import DrCtlError, Stopped
-from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine.operations import REINSTATE
 from dr_ctl.engine.plan import Ask
 
 AGAIN_S: Final = 60.0  # a run that did not end well is not repeated at every look
 
 
-def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool) -> Result:
+def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool, metrics: str | None = None) -> Result:
     """Look at least once, until the time is over or a signal ends it. `pay_debts`: take in a lost site that is back."""
     installation, clock = caller.installation(), caller.clock
     until = clock.monotonic() + lasting_s if lasting_s is not None else None
     payer = Payer(caller.called(REINSTATE)) if pay_debts else None
+    recorded = Recorded(caller)
     with (
+        exposing(metrics) as board,
         World.of(caller) as world,
         closing(Monitor(installation, world.topology, clock)) as watching,
         closing(Refresher(replace(request(installation), may_take_time=True))) as refreshing,
@@ -38,6 +42,8 @@ def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool) -> Resu
                 look = watching.sample()
                 if watching.is_on_disk and (why := refreshing.look()) is not None:
                     caller.say(why)
+                recorded.tell(look)
+                board.shown = shown(watching, look)
                 caller.line(look.as_json(), look.line)
                 if payer is not None:
                     payer.pay(look.payable)
@@ -50,7 +56,35 @@ def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool) -> Resu
     if payer is not None:
         text += f"; {len(payer.runs)} run(s) to pay debts"
         data["paid"] = [*payer.runs]
-    return Result(ExitCode.OK, text, data=data)
+    return Result(ExitCode.OK, text, recorded.findings, data=data)
+
+
+@dataclass
+class Recorded:
+    """Whether the history takes what is seen: each trouble is said once, and that it is over."""
+
+    caller: Caller
+    _trouble: str | None = None
+    _dropped: int = 0
+    _told: dict[str, Finding] = field(default_factory=dict)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What went wrong, each kind of it with its first time."""
+        return [*self._told.values()]
+
+    def tell(self, look: Look) -> None:
+        before, self._trouble = self._trouble, look.trouble
+        if look.trouble is not None and look.trouble != before:
+            self.caller.say(f"{look.trouble}; the monitor goes on, and keeps {look.waiting} row(s) until it is over")
+            text = f"{look.trouble} (first at {stamp(look.at)})"
+            found = Finding("DR-MON-001", Severity.WARNING, text, "Make room there, or mend the disk.")
+            self._told.setdefault(look.trouble, found)
+        if look.trouble is None and before is not None:
+            lost = look.dropped - self._dropped
+            told = f"{lost} row(s) were dropped meanwhile, the oldest of queues first" if lost else "nothing was lost"
+            self.caller.say(f"the history is written again; {told}")
+            self._dropped = look.dropped
 
 
 @dataclass

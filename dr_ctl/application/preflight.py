@@ -1,36 +1,49 @@
-"""The estimate that a run makes beside its checks: a process of its own, killed when the run needs to go on."""
+"""The estimate of a run: the stored one where that is fresh; else one made beside the checks, in a process of its own
+that is killed when the run needs to go on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.application import at_stake
-from dr_ctl.application.estimates import objectives, request
+from dr_ctl.application.estimates import objectives, of_site, request
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
 from dr_ctl.rpo.estimate.request import Estimating
 from dr_ctl.rpo.estimate.result import Objectives
+from dr_ctl.rpo.estimate.stored import Stored
+from dr_ctl.settings.durations import duration
 from dr_ctl.settings.model import Installation
 
 _POLL_S: Final = 0.05
+FRESH_S: Final = 900.0
+"""A monitor makes one every five minutes, and says nothing else so soon."""
 
 
 class Preflight:
     """Implements `Estimator`. No history, no Java, no Spark: each is a finding, never an obstacle."""
 
-    def __init__(self, installation: Installation, folder: Path, clock: Clock) -> None:
-        self._installation, self._folder, self._clock = installation, folder, clock
+    def __init__(self, installation: Installation, source: str, folder: Path, clock: Clock) -> None:
+        self._installation, self._source, self._folder, self._clock = installation, source, folder, clock
         self._estimating: Estimating | None = None
+        self._stored: Stored | None = None
 
     def begin(self) -> None:
+        found, now = of_site(self._installation, self._source).stored, datetime.now(UTC)
+        if found is not None and found.age_s(now) <= FRESH_S:
+            self._stored = found
+            return
         history = self._installation.path(self._installation.settings.history.path)
         if next(history.glob("date=*/site=*/*.parquet"), None) is not None:
             self._estimating = Estimating(request(self._installation), self._folder / "estimate-request.json")
 
     def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
+        if self._stored is not None:
+            return _stored(self._stored, objectives(self._installation))
         estimating = self._estimating
         if estimating is None:
             text = "no history: how much a failure would lose is not known"
@@ -50,6 +63,12 @@ class Preflight:
     def abandon(self) -> None:
         if self._estimating is not None:
             self._estimating.end()
+
+
+def _stored(found: Stored, told: Objectives | None) -> Outcome:
+    now = datetime.now(UTC)
+    text = _summary({"data": found.data}, told)
+    return Done(f"{text}; as stored {duration(round(found.age_s(now)))} ago", {"estimate": found.as_json(now)})
 
 
 def _outcome(answer: dict[str, Any], told: Objectives | None) -> Outcome:

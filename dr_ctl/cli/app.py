@@ -41,6 +41,9 @@ OF_SITE = Annotated[str | None, typer.Option("--site", metavar="SITE", help="Def
 SINCE = Annotated[str | None, typer.Option("--since", metavar="T", help="A moment, or a duration back: 2h.")]
 UNTIL = Annotated[str | None, typer.Option("--until", metavar="T", help="The same; default: the end.")]
 PAGE = Annotated[Path | None, typer.Option("--report", metavar="FILE", help="Write a page with charts too.")]
+METRICS = Annotated[
+    str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve /metrics and /health there.")
+]
 RUN = Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run's name or its beginning; default: the last.")]
 
 
@@ -158,12 +161,15 @@ def rpo_estimate(
     since: SINCE = None,
     until: UNTIL = None,
     horizon: Annotated[str, typer.Option("--horizon", metavar="T", help="The next minutes to speak of.")] = "5m",
+    full: Annotated[
+        bool, typer.Option("--full", help="Read all rows, not the summaries of hours that are over.")
+    ] = False,
     report: PAGE = None,
 ) -> Result:
     """How many messages, and how many seconds of them, a failure would lose. Contacts no broker."""
     from dr_ctl.cli import forecast  # noqa: PLC0415
 
-    return forecast.estimate(session, site, since, until, horizon, report)
+    return forecast.estimate(session, forecast.Window(site, since, until), horizon, report, full=full)
 
 
 @command(rpo_app, "backtest", full="rpo backtest")
@@ -189,14 +195,14 @@ def rpo_backtest(
 def rpo_reconcile(
     session: Session,
     *,
-    ledgers: Annotated[list[str], typer.Argument(metavar="[SITE=]LEDGER...")],
+    ledgers: Annotated[list[str], typer.Argument(metavar="[SITE=]LEDGER[@MOMENT]...")],
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where the files of ids go.")] = None,
     property_name: Annotated[
         str | None, typer.Option("--id", metavar="PROPERTY", help="What identifies a message in exports and snapshots.")
     ] = None,
 ) -> Result:
     """What was lost, came twice, was recovered, is unexpected or unknown: from ledgers of message ids (Parquet, JSON
-    lines), exports of `artemis data exp` and browse snapshots (SITE=FILE). Contacts no broker."""
+    lines), exports of `artemis data exp` (SITE=FILE@MOMENT) and browse snapshots (SITE=FILE). Contacts no broker."""
     from dr_ctl.cli import reconciling  # noqa: PLC0415
 
     return reconciling.reconcile(session, ledgers, out, property_name)
@@ -210,12 +216,14 @@ def monitor(
     pay_debts: Annotated[
         bool, typer.Option("--pay-debts", help="Take a lost site in again once it is back, under the lock.")
     ] = False,
+    metrics: METRICS = None,
 ) -> Result:
     """Sample both sites into the history, refresh the stored estimate. Changes nothing, unless debts are to be paid."""
     from dr_ctl.application import monitoring  # noqa: PLC0415
     from dr_ctl.cli import asking  # noqa: PLC0415
 
-    return monitoring.monitor(session, asking.seconds_of("--for", lasting), pay_debts=pay_debts)
+    lasting_s = asking.seconds_of("--for", lasting)
+    return monitoring.monitor(session, lasting_s, pay_debts=pay_debts, metrics=metrics)
 
 
 @command(app, "sync")
@@ -223,9 +231,7 @@ def sync(
     session: Session,
     *,
     lasting: Annotated[str | None, typer.Option("--for", metavar="T", help="End after this time.")] = None,
-    metrics: Annotated[
-        str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve /metrics and /health there.")
-    ] = None,
+    metrics: METRICS = None,
     hold: Annotated[
         str | None, typer.Option("--hold", metavar="REASON", help="Tell the agent to delete nothing: before a purge.")
     ] = None,

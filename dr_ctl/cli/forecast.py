@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,17 +32,26 @@ _CALIBRATION = {
 _CODES = {Verdict.MET: ExitCode.OK, Verdict.MISSED: ExitCode.LOSS_REFUSED, Verdict.UNKNOWN: ExitCode.UNKNOWN}
 
 
-def estimate(
-    session: Session, site: str | None, since: str | None, until: str | None, horizon: str, report: Path | None
-) -> Result:
-    installation = _installation(session, site)
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Of which site, from when to when, as it was typed."""
+
+    site: str | None
+    since: str | None
+    until: str | None
+
+
+def estimate(session: Session, window: Window, horizon: str, report: Path | None, *, full: bool) -> Result:
+    installation = _installation(session, window.site)
     asked = replace(
         request(installation),
-        site=site,
-        since=_moment("--since", since),
-        until=_moment("--until", until),
+        site=window.site,
+        since=_moment("--since", window.since),
+        until=_moment("--until", window.until),
         horizon_s=_duration("--horizon", horizon),
-        store=since is None and until is None,  # one of part of the history is not what a failover asks for
+        # One of part of the history is not what a failover asks for.
+        store=window.since is None and window.until is None,
+        settled=not full,
         may_take_time=True,
     )
     answer = make_estimate(asked, charted=report is not None)

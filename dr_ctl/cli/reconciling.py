@@ -55,4 +55,9 @@ def _table(found: Reconciled) -> str:
     for kind in KINDS:
         lines += [f"  {kind} of {queue}: {count}" for queue, count in found.parts[kind].queues.items()]
     events = ", ".join(f"{count} {event}" for event, count in sorted(found.events.items())) or "none"
-    return page([*lines, f"events: {events}; {found.differing} of {found.buckets} buckets differed"])
+    how = (
+        f"{found.differing} of {found.buckets} buckets did not add up"
+        if found.buckets
+        else "each message was looked at"
+    )
+    return page([*lines, f"events: {events}; {how}"])

@@ -16,7 +16,7 @@ class Patience:
     """For the one small look that only says which doors are open, or what is not applied."""
     apart_s: float = 0.15
     """Between looks where counts puzzle: longer than between the two brokers' answers to one look."""
-    rates_s: float = 0.5
+    rates_s: float = 0.2
     """Between the two looks that rates are made of."""
     last_look_s: float = 1.0
     """For a lost site right before another is opened, and at the end of a run, whatever was spent on it before."""

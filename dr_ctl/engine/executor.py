@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 
-from dr_ctl.core.clock import Clock
+from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.engine import ending, verbs
 from dr_ctl.engine.ending import Facts, price_text
 from dr_ctl.engine.hand import JournalHand, Outage, OutTooLong
-from dr_ctl.engine.history import History, outage_s
+from dr_ctl.engine.history import LET_IN_AT, History, outage_s
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import DRAIN, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
@@ -33,7 +33,7 @@ from dr_ctl.telemetry.events import Listener, Notice, StepEnded, StepStarted
 
 O = TypeVar("O", bound=Observation)  # noqa: E741 - the observation of one topology
 
-ESTIMATE_WITHIN_S = 60.0
+ESTIMATE_WITHIN_S = 5.0
 _FIRST = "look at"
 
 
@@ -270,9 +270,10 @@ class _Run(Generic[O]):
             outcome = _defect(error)
         if step.verb == verbs.ACTIVATING and isinstance(outcome, Done | NotNeeded):
             self._outage.ends()
+        let_in: dict[str, Json] = {} if hand.let_in_at is None else {LET_IN_AT: stamp(hand.let_in_at)}
         took = self._clock.monotonic() - began
         findings: list[Json] = [finding.as_json() for finding in outcome.findings]
-        evidence = {"text": outcome.text, "took_s": round(took, 4), "findings": findings, **outcome.evidence}
+        evidence = {"text": outcome.text, "took_s": round(took, 4), "findings": findings, **let_in, **outcome.evidence}
         self._journal.step(step, _EVENTS[type(outcome)], evidence)
         self._listener(StepEnded(step.number, step.verb, outcome.word, outcome.text, took))
         return outcome

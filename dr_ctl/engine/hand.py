@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from dr_ctl.core.clock import Clock
@@ -77,6 +78,7 @@ class JournalHand:
         self._trail: list[tuple[float, int]] = []
         self._shown = self._sampled = float("-inf")
         self._began = clock.monotonic()
+        self.let_in_at: datetime | None = None
 
     def change(self, calls: Sequence[Call], send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
         if not calls:
@@ -114,6 +116,11 @@ class JournalHand:
             rate = (since[1] - depth) / (now - since[0])
             left = depth / rate if rate > 0 else None
         self._listener(WaitProgress(about, depth, rate, left, why_not_moving, self._outage.so_far_s()))
+
+    def let_in(self) -> None:
+        if self.let_in_at is None:
+            self.let_in_at = self._clock.now()
+            self._outage.ends()
 
     def notice(self, text: str) -> None:
         self._listener(Notice(text))

@@ -110,7 +110,8 @@ def outage_s(entries: Sequence[Entry]) -> float | None:
     for entry in entries:
         step = steps.get(entry.step)
         if entry.kind == "step" and step is not None and entry.outcome in _LETS_IN.get(step.verb, ()):
-            return (datetime.fromisoformat(entry.time) - fenced).total_seconds()
+            let_in: Any = entry.evidence.get(LET_IN_AT, entry.time)
+            return (datetime.fromisoformat(let_in) - fenced).total_seconds()
     return None
 
 
@@ -124,6 +125,8 @@ def fenced_at(entries: Sequence[Entry]) -> datetime | None:
     return None
 
 
+LET_IN_AT: Final = "let_in_at"
+"""What an activation says of when clients got in: it goes on until all that was held back is delivered too."""
 # How the steps end that let clients in, at the target or again at the source.
 _LETS_IN: Final[Mapping[str, tuple[str, ...]]] = {
     ACTIVATING: (StepEvent.SUCCEEDED.value, StepEvent.UNNEEDED.value),

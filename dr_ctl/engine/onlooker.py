@@ -31,6 +31,9 @@ class Onlooker:
     def notice(self, text: str) -> None:
         self._listener(Notice(text))
 
+    def let_in(self) -> None:
+        """Nobody is: it only looks."""
+
     def wait(self, seconds: float) -> None:
         time.sleep(seconds)
 

@@ -180,6 +180,10 @@ class Hand(Protocol):
     def notice(self, text: str) -> None:
         """Tell the operator a sentence."""
 
+    def let_in(self) -> None:
+        """Note that clients get in at the target, whatever else the step still waits for: the time in which they are
+        out is over."""
+
     def wait(self, seconds: float) -> None:
         """Let time pass. Raises `Stopped` when a signal asked for it and stopping is still safe."""
 

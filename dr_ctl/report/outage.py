@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.history import LET_IN_AT
 from dr_ctl.report.reading import Material
 from dr_ctl.report.story import Act, Mark, Story
 from dr_ctl.report.values import NOT_KNOWN, clock, mapping, number, seconds, text
+
+_AT_ONCE_S: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +44,38 @@ def outage(story: Story, material: Material) -> Outage:
     if end is None or end.ended is None:
         told = f"Out {since}; the journal holds no moment at which they were let in again."
         return Outage(fence.began, None, "no end written", told)
-    took = max(0.0, (end.ended - fence.began).total_seconds())
+    let_in = _let_in(end)
+    took = max(0.0, (let_in - fence.began).total_seconds())
     measured = number(mapping(mapping(material.result).get("data")).get("outage_s"))
     if len(story.parts) == 1 and not end.undo and measured is not None:
         took = measured
     if end.undo:
         until = f"to {clock(end.ended)}, when the fence was undone"
     else:
-        until = f"to {clock(end.ended)}, when {end.site or 'the target'} was activated"
+        until = f"to {clock(let_in)}, when {end.site or 'the target'} let them in"
     before = f" Earlier, none got a message for {seconds(held)}, while residue came in." if held is not None else ""
     # A resumed run that found the target open cannot tell when between its parts that came about.
     most = "at most " if end.mark is Mark.NOT_NEEDED else ""
     return Outage(
         fence.began,
-        end.ended,
+        let_in,
         f"{most}{seconds(took)}",
-        f"{since[0].upper()}{since[1:]}, {until}{_exact(took)}.{_paused(story, fence)}{before}",
+        f"{since[0].upper()}{since[1:]}, {until}{_exact(took)}.{_held_back(end)}{_paused(story, fence)}{before}",
     )
+
+
+def _let_in(end: Act) -> datetime:
+    """When clients got in: an activation may go on until all that was held back is delivered too."""
+    told = text(end.evidence.get(LET_IN_AT))
+    return datetime.fromisoformat(told) if told else end.ended or end.began
+
+
+def _held_back(end: Act) -> str:
+    """Since when all is delivered, where that came later."""
+    let_in = _let_in(end)
+    if end.undo or end.ended is None or (end.ended - let_in).total_seconds() < _AT_ONCE_S:
+        return ""
+    return f" What was held back there is delivered since {clock(end.ended)}."
 
 
 def _only_held(held_s: float) -> Outage:

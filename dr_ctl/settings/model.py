@@ -118,7 +118,11 @@ class HistorySettings(Part):
         description="how often it looks at the outflows alone in between, where the topology can: a few milliseconds a "
         "broker, and what a failover may lose is known so much nearer",
     )
-    keep: Seconds = Field(default="30d", validate_default=True, description="for how long that is meant to be kept")
+    keep: Seconds = Field(
+        default="30d",
+        validate_default=True,
+        description="for how long looks are kept, counted in days of a site that have some",
+    )
 
 
 class SparkSettings(Part):

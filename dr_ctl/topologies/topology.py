@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import BrokerError, UsageError
@@ -293,16 +293,26 @@ class WithKeeper(Protocol):
         it in."""
 
 
+S = TypeVar("S", bound=Seen)
+S_co = TypeVar("S_co", bound=Seen, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Glance(Generic[S_co]):
+    """A look of who watches all the time, and how many seconds before its end the last broker answered that was not
+    late."""
+
+    seen: S_co
+    ago_s: float
+
+
 @runtime_checkable
 class WithGlance(Protocol):
-    """What a topology adds that can look at its outflows alone, in a few milliseconds."""
+    """What a topology adds whose brokers can be watched: one that is late keeps nobody waiting for the others."""
 
-    def glance(self) -> Seen | None:
-        """Look once at what each broker still has to ship and at its role; None where its brokers cannot be asked so
-        little. Nothing is told of their other queues."""
-
-
-S = TypeVar("S", bound=Seen)
+    def glance(self, *, whole: bool = False) -> Glance[Seen] | None:
+        """Look once at what each broker still has to ship and at its role, in a few milliseconds, or at everything;
+        None where its brokers cannot be asked so little. Of their other queues only a look at everything tells."""
 
 
 class Topology(Protocol[S]):
@@ -342,9 +352,9 @@ def keeper_of(topology: Topology[Any], primary: str, remembered: Mapping[str, Js
     return topology.keeper(primary, remembered)
 
 
-def glance_of(topology: object) -> Seen | None:
-    """A look at the outflows alone; None where the topology has none."""
-    return topology.glance() if isinstance(topology, WithGlance) else None
+def glance_of(topology: object, *, whole: bool = False) -> Glance[Seen] | None:
+    """A look of who watches, at everything or at the outflows alone; None where the topology has none."""
+    return topology.glance(whole=whole) if isinstance(topology, WithGlance) else None
 
 
 class Opens(Protocol):

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from dr_ctl.agents.monitor import history_rows
-from dr_ctl.rpo.history.files import Writer
+from dr_ctl.rpo.history.writer import Writer
 from tests.topologies.mirror.views import at_both, seen
 
 QUEUES, LOOKS = 10_000, 26

@@ -17,6 +17,7 @@ from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+from dr_ctl.topologies.topology import Glance
 from tests.cli.conftest import Shell
 from tests.topologies.mirror.views import PAIR, at_both, doors, seen, with_queue
 
@@ -165,13 +166,15 @@ class Glanced(Watched):
 
     glances: int = 0
 
-    def glance(self) -> MirrorSeen:
+    def glance(self, *, whole: bool = False) -> Glance[MirrorSeen]:
+        if whole:
+            return Glance(self.look(), 0.0)
         self.glances += 1
         views = [
             view if isinstance(view, Silent) else replace(view, queues=tuple(q for q in view.queues if q.internal))
             for view in (self.view, PARIS)
         ]
-        return seen(*views)
+        return Glance(seen(*views), 0.0)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,13 @@ from dr_ctl.application.preflight import Preflight
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.engine.outcome import NotNeeded
 from dr_ctl.rpo.estimate import request
+from dr_ctl.rpo.estimate.stored import store
 from dr_ctl.rpo.history.files import write
 from dr_ctl.settings.loader import load
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
 from tests.rpo.test_estimate import history
+from tests.rpo.test_stored import answer
 
 WITHIN_S = 60.0
 DEAF = """
@@ -74,7 +77,7 @@ def wait(seconds: float) -> None:
 
 def begun(dr_ctl: Shell, ready: Path) -> Preflight:
     write(history("london"), dr_ctl.folder / "history")
-    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), dr_ctl.folder, SystemClock())
+    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", dr_ctl.folder, SystemClock())
     preflight.begin()
     end = time.monotonic() + WITHIN_S
     while not ready.exists():
@@ -108,13 +111,29 @@ def test_a_run_that_ends_early_takes_it_along(dr_ctl: Shell, installation: Insta
 
 
 def test_without_history_none_is_started(dr_ctl: Shell, installation: Installation, deaf: Path) -> None:
-    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), dr_ctl.folder, SystemClock())
+    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", dr_ctl.folder, SystemClock())
     preflight.begin()
 
     outcome = preflight.end(within_s=0, wait=wait)
 
     assert isinstance(outcome, NotNeeded)
     assert [finding.id for finding in outcome.findings] == ["DR-RPO-001"]
+
+
+@pytest.mark.parametrize(("minutes_ago", "is_used"), [(3, True), (40, False)])
+def test_a_swapover_takes_a_fresh_stored_estimate_at_once(
+    dr_ctl: Shell, installation: Installation, deaf: Path, *, minutes_ago: int, is_used: bool
+) -> None:
+    write(history("london"), dr_ctl.folder / "history")
+    store(dr_ctl.folder / "history", answer(lost=7), datetime.now(UTC) - timedelta(minutes=minutes_ago))
+
+    moved = dr_ctl("swapover", "--to", "paris", "--yes", "--json")
+
+    assert moved.code == 0, moved.document
+    assert ("DR-RPO-008" in moved.ids) == (not is_used)
+    shown = dr_ctl("runs", "show", moved.document["run"])
+    assert ("as stored 3 min" in shown.out) == is_used
+    until_gone(deaf)
 
 
 @pytest.fixture

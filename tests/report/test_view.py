@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from dr_ctl.core.clock import stamp
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.engine.states import StepEvent
 from dr_ctl.report.reading import read_run
 from dr_ctl.report.story import Mark
-from dr_ctl.report.values import count, moment, number, seconds
+from dr_ctl.report.values import clock, count, moment, number, seconds
 from dr_ctl.report.verdict import Tone
 from dr_ctl.report.view import Page, view
 from tests.report import scribe
@@ -129,6 +130,17 @@ def test_an_undo_that_failed_is_not_called_undone(tmp_path: Path) -> None:
     assert page.verdict.units[0].serving == "no site was seen to serve it"
     assert page.chapters[0].rows[-1].mark is Mark.NOT_UNDONE
     assert page.outage.figure == "no end written"
+
+
+def test_what_is_delivered_later_than_clients_get_in_is_no_outage(tmp_path: Path) -> None:
+    run = scribe.Scribe(tmp_path).begin().to_fence().drained().did("verify", 1.0).did("point-of-no-return", 0)
+    run.start("activate").let(0.5)
+    let_in = run.at
+    page = page_of(run.let(7.0).stop("activate", let_in_at=stamp(let_in)).end(0, "ok", "paris serves"))
+
+    assert plain(page.outage.figure) == "4.00 s"
+    assert f"to {clock(let_in)}, when paris let them in." in page.outage.sentence
+    assert f"What was held back there is delivered since {clock(run.at)}." in page.outage.sentence
 
 
 def test_resumed_run_has_two_parts_and_one_outage(tmp_path: Path) -> None:

@@ -43,9 +43,8 @@ def moved(*moments: tuple[int, int, bool]) -> dict[str, Changes]:
     """Forty moments each: in which fold, the change, whether it stalled."""
     fold, change, stalled = (np.repeat(np.array(each), 40) for each in zip(*moments, strict=True))
     count = len(fold)
-    found = Changes(
-        fold * FOLD_US + FOLD_US // 2, np.full(count, 3), stalled.astype(bool), change, np.ones(count, np.int64)
-    )
+    one = np.ones(count, np.int64)
+    found = Changes(fold * FOLD_US + FOLD_US // 2, np.full(count, 3), stalled.astype(bool), change, one, one)
     return dict.fromkeys(UNITS, found)
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from dr_ctl.rpo.bounds.bounds import bounds
 from dr_ctl.rpo.bounds.result import Bounds
-from dr_ctl.rpo.history.files import TAIL_EVERY_S, TAIL_ROWS, Writer, write
+from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
+from dr_ctl.rpo.history.writer import TAIL_EVERY_S, TAIL_ROWS, Writer
 from tests.rpo.fifo import at
 
 ONE, TWO = "orders-1", "orders-2"

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.core.model import Severity
+from dr_ctl.core.model import Finding, Severity
 from dr_ctl.rpo.history import files as history
-from dr_ctl.rpo.history.files import SCHEMA, Writer, usable_files, write
+from dr_ctl.rpo.history.files import SCHEMA, usable_files, write
 from dr_ctl.rpo.history.row import Row
 
 if TYPE_CHECKING:
@@ -23,17 +23,6 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 def row(ts: datetime = NOON, site: str = "london", name: str = "orders") -> Row:
     return Row(site=site, ts=ts, pair="orders-1", kind="queue", name=name, depth=2, added=5, removed=3)
-
-
-class SteppedClock:
-    def __init__(self) -> None:
-        self.at = 0.0
-
-    def now(self) -> datetime:
-        return NOON
-
-    def monotonic(self) -> float:
-        return self.at
 
 
 def test_a_row_is_the_columns_of_a_file_and_the_site() -> None:
@@ -105,44 +94,6 @@ def test_nothing_visible_is_ever_incomplete(tmp_path: Path, monkeypatch: pytest.
     assert seen == [[], [path]]
 
 
-def test_the_writer_gathers_looks_and_writes_them_when_it_is_time(tmp_path: Path) -> None:
-    clock = SteppedClock()
-    writer = Writer(tmp_path, every_s=60, clock=clock)
-
-    assert writer.add([row()]) == []
-    clock.at = 59.0
-    assert writer.add([row(NOON + timedelta(seconds=59))]) == []
-    clock.at = 60.0
-    (path,) = writer.add([row(NOON + timedelta(seconds=60))])
-
-    assert pq.read_metadata(path).num_rows == 3
-
-
-def test_the_writer_writes_what_is_left_at_the_end(tmp_path: Path) -> None:
-    writer = Writer(tmp_path, clock=SteppedClock())
-    writer.add([row()])
-
-    writer.flush()
-
-    (path,) = usable_files(tmp_path)[0]
-    assert pq.read_metadata(path).num_rows == 1
-
-
-def test_the_writer_keeps_what_could_not_be_written(tmp_path: Path) -> None:
-    blocked = tmp_path / "history"
-    blocked.write_text("a file where a directory should be")
-    writer = Writer(blocked, clock=SteppedClock())
-    writer.add([row()])
-    with pytest.raises(EnvironmentFault):
-        writer.flush()
-    blocked.unlink()
-
-    (path,) = writer.flush()
-
-    assert pq.read_metadata(path).num_rows == 1
-    assert writer.flush() == []
-
-
 def test_a_torn_file_is_left_out_and_named(tmp_path: Path) -> None:
     (whole,) = write([row()], tmp_path)
     torn = whole.with_name("torn.parquet")
@@ -177,3 +128,18 @@ def test_days_outside_the_window_are_not_opened(tmp_path: Path) -> None:
 
 def test_no_directory_is_no_files(tmp_path: Path) -> None:
     assert usable_files(tmp_path / "absent") == ([], [])
+
+
+def test_a_file_that_goes_while_the_others_are_read_makes_the_list_be_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (one,), (other,) = write([row()], tmp_path), write([row(NOON + timedelta(minutes=1))], tmp_path)
+    read = history.left_out
+
+    def gone(path: Path, root: Path) -> Finding | None:
+        other.unlink(missing_ok=True)
+        return read(path, root)
+
+    monkeypatch.setattr(history, "left_out", gone)
+
+    assert usable_files(tmp_path) == ([one], [])

@@ -56,7 +56,8 @@ def test_a_file_that_is_torn_inside_is_left_out_and_named(tmp_path: Path) -> Non
 
 def test_files_that_are_joined_under_the_reader_lose_it_nothing(tmp_path: Path) -> None:
     for minute in range(60):
-        write([*looks(minute), *looks(minute + 60)], tmp_path)
+        write(looks(minute), tmp_path)
+        write(looks(minute + 60), tmp_path)
     later = at(3 * 3600)
     told: list[int] = []
 

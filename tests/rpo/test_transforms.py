@@ -17,7 +17,7 @@ from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.series.columns import NA, Ints
 from dr_ctl.rpo.series.histogram import Histogram, bucket_of
-from dr_ctl.rpo.series.steps import METRICS, Steps, fold, scope_of
+from dr_ctl.rpo.series.steps import METRICS, URGE, WAITS, Steps, fold, scope_of
 from tests.rpo.fifo import FifoSite, Style, Truth, at
 
 if TYPE_CHECKING:
@@ -339,7 +339,10 @@ def test_buckets_are_exact_below_64_and_two_percent_wide_above() -> None:
 
 
 def steps(edges: list[int], loss: list[int], age_ms: list[int], covered: list[bool], idle: list[bool]) -> Steps:
-    figures = dict.fromkeys(METRICS, ints(*[0] * len(loss))) | {"loss": ints(*loss), "age_ms": ints(*age_ms)}
+    figures = dict.fromkeys((*METRICS, WAITS, URGE), ints(*[0] * len(loss))) | {
+        "loss": ints(*loss),
+        "age_ms": ints(*age_ms),
+    }
     holds, none = np.array(covered), np.zeros(len(loss), bool)
     return Steps(ints(*edges[:-1]), ints(*edges[1:]), figures, (figures, figures), holds, np.array(idle), none, none, none)  # fmt: skip  # noqa: E501
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,10 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from dr_ctl.rpo.history import upkeep
-from dr_ctl.rpo.history.files import SCHEMA, newest_first, usable_files, write
+from dr_ctl.rpo.history.files import newest_first, usable_files, write
 from dr_ctl.rpo.history.newest import _begin_us
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
+from tests.rpo.full import full_disk
+from tests.rpo.torn import tear
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -31,6 +34,12 @@ def everything(root: Path) -> list[tuple[object, ...]]:
     return sorted(tuple(row.values()) for file in files for row in pq.ParquetFile(file).read().to_pylist())  # type: ignore[type-var]
 
 
+def an_hour(root: Path, minutes: int) -> list[Path]:
+    """The files of so many minutes of one site, and one of another that is three hours later."""
+    write(rows(180, "paris"), root)
+    return [path for minute in range(minutes) for path in write(rows(minute), root)]
+
+
 def done(root: Path, now: datetime, *, keep_s: float = 30 * 86_400) -> int:
     keeping, steps = Upkeep(root, keep_s=keep_s), 0
     while keeping.step(now):
@@ -39,73 +48,191 @@ def done(root: Path, now: datetime, *, keep_s: float = 30 * 86_400) -> int:
 
 
 def test_the_files_of_an_hour_that_is_over_become_one(tmp_path: Path) -> None:
-    for minute in range(70):
+    for minute in range(80):
         write(rows(minute), tmp_path)
     write(rows(5, "paris"), tmp_path)
     before = everything(tmp_path)
 
-    steps = done(tmp_path, NOON + timedelta(minutes=71))
+    steps = done(tmp_path, NOON + timedelta(minutes=81))
 
-    assert steps == 1
+    assert steps == 2  # joined, and a step later removed
     assert everything(tmp_path) == before
     london = list(newest_first(tmp_path, "london"))
-    assert len(london) == 11  # the ten of the hour that goes on, and one
+    assert len(london) == 21  # the twenty of the hour that goes on, and one
     assert _begin_us(london[-1]) == NOON.timestamp() * 1_000_000
-    moments = pq.ParquetFile(london[-1]).read().column("ts").to_pylist()
-    assert moments == sorted(moments)
+    joined = pq.ParquetFile(london[-1])
+    assert [set(joined.read_row_group(n)["kind"].to_pylist()) for n in range(2)] == [{"site"}, {"queue"}]
+    assert joined.num_row_groups == 2
 
 
 def test_after_a_crash_between_joining_and_removing_no_row_is_there_twice(tmp_path: Path) -> None:
-    paths = [path for minute in range(3) for path in write(rows(minute), tmp_path)]
+    paths = an_hour(tmp_path, 3)
     before = everything(tmp_path)
     kept = {path: path.read_bytes() for path in paths}
-    done(tmp_path, NOON + timedelta(hours=2))
+    done(tmp_path, NOON + timedelta(hours=4))
     for path, told in kept.items():
         path.write_bytes(told)
 
-    done(tmp_path, NOON + timedelta(hours=2))
+    done(tmp_path, NOON + timedelta(hours=4))
 
     assert everything(tmp_path) == before
 
 
 def test_what_is_torn_or_not_ours_stays_as_it_is(tmp_path: Path) -> None:
-    first, *_ = [path for minute in range(3) for path in write(rows(minute), tmp_path)]
-    torn, foreign = first.with_name("20260301T120000-torn.parquet"), first.with_name("20260301T120001-more.parquet")
+    first, *_ = an_hour(tmp_path, 3)
+    torn, foreign = (first.with_name(f"20260301T12000{n}-{uuid.uuid4().hex}.parquet") for n in range(2))
     torn.write_bytes(b"PAR1")
     table = pq.ParquetFile(first).read()
     pq.write_table(table.append_column("more", pa.array([1] * table.num_rows)), foreign)
     told = (torn.read_bytes(), foreign.read_bytes())
 
-    done(tmp_path, NOON + timedelta(hours=2))
+    done(tmp_path, NOON + timedelta(hours=4))
 
     assert (torn.read_bytes(), foreign.read_bytes()) == told
     assert len(list(first.parent.iterdir())) == 3
 
 
-def test_no_file_grows_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upkeep, "MOST_ROWS", 9)
-    for minute in range(10):
-        write(rows(minute), tmp_path)
+def test_rows_are_joined_so_many_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "GROUP_ROWS", 9)
+    an_hour(tmp_path, 10)
     before = everything(tmp_path)
 
-    done(tmp_path, NOON + timedelta(hours=2))
+    done(tmp_path, NOON + timedelta(hours=4))
 
-    sizes = [pq.read_metadata(path).num_rows for path in newest_first(tmp_path, "london")]
-    assert sorted(sizes) == [3, 9, 9, 9]
+    [path] = newest_first(tmp_path, "london")
+    told = pq.read_metadata(path)
+    sizes = [told.row_group(number).num_rows for number in range(told.num_row_groups)]
+    assert sizes == [9, 1, 10, 10]
     assert everything(tmp_path) == before
 
 
-def test_days_that_are_too_old_go_and_no_other(tmp_path: Path) -> None:
-    write(rows(0), tmp_path)
-    write([replace(row, ts=row.ts + timedelta(days=9)) for row in rows(0)], tmp_path)
+def test_whoever_listed_the_files_before_they_were_joined_can_read_them_until_the_next_step(tmp_path: Path) -> None:
+    listed = an_hour(tmp_path, 60)
+
+    Upkeep(tmp_path, keep_s=1e9).step(NOON + timedelta(hours=4))
+
+    assert all(path.exists() for path in listed)
+    assert len(list(newest_first(tmp_path, "london"))) == len(listed) + 1
+
+
+def test_an_hour_that_has_only_just_ended_is_left_as_it_is(tmp_path: Path) -> None:
+    for minute in range(65):
+        write(rows(minute), tmp_path)
+
+    assert done(tmp_path, NOON + timedelta(minutes=66)) == 0
+
+
+def test_of_two_monitors_one_tidies(tmp_path: Path) -> None:
+    for minute in range(75):
+        write(rows(minute), tmp_path)
+    before, now = everything(tmp_path), NOON + timedelta(minutes=76)
+    one, other = Upkeep(tmp_path, keep_s=1e9), Upkeep(tmp_path, keep_s=1e9)
+
+    with upkeep._alone(tmp_path) as is_alone:
+        assert is_alone
+        assert not one.step(now)
+    while any([one.step(now), other.step(now)]):
+        pass
+
+    assert (one.trouble, other.trouble) == (None, None)
+    assert everything(tmp_path) == before
+    assert len(list(newest_first(tmp_path, "london"))) == 16
+
+
+def test_a_disk_that_is_full_leaves_the_files_and_says_so_and_they_are_joined_once_there_is_room(
+    tmp_path: Path,
+) -> None:
+    for minute in range(75):
+        write(rows(minute), tmp_path)
+    before, now = everything(tmp_path), NOON + timedelta(minutes=76)
+    tidy = Upkeep(tmp_path, keep_s=1e9)
+
+    with full_disk():
+        assert not tidy.step(now)
+    assert tidy.trouble is not None
+    assert "File too large" in tidy.trouble
+    assert everything(tmp_path) == before
+
+    while tidy.step(now):
+        pass
+
+    assert tidy.trouble is None
+    assert everything(tmp_path) == before
+    assert len(list(newest_first(tmp_path, "london"))) == 16
+
+
+def test_an_hour_with_a_file_that_is_torn_inside_is_given_up_and_the_others_are_joined(tmp_path: Path) -> None:
+    paths = an_hour(tmp_path, 3)
+    for minute in range(60, 75):
+        write(rows(minute), tmp_path)
+    tear(paths[1])
+    tidy = Upkeep(tmp_path, keep_s=1e9)
+
+    troubles = []
+    while tidy.step(NOON + timedelta(hours=4)) or tidy.trouble is not None:
+        troubles.append(tidy.trouble)
+
+    assert [told is None for told in troubles] == [False, True, True]
+    assert all(path.exists() for path in paths)
+    assert len(list(newest_first(tmp_path, "london"))) == 4
+
+
+def days(root: Path) -> list[str]:
+    return sorted(path.parent.name.removeprefix("date=") for path in root.glob("date=*/site=london"))
+
+
+def on_day(number: int, site: str = "london") -> list[Row]:
+    return [replace(row, ts=row.ts + timedelta(days=number)) for row in rows(0, site)]
+
+
+def test_days_beyond_those_that_are_to_be_kept_go_and_no_other(tmp_path: Path) -> None:
+    for number in range(5):
+        write(on_day(number), tmp_path)
     (tmp_path / "date=someday").mkdir()
     (tmp_path / "_estimate-london.json").write_text("{}")
+    (tmp_path / "date=2026-03-01/site=london/.x.parquet.part").write_bytes(b"PAR1")
 
-    done(tmp_path, NOON + timedelta(days=10), keep_s=2 * 86_400)
+    done(tmp_path, NOON + timedelta(days=5), keep_s=2 * 86_400)
 
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != upkeep.LOCK) == [
         "_estimate-london.json",
-        "date=2026-03-10",
+        "date=2026-03-03",
+        "date=2026-03-04",
+        "date=2026-03-05",
         "date=someday",
     ]
-    assert SCHEMA.names[0] == "ts"
+
+
+def test_a_clock_that_is_ten_years_ahead_removes_nothing(tmp_path: Path) -> None:
+    for number in range(3):
+        write(on_day(number), tmp_path)
+    ahead = NOON + timedelta(days=3652)
+    before = len(everything(tmp_path))
+    write([replace(row, ts=ahead) for row in rows(0)], tmp_path)
+
+    done(tmp_path, ahead, keep_s=3 * 86_400)
+
+    assert len(everything(tmp_path)) == before + 3
+    assert days(tmp_path) == ["2026-03-01", "2026-03-02", "2026-03-03", "2036-02-29"]
+
+
+def test_the_last_looks_at_a_site_that_is_watched_no_more_stay(tmp_path: Path) -> None:
+    write(on_day(0, "paris"), tmp_path)
+    for number in range(5):
+        write(on_day(number), tmp_path)
+
+    done(tmp_path, NOON + timedelta(days=5), keep_s=86_400)
+
+    assert days(tmp_path) == ["2026-03-04", "2026-03-05"]
+    assert len(list(newest_first(tmp_path, "paris"))) == 1
+
+
+def test_of_a_day_that_is_too_old_what_is_not_ours_stays(tmp_path: Path) -> None:
+    for number in range(3):
+        write(on_day(number), tmp_path)
+    foreign = tmp_path / "date=2026-03-01" / "site=london" / "export.parquet"
+    pq.write_table(pa.table({"x": [1]}), foreign)
+
+    done(tmp_path, NOON + timedelta(days=3), keep_s=86_400)
+
+    assert [path.name for path in foreign.parent.iterdir()] == ["export.parquet"]

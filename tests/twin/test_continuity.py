@@ -113,6 +113,27 @@ def test_bridges_that_try_seldom_are_waited_for_and_taken_for_nothing_else(
     assert serving(twin) == ("paris",)
 
 
+def test_clients_are_out_until_they_are_greeted_and_what_was_held_back_is_delivered_later(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other site never says that it has nothing left."""
+    london = plugin(twin, "london").service
+    tell = london.tell
+
+    def all_but_that(action: str, **more: str) -> None:
+        if action != "notif-outflow-exhausted":
+            tell(action, **more)
+
+    monkeypatch.setattr(london, "tell", all_but_that)
+
+    ended = done(dr_ctl("swapover", "--to", "paris", "--yes"))
+
+    assert ended.document["data"]["outage_s"] < view.WAITS_MS[Peer.DRAINED] / 1000
+    page = Path(ended.document["data"]["report"]).read_text(encoding="utf-8")
+    assert "when paris let them in" in page
+    assert "What was held back there is delivered since" in page
+
+
 @pytest.mark.chaos
 @pytest.mark.parametrize("late_s", [0.5, 1.5])
 def test_confirmations_that_come_late_are_waited_for(

@@ -308,7 +308,7 @@ KIND: Final = create.artemis(
     options=options,
     create=partial(
         create.create,
-        words=("--java-memory", "512M"),
+        memory=create.memory,
         profile=profile,
         configured=configured,
         clients_role=CLIENTS,

@@ -54,7 +54,7 @@ def options(told: Options) -> Options:
 
 
 def create_with_plugin(home: Path, instance: Path, make: Make) -> None:
-    create(home, instance, make, words=(), profile=profile, configured=configured)
+    create(home, instance, make, memory=None, profile=profile, configured=configured)
     (instance / "lib").mkdir(exist_ok=True)
     shutil.copy(make.options["plugin"], instance / "lib")
 

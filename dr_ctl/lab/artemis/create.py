@@ -16,7 +16,7 @@ from dr_ctl.lab.make import Kind
 from dr_ctl.lab.state import ADMIN, APP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from typing import Any
 
@@ -33,24 +33,31 @@ LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 FOREIGN = {"JAVA_ARGS", "JAVA_ARGS_APPEND", "DEBUG_ARGS", "ARTEMIS_HOME", "ARTEMIS_INSTANCE", "ARTEMIS_DATA_DIR"}
 
 
+def memory(make: Make) -> str:
+    """Enough for a lab's load and for its queues: each takes a tenth of a megabyte."""
+    return f"{512 + len(make.queues) // 8}M"
+
+
 def create(
     home: Path,
     instance: Path,
     make: Make,
     *,
-    words: Sequence[str],
+    memory: Callable[[Make], str] | None,
     profile: Callable[[str], str],
     configured: Callable[[str, Make], str],
     clients_role: str = "apps",
 ) -> None:
-    """Make the broker's instance directory. `words` go to `artemis create`; the other two change the start-up options
-    and the broker.xml that it writes. A user of the kind has the role of his name. EnvironmentFault where it fails."""
+    """Make the broker's instance directory. `memory` is what `artemis create` is told of its heap, where it can be told
+    that; `profile` and `configured` change the start-up options and the broker.xml that it writes. A user of the kind
+    has the role of his name. EnvironmentFault where it fails."""
     site = make.site
     argv = [
         str(home / "bin" / "artemis"), "create", str(instance), "--silent", "--name", site.broker,
         "--user", ADMIN, "--password", "replaced", "--role", "amq", "--require-login",
         "--host", "127.0.0.1", "--http-host", "127.0.0.1", "--http-port", str(site.ports["http"]), "--relax-jolokia",
-        "--default-port", str(site.ports["clients"]), "--no-autotune", "--nio", *words,
+        "--default-port", str(site.ports["clients"]), "--no-autotune", "--nio",
+        *(("--java-memory", memory(make)) if memory is not None else ()),
         "--no-hornetq-acceptor", "--no-mqtt-acceptor", "--no-amqp-acceptor", "--no-stomp-acceptor",
     ]  # fmt: skip
     try:

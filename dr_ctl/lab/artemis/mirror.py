@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.lab.artemis.admin import Admin
-from dr_ctl.lab.artemis.create import LIGHT, artemis, create, links_at_boot, only, queues
+from dr_ctl.lab.artemis.create import LIGHT, artemis, create, links_at_boot, memory, only, queues
 from dr_ctl.lab.distribution import ARTEMIS
 from dr_ctl.lab.state import ADMIN
 
@@ -70,6 +70,6 @@ KIND: Final = artemis(
     distribution=ARTEMIS,
     ports=("http", "clients", "mirror", "door"),
     options=options,
-    create=partial(create, words=("--java-memory", "512M"), profile=profile, configured=configured),
+    create=partial(create, memory=memory, profile=profile, configured=configured),
     admin=Admin,
 )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final, Self
 
-import numpy as np
-
 from dr_ctl.rpo.estimate.result import Figures, LossLimit, Verdict
-from dr_ctl.rpo.series.columns import NA
-from dr_ctl.rpo.series.steps import Steps
+from dr_ctl.rpo.estimate.scopes import Scope
 
 LEAST_INTERVALS: Final = 100
 """From fewer nobody can say what holds in 99 of 100 moments."""
@@ -28,11 +26,10 @@ class Coverage:
     unseen_us: int
 
     @classmethod
-    def of(cls, steps: Steps) -> Self:
-        weight = steps.weight
-        unseen = ~(steps.covered | steps.idle | steps.missed)
-        covered, late, away = (int(weight[each].sum()) for each in (steps.covered, steps.missed, unseen))
-        return cls(int(steps.covered.sum()), covered, late, away)
+    def of(cls, scope: Scope, span_us: tuple[int, int]) -> Self:
+        covered, late, idle = (scope.weight(each) for each in ("covered", "late", "idle"))
+        unseen = max(0, span_us[1] - span_us[0] - covered - late - idle)
+        return cls(scope.weight("intervals"), covered, late, unseen)
 
     @property
     def uncovered(self) -> float:
@@ -46,19 +43,13 @@ class Coverage:
         return self.intervals < LEAST_INTERVALS or unseen > MOST_UNSEEN
 
 
-def judged(figures: Figures, steps: Steps, limit: LossLimit) -> Verdict:
+def judged(figures: Figures, scope: Scope, seen: Coverage, limit: LossLimit) -> Verdict:
     """Judge by the 99th percentiles. `met` needs enough looks, and to hold too where time for which they came late
     counts as above the limit: a broker that is buried answers late, so that is when most is under way."""
     verdict = figures.verdict(limit)
     if verdict is not Verdict.MET or (limit.messages is None and limit.age_s is None):
         return verdict
-    seen = Coverage.of(steps)
     limits = (("loss", limit.messages), ("age_ms", None if limit.age_s is None else limit.age_s * 1000))
-    above = max(_above_us(steps, metric, most) for metric, most in limits if most is not None)
+    above = max(scope.histogram(metric, 1).above(math.ceil(most)) for metric, most in limits if most is not None)
     holds = above + seen.late_us <= MOST_ABOVE * (seen.covered_us + seen.late_us)
     return verdict if holds and not seen.is_hardly_any else Verdict.UNKNOWN
-
-
-def _above_us(steps: Steps, metric: str, most: float) -> int:
-    values = steps.bound[metric]
-    return int(steps.weight[steps.covered & ((values == NA) | (values > np.ceil(most)))].sum())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,9 +24,9 @@ def sites_of(paths: Sequence[str]) -> dict[str, list[str]]:
     return {site: sorted(files, key=lambda path: Path(path).parts[-3:]) for site, files in found.items()}
 
 
-def serving(paths: Sequence[str], asked: Request) -> str | None:
-    """Pick the site whose newest role is serving; failing that, the one seen serving last."""
-    sites = sites_of(paths)
+def serving(sites: Mapping[str, Callable[[], Iterable[str]]], asked: Request) -> str | None:
+    """Pick the site whose newest role is serving; failing that, the one seen serving last. Of each site its files are
+    told, the newest first."""
     newest = {site: next(_roles(files, asked), None) for site, files in sites.items()}
     serve = {site: told[0] for site, told in newest.items() if told is not None and told[1] == Role.SERVING.value}
     if not serve:
@@ -34,13 +35,17 @@ def serving(paths: Sequence[str], asked: Request) -> str | None:
     return max(serve, key=lambda site: serve[site], default=None)
 
 
-def _served_us(files: Sequence[str], asked: Request) -> int | None:
+def newest_first_of(paths: Sequence[str]) -> dict[str, Callable[[], Iterable[str]]]:
+    return {site: partial(reversed, files) for site, files in sites_of(paths).items()}
+
+
+def _served_us(files: Callable[[], Iterable[str]], asked: Request) -> int | None:
     return next((us for us, role in _roles(files, asked) if role == Role.SERVING.value), None)
 
 
-def _roles(files: Sequence[str], asked: Request) -> Iterator[tuple[int, str]]:
+def _roles(files: Callable[[], Iterable[str]], asked: Request) -> Iterator[tuple[int, str]]:
     """When a site was last seen in each of its roles, a file at a time, backwards."""
-    for path in reversed(files):
+    for path in files():
         try:
             rows = pq.ParquetFile(path).read(columns=["ts", "kind", "name"])
         except (pa.ArrowException, OSError):

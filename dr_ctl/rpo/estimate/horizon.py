@@ -8,7 +8,7 @@ at its usual rates goes on coming in, and time goes on. No Spark here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, Self
 
 import numpy as np
@@ -30,13 +30,14 @@ def level(loss: int) -> int:
 @dataclass(frozen=True, slots=True)
 class Changes:
     """What had become of a figure one horizon later: by moment its `begin`, the magnitude of the loss and whether it
-    stalled, by how much it had changed, and for how long the moment counts."""
+    stalled, by how much it had changed, and for how long the moment counts; `count` moments that are alike."""
 
     begin: Ints
     level: Ints
     stalled: Flags
     change: Ints
     weight: Ints
+    count: Ints
 
     @classmethod
     def of(cls, steps: Steps, metric: str, *, horizon_us: int, since_us: int) -> Self:
@@ -52,7 +53,8 @@ class Changes:
         magnitude = np.where(loss <= 0, 0, 1 + np.floor(np.log2(np.maximum(loss, 1)))).astype(np.int64)
         change = figure[then] - figure if len(begin) else figure
         at = np.flatnonzero(good)
-        return cls(begin[at], magnitude[at], steps.stalled[recent][at], change[at], (end - begin)[at])
+        one = np.ones(len(at), np.int64)
+        return cls(begin[at], magnitude[at], steps.stalled[recent][at], change[at], (end - begin)[at], one)
 
     def similar(self, at: int, *, stalled: bool) -> Changes | None:
         """The changes after moments like this one; None where even all levels together are too few."""
@@ -60,12 +62,12 @@ class Changes:
         far = np.abs(self.level - at)
         for reach in np.unique(far[alike]):
             near = alike & (far <= reach)
-            if near.sum() >= LEAST_MOMENTS:
+            if self.count[near].sum() >= LEAST_MOMENTS:
                 return self.take(np.flatnonzero(near))
         return None
 
     def take(self, at: Ints | slice) -> Changes:
-        return Changes(self.begin[at], self.level[at], self.stalled[at], self.change[at], self.weight[at])
+        return Changes(*(getattr(self, each.name)[at] for each in fields(Changes)))
 
 
 def ahead(

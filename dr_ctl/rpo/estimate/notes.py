@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from dr_ctl.rpo.estimate.coverage import Coverage
-    from dr_ctl.rpo.estimate.result import Estimate, Figures, LossLimit, Objectives, SeenWindow
-    from dr_ctl.rpo.estimate.work import Work
-    from dr_ctl.rpo.series.flow import Flow
-    from dr_ctl.rpo.series.steps import Steps
+    from dr_ctl.rpo.estimate.result import Estimate, Figures, LossClass, LossLimit, Objectives, SeenWindow
+    from dr_ctl.rpo.estimate.scopes import Scope
+    from dr_ctl.rpo.estimate.work import Summed
 
 STALE_POLLS: Final = 5
 STALE_AT_LEAST_S: Final = 30.0
@@ -53,15 +52,17 @@ def waiting(site: str, serving: str | None) -> list[Finding]:
     return [Finding("DR-RPO-023", Severity.WARNING, text, f"What is at stake: the same with --site {serving}.")]
 
 
-def stale(flows: Sequence[Flow], window: SeenWindow, stale_s: float) -> list[Finding]:
+def stale(work: Summed, window: SeenWindow, stale_s: float) -> list[Finding]:
     remedy = "See that `dr-ctl monitor` runs and reaches the site; read the figures as of that moment."
-    limit_s = max(STALE_AT_LEAST_S, STALE_POLLS * max(flow.spacing_us or 0 for flow in flows) / 1e6)
+    limit_s = max(
+        STALE_AT_LEAST_S, STALE_POLLS * max((each.spacing_us for each in work.last.values()), default=0) / 1e6
+    )
     found = []
     if stale_s > limit_s:
         text = f"the newest look is {stale_s:.0f} s old ({stamp(window.last)})"
         found.append(Finding("DR-RPO-003", Severity.WARNING, text, remedy))
-    for pair in sorted({flow.pair for flow in flows}):
-        last = moment(max(int(flow.us[-1]) for flow in flows if flow.pair == pair))
+    for pair, last_us in sorted(work.looked.items()):
+        last = moment(last_us)
         behind_s = (window.last - last).total_seconds()
         if behind_s > limit_s:
             text = f"pair {pair} was last read {behind_s:.0f} s before the newest look ({stamp(last)})"
@@ -80,9 +81,9 @@ def ahead(window: SeenWindow, now: datetime) -> list[Finding]:
     return [Finding("DR-RPO-020", Severity.WARNING, text, remedy)]
 
 
-def uncertain(steps: Steps, unexplained: float | None) -> list[Finding]:
+def uncertain(total: Scope, unexplained: float | None) -> list[Finding]:
     found = []
-    uncertain_s = int(steps.weight[steps.covered & steps.is_floor].sum()) / 1e6
+    uncertain_s = total.weight("floor") / 1e6
     if uncertain_s:
         text = (
             f"for {duration(uncertain_s)} the age is at least what is shown: "
@@ -107,10 +108,9 @@ def uncovered(seen: Coverage) -> list[Finding]:
     return [Finding("DR-RPO-024", Severity.WARNING, text, remedy)]
 
 
-def without_queues(work: Work, objectives: Objectives | None) -> list[Finding]:
+def without_queues(classes: Sequence[tuple[LossClass, Scope]]) -> list[Finding]:
     """Classes that no queue of the history belongs to."""
-    told = objectives.classes if objectives is not None else ()
-    names = [", ".join(each.queues) for each, series in zip(told, work.classes, strict=True) if not series.is_any]
+    names = [", ".join(each.queues) for each, scope in classes if not scope.has_queues]
     text = "no queue that was ever read belongs to this class of the objectives, so nothing is known of it: {}"
     remedy = "Check the spelling of its patterns, and that `dr-ctl monitor` may read its queues."
     return [Finding("DR-RPO-025", Severity.WARNING, text.format(name), remedy) for name in names]

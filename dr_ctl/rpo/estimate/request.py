@@ -25,7 +25,8 @@ _END_S: Final = 3.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """What is asked of a history, by an estimate or a backtest. `site` defaults to the one serving at the end; with
-    `store` the answer is kept beside the history too."""
+    `store` the answer is kept beside the history too, and the summaries that it was made from; without `settled` those
+    that are there are not read."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
@@ -40,6 +41,7 @@ class Request:
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
     store: bool = False
+    settled: bool = True
     may_take_time: bool = False
 
     def to_json(self) -> str:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import itertools
 import json
 import pickle
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Final, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from dr_ctl.rpo.estimate.periods import HOUR, Calendar
 from dr_ctl.rpo.estimate.result import matches
+from dr_ctl.rpo.estimate.summary import SCHEMA as SCHEMA_OF_ROWS
+from dr_ctl.rpo.estimate.summary import Last, Window, summarized
 from dr_ctl.rpo.history.files import SCHEMA
 from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.series.columns import NA, READ, SITE, Columns
@@ -66,8 +69,8 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What one task is told: looks of [from, to), by the files that hold them and what may lie before them. `include`,
-    `exclude` and `classes` are patterns of queues."""
+    """What one task is told: looks of [from, to), by the files that hold them and what may lie before them; all history
+    lies between `begin` and `end`. `include`, `exclude` and `classes` are patterns of queues."""
 
     from_us: int
     to_us: int
@@ -78,6 +81,7 @@ class Slice:
     exclude: tuple[str, ...] = ()
     classes: tuple[tuple[str, ...], ...] = ()
     grid_us: int | None = None  # of time cut into cells of that length the looks of every second one count
+    goes_back: bool = False  # there are older files than those told
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -93,12 +97,14 @@ class Slice:
         return 1 + sum(2 << number for number, each in enumerate(self.classes) if matches(each, queue))
 
 
-def plan(whole: Slice, cores: int, rows_each: int = ROWS_OF_A_SLICE) -> list[Slice]:
-    """Cut the time of `whole` into slices of about as many rows; where there is work for them, for all cores alike."""
-    rows = sum(file.rows for file in whole.files)
-    count = -(-rows // rows_each)
+def plan(whole: Slice, cores: int, rows_each: int = ROWS_OF_A_SLICE, edge_us: int = 1) -> list[Slice]:
+    """Cut the time of `whole` into slices of about as many rows; where there is work for them, for all cores alike.
+    Between them lie multiples of `edge_us`."""
+    rows = sum(each.rows for each in whole.files if each.first_us < whole.to_us and each.last_us >= whole.from_us)
+    count = max(1, -(-rows // rows_each))
     count = -(-count // cores) * cores if rows > WORTH_SHARING else count
     edges = [whole.from_us + (whole.to_us - whole.from_us) * number // count for number in range(count + 1)]
+    edges[1:-1] = [max(whole.from_us, edge - edge % edge_us) for edge in edges[1:-1]]
     return [
         # A wider look back may need any file before.
         replace(whole, from_us=begin, to_us=end, files=tuple(f for f in whole.files if f.first_us < end + AWAY_US))
@@ -151,18 +157,98 @@ def _is_cut(flows: Outflows, at_us: int, from_us: int) -> bool:
     return bool((is_cut | (flows.us[first] > from_us + AWAY_US)).all())
 
 
+@dataclass(frozen=True, slots=True)
+class Summarized:
+    """What a slice says in rows that add up; how each scope stands at the end, where the slice holds the end; by hour,
+    from when on it was read. `is_short`: to know where history was cut, older files are needed."""
+
+    rows: pa.Table
+    last: dict[str, Last] | None = None
+    back_us: Mapping[int, int] = field(default_factory=dict)
+    is_short: bool = False
+
+
+def summarize(told: Slice) -> Summarized:
+    """Each hour of a slice by itself: it says the same whatever else is asked for."""
+    looks, calendar = _Looks(told), Calendar.of(told.begin_us, told.end_us)
+    tables: list[pa.Table] = []
+    last, back_us = None, {}
+    for hour_us in range(told.from_us - told.from_us % HOUR, told.to_us, HOUR):
+        told_of = looks.around(hour_us)
+        if told_of is None:
+            return Summarized(SCHEMA_OF_ROWS.empty_table(), is_short=True)
+        found, back_us[hour_us] = told_of
+        from_us, to_us = max(hour_us, told.from_us), min(hour_us + HOUR, told.to_us)
+        if not found:
+            continue
+        rows, at_end = summarized(found, 1 + len(told.classes), Window(from_us, to_us, calendar.fineness(hour_us)))
+        tables.append(rows)
+        last = at_end if hour_us + HOUR >= told.end_us else None
+    return Summarized(pa.concat_tables([SCHEMA_OF_ROWS.empty_table(), *tables]), last, back_us)
+
+
+class _Looks:
+    """The rows of a slice, read once, and more of the past where an hour needs it."""
+
+    def __init__(self, told: Slice) -> None:
+        self._told = told
+        self._from_us = told.to_us
+        self._rows = Columns.of(_SCHEMA.empty_table())
+
+    def around(self, hour_us: int) -> tuple[list[Flow], int] | None:
+        """The outflows of an hour, and of some time before and after, and from when on was read; None where the past
+        does not reach far enough."""
+        told, end_us, back_us = self._told, min(hour_us + HOUR + AWAY_US, self._told.end_us), AWAY_US
+        if not len(self._between(max(told.begin_us, hour_us), min(hour_us + HOUR, told.end_us)).us):
+            return [], hour_us
+        while True:
+            from_us = max(told.begin_us, hour_us - back_us)
+            rows = self._between(from_us, end_us)
+            flows = Outflows.of(rows)
+            if _is_cut(flows, hour_us, from_us):
+                break
+            if told.goes_back and from_us < told.files[0].first_us:
+                return None
+            if from_us <= told.begin_us:
+                break
+            back_us *= FURTHER
+        found = envelope(rows, flows, told.mask, 1 + len(told.classes))
+        return parts(flows, found, hour_us - AWAY_US, end_us), from_us
+
+    def _between(self, from_us: int, to_us: int) -> Columns:
+        if from_us < self._from_us:
+            self._from_us = min(from_us, self._told.from_us - self._told.from_us % HOUR - AWAY_US)
+            rows = read(self._told, max(self._told.begin_us, self._from_us))
+            self._rows = rows.take(np.argsort(rows.us, kind="stable"))
+        at = np.searchsorted(self._rows.us, [from_us, to_us])
+        return self._rows.take(slice(int(at[0]), int(at[1])))
+
+
 def task(told: str) -> bytes:
     """What Spark calls."""
     return pickle.dumps(answer(Slice.from_json(told)), pickle.HIGHEST_PROTOCOL)
 
 
+def summary_task(told: str) -> bytes:
+    """The same for a summary."""
+    return pickle.dumps(summarize(Slice.from_json(told)), pickle.HIGHEST_PROTOCOL)
+
+
 def flows_of(spark: SparkSession, slices: Sequence[Slice]) -> tuple[Flow, ...]:
     """Have Spark answer all slices, side by side; put the outflows together."""
+    return joined(part for parts_ in _answered(spark, task, slices) for part in parts_)
+
+
+def summaries_of(spark: SparkSession | None, slices: Sequence[Slice]) -> list[Summarized]:
+    """Have Spark summarize all slices, side by side; without it in this process, one after the other."""
+    return [summarize(each) for each in slices] if spark is None else _answered(spark, summary_task, slices)
+
+
+def _answered(spark: SparkSession, work: Callable[[str], bytes], slices: Sequence[Slice]) -> list[Any]:
     from dr_ctl.rpo.spark import tasks  # noqa: PLC0415 - the tasks themselves do without Spark
 
     told = [json.dumps(asdict(each)) for each in slices]
-    found = [pickle.loads(each) for each in tasks.answers(spark, task, told)]  # noqa: S301 - what `task` made
-    return joined(part for parts_ in found for part in parts_)
+    return [pickle.loads(each) for each in tasks.answers(spark, work, told)]  # noqa: S301 - what `task` made
 
 
 def in_this_process(slices: Sequence[Slice]) -> tuple[Flow, ...]:

@@ -7,26 +7,29 @@ written whole under a hidden name and then renamed, so that a reader sees a file
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections import defaultdict
+from contextlib import contextmanager, suppress
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import EnvironmentFault
 from dr_ctl.core.model import Finding, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from dr_ctl.core.clock import Clock
     from dr_ctl.rpo.history.row import Row
 
+Answer = TypeVar("Answer")
+AGAIN: Final = 3
+"""Times that a history which changes under the reader is read."""
 SCHEMA: Final = pa.schema(
     [
         ("ts", pa.timestamp("us", tz="UTC")),
@@ -46,27 +49,23 @@ SCHEMA: Final = pa.schema(
 )
 """The columns of a file. `date` and `site` are its directories and not in it."""
 
-
-MOST_WAITING: Final = 100_000
-"""Rows that wait at most, whatever the time: below ten thousand queues a minute's looks are fewer."""
-TAIL_EVERY_S: Final = 1.0
+OWN: Final = re.compile(r"(?P<begin>\d{8}T\d{6})-[0-9a-f]{32}\.parquet")
+"""What a file of the history is called: the time of its first look, and what makes it the only one."""
 TAIL: Final = "_tail.parquet"
 """What waits of the outflows and roles of a site, and its last looks at everything, in the directory of its day:
 written anew each second, read by who asks what a site took with it. Readers of the history pass its name over: all of
 it comes with the next file."""
-TAIL_KINDS: Final = ("mirror", "acks", "mixed", "site")
-TAIL_ROWS: Final = 20_000
-"""So many rows of looks at everything stand in a tail, and at least the last of these looks."""
 Part = tuple[date, str]
 """A day and a site: what a file is of."""
 
 
 def write(rows: Iterable[Row], root: Path) -> list[Path]:
     """Append the rows, one new file per day and site. Raises EnvironmentFault; what was written until then stays."""
-    return [write_table(table, part, root) for part, table in _parts(rows)]
+    return [write_table(table, part, root) for part, table in tables_of(rows)]
 
 
-def _parts(rows: Iterable[Row]) -> Iterator[tuple[Part, pa.Table]]:
+def tables_of(rows: Iterable[Row]) -> Iterator[tuple[Part, pa.Table]]:
+    """The rows as columns, apart by day and site."""
     parts: dict[Part, list[Row]] = defaultdict(list)
     for row in rows:
         parts[row.day, row.site].append(row)
@@ -77,31 +76,43 @@ def _parts(rows: Iterable[Row]) -> Iterator[tuple[Part, pa.Table]]:
 
 def write_table(table: pa.Table, part: Part, root: Path) -> Path:
     """Write one file whole, named by the time of its first look. Raises EnvironmentFault."""
-    name = f"{table.column('ts')[0].as_py().astimezone(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex}.parquet"
-    return _write_whole(table, _folder(part, root), name)
+    return write_whole(table, folder_of(part, root), name_of(pc.min(table.column("ts")).as_py()))
 
 
-def _folder(part: Part, root: Path) -> Path:
+def name_of(first: datetime) -> str:
+    """A new name for a file whose first look was then."""
+    return f"{first.astimezone(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex}.parquet"
+
+
+def folder_of(part: Part, root: Path) -> Path:
     day, site = part
     return root / f"date={day.isoformat()}" / f"site={site}"
 
 
-def _write_whole(table: pa.Table, folder: Path, name: str) -> Path:
-    hidden, final = folder / f".{name}.part", folder / name
+def write_whole(table: pa.Table, folder: Path, name: str) -> Path:
+    """Write a file so that it is there whole or not at all. Raises EnvironmentFault."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with hidden.open("xb") as file:
-                pq.write_table(table, file)
-                file.flush()
-                os.fsync(file.fileno())
-            hidden.rename(final)
-        finally:
-            hidden.unlink(missing_ok=True)
-        _sync_folder(folder)  # the name must survive a power cut too
+        with hidden_until_whole(folder / name) as file:
+            pq.write_table(table, file)
     except OSError as error:
-        raise EnvironmentFault(f"the history cannot be written: {error}") from error
-    return final
+        raise EnvironmentFault(f"the history cannot be written to {folder}: {error.strerror or error}") from error
+    return folder / name
+
+
+@contextmanager
+def hidden_until_whole(final: Path) -> Iterator[BinaryIO]:
+    """A file under a hidden name of its own, which it loses once the block is over and all of it is on disk."""
+    hidden = final.with_name(f".{final.name}.{uuid.uuid4().hex}.part")
+    try:
+        with hidden.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        hidden.rename(final)
+    finally:
+        hidden.unlink(missing_ok=True)
+    _sync_folder(final.parent)  # the name must survive a power cut too
 
 
 def _sync_folder(folder: Path) -> None:
@@ -112,62 +123,6 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _tail_of(looks: list[pa.Table]) -> pa.Table:
-    """All of them as far as they are of outflows and roles, and the last ones whole."""
-    kinds, room, parts = pa.array(TAIL_KINDS), TAIL_ROWS, list[pa.Table]()
-    for look in reversed(looks):
-        short = look.filter(pc.is_in(look["kind"], kinds))
-        is_whole = short.num_rows < look.num_rows and (room == TAIL_ROWS or look.num_rows <= room)
-        room -= look.num_rows if is_whole else 0
-        parts.append(look if is_whole else short)
-    return pa.concat_tables(reversed(parts))
-
-
-class Writer:
-    """Gathers looks and writes them every `every_s` seconds and at the end: few files instead of one per look.
-
-    What a failed write did not get onto the disk is kept, and tried again with the next. Looks wait as columns: ten
-    thousand queues at two sites are some megabytes a look as objects.
-    """
-
-    def __init__(self, root: Path, *, every_s: float = 60.0, clock: Clock | None = None) -> None:
-        self._root = root
-        self._every_s = every_s
-        self._clock = clock or SystemClock()
-        self._waiting: dict[Part, list[pa.Table]] = {}
-        self.files = 0
-        self._tail_at = self._clock.monotonic()
-        self._written_at = self._clock.monotonic()
-
-    def add(self, rows: Iterable[Row]) -> list[Path]:
-        """Take the rows of a look; returns the files written because it was time."""
-        for part, table in _parts(rows):
-            self._waiting.setdefault(part, []).append(table)
-        waiting = sum(table.num_rows for tables in self._waiting.values() for table in tables)
-        is_due = waiting >= MOST_WAITING or self._clock.monotonic() - self._written_at >= self._every_s
-        if is_due:
-            return self.flush()
-        if self._clock.monotonic() - self._tail_at >= TAIL_EVERY_S:
-            self._write_tails()
-        return []
-
-    def _write_tails(self) -> None:
-        self._tail_at = self._clock.monotonic()
-        for part, tables in self._waiting.items():
-            _write_whole(_tail_of(tables), _folder(part, self._root), TAIL)
-
-    def flush(self) -> list[Path]:
-        """Write everything that waits, now."""
-        written = []
-        for part in list(self._waiting):
-            written.append(write_table(pa.concat_tables(self._waiting[part]), part, self._root))
-            del self._waiting[part]
-            (_folder(part, self._root) / TAIL).unlink(missing_ok=True)
-            self.files += 1
-        self._written_at = self._clock.monotonic()
-        return written
-
-
 def usable_files(
     root: Path, *, since: datetime | None = None, until: datetime | None = None
 ) -> tuple[list[Path], list[Finding]]:
@@ -175,6 +130,10 @@ def usable_files(
 
     `since` and `until` leave out whole days only. No directory is the same as no files.
     """
+    return listed_anew(lambda: _usable_files(root, since, until))
+
+
+def _usable_files(root: Path, since: datetime | None, until: datetime | None) -> tuple[list[Path], list[Finding]]:
     files: list[Path] = []
     findings: list[Finding] = []
     for path in sorted(root.glob("date=*/site=*/*.parquet")):
@@ -186,6 +145,15 @@ def usable_files(
         else:
             findings.append(finding)
     return files, findings
+
+
+def listed_anew(read: Callable[[], Answer]) -> Answer:
+    """What `read` makes of the files that it lists, begun again where one of them has gone meanwhile: joined with
+    others, or too old. Raises EnvironmentFault where that does not end."""
+    for _ in range(AGAIN):
+        with suppress(FileNotFoundError):
+            return read()
+    raise EnvironmentFault("the history changed each time that it was read", remedy="Ask again.")
 
 
 def read_through(files: Iterable[Path], root: Path) -> tuple[list[Path], list[Finding]]:
@@ -215,19 +183,28 @@ def newest_first(root: Path, site: str) -> Iterator[Path]:
                 yield path
 
 
+def tails(root: Path, site: str) -> Iterator[Path]:
+    """What the monitor had not yet written whole."""
+    for day in sorted(root.glob("date=*"), reverse=True)[:2]:
+        path = day / f"site={site}" / TAIL
+        if path.exists():
+            yield path
+
+
 def left_out(path: Path, root: Path) -> Finding | None:
-    """The finding that names a file which cannot be read; None where it can."""
+    """The finding that names a file which cannot be read; None where it can. Raises FileNotFoundError."""
     why_not = _why_not_readable(path)
     return None if why_not is None else _left_out(path, root, why_not)
 
 
 def _left_out(path: Path, root: Path, why_not: str) -> Finding:
-    return Finding(
-        "DR-RPO-002",
-        Severity.WARNING,
-        f"{path.relative_to(root)} is left out: {why_not}",
-        "Its looks are missing from the figures. Move the file away when it is of no more use.",
-    )
+    return without(f"{path.relative_to(root)} is left out: {why_not}")
+
+
+def without(text: str) -> Finding:
+    """The finding about a file that is left out."""
+    remedy = "Its looks are missing from the figures. Move the file away when it is of no more use."
+    return Finding("DR-RPO-002", Severity.WARNING, text, remedy)
 
 
 def _day_within(path: Path, since: datetime | None, until: datetime | None) -> bool:
@@ -240,6 +217,8 @@ def _day_within(path: Path, since: datetime | None, until: datetime | None) -> b
 def _why_not_readable(path: Path) -> str | None:
     try:
         found = pq.read_schema(path)
+    except FileNotFoundError:
+        raise
     except (pa.ArrowException, OSError) as error:
         return f"it cannot be opened ({str(error).splitlines()[0]})"
     wrong = [

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dr_ctl.core.model import Finding, Severity
-from dr_ctl.rpo.history.files import TAIL, left_out, newest_first
+from dr_ctl.rpo.history.files import left_out, listed_anew, newest_first, tails
 from dr_ctl.rpo.history.row import micros
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 OUTFLOWS: Final = ("mirror", "acks", "mixed")
@@ -73,10 +73,14 @@ def recent(history: Path, site: str, pairs: Sequence[str] = ()) -> Recent:
 
     `pairs` are those that the settings name; without them, those that the newest looks name.
     """
+    return listed_anew(lambda: _recent(history, site, pairs))
+
+
+def _recent(history: Path, site: str, pairs: Sequence[str]) -> Recent:
     found = Recent(pairs=set(pairs))
     newest_us: int | None = None
     is_any = False
-    for path in _tails(history, site):
+    for path in tails(history, site):
         is_any = True
         finding = _take(path, history, found, is_fixed=bool(pairs))
         if finding is not None:
@@ -99,14 +103,6 @@ def recent(history: Path, site: str, pairs: Sequence[str] = ()) -> Recent:
         # A look may be in a file and, after a crash, in the tail too.
         found.counts[key] = list({look.us: look for look in sorted(looks, key=lambda look: look.us)}.values())
     return found
-
-
-def _tails(history: Path, site: str) -> Iterator[Path]:
-    """What the monitor had not yet written whole."""
-    for day in sorted(history.glob("date=*"), reverse=True)[:2]:
-        path = day / f"site={site}" / TAIL
-        if path.exists():
-            yield path
 
 
 def _is_enough(found: Recent, begin_us: int, newest_us: int) -> bool:
@@ -147,10 +143,13 @@ def _only_one_role(path: Path, found: Recent) -> bool:
 
 
 def _take(path: Path, history: Path, found: Recent, *, is_fixed: bool) -> Finding | None:
-    """Take the rows of a file; one whose inside cannot be read is named, as one that cannot be opened is."""
+    """Take the rows of a file; one whose inside cannot be read is named, as one that cannot be opened is.
+    Raises FileNotFoundError."""
     try:
         if not _only_one_role(path, found):
             _add(path, found, is_fixed=is_fixed)
+    except FileNotFoundError:
+        raise
     except (pa.ArrowException, OSError) as error:
         text = f"{path.relative_to(history)} is left out: {str(error).splitlines()[0]}"
         return Finding("DR-RPO-002", Severity.WARNING, text, "Its looks are missing from the figures.")

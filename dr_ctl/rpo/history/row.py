@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from typing import Final
 
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -16,6 +17,10 @@ def moment(us: int) -> datetime:
 def micros(at: datetime) -> int:
     """The other way round, to the microsecond; a moment without a time zone is one of UTC."""
     return ((at if at.tzinfo is not None else at.replace(tzinfo=UTC)) - _BEGIN) // timedelta(microseconds=1)
+
+
+GLANCED: Final = ("mirror", "acks", "mixed", "site")
+"""The kinds of rows that a look at the outflows alone has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

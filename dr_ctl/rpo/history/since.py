@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dr_ctl.core.model import Role
-from dr_ctl.rpo.history.files import newest_first
+from dr_ctl.rpo.history.files import newest_first, tails
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ def link_lost(history: Path, site: str, pair: str) -> datetime | None:
 
 
 def _newest(history: Path, site: str, columns: tuple[str, ...]) -> Iterator[pa.Table]:
-    for path in islice(newest_first(history, site), _FILES):
+    for path in chain(tails(history, site), islice(newest_first(history, site), _FILES)):
         try:
             yield pq.read_table(path, columns=[*columns], partitioning=None)
         except (pa.ArrowException, OSError):

@@ -3,13 +3,18 @@
 An export or a snapshot says what one site stored at one moment. A message's id must be the same at both sites, so it is
 a property that its sender set (`property_name`); without one the message id that the client gave it (`user-id`), or the
 origin that a mirror notes at its arrival. The broker's own number is not the same elsewhere and never taken.
+
+Brokers keep more in queues than clients' messages. What the continuity plugin has staged for a queue is held of that
+queue; what they ship to each other, and their own, is held of none, and counted.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from xml.etree import ElementTree as ET
 
@@ -34,27 +39,64 @@ BORN, NUMBER = "x-opt-amq-bkr-id", "x-opt-amq-mr-id"
 _BATCH: Final = 50_000
 _PROPERTIES: Final = ("StringProperties", "LongProperties", "IntProperties")
 Held = tuple[str, str]  # queue, id
+STAGED: Final = ".in.mirror"
+SHIPPED: Final = (".out.mirror", ".out.acks", ".in.acks")
+OWN: Final = (
+    "$ACTIVEMQ_ARTEMIS_MIRROR_", "$.artemis.", "$sys.", "activemq.management", "activemq.notifications", "notif.",
+    "continuity.cmd.", "dr-ctl.",
+)  # fmt: skip
+_SECOND_US: Final = 999_999
 
 
-def to_ledger(source: Path, target: Path, *, site: str, property_name: str | None) -> datetime:
-    """Write what an export or a snapshot holds as a ledger of `stored` events, and say which moment it speaks of.
+@dataclass(slots=True)
+class Export:
+    """What an export or a snapshot spoke of: looks that began `at` a moment and took `blur_us`, and how many messages
+    lay in queues that are no clients'."""
 
-    That is the moment of the broker's answer in a snapshot, and the time of its last change of an exported file, which
-    does not say it. Raises UsageError, with the place, where it is not one or a message in it has no id.
+    at: datetime
+    blur_us: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def place(self, queue: str) -> str | None:
+        """The queue that counts as the one where a message is held; None where none does."""
+        if queue.startswith(OWN) or queue.endswith(SHIPPED):
+            self.left_out[queue] += 1
+            return None
+        return queue.removesuffix(STAGED)
+
+
+def to_ledger(source: Path, target: Path, *, site: str, moment: datetime | None, property_name: str | None) -> Export:
+    """Write what an export or a snapshot holds as a ledger of `stored` events.
+
+    A snapshot tells when the broker answered, to the second; an export does not, and its file's time is when somebody
+    wrote or copied it: `moment` says it. Raises UsageError, with the place, where it is not one, where nobody says of
+    which moment it is, or where a message in it has no id.
     """
     is_export = _first(source) == "<"
-    at = datetime.fromtimestamp(source.stat().st_mtime, UTC)
-    documents: list[dict[str, Any]] = []
-    if not is_export:
-        documents = _documents(source)
-        at = max((_answered(told) for told in documents if "timestamp" in told), default=at)
-    held = _exported(source, property_name) if is_export else _browsed(source, documents, property_name)
+    documents = [] if is_export else _documents(source)
+    export = _of_moment(source, documents, moment)
+    held = _exported(source, export, property_name) if is_export else _browsed(source, documents, export, property_name)
     with pq.ParquetWriter(target, SCHEMA) as writer:
         for batch in _batches(held):
             queues, ids = [queue for queue, _ in batch], [ident for _, ident in batch]
             count = len(batch)
-            writer.write_table(pa.table([ids, queues, ["stored"] * count, [site] * count, [at] * count], schema=SCHEMA))
-    return at
+            columns = [ids, queues, ["stored"] * count, [site] * count, [export.at] * count]
+            writer.write_table(pa.table(columns, schema=SCHEMA))
+    return export
+
+
+def _of_moment(source: Path, documents: list[dict[str, Any]], moment: datetime | None) -> Export:
+    if moment is not None:
+        return Export(moment)
+    answered = [_answered(told) for told in documents if "timestamp" in told]
+    if not answered or len(answered) < len(documents):
+        raise UsageError(
+            f"{source}: of which moment is it?",
+            remedy="Write SITE=FILE@MOMENT: when that broker had stopped, or answered, as in "
+            "london=export.xml@2026-11-21T09:15:12Z. The time of the file is when it was written.",
+        )
+    took = max(answered) - min(answered)
+    return Export(min(answered), took // timedelta(microseconds=1) + _SECOND_US)
 
 
 def _first(source: Path) -> str:
@@ -73,7 +115,7 @@ def _batches(held: Iterable[Held]) -> Iterator[list[Held]]:
         yield batch
 
 
-def _exported(source: Path, property_name: str | None) -> Iterator[Held]:
+def _exported(source: Path, export: Export, property_name: str | None) -> Iterator[Held]:
     root: ET.Element | None = None
     held: ET.Element | None = None
     try:
@@ -89,12 +131,12 @@ def _exported(source: Path, property_name: str | None) -> Iterator[Held]:
                 continue
             if element.tag != "message":
                 continue
+            places = {export.place(str(queue.get("name"))) for queue in element.iter("queue")} - {None}
             properties = {each.get("name"): each.get("value") for each in element.iter("property")}
             ident = _identity(properties, element.get("user-id"), property_name)
-            if ident is None:
+            if ident is None and places:
                 raise _no_id(f"{source}: message {element.get('id')}", property_name)
-            for queue in element.iter("queue"):
-                yield str(queue.get("name")), ident
+            yield from ((place, str(ident)) for place in sorted(map(str, places)))
             if held is not None:
                 held.clear()  # an export is as large as the broker's journal
     except ET.ParseError as error:
@@ -126,7 +168,9 @@ def _answered(told: dict[str, Any]) -> datetime:
     return datetime.fromtimestamp(int(told["timestamp"]), UTC)
 
 
-def _browsed(source: Path, documents: list[dict[str, Any]], property_name: str | None) -> Iterator[Held]:
+def _browsed(
+    source: Path, documents: list[dict[str, Any]], export: Export, property_name: str | None
+) -> Iterator[Held]:
     for number, told in enumerate(documents, 1):
         place = f"{source}: document {number}"
         queue = _queue_of(str(told["request"]["mbean"]))
@@ -134,11 +178,13 @@ def _browsed(source: Path, documents: list[dict[str, Any]], property_name: str |
             value = json.loads(told["value"]) if isinstance(told["value"], str) else told["value"]
             rows = value["data"] if isinstance(value, dict) else value
             for row in rows:
+                if (held := export.place(queue)) is None:
+                    continue
                 properties = {name: each for part in _PROPERTIES for name, each in (row.get(part) or {}).items()}
                 ident = _identity(properties, row.get("userID"), property_name)
                 if ident is None:
                     raise _no_id(f"{place}: message {row.get('messageID')}", property_name)
-                yield queue, ident
+                yield held, ident
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise UsageError(
                 f"{place}: {queue}: what was browsed is no list of messages ({error})",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,17 +15,18 @@ from dr_ctl.core.errors import UsageError
 from dr_ctl.rpo.ledgers.exports import to_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 COLUMNS: Final = ("id", "queue", "event", "site", "ts")
 EVENTS: Final = ("sent", "stored", "consumed", "send-in-doubt", "received", "ack-in-doubt")
 _REMEDY: Final = f"A ledger is Parquet or JSON lines with {', '.join(COLUMNS)}."
-_EXPORT_REMEDY: Final = "Write SITE=FILE: an export or a snapshot does not say whose it is."
+_EXPORT_REMEDY: Final = "Write SITE=FILE@MOMENT: an export or a snapshot does not say whose it is."
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """One ledger that was asked for. `looked_at`: an export or a snapshot, which also says what was not there then."""
+    """One ledger that was asked for. `looked_at`: an export or a snapshot, which also says what was not there then; its
+    looks began at that moment and took `blur_us`. `left_out` counts what it holds by queues that are no clients'."""
 
     told: str
     paths: tuple[str, ...]
@@ -33,10 +34,12 @@ class Ledger:
     ts_is_text: bool = True
     site: str | None = None
     looked_at: datetime | None = None
+    blur_us: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 def ledgers(told: Sequence[str], scratch: Path, *, property_name: str | None = None) -> list[Ledger]:
-    """Look at every ledger, `[SITE=]FILE`; exports and snapshots are turned into Parquet under `scratch`.
+    """Look at every ledger, `[SITE=]FILE[@MOMENT]`; exports and snapshots are turned into Parquet under `scratch`.
 
     Raises UsageError for the first that is none, with the place and the remedy.
     """
@@ -44,13 +47,15 @@ def ledgers(told: Sequence[str], scratch: Path, *, property_name: str | None = N
 
 
 def _ledger(told: str, scratch: Path, property_name: str | None) -> Ledger:
-    site, path = _split(told)
+    site, path, moment = _split(told)
     if not path.exists():
         raise UsageError(
             f"no ledger {path}", remedy="Name a file, a folder of Parquet or JSON-lines files, or SITE=FILE."
         )
     files = _files(path)
     kinds = {_kind(file) for file in files}
+    if moment is not None and kinds != {"export"}:
+        raise UsageError(f"{path}: a ledger tells the moment of each event itself", remedy="Leave @MOMENT out.")
     if kinds == {"parquet"}:
         texts = {_ts_is_text(file) for file in files}
         if len(texts) > 1:
@@ -61,17 +66,38 @@ def _ledger(told: str, scratch: Path, property_name: str | None) -> Ledger:
     if kinds == {"export"} and len(files) == 1:
         if site is None:
             raise UsageError(f"{path}: whose messages are these?", remedy=_EXPORT_REMEDY)
-        at = to_ledger(files[0], scratch, site=site, property_name=property_name)
-        return Ledger(told, (str(scratch),), is_parquet=True, ts_is_text=_ts_is_text(scratch), site=site, looked_at=at)
+        held = to_ledger(files[0], scratch, site=site, moment=moment, property_name=property_name)
+        return Ledger(
+            told,
+            (str(scratch),),
+            is_parquet=True,
+            ts_is_text=False,
+            site=site,
+            looked_at=held.at,
+            blur_us=held.blur_us,
+            left_out=held.left_out,
+        )
     raise UsageError(f"{path}: files of several kinds in one ledger: {', '.join(sorted(kinds))}", remedy=_REMEDY)
 
 
-def _split(told: str) -> tuple[str | None, Path]:
-    """A file whose own name holds an equals sign is still a file."""
-    site, equals, rest = told.partition("=")
-    if not equals or Path(told).exists():
-        return None, Path(told)
-    return site, Path(rest)
+def _split(told: str) -> tuple[str | None, Path, datetime | None]:
+    """A file whose own name holds an equals sign, or an at, is still a file."""
+    before, equals, after = told.partition("=")
+    site, rest = (before, after) if equals and not Path(told).exists() else (None, told)
+    file, at, moment = rest.rpartition("@")
+    if at and not Path(rest).exists() and Path(file).exists():
+        return site, Path(file), _moment(moment)
+    return site, Path(rest), None
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise UsageError(f"@{text} is no moment", remedy="Write it with its time zone, as in @2026-11-21T09:15:12Z.")
+    return moment
 
 
 def _files(path: Path) -> list[Path]:

@@ -1,7 +1,7 @@
 """Reconciliation: from ledgers to counts and files of ids. Contacts no broker.
 
-The steps: look at the files > digests, and from them what is counted by queue (`facts`) > the messages of the buckets
-that differ.
+The steps: look at the files > what they count, by queue (`facts`) > of many, digests > the messages of the buckets that
+do not add up.
 """
 
 from __future__ import annotations
@@ -10,27 +10,34 @@ import json
 import os
 import tempfile
 from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
 from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.ledgers import transforms as r
+from dr_ctl.rpo.ledgers.counting import BAD, counts
+from dr_ctl.rpo.ledgers.digests import BUCKETS, Digests, Snapshot
 from dr_ctl.rpo.ledgers.files import Ledger, first_bad, ledgers
-from dr_ctl.rpo.ledgers.transforms import BAD, KINDS, Snapshot
+from dr_ctl.rpo.ledgers.transforms import KINDS
 from dr_ctl.rpo.spark import sql
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-BUCKETS: Final = 1024
-"""Of each queue: a difference costs a thousandth of the queue's messages, and digests stay fewer than messages."""
+    from dr_ctl.rpo.ledgers.counting import Count
+
 FEW_EVENTS: Final = 200_000
 """Up to so many are judged message by message: that costs no more than to compare their digests."""
+MOST_BUCKETS: Final = 8192
+"""Where more do not add up, to pick their messages out costs more than to judge all."""
 SHORT_WORK_BYTES: Final = 64 * 1024 * 1024
 _SHOWN: Final = 5
 
@@ -49,7 +56,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What became of the messages. `events` counts what the ledgers tell, by kind of event."""
+    """What became of the messages. `events` counts what the ledgers tell, by kind of event; of so many `buckets` of
+    messages as many did not add up: none, where the messages are few enough to be judged without."""
 
     parts: Mapping[str, Part]
     events: Mapping[str, int]
@@ -74,14 +82,16 @@ class Reconciled:
 class _Seen:
     """What `facts` says of all ledgers together."""
 
-    snapshots: list[Snapshot]
+    snapshots: list[Snapshot] = field(default_factory=list)
+    sites: set[str] = field(default_factory=set)
     queues: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     events: Counter[str] = field(default_factory=Counter)
     bad: dict[int, int] = field(default_factory=dict)
 
     @property
-    def moments(self) -> set[int]:
-        return {each.at_us for each in self.snapshots}
+    def unsent(self) -> set[str]:
+        """The queues that no ledger tells of sends to."""
+        return {name for name, told in self.queues.items() if "sent" not in told}
 
     @property
     def newest(self) -> list[Snapshot]:
@@ -109,65 +119,64 @@ def reconcile(
         size = sum(Path(path).stat().st_size for ledger in given for path in ledger.paths)
         from dr_ctl.rpo.spark import session as starting  # noqa: PLC0415 - not before the files are known to be ledgers
 
-        with starting.session(
-            master=master, conf=conf, is_short=size < SHORT_WORK_BYTES, may_take_time=True
-        ) as session:
-            return reconcile_in(session, given, out)
+        with ThreadPoolExecutor(1) as beside:
+            counted = beside.submit(counts, given)
+            is_short = size < SHORT_WORK_BYTES
+            with starting.session(master=master, conf=conf, is_short=is_short, may_take_time=True) as session:
+                return reconcile_in(session, given, out, counted.result())
 
 
-def reconcile_in(spark: SparkSession, given: Sequence[Ledger], out: Path) -> Reconciled:
-    """Do the same in a session that is already there."""
-    events = sql.union([r.read(spark, number, ledger) for number, ledger in enumerate(given)])
-
-    def one_pass(moments: Collection[int]) -> tuple[DataFrame, _Seen]:
-        # Kept: it is asked several times, and the ledgers are long.
-        digested = r.digests(events, moments, buckets=BUCKETS).localCheckpoint()
-        return digested, _seen(r.facts(digested).collect(), given)
-
-    moments = {at_us for _, at_us in _looked(given)}
-    digested, seen = one_pass(moments)
-    bad = list(_bad_lines(seen, given))
-    if seen.moments != moments:
-        # Only the ledgers themselves told when a site was looked at: what was by then is told apart in another pass.
-        digested, seen = one_pass(seen.moments)
-    findings = [*bad, *_gaps(seen)]
-    sends = {name for name, told in seen.queues.items() if "sent" in told}
-    suspects = r.differing(digested, seen.snapshots, seen.newest, sends).localCheckpoint()
-    differing = suspects.count()
-    few = sum(seen.events.values()) <= FEW_EVENTS
-    suspects = r.every(digested) if few else suspects
-    queues = [(name, bool(told & {"sent", "send-in-doubt"}), "consumed" in told) for name, told in seen.queues.items()]
+def reconcile_in(
+    spark: SparkSession, given: Sequence[Ledger], out: Path, counted: Mapping[int, Iterable[Count]]
+) -> Reconciled:
+    """Do the same in a session that is there already; `counted`: the ledgers counted without it, by number."""
+    read = [r.read(spark, number, ledger) for number, ledger in enumerate(given)]
+    events = sql.union(read)
+    uncounted = [each for number, each in enumerate(read) if number not in counted]
+    told = r.facts(sql.union(uncounted)).collect() if uncounted else []
+    seen = _seen([*chain.from_iterable(counted.values()), *told], given)
+    findings = [*_bad_lines(seen, given), *_left_out(given), *_gaps(seen)]
+    is_many = sum(seen.events.values()) > FEW_EVENTS
+    buckets = _suspects(events, seen) if is_many else None
     found: Iterable[Any] = ()
-    if differing or few:
-        judged = r.judged(events, suspects, seen.snapshots, seen.newest, queues, buckets=BUCKETS)
+    if buckets is None or len(buckets):
+        queues = [
+            (name, bool(told & {"sent", "send-in-doubt"}), "consumed" in told) for name, told in seen.queues.items()
+        ]
+        some = buckets if buckets is not None and len(buckets) <= MOST_BUCKETS else None
+        judged = r.judged(events, some, seen.snapshots, seen.newest, queues)
         # Into one partition: to cut what is sorted into several, Spark would judge everything twice.
         found = judged.repartition(1).sortWithinPartitions("kind", "queue", "id").toLocalIterator()
-    return Reconciled(_written(found, out), dict(seen.events), BUCKETS * len(seen.queues), differing, tuple(findings))
+    differing = len(buckets) if buckets is not None else 0
+    return Reconciled(_written(found, out), dict(seen.events), BUCKETS if is_many else 0, differing, tuple(findings))
+
+
+def _suspects(events: DataFrame, seen: _Seen) -> Sequence[int]:
+    sites = sorted(seen.sites)
+    digested = r.digested(events, seen.snapshots, sites, seen.unsent).toArrow()
+    found: Sequence[int] = Digests.of(digested).suspects(seen.snapshots, seen.newest, sites).tolist()
+    return found
 
 
 def _seen(rows: Iterable[Any], given: Sequence[Ledger]) -> _Seen:
-    moments = {(given[number].site or "", number): at_us for number, at_us in _looked(given)}
-    seen = _Seen([])
+    # Exports and snapshots that held nothing tell that too.
+    moments = {(each.site or "", n): micros(each.looked_at) for n, each in enumerate(given) if each.looked_at}
+    seen = _Seen(sites={site for site, _ in moments})
     for row in rows:
         if row.event == BAD:
             seen.bad[row.ledger] = seen.bad.get(row.ledger, 0) + row.n
             continue
+        seen.sites.add(row.site)
         seen.events[row.event] += row.n
         seen.queues[row.queue].add(row.event)
         if row.event == "stored":
             key = (row.site, row.ledger)
             moments[key] = max(moments.get(key, row.last_us), row.last_us)
-    seen.snapshots = [Snapshot(site, number, at_us) for (site, number), at_us in sorted(moments.items())]
-    return seen
-
-
-def _looked(given: Sequence[Ledger]) -> list[tuple[int, int]]:
-    """The exports and snapshots by number, with their moments: also those that held nothing."""
-    return [
-        (number, int(ledger.looked_at.timestamp() * 1_000_000))
-        for number, ledger in enumerate(given)
-        if ledger.looked_at is not None
+    seen.snapshots = [
+        Snapshot(site, number, at_us, at_us + given[number].blur_us)
+        for (site, number), at_us in sorted(moments.items())
     ]
+    return seen
 
 
 def _bad_lines(seen: _Seen, given: Sequence[Ledger]) -> Iterable[Finding]:
@@ -183,6 +192,17 @@ def _bad_lines(seen: _Seen, given: Sequence[Ledger]) -> Iterable[Finding]:
             f"{place}; the torn last line is left out",
             "Whoever wrote the ledger was stopped in it: its last event is not known.",
         )
+
+
+def _left_out(given: Sequence[Ledger]) -> Iterable[Finding]:
+    """What brokers keep for themselves counts as held by nobody, and is told."""
+    counts: Counter[str] = Counter()
+    for ledger in given:
+        counts.update(ledger.left_out)
+    if counts:
+        told = _some([f"{count} of {name}" for name, count in sorted(counts.items())])
+        text = f"messages that brokers ship or keep for themselves are not counted as held: {told}"
+        yield Finding("DR-LEDGER-001", Severity.INFO, text, "What of them matters to clients lies in their queues too.")
 
 
 def _gaps(seen: _Seen) -> Iterable[Finding]:

@@ -1,11 +1,8 @@
 """Ledgers of message ids against each other: DataFrame in, DataFrame out.
 
-A message is its queue and its id. Where all is well each was sent once and then consumed once, or is held by a site.
-So the sends of a bucket of messages, taken together, equal its consumptions and what any one site holds: `digests`
-counts and hashes them in one pass over the ledgers, and only the buckets in which that does not hold (`differing`) are
-looked at message by message (`judged`). A digest is a count, the exclusive or of 64-bit hashes, and the sum of 30 of
-their bits: the last tells {a, a} from {b, b}. What it cannot tell is in which order a message was consumed and received
-by one client: few events are judged message by message, whatever their digests (`every`).
+A message is its queue and its id. What is counted comes first (`facts`). Few events are then judged message by message
+(`judged`); of many, `digested` are compared in the driver (`digests.py`), and only the messages of buckets that do not
+add up are judged.
 
 What a site holds is what its newest snapshot says: the `stored` events of one ledger at one site are one snapshot,
 and the last of them is its moment.
@@ -20,8 +17,9 @@ and the last of them is its moment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from dr_ctl.rpo.ledgers.digests import BUCKETS, CODES
 from dr_ctl.rpo.ledgers.files import COLUMNS, EVENTS
 from dr_ctl.rpo.spark import sql
 
@@ -30,18 +28,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from dr_ctl.rpo.ledgers.digests import Snapshot
     from dr_ctl.rpo.ledgers.files import Ledger
 
 KINDS: Final = ("lost", "doubled", "recovered", "unexpected", "unknown")
-BAD: Final = "bad"
-
-
-class Snapshot(NamedTuple):
-    """All that one ledger says a site stored."""
-
-    site: str
-    ledger: int
-    at_us: int
+_BUCKET: Final = f"CAST(hash & {BUCKETS - 1}L AS INT)"
 
 
 def read(spark: SparkSession, number: int, ledger: Ledger) -> DataFrame:
@@ -71,112 +62,68 @@ def read(spark: SparkSession, number: int, ledger: Ledger) -> DataFrame:
     )
 
 
-def digests(events: DataFrame, moments: Collection[int], *, buckets: int) -> DataFrame:
-    """One row per bucket of a queue, kind of event and time between two `moments`; what is stored by its snapshot.
-
-    What is bad comes by ledger.
-    """
+def facts(events: DataFrame) -> DataFrame:
+    """Count by ledger, site, queue and kind of event, and tell the last moment of each."""
     return sql.over(
         """
-        SELECT queue, event, pmod(hash, {buckets}) AS bucket,
-               CASE WHEN event IN ('stored', 'bad', 'consumed', 'received') THEN ledger END AS ledger,
-               CASE WHEN event IN ('stored', 'consumed', 'received') THEN site END AS site,
-               CASE WHEN event IN ('sent', 'consumed') THEN {later} ELSE 0 END AS epoch,
-               count(*) AS n, bit_xor(hash) AS x, sum(shiftrightunsigned(hash, 34)) AS s, max(us) AS last_us
-        FROM {events} GROUP BY 1, 2, 3, 4, 5, 6
+        SELECT ledger, site, queue, event, count(*) AS n, max(us) AS last_us
+        FROM {events} GROUP BY ledger, site, queue, event
         """,
         events=events,
-        buckets=buckets,
-        later=" + ".join(["0", *(f"int(us > {moment}L)" for moment in sorted(moments))]),
     )
 
 
-def facts(digested: DataFrame) -> DataFrame:
-    """Count by queue and kind of event; what is stored or bad also by ledger and site."""
-    return sql.over(
-        """
-        SELECT queue, event, ledger, site, sum(n) AS n, max(last_us) AS last_us
-        FROM {digested} GROUP BY queue, event, ledger, site
-        """,
-        digested=digested,
-    )
-
-
-def every(digested: DataFrame) -> DataFrame:
-    """All buckets, however well they look."""
-    return sql.over("SELECT DISTINCT queue, bucket FROM {digested} WHERE event != 'bad'", digested=digested)
-
-
-def differing(
-    digested: DataFrame, snapshots: Sequence[Snapshot], newest: Sequence[Snapshot], sends: Collection[str]
+def digested(
+    events: DataFrame, snapshots: Sequence[Snapshot], sites: Sequence[str], unsent: Collection[str]
 ) -> DataFrame:
-    """The buckets that their digests alone do not show to be well: at each snapshot, and in the end.
-
-    `sends`: the queues that the ledgers tell of sends to. There nothing may be held that was not sent.
-    """
-    moments = sorted({each.at_us for each in snapshots})
-    looks = [
-        (sql.text(each.site), str(each.ledger), str(moments.index(each.at_us)), str(each in newest).lower())
-        for each in snapshots
-    ]
+    """The columns of `Digests`: numbers alone, for to group by words takes half as long again. `unsent`: the queues
+    that no ledger tells of sends to."""
+    ats, untils = ({getattr(each, name) for each in snapshots} for name in ("at_us", "until_us"))
     return sql.over(
         """
-        WITH looks AS (
-          SELECT d.queue, d.bucket, s.site, s.ledger, s.is_newest, {sent}, {consumed}, {sent_by_then},
-            {consumed_by_then}, {held}, sum(CASE WHEN event = 'send-in-doubt' THEN n ELSE 0 END) AS doubts,
-            sum(CASE WHEN event = 'stored' AND NOT s.is_newest THEN n ELSE 0 END) AS past
-          FROM {digested} d CROSS JOIN {looks} s WHERE d.event != 'bad'
-          GROUP BY d.queue, d.bucket, s.site, s.ledger, s.is_newest)
-        SELECT queue, bucket FROM looks GROUP BY queue, bucket
-        HAVING NOT bool_and(
-          doubts = 0
-          AND (({then_known} AND (NOT is_newest OR {end_known}))
-               OR (sent_n = 0 AND consumed_n = 0 AND past = 0 AND NOT {has_sends})))
-          OR min(sent_n) = 0 AND (min(held_n), min(held_x), min(held_s)) != (max(held_n), max(held_x), max(held_s))
-          OR min(sent_n) = 0 AND max(held_n) > 0 AND NOT {several}
-        UNION
-        -- Whoever received messages and told of it consumed the same ones.
-        SELECT queue, bucket FROM (
-          SELECT queue, bucket, ledger, site, {received}, {consumed} FROM {digested}
-          WHERE event IN ('consumed', 'received') GROUP BY queue, bucket, ledger, site)
-        WHERE received_n > 0 AND (received_n, received_x, received_s) != (consumed_n, consumed_x, consumed_s)
+        SELECT {bucket} AS bucket, {unsent} AS unsent,
+               CASE event {codes} END AS code,
+               CASE WHEN event IN ('stored', 'consumed', 'received')
+                 THEN ledger * {count} + CASE site {sites} END ELSE 0 END AS part,
+               CASE event WHEN 'sent' THEN {ats} WHEN 'consumed' THEN {untils} ELSE 0 END AS epoch,
+               count(*) AS n, bit_xor(hash) AS x, sum(shiftrightunsigned(hash, 34)) AS s
+        FROM {events} WHERE event != 'bad' GROUP BY ALL
         """,
-        digested=digested,
-        # Without a snapshot nothing is held: one that nobody took, in the end.
-        looks=sql.rows("site, ledger, epoch, is_newest", looks or [("''", "-1", "0", "true")], ""),
-        sent=_side("sent", "event = 'sent'"),
-        consumed=_side("consumed", "event = 'consumed'"),
-        received=_side("received", "event = 'received'"),
-        sent_by_then=_side("sent_by_then", "event = 'sent' AND d.epoch <= s.epoch"),
-        consumed_by_then=_side("consumed_by_then", "event = 'consumed' AND d.epoch <= s.epoch"),
-        held=_side("held", "event = 'stored' AND d.site = s.site AND d.ledger = s.ledger"),
-        then_known=_adds_up("sent_by_then", "consumed_by_then"),
-        end_known=_adds_up("sent", "consumed"),
-        has_sends=f"(queue IN ({', '.join(map(sql.text, sorted(sends)))}))" if sends else "false",
-        several="true" if len(newest) > 1 else "false",
+        events=events,
+        bucket=_BUCKET,
+        unsent=f"int(queue IN ({_words(unsent)}))" if unsent else "0",
+        codes=" ".join(f"WHEN {sql.text(event)} THEN {code}" for event, code in CODES.items()),
+        count=len(sites),
+        sites=" ".join(f"WHEN {sql.text(site)} THEN {number}" for number, site in enumerate(sites)),
+        ats=_passed(ats),
+        untils=_passed(untils),
     )
+
+
+def _passed(moments: Collection[int]) -> str:
+    return " + ".join(["0", *(f"int(us > {moment}L)" for moment in sorted(moments))])
+
+
+def _words(given: Collection[str]) -> str:
+    return ", ".join(map(sql.text, sorted(given)))
 
 
 def judged(
     events: DataFrame,
-    suspects: DataFrame,
+    buckets: Sequence[int] | None,
     snapshots: Sequence[Snapshot],
     newest: Sequence[Snapshot],
     queues: Sequence[tuple[str, bool, bool]],
-    *,
-    buckets: int,
 ) -> DataFrame:
-    """What became of the messages in the suspect buckets: `kind`, `queue`, `id`, one row for each thing to say.
+    """What became of the messages in these buckets, or of all: `kind`, `queue`, `id`, one row for each thing to say.
 
     `queues`: whether the ledgers tell of sends to the queue, and of consumption from it.
     """
+    places = [f"({sql.text(each.site)}, {each.ledger})" for each in newest]
     return sql.over(
         """
         WITH told AS (
-          SELECT /*+ BROADCAST(suspects) */ e.*, held.site IS NOT NULL AS is_held
-          FROM {events} e
-          JOIN {suspects} suspects ON suspects.queue = e.queue AND suspects.bucket = pmod(e.hash, {buckets})
-          LEFT JOIN {newest} held ON e.event = 'stored' AND held.site = e.site AND held.ledger = e.ledger),
+          SELECT *, event = 'stored' AND {in_newest} AS is_held FROM {events} WHERE event != 'bad' AND {suspect}),
         messages AS (
           SELECT queue, id,
             count_if(event = 'sent') AS sent, count_if(event = 'send-in-doubt') AS doubts,
@@ -197,9 +144,9 @@ def judged(
             consumed = 0 AND received = 0 AND held_us IS NULL AS gone,
             consumption AND (size(snapshots) = 0 OR exists(snapshots, s -> s.at_us >= promised_us)) AS can_tell,
             consumed > greatest(sent, 1) OR received_us > consumed_us OR held_us > consumed_us AS doubled,
-            exists(snapshots, s -> s.at_us >= promised_us AND (consumed_us IS NULL OR consumed_us > s.at_us)
+            exists(snapshots, s -> s.at_us >= promised_us AND (consumed_us IS NULL OR consumed_us > s.until_us)
               AND NOT exists(seen, e -> e.site = s.site AND e.ledger <=> s.ledger)
-              AND exists(seen, e -> e.site = s.site AND e.us > s.at_us)) AS recovered,
+              AND exists(seen, e -> e.site = s.site AND e.us > s.until_us)) AS recovered,
             sends AND sent = 0 AND doubts = 0 AS unexpected
           FROM looked),
         named AS (
@@ -213,9 +160,10 @@ def judged(
         SELECT kind, queue, id FROM named
         """,
         events=events,
-        suspects=suspects,
-        buckets=buckets,
-        newest=_snapshots(newest),
+        suspect=f"CAST(hash & {BUCKETS - 1}L AS INT) IN ({', '.join(map(str, buckets))})"
+        if buckets is not None
+        else "true",
+        in_newest=f"(site, ledger) IN ({', '.join(places)})" if places else "false",
         # A list for each message costs more than all else; only a snapshot can have missed one.
         seen=f"collect_list({_SEEN})" if snapshots else f"array({_NEVER_SEEN})",
         snapshots=_as_array(snapshots),
@@ -232,27 +180,12 @@ _SEEN: Final = """CASE WHEN event IN ('stored', 'received', 'consumed')
 _NEVER_SEEN: Final = "CAST(NULL AS STRUCT<site: STRING, us: BIGINT, ledger: INT>)"
 
 
-def _side(name: str, when: str) -> str:
-    def of(column: str, fold: str) -> str:
-        return f"{fold}(CASE WHEN {when} THEN {column} ELSE 0 END) AS {name}_{column}"
-
-    return ", ".join((of("n", "sum"), of("x", "bit_xor"), of("s", "sum")))
-
-
-def _adds_up(sent: str, consumed: str) -> str:
-    """What was sent is what was consumed and what is held."""
-    return f"(({sent}_n, {sent}_x, {sent}_s) = ({consumed}_n + held_n, {consumed}_x ^ held_x, {consumed}_s + held_s))"
-
-
-def _snapshots(given: Sequence[Snapshot]) -> str:
-    written = [(sql.text(each.site), str(each.ledger), f"{each.at_us}L") for each in given]
-    return sql.rows("site, ledger, at_us", written, "'', 0, 0L")
-
-
 def _as_array(given: Sequence[Snapshot]) -> str:
     if not given:
-        return "CAST(array() AS ARRAY<STRUCT<site: STRING, ledger: INT, at_us: BIGINT>>)"
+        return "CAST(array() AS ARRAY<STRUCT<site: STRING, ledger: INT, at_us: BIGINT, until_us: BIGINT>>)"
     each = (
-        f"named_struct('site', {sql.text(one.site)}, 'ledger', {one.ledger}, 'at_us', {one.at_us}L)" for one in given
+        f"named_struct('site', {sql.text(one.site)}, 'ledger', {one.ledger}, 'at_us', {one.at_us}L,"
+        f" 'until_us', {one.until_us}L)"
+        for one in given
     )
     return f"array({', '.join(each)})"

@@ -73,7 +73,7 @@ class Columns:
         is_read = np.logical_and.reduce([counted[column] != NA for column in ("depth", "added", "removed")])
         return whole.take(np.flatnonzero((whole.kind >= 0) & ((whole.kind == SITE) | is_read)))
 
-    def take(self, at: npt.NDArray[np.generic]) -> Self:
+    def take(self, at: npt.NDArray[np.generic] | slice) -> Self:
         told = {each.name: getattr(self, each.name)[at] for each in fields(self) if each.name != "words"}
         return type(self)(words=self.words, **told)
 

@@ -24,6 +24,29 @@ ARRAYS: Final = ("us", "role", "link", "is_mixed", "goes_on", "oldest_us", "is_f
 
 
 @dataclass(frozen=True, slots=True)
+class Drained:
+    """By the end of an interval: things shipped a second, how many, and how much waited at the start (its power of
+    two)."""
+
+    us: Ints
+    rate: Floats
+    more: Ints
+    level: Ints
+
+    def rates(self) -> Floats:
+        """Things shipped a second by how much waited at the start: at place k from intervals with at least 2^k; a
+        tenth of what was shipped in them went slower. Not a number where none tells. In step it is the traffic that
+        limits what is shipped, behind it is the link: so alike is told by alike."""
+        order = np.argsort(self.rate, kind="stable")
+        rate, more, level = self.rate[order], self.more[order], self.level[order]
+        found = np.full(LEVELS, np.nan)
+        for least in range(int(level.max(initial=-1)) + 1):
+            below = np.cumsum(more[level >= least])
+            found[least] = rate[level >= least][np.searchsorted(below, 0.1 * below[-1])]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """The looks at one outflow and its queues added up; `last` is of its last look alone."""
 
@@ -74,31 +97,19 @@ class Flow:
         gaps = self.gap_us
         return int(gaps[-1]) if len(gaps) else 0
 
-    def rates(self, side: Side) -> Floats:
-        """Things shipped a second while something waited at both ends, by how much waited at the start: at place k
-        from intervals with at least 2^k; a tenth of what was shipped in them went slower. Not a number where none
-        tells. In step it is the traffic that limits what is shipped, behind it is the link: so alike is told by alike.
-        """
+    def drained(self, side: Side) -> Drained:
+        """Intervals in which something waited at both ends and something was shipped."""
         on = self.goes_on[1:] & self.link[1:] & self.link[:-1] & (side.depth[1:] > 0) & (side.depth[:-1] > 0)
         more = np.where(on, side.shipped[1:] - side.shipped[:-1], 0)
         good = np.flatnonzero(more > 0)
-        rates, more, waited = more[good] * 1e6 / np.diff(self.us)[good], more[good], side.depth[:-1][good]
-        order = np.argsort(rates)
-        rates, more, waited = rates[order], more[order], waited[order]
-        found = np.full(LEVELS, np.nan)
-        for level in range(int(waited.max(initial=0)).bit_length()):
-            alike = waited >= 1 << level
-            below = np.cumsum(more[alike])
-            found[level] = rates[alike][np.searchsorted(below, 0.1 * below[-1])]
-        return found
+        level = np.floor(np.log2(side.depth[:-1][good])).astype(np.int64)
+        return Drained(self.us[1:][good], more[good] * 1e6 / np.diff(self.us)[good], more[good], level)
 
-    def put_rates(self) -> tuple[float, ...] | None:
-        """The 50th, 95th and 99th percentile and the greatest rate at which things were put in, a second."""
+    @property
+    def put_rates(self) -> tuple[Ints, Floats]:
+        """At which rates things were put in, a second, by the ends of the intervals."""
         on = self.goes_on[1:] & self.sends.known[1:] & self.sends.known[:-1]
-        if not on.any():
-            return None
-        rates = (self.sends.added[1:] - self.sends.added[:-1])[on] * 1e6 / np.diff(self.us)[on]
-        return tuple(float(_disc(rates, p)) for p in (0.5, 0.95, 0.99, 1.0))
+        return self.us[1:][on], np.diff(self.sends.added)[on] * 1e6 / np.diff(self.us)[on]
 
 
 def _disc(values: Ints | Floats, probability: float) -> float:

@@ -68,6 +68,10 @@ class Histogram:
         place = self.place_of(probability)
         return None if place is None else int(self.tops[place])
 
+    def above(self, most: int) -> int:
+        """How long it was above a value, or not known."""
+        return int(self.weights[self.tops > most].sum() + self.unknown.sum())
+
     def within(self, blocks: slice) -> Histogram:
         """The same of some blocks alone."""
         weights = self.weights[:, blocks]

@@ -6,17 +6,22 @@ The total is a series of its own: quantiles do not add up.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from dr_ctl.rpo.series.columns import NA, Flags, Ints
+from dr_ctl.rpo.series.columns import NA, Flags, Floats, Ints
 from dr_ctl.rpo.series.cut import AWAY_US, DOWN, STANDBY
 from dr_ctl.rpo.series.envelope import Sums
 from dr_ctl.rpo.series.flow import Absent, Flow, unread
 
 METRICS: Final = ("loss", "age_ms", "duplicates", "drain_ms")
+WAITS, URGE = "waits", "urge"
+"""Beside these: the outflow that takes longest to drain, as a code of flow, side and depth; and how long by the looks
+at hand, in milliseconds. How long by all that is known is told once that is known."""
+DEPTH_BITS: Final = 40
+EVER: Final = 1 << 62
 ADDED: Final = ("loss", "duplicates")
 """Messages add up; times run side by side."""
 LATE: Final = 60
@@ -47,6 +52,14 @@ class Steps:
     def weight(self) -> Ints:
         return self.end - self.begin
 
+    def clipped(self, from_us: int, to_us: int) -> Steps:
+        """What of it lies in that time."""
+        at = np.flatnonzero((self.end > from_us) & (self.begin < to_us))
+        flags = {name: getattr(self, name)[at] for name in ("covered", "idle", "missed", "is_floor", "stalled")}
+        bound, *likely = ({name: each[at] for name, each in told.items()} for told in (self.bound, *self.likely))
+        begin, end = np.maximum(self.begin[at], from_us), np.minimum(self.end[at], to_us)
+        return Steps(begin, end, bound, (likely[0], likely[1]), **flags, acks_only=self.acks_only)
+
 
 @dataclass(frozen=True, slots=True)
 class Here:
@@ -67,11 +80,13 @@ class Scope:
     here: Here | None
     put: tuple[int, int] | None
     is_any: bool
+    lacking: Steps  # had no queue of it been read
 
 
-def scope_of(flow: Flow, scope: int, last_us: int) -> Scope:
-    """`scope` 0 is the total; `last_us` the last look at any outflow of the pair."""
-    return _Bounded(flow, scope).scope(last_us)
+def scope_of(flow: Flow, scope: int, last_us: int, within_us: tuple[int, int] = (0, EVER)) -> Scope:
+    """`scope` 0 is the total; `last_us` the last look at any outflow of the pair. What was put in is told of intervals
+    that end within that time."""
+    return _Bounded(flow, scope).scope(last_us, within_us)
 
 
 class _Bounded:
@@ -83,7 +98,7 @@ class _Bounded:
         self._on = on
         self._absent = Absent.of(flow, scope)
         self.acks_only = not flow.has_sends
-        self._rates = flow.rates(flow.sends), flow.rates(flow.acks)
+        self._rates = flow.drained(flow.sends).rates(), flow.drained(flow.acks).rates()
         self._sends, self._acks = (
             np.where(on & side.known[:-1] & side.known[1:], side.depth[:-1] + side.added[1:] - side.added[:-1], NA)
             for side in (flow.sends, flow.acks)
@@ -92,9 +107,16 @@ class _Bounded:
         self._put = np.concatenate([[NA], put]) if len(flow.us) else put
         self._unread = unread(flow, self._absent, self._put)
 
-    def scope(self, last_us: int) -> Scope:
+    def scope(self, last_us: int, within_us: tuple[int, int]) -> Scope:
         steps = self._steps()
-        return Scope(steps, self._here(last_us), self._accounted(steps), self._absent.is_any)
+        here, accounted = self._here(last_us), self._accounted(steps, within_us)
+        return Scope(steps, here, accounted, self._absent.is_any, self._lacking(steps))
+
+    def _lacking(self, steps: Steps) -> Steps:
+        """The same where only the outflow bounds it."""
+        self._unread = np.ones_like(self._unread)
+        found = self._steps()
+        return replace(steps, bound=found.bound, likely=found.likely)
 
     def _steps(self) -> Steps:
         flow, on = self._flow, self._on
@@ -168,24 +190,25 @@ class _Bounded:
         of_queues = ~none & ~sums.loss_unknown[scope] & ~unread_
         age = np.where(loss == 0, 0, np.where(of_queues, sums.age[scope], flow_age))
         age_ms = np.where((loss == NA) | (age == NA), NA, -(-age // 1000))
-        drain = self._drain(sends, acks)
-        drain = np.where(none, 0, drain) if scope else drain
-        figures = {"loss": loss, "age_ms": age_ms, "duplicates": twice, "drain_ms": drain}
+        drain = {name: np.where(none & (scope > 0), 0, each) for name, each in self._drain(sends, acks).items()}
+        figures = {"loss": loss, "age_ms": age_ms, "duplicates": twice, **drain}
         return figures, (loss > 0) & (sums.is_floor[scope] | floor)
 
-    def _drain(self, sends: Ints, acks: Ints) -> Ints:
+    def _drain(self, sends: Ints, acks: Ints) -> Figures:
         """Both directions drain side by side; not known where something is there and no rate is known."""
-        found = np.zeros(len(sends), np.int64)
+        found, waits, urge = (np.zeros(len(sends), np.int64) for _ in range(3))
+        unread_ = np.zeros(len(sends), bool)
         sides = ((sends, self._rates[0], self._flow.has_sends), (acks, self._rates[1], self._flow.has_acks))
-        for most, rates, is_there in sides:
+        for side, (most, rates, is_there) in enumerate(sides):
             if not is_there:
                 continue
-            waited = np.maximum(most, 1)
-            alike = rates[np.maximum(np.log2(waited).astype(np.int64) - ALIKE, 0)]
-            took = np.ceil(waited * 1000 / np.where(np.isnan(alike), rates[0], alike))
-            took = np.where(most == 0, 0, np.where((most == NA) | np.isnan(took), NA, took)).astype(np.int64)
+            took = drain_ms(most, rates)
             found = np.where((found == NA) | (took == NA), NA, np.maximum(found, took))
-        return found
+            mine = np.where(took == NA, most * 1000, took)  # what nobody saw drain counts as one a second
+            longer = (mine > urge) & (most != NA)
+            waits, urge = np.where(longer, (side << DEPTH_BITS) + most, waits), np.where(longer, mine, urge)
+            unread_ |= most == NA
+        return {"drain_ms": found, WAITS: np.where(unread_, NA, waits), URGE: urge}
 
     def _here(self, last_us: int) -> Here | None:
         flow = self._flow
@@ -215,14 +238,22 @@ class _Bounded:
         age_ms = -(-age // 1000)
         bound["age_ms"] = np.where(bound["loss"] == 0, 0, np.where(age == NA, NA, age_ms))
 
-    def _accounted(self, steps: Steps) -> tuple[int, int] | None:
+    def _accounted(self, steps: Steps, within_us: tuple[int, int]) -> tuple[int, int] | None:
         """What went into a mixed outflow in covered time, and what of it the queues' counters tell."""
         flow, put = self._flow, self._put[1:]
         good = steps.covered & flow.is_mixed[1:] & (put != NA) & (flow.within.queues[0][1:] > 0)
-        good &= ~flow.within.loss_unknown[0][1:]
+        good &= ~flow.within.loss_unknown[0][1:] & (steps.end >= within_us[0]) & (steps.end < within_us[1])
         if self._scope or not good.any():
             return None
         return int(put[good].sum()), round(float(np.minimum(flow.told[1:], put)[good].sum()))
+
+
+def drain_ms(most: Ints, rates: Floats) -> Ints:
+    """How long so much takes at the rates of a flow (`Flow.rates`); NA where that is not known."""
+    waited = np.maximum(most, 1)
+    alike = rates[np.maximum(np.log2(waited).astype(np.int64) - ALIKE, 0)]
+    took = np.ceil(waited * 1000 / np.where(np.isnan(alike), rates[0], alike))
+    return np.where(most == 0, 0, np.where((most == NA) | np.isnan(took), NA, took)).astype(np.int64)
 
 
 def _shared(figure: Ints, most: Ints, told: Flags) -> Ints:
@@ -262,9 +293,10 @@ def fold(parts: Sequence[Steps]) -> Steps:
 class _Sum:
     def __init__(self, begin: Ints, end: Ints) -> None:
         self._begin, self._end = begin, end
+        self._number = 0
         count = len(begin)
-        self._figures = [{name: np.zeros(count, np.int64) for name in METRICS} for _ in range(3)]
-        self._unknown = [{name: np.zeros(count, bool) for name in METRICS} for _ in range(3)]
+        self._figures = [{name: np.zeros(count, np.int64) for name in (*METRICS, WAITS, URGE)} for _ in range(3)]
+        self._unknown = [{name: np.zeros(count, bool) for name in (*METRICS, WAITS)} for _ in range(3)]
         self._holds, self._idle, self._alive = np.ones(count, bool), np.ones(count, bool), np.zeros(count, bool)
         self._floor, self._stalled, self._missed = (np.zeros(count, bool) for _ in range(3))
 
@@ -284,16 +316,28 @@ class _Sum:
                 more = np.where(known, figures[name][at], 0)
                 mine = self._figures[place]
                 mine[name] = mine[name] + more if name in ADDED else np.maximum(mine[name], more)
+            self._longest(place, figures, at, counts)
         self._alive |= born
         self._holds &= ~born | idle | (live & part.covered[at])
         self._idle &= ~born | idle
         self._missed |= counts & part.missed[at] | born & ~live
         self._floor |= counts & part.is_floor[at]
         self._stalled |= counts & part.stalled[at]
+        self._number += 1
+
+    def _longest(self, place: int, figures: Figures, at: Ints, counts: Flags) -> None:
+        mine, waits, urge = self._figures[place], figures[WAITS][at], figures[URGE][at]
+        self._unknown[place][WAITS] |= counts & (waits == NA)
+        longer = counts & (waits != NA) & (urge > mine[URGE])
+        mine[WAITS] = np.where(longer, (self._number << DEPTH_BITS + 1) + waits, mine[WAITS])
+        mine[URGE] = np.where(longer, urge, mine[URGE])
 
     def steps(self) -> Steps:
         bound, *likely = (
-            {name: np.where(unknown[name], NA, figures[name]) for name in METRICS}
+            {
+                **{name: np.where(unknown[name], NA, figures[name]) for name in (*METRICS, WAITS)},
+                URGE: figures[URGE],
+            }
             for figures, unknown in zip(self._figures, self._unknown, strict=True)
         )
         covered = self._holds & self._alive & ~self._idle
@@ -304,8 +348,11 @@ class _Sum:
         )
 
 
-def here_of(parts: Sequence[Here]) -> Here:
-    """The last look of several flows together."""
+def here_of(told: Sequence[Here | None]) -> Here | None:
+    """The last look of several flows together; None of one that was last read long ago."""
+    parts = [part for part in told if part is not None]
+    if not parts:
+        return None
 
     def added(of: Sequence[dict[str, int | None]], name: str) -> int | None:
         told = [each[name] for each, part in zip(of, parts, strict=True) if name != "duplicates" or not part.acks_only]
@@ -316,6 +363,14 @@ def here_of(parts: Sequence[Here]) -> Here:
         return sum(known) if name in ADDED else max(known, default=0)
 
     bound, likely = (
-        {name: added(of, name) for name in METRICS} for of in ([p.bound for p in parts], [p.likely for p in parts])
+        {**{name: added(of, name) for name in METRICS}, WAITS: _longest(told, end)}
+        for end, of in (("bound", [p.bound for p in parts]), ("likely", [p.likely for p in parts]))
     )
     return Here(bound, likely, any(part.stalled for part in parts))
+
+
+def _longest(told: Sequence[Here | None], end: str) -> int | None:
+    found = [(getattr(part, end), number) for number, part in enumerate(told) if part is not None]
+    known = [(each[URGE] or 0, (number << DEPTH_BITS + 1) + each[WAITS])
+             for each, number in found if each[WAITS] is not None]  # fmt: skip
+    return max(known)[1] if len(known) == len(found) else None

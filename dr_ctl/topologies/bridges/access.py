@@ -10,9 +10,10 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis_bridges import BridgesBroker
 from dr_ctl.topologies.artemis import access
 from dr_ctl.topologies.bridges.forwarded import forwarded
-from dr_ctl.topologies.bridges.look import look
+from dr_ctl.topologies.bridges.look import glance, look
 from dr_ctl.topologies.bridges.view import BridgesSeen, BrokerView, with_idle
 from dr_ctl.topologies.common import observer
+from dr_ctl.topologies.common.access import READ_S
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import Config
@@ -45,6 +46,9 @@ class Access(access.Access[BrokerView]):
         return look(
             self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
         )
+
+    def glance(self, *, timeout_s: float = READ_S) -> BrokerView:
+        return glance(self.reader(), self.names(), timeout_s=timeout_s)
 
     def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
         """The acceptors through which clients of an open queue come; none where no queue is open."""

@@ -91,6 +91,40 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
     )
 
 
+def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
+    """The same broker with its doors, what its bridges ship and the ids that have arrived as they are now. Which queues
+    are held closed, and where clients work, is that of the last look."""
+    own = [flow.buffer for flow in view.carrying if flow.buffer is not None]
+    told = reader.look(
+        [
+            Read(beans.server(view.broker), ("Active", "CurrentTimeMillis")),
+            Read(beans.RUNTIME, ("StartTime",)),
+            Read(beans.all_acceptors(view.broker), parts.ACCEPTOR),
+            *(Read(queue.bean, parts.QUEUE) for queue in (*own, *view.arrived)),
+        ],
+        timeout_s=timeout_s,
+    )
+    fields = Fields(view.broker, told[0].value())
+    queues = {
+        queue.bean: replace(parts.queue(queue.bean, Fields(queue.bean, answer.value())), internal=queue.internal)
+        for queue, answer in zip((*own, *view.arrived), told[3:], strict=True)
+    }
+
+    def now(flow: Flow) -> Flow:
+        return replace(flow, buffer=queues[flow.buffer.bean]) if flow.buffer is not None else flow
+
+    return replace(
+        view,
+        active=fields.flag("Active"),
+        now_ms=fields.number("CurrentTimeMillis"),
+        start=str(Fields(beans.RUNTIME, told[1].value()).number("StartTime")),
+        acceptors=tuple(parts.acceptor(bean, each) for bean, each in parts.found(told[2])),
+        flows=tuple(map(now, view.flows)),
+        ids=now(view.ids) if view.ids is not None else None,
+        arrived=tuple(queues[queue.bean] for queue in view.arrived),
+    )
+
+
 def joined(diverts: Iterable[Divert], queues: Sequence[Queue], bridges: Sequence[Bridge]) -> list[Flow]:
     """Each divert with the queue that it fills and the bridges that read it. A divert that feeds neither a bridge nor a
     buffer by its name is not of this topology."""

@@ -15,12 +15,12 @@ from dr_ctl.settings.topologies.classic_brokersync import BrokerSyncBroker
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.connection import Closed, Connected
 from dr_ctl.topologies.brokersync import parity
-from dr_ctl.topologies.brokersync.look import seen
+from dr_ctl.topologies.brokersync.look import glance, seen
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncConfig, SyncSeen
 from dr_ctl.topologies.classic import access, look, statistics
 from dr_ctl.topologies.classic.look import Answered
 from dr_ctl.topologies.common import observer
-from dr_ctl.topologies.common.access import Gate, gate
+from dr_ctl.topologies.common.access import READ_S, Gate, gate
 
 
 class Access(access.Access[BrokerView]):
@@ -46,6 +46,12 @@ class Access(access.Access[BrokerView]):
         if self._settings.jolokia is not None:
             return super()._look(timeout_s)
         return self._seen(statistics.ask(*self._doors(timeout_s), timeout_s=timeout_s))
+
+    def glance(self, *, timeout_s: float = READ_S) -> BrokerView | None:
+        """None where the statistics are all there is: they tell everything or nothing."""
+        if self._settings.jolokia is None:
+            return None
+        return glance(self.reader(), self.names(), timeout_s=timeout_s)
 
     def _doors(self, timeout_s: float) -> tuple[Gate, Mapping[str, bool]]:
         """Where the statistics are asked for, and which of the clients' doors are open: without a door of the agent's

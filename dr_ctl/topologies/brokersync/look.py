@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from dr_ctl.jolokia.client import Read, Reader
+from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.brokersync.view import AGENT, QUEUE, BrokerView, SyncConfig
+from dr_ctl.topologies.classic import beans
+from dr_ctl.topologies.classic import look as parts
 from dr_ctl.topologies.classic.look import Answered
 from dr_ctl.topologies.classic.papers import Papers
 from dr_ctl.topologies.common.view import Queue
@@ -48,6 +52,37 @@ def seen(told: Answered, papers: Papers, *, pair: str, site: str, config: SyncCo
         denied=told.denied,
         bridges=tuple(each for each, network in told.connections if network),
         copying=copying,
+    )
+
+
+def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
+    """The same broker with its doors, its link, the copies and what they are of as they are now; of other queues what
+    the last look said."""
+    own = [*view.copying.values(), *(view.named[name] for name in view.copying if name in view.named)]
+    told = reader.look(
+        [
+            Read(beans.broker(view.broker), ("BrokerId", "Slave")),
+            Read(beans.all_connectors(view.broker), ("Started",)),
+            Read(beans.all_networks(view.broker), ("Name",)),
+            Read(beans.all_bridges(view.broker), ("RemoteBrokerName",)),
+            *(Read(queue.bean, parts.QUEUE) for queue in own),
+        ],
+        timeout_s=timeout_s,
+    )
+    fields = Fields(view.broker, told[0].value())
+    started = {bean: each.flag("Started") for bean, each in parts.found(told[1])}
+    queues = {
+        old.name: replace(parts.queue(old.bean, Fields(old.bean, answer.value())), internal=old.internal)
+        for old, answer in zip(own, told[4:], strict=True)
+    }
+    return replace(
+        view,
+        start=fields.text("BrokerId"),
+        slave=fields.flag("Slave"),
+        acceptors=tuple(replace(each, started=started.get(each.bean, False)) for each in view.acceptors),
+        networks=tuple(parts.networks(told[2], told[3])),
+        queues=tuple(queues.get(each.name, each) for each in view.queues),
+        copying={name: queues[each.name] for name, each in view.copying.items()},
     )
 
 

@@ -76,7 +76,7 @@ def ask(
         ],
         timeout_s=timeout_s,
     )
-    itself, doors, networks, bridges, consumers, connections, prepared, *others, queues = told
+    itself, doors, connecting, bridges, consumers, connections, prepared, *others, queues = told
     fields = Fields(beans.broker(broker), itself.value())
     connectors = tuple(_connectors(doors, fields.mapping("TransportConnectors")))
     ports = {each.name: each.port for each in connectors}
@@ -85,7 +85,7 @@ def ask(
     return Answered(
         fields,
         connectors,
-        tuple(_networks(networks, bridges)),
+        tuple(networks(connecting, bridges)),
         tuple(_held(queue(bean, each), held) for bean, each in found(queues)),
         takers,
         tuple((_connection(bean, each, ports), each.flag("NetworkConnection")) for bean, each in found(connections)),
@@ -217,7 +217,7 @@ def _port(address: str) -> int | None:
         return None
 
 
-def _networks(connectors: Answer, bridges: Answer) -> Iterable[Network]:
+def networks(connectors: Answer, bridges: Answer) -> Iterable[Network]:
     to = {
         beans.parts(bean)["networkConnectorName"]: each.optional_text("RemoteBrokerName")
         for bean, each in found(bridges)

@@ -27,10 +27,11 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """Why a pair is not shown to serve: by a door's flag, or because no client is let in."""
+    """Why a pair is not shown to serve: by a door's flag, or because no client is let in. `lets_in`: a client was."""
 
     text: str
     by_flag: bool
+    lets_in: bool = False
 
 
 class Doors:
@@ -125,7 +126,9 @@ class Doors:
             shut = [name for name in access.config.clients if name not in opened]
             told[access.pair] = None
             if shut:
-                told[access.pair] = WhyNot(f"acceptor {', '.join(shut)} is closed", by_flag=True)
+                told[access.pair] = WhyNot(
+                    f"acceptor {', '.join(shut)} is closed", by_flag=True, lets_in=isinstance(greeting, Connected)
+                )
             if isinstance(greeting, Closed | Silent):
                 # A refused login is an answer of the broker all the same: the door is open, only not to this user.
                 told[access.pair] = WhyNot(f"no client is let in: {greeting.because}", by_flag=False)

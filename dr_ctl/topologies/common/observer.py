@@ -22,6 +22,8 @@ from dr_ctl.topologies.common import queues
 from dr_ctl.topologies.common.access import READ_S, Access
 from dr_ctl.topologies.common.seen import Seen, Silent, V_co
 from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.common.watching import Watch
+from dr_ctl.topologies.topology import Glance
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -45,6 +47,7 @@ class Observer(ABC, Generic[V_co, A_co]):
         }
         self._left_s: dict[str, float] = {}
         self.pool = ThreadPoolExecutor(max_workers=2 * len(self.all()) + 1, thread_name_prefix="look")
+        self._watch = Watch(self.pool, clock)
 
     @abstractmethod
     def _access(self, installation: Installation, site: str, pair: str) -> A_co:
@@ -137,14 +140,16 @@ class Observer(ABC, Generic[V_co, A_co]):
 
         return self._told(self.together(view, self.all()))
 
-    def glance(self) -> Seen[V_co] | None:
-        """Look once at the outflows alone; None where some broker cannot be asked so little."""
+    def glance(self, *, whole: bool) -> Glance[Seen[V_co]] | None:
+        """Look once, as who watches all the time, at everything or at the outflows alone; None where some broker cannot
+        be asked so little."""
 
         def view(access: Access[V_co]) -> V_co | Silent | None:
-            return self._answer(access, partial(access.glance, timeout_s=READ_S))
+            return self._view(access, 0.0) if whole else self._answer(access, partial(access.glance, timeout_s=READ_S))
 
-        told = [each for each in self.together(view, self.all()) if each is not None]
-        return self._told(told) if len(told) == len(self.all()) else None
+        all_told, ago_s = self._watch.ask(self.all(), view, small=not whole)
+        told = [each for each in all_told if each is not None]
+        return Glance(self._told(told), ago_s) if len(told) == len(all_told) else None
 
     def _told(self, told: Sequence[V_co | Silent]) -> Seen[V_co]:
         views = dict(zip(((each.site, each.pair) for each in self.all()), told, strict=True))

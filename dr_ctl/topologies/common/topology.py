@@ -14,6 +14,7 @@ from dr_ctl.topologies.common.observer import Observer
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.topology import Glance
 
 V = TypeVar("V", bound=Broker)
 
@@ -32,8 +33,8 @@ class PairTopology(Generic[V]):
     def look(self, *, over_s: float = 0.0) -> Seen[V]:
         return self._observer.observe_over(over_s) if over_s else self._observer.look_once()
 
-    def glance(self) -> Seen[V] | None:
-        return self._observer.glance()
+    def glance(self, *, whole: bool = False) -> Glance[Seen[V]] | None:
+        return self._observer.glance(whole=whole)
 
     def observe(self) -> Seen[V]:
         return self._observer.observe()

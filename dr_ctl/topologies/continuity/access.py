@@ -9,6 +9,7 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis_continuity import ContinuityBroker
 from dr_ctl.topologies.artemis import access
 from dr_ctl.topologies.common import observer
+from dr_ctl.topologies.common.access import READ_S
 from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.continuity import look
@@ -39,6 +40,9 @@ class Access(access.Access[SiteView]):
             timeout_s=timeout_s,
             ages=ages,
         )
+
+    def glance(self, *, timeout_s: float = READ_S) -> SiteView:
+        return look.glance(self.reader(), self.names(), timeout_s=timeout_s)
 
     def open_doors(self, *, timeout_s: float) -> tuple[str, ...]:
         """None while the plugin does not deliver: an acceptor whose port is taken says that it is started."""

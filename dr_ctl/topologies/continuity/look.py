@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader, Search
-from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.jolokia.errors import BadValue, NoSuchBean
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
@@ -31,6 +31,7 @@ _COUNTS: Final = (
     "MessageCount", "DeliveringCount", "ScheduledCount", "ConsumerCount", "Paused", "MessagesAdded",
     "MessagesAcknowledged",
 )  # fmt: skip
+_MOVING: Final = ("MessageCount", "DeliveringCount", "ConsumerCount", "MessagesAdded", "MessagesAcknowledged")
 _SERVICE: Final = (
     "SiteId", "SiteActivated", "Delivering", "ServiceStarted", "CommandManagerStarted", "InflowStagingDelay",
     "BridgeInterval", "OutflowMirrorSuffix", "OutflowAcksSuffix", "InflowMirrorSuffix", "InflowAcksSuffix",
@@ -144,6 +145,74 @@ def _look(
     )
 
 
+def glance(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
+    """The same broker with its role, its doors and what its flows ship as they are now; a flow that has gone is left
+    out. What lies staged is that of the last look, and no row of its own here."""
+    server, service = beans.server(view.broker), service_bean(view.broker)
+    moving = [queue for flow in view.flows for queue in (*flow.outflow, flow.in_acks)]
+    told = reader.look(
+        [
+            Read(server, ("NodeID",)),
+            clock(view.broker),
+            Read(beans.all_acceptors(view.broker), parts.ACCEPTOR),
+            *(Read(queue.bean, _MOVING) for queue in moving),
+            Search(service),
+            Read(service, ("SiteActivated", "Delivering", "ServiceStarted", "CommandManagerStarted")),
+        ],
+        timeout_s=timeout_s,
+    )
+    answered = zip(moving, told[3:-2], strict=True)
+    queues = {queue.name: _moved(queue, one) for queue, one in answered if not isinstance(one.error, NoSuchBean)}
+    return replace(
+        view,
+        node=Fields(server, told[0].value()).text("NodeID"),
+        now_ms=clock_ms(told[1]),
+        start=str(Fields(beans.RUNTIME, told[1].value()).number("StartTime")),
+        acceptors=tuple(parts.acceptor(bean, each) for bean, each in parts.found(told[2])),
+        service=_serves(view.service, Fields(service, told[-1].value())) if told[-2].value() else None,
+        flows=tuple(
+            replace(
+                flow,
+                out_mirror=replace(queues[flow.out_mirror.name], oldest_ms=None),
+                out_acks=queues[flow.out_acks.name],
+                in_acks=queues[flow.in_acks.name],
+            )
+            for flow in view.flows
+            if all(queue.name in queues for queue in (*flow.outflow, flow.in_acks))
+        ),
+    )
+
+
+def _moved(queue: Queue, answer: Answer) -> Queue:
+    told = Fields(queue.bean, answer.value())
+    acked = told.number("MessagesAcknowledged")
+    return replace(
+        queue,
+        depth=told.number("MessageCount"),
+        delivering=told.number("DeliveringCount"),
+        consumers=told.number("ConsumerCount"),
+        added=told.number("MessagesAdded"),
+        acked=acked,
+        removed=acked,
+    )
+
+
+def _serves(service: Service | None, told: Fields) -> Service | None:
+    """What a service that has only just come says of itself is for a look at everything."""
+    if service is None:
+        return None
+    return replace(
+        service,
+        activated=told.flag("SiteActivated"),
+        delivering=told.flag("Delivering"),
+        started=_is_started(told),
+    )
+
+
+def _is_started(told: Fields) -> bool:
+    return told.text("ServiceStarted") == "true" and told.text("CommandManagerStarted") == "true"
+
+
 def _as_listed(reader: Reader, queues: tuple[Queue, ...], timeout_s: float) -> tuple[Queue, ...]:
     """What is in delivery where nobody consumes, as it is listed: these versions' own count of it can stay too high for
     ever, and the depth with it, once a client was cut off. While somebody consumes the count stands: it holds what a
@@ -194,7 +263,7 @@ def _service(bean: str, answer: Answer) -> Service:
         site_id=told.text("SiteId"),
         activated=told.flag("SiteActivated"),
         delivering=told.flag("Delivering"),
-        started=told.text("ServiceStarted") == "true" and told.text("CommandManagerStarted") == "true",
+        started=_is_started(told),
         staging_ms=int(told.text("InflowStagingDelay")),
         interval_ms=float(told.text("BridgeInterval")),
         suffixes=(

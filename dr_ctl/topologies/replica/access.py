@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from dr_ctl.core.clock import Clock
@@ -18,14 +19,15 @@ from dr_ctl.stomp_io.address import takes_connections
 from dr_ctl.topologies.classic import access
 from dr_ctl.topologies.common import access as common
 from dr_ctl.topologies.common import observer
-from dr_ctl.topologies.common.access import Channel
+from dr_ctl.topologies.common.access import READ_S, Channel
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.replica import parity
 from dr_ctl.topologies.replica.calls import THROUGH
-from dr_ctl.topologies.replica.look import look
+from dr_ctl.topologies.replica.look import glance, look
 from dr_ctl.topologies.replica.seen import ReplicaSeen, Shut
 from dr_ctl.topologies.replica.view import BrokerView, Peer, ReplicaConfig
 
+T = TypeVar("T")
 Asked = common.Access[BrokerView]
 Views = Mapping[tuple[str, str], BrokerView | Silent]
 Sites = Mapping[str, Mapping[str, BrokerView | Silent]]
@@ -66,6 +68,9 @@ class Access(access.Access[BrokerView]):
             broker=broker,
             timeout_s=timeout_s,
         )
+
+    def glance(self, *, timeout_s: float = READ_S) -> BrokerView:
+        return glance(self.reader(), self.names(), timeout_s=timeout_s)
 
     def lives(self, *, timeout_s: float) -> bool | None:
         """Knock at the door that a replica has open; None where the settings do not name it."""
@@ -148,10 +153,10 @@ class Observer(observer.Observer[BrokerView, Access]):
         brokers = (each for site in seen.sites.values() for each in site.values())
         return super()._puzzling(seen) or any(isinstance(each, Shut) and not each.fetches for each in brokers)
 
-    def _asked(self, access: Asked, timeout_s: float) -> BrokerView | Silent:
-        told, mine = super()._asked(access, timeout_s), self.brokers[access.site][access.pair]
+    def _answer(self, access: Asked, look: Callable[[], T]) -> T | Silent:
+        told, mine = super()._answer(access, look), self.brokers[access.site][access.pair]
         if isinstance(told, Silent) and mine.hung_up(told.error):
-            told = super()._asked(access, timeout_s)
+            told = super()._answer(access, look)
         if not isinstance(told, Silent) or not told.ports_refuse:
             return told
         lives = mine.lives(timeout_s=self.patience.knock_s)

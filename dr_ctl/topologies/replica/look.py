@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from dr_ctl.jolokia.client import Answer, Read, Reader
 from dr_ctl.jolokia.errors import NoSuchBean
 from dr_ctl.jolokia.values import Fields
+from dr_ctl.topologies.classic import beans as classic_beans
 from dr_ctl.topologies.classic import look as classic
 from dr_ctl.topologies.classic.operations import SETS_ROLE
 from dr_ctl.topologies.classic.papers import Papers
@@ -51,6 +53,30 @@ def look(
             for queue in (classic.queue(bean, each) for bean, each in classic.found(queues))
             if queue.name in (beans.EVENTS, beans.INTERMEDIATE)
         ),
+    )
+
+
+def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
+    """The same broker with its doors, its part, its lag and its events as they are now."""
+    itself, doors, plugin, *events = reader.look(
+        [
+            Read(classic_beans.broker(view.broker), ("BrokerId", "Slave")),
+            Read(classic_beans.all_connectors(view.broker), ("Started",)),
+            Read(beans.plugin(view.broker), PLUGIN),
+            *(Read(queue.bean, classic.QUEUE) for queue in view.events),
+        ],
+        timeout_s=timeout_s,
+    )
+    fields = Fields(view.broker, itself.value())
+    started = {bean: each.flag("Started") for bean, each in classic.found(doors)}
+    told = zip(view.events, events, strict=True)
+    return replace(
+        view,
+        start=fields.text("BrokerId"),
+        slave=fields.flag("Slave"),
+        acceptors=tuple(replace(each, started=started.get(each.bean, False)) for each in view.acceptors),
+        plugin=_plugin(beans.plugin(view.broker), plugin),
+        events=tuple(classic.queue(queue.bean, Fields(queue.bean, answer.value())) for queue, answer in told),
     )
 
 

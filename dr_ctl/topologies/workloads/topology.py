@@ -11,7 +11,7 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import Store
 from dr_ctl.settings.model import Installation
-from dr_ctl.topologies.topology import Keeper, Seen, Topology, glance_of, keeper_of
+from dr_ctl.topologies.topology import Glance, Keeper, Seen, Topology, glance_of, keeper_of
 from dr_ctl.topologies.workloads.driver import DriverWithWorkloads
 from dr_ctl.topologies.workloads.recipe import RecipeWithWorkloads
 from dr_ctl.topologies.workloads.seen import SeenWithWorkloads
@@ -34,9 +34,9 @@ class TopologyWithWorkloads(Generic[S]):
             return SeenWithWorkloads(self._bare.look(), ())
         return self._beside(lambda: self._bare.look(over_s=over_s))
 
-    def glance(self) -> SeenWithWorkloads[Seen] | None:
-        seen = glance_of(self._bare)
-        return SeenWithWorkloads(seen, ()) if seen is not None else None
+    def glance(self, *, whole: bool = False) -> Glance[SeenWithWorkloads[Seen]] | None:
+        told = glance_of(self._bare, whole=whole)
+        return Glance(SeenWithWorkloads(told.seen, ()), told.ago_s) if told is not None else None
 
     def observe(self) -> SeenWithWorkloads[S]:
         return self._beside(self._bare.observe)

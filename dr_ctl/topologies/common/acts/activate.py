@@ -113,6 +113,8 @@ def _until_served(tools: Tools[Broker], outcomes: dict[Call, Outcome], move: Mov
     accesses = tools.observer.at(move.target)
     while True:
         told = tools.doors.why_not_serving(accesses)
+        if all(why is None or why.lets_in for why in told.values()):
+            hand.let_in()
         left = {
             pair: why.text
             for pair, why in told.items()

@@ -1,0 +1,40 @@
+"""The figures of docs/measured.md, measured again on this machine: medians, in turn with a yardstick, all in one run.
+
+    python -m bench [PART ...]         starts, mirror, plugin, failover, size; default: all
+
+Each part ends where what it measures did not do its work: nothing is quick by doing less.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+
+from bench import failover, moves, size, starts
+from bench.table import Figure, keep, show
+
+PARTS: dict[str, Callable[[], Sequence[Figure]]] = {
+    "starts": starts.measured,
+    "mirror": moves.mirror,
+    "plugin": moves.plugin,
+    "failover": failover.measured,
+    "size": size.measured,
+}
+
+
+def main(parts: Sequence[str]) -> None:
+    with tempfile.TemporaryDirectory() as compiled:
+        # An installed dr-ctl has its bytecode beside it; a shell that forbids writing any would have it compiled anew
+        # at every start.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = compiled
+        for part in parts or PARTS:
+            figures = PARTS[part]()
+            show(figures)
+            keep(figures)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

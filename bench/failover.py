@@ -1,0 +1,62 @@
+"""How long from the command until clients are served at the other site, with the dead one refusing connections; and
+beside it how long a look takes that tells that it is down."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench.moves import environment
+from bench.table import Figure
+from dr_ctl.core.clock import SystemClock
+from dr_ctl.core.model import Role
+from dr_ctl.core.patience import Patience
+from dr_ctl.lab.lab import Lab
+from dr_ctl.settings import loader
+from dr_ctl.topologies.registry import opened
+
+LOSSES, RATE = 5, 300
+
+
+def measured() -> list[Figure]:
+    served_s, told_s = [], []
+    with tempfile.TemporaryDirectory() as folder, Lab.up(Path(folder) / "lab") as lab:
+
+        def dr_ctl(*words: str) -> None:
+            command = [sys.executable, "-m", "dr_ctl", *words, "--yes", "--quiet"]
+            subprocess.run(command, check=True, env=environment(lab, folder), stdout=subprocess.DEVNULL)
+
+        lost, target = "london", "paris"
+        for number in range(-1, LOSSES):
+            with lab.load(RATE, work_ms=1) as load:
+                load.wait_for(RATE)
+                lab.kill(lost)
+                look_s = _detection_s(lab, lost)
+                began = datetime.now(UTC)
+                dr_ctl("failover", "--to", target, "--accept-loss", "unknown")
+                load.wait_for(load.counts().sent + RATE // 2)
+                served = load.stop().receive_gap.until
+            assert served is not None
+            if number >= 0:
+                served_s.append((datetime.fromisoformat(served) - began).total_seconds())
+                told_s.append(look_s)
+            lab.start(lost)
+            dr_ctl("reinstate", lost)
+            lost, target = target, lost
+    name = f"mirror: failover under {RATE} messages/s, from the command to the first message"
+    return [
+        Figure(name, "s", tuple(served_s), most=1.0),
+        Figure("of that, a look that tells that the site is down", "s", tuple(told_s)),
+    ]
+
+
+def _detection_s(lab: Lab, lost: str) -> float:
+    with closing(opened(loader.load(lab.settings_path), SystemClock(), Patience(), lab.directory)) as topology:
+        began = time.monotonic()
+        assert topology.observe().roles[lost] is Role.DOWN
+        return time.monotonic() - began

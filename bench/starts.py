@@ -1,0 +1,34 @@
+"""How long a process takes that asks nobody, and one that asks both sites for how they stand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.moves import environment
+from bench.table import Figure
+from dr_ctl.lab.lab import Lab
+
+STARTS = 11
+
+
+def measured() -> list[Figure]:
+    ours = [sys.executable, "-m", "dr_ctl", "--help"]
+    yardstick = [sys.executable, "-c", "import typer"]
+    timed(ours), timed(yardstick)  # the first time reads from disk
+    took = [(timed(ours), timed(yardstick)) for _ in range(STARTS)]
+    helped = Figure("`dr-ctl --help` beside `import typer`", "s", *zip(*took, strict=True), goal=1.5)
+    with tempfile.TemporaryDirectory() as folder, Lab.up(Path(folder) / "lab") as lab:
+        status, env = [sys.executable, "-m", "dr_ctl", "status"], environment(lab, folder)
+        timed(status, env)
+        return [helped, Figure("`status` of one pair", "s", tuple(timed(status, env) for _ in range(STARTS)), most=0.5)]
+
+
+def timed(command: Sequence[str], env: Mapping[str, str] | None = None) -> float:
+    began = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=env)
+    return time.perf_counter() - began

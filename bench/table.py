@@ -1,0 +1,89 @@
+"""One table of all figures: each beside its yardstick in the same run; printed, kept as JSON, and put into the docs."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+JSON_FILE = HERE / "measured.json"
+DOCS = HERE.parent / "docs" / "measured.md"
+BEGIN, END = "<!-- make bench: begin -->", "<!-- make bench: end -->"
+_HEAD = ("figure", "dr-ctl: median (least to most)", "yardstick: median (least to most)", "ratio", "goal", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What was measured so often of dr-ctl, and of its yardstick in turn with it; `goal` is for the ratio, `most` for
+    the median itself. None: there is none."""
+
+    name: str
+    unit: str
+    ours: tuple[float, ...]
+    yardstick: tuple[float, ...] = ()
+    goal: float | None = None
+    most: float | None = None
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.ours)
+
+    @property
+    def ratio(self) -> float | None:
+        return self.median / statistics.median(self.yardstick) if self.yardstick else None
+
+    @property
+    def is_met(self) -> bool:
+        by_ratio = self.goal is None or self.ratio is None or self.ratio <= self.goal
+        return by_ratio and (self.most is None or self.median <= self.most)
+
+    def cells(self) -> tuple[str, ...]:
+        goals = [f"≤ {self.goal:g} times" if self.goal is not None else "", self._told(self.most) if self.most else ""]
+        has_goal = self.goal is not None or self.most is not None
+        return (
+            self.name,
+            self._spread(self.ours),
+            self._spread(self.yardstick) if self.yardstick else "",
+            f"{self.ratio:.2f}" if self.ratio is not None else "",
+            ", ".join(filter(None, goals)),
+            ("met" if self.is_met else "missed") if has_goal else "",
+        )
+
+    def _told(self, most: float) -> str:
+        return f"≤ {most:g} {self.unit}"
+
+    def _spread(self, values: Sequence[float]) -> str:
+        return f"{_short(statistics.median(values))} {self.unit} ({_short(min(values))} to {_short(max(values))})"
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def show(figures: Sequence[Figure]) -> None:
+    """Print them, a line each."""
+    for each in figures:
+        print(" | ".join(filter(None, each.cells())), flush=True)
+
+
+def keep(figures: Sequence[Figure]) -> None:
+    """Put them beside what other parts have measured before, as JSON and as the table in the docs."""
+    kept = json.loads(JSON_FILE.read_text()) if JSON_FILE.exists() else {}
+    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, load {os.getloadavg()[1]:.1f}"
+    for each in figures:
+        kept[each.name] = {**asdict(each), "median": each.median, "ratio": each.ratio, "machine": machine}
+    JSON_FILE.write_text(json.dumps(kept, indent=1) + "\n")
+    read = [Figure(**{key: told[key] for key in Figure.__slots__}) for told in kept.values()]
+    lines = [_row(_HEAD), _row(["---"] * len(_HEAD)), *(_row(each.cells()) for each in read)]
+    before, _, rest = DOCS.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    DOCS.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{after}", encoding="utf-8")
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

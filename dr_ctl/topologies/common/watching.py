@@ -1,0 +1,58 @@
+"""Looks for who watches all the time: a broker that is late keeps nobody from what the others say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, Final, TypeVar
+
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.errors import Unreachable
+from dr_ctl.topologies.common.access import Access
+from dr_ctl.topologies.common.seen import Silent
+
+A = TypeVar("A", bound=Access[Any])
+T = TypeVar("T")
+LATE_S: Final = 1.0
+"""For an answer of a few figures, or of a broker that gave none the last time."""
+
+
+class Watch:
+    """Asks brokers again and again. Who has not answered in time is told as silent, as it was last when it was, and is
+    asked again once that question has come to its end."""
+
+    def __init__(self, pool: ThreadPoolExecutor, clock: Clock) -> None:
+        self._pool, self._clock = pool, clock
+        self._late: dict[Access[Any], Future[Any]] = {}
+        self._silent: dict[Access[Any], Silent] = {}
+
+    def ask(self, of: Sequence[A], ask: Callable[[A], T | Silent], *, small: bool) -> tuple[list[T | Silent], float]:
+        """What each said, and for how long the last who was in time has been waiting for the late ones. `small`: a few
+        figures are asked for."""
+        for access in [each for each, future in self._late.items() if future.done()]:
+            self._noted(access, self._late.pop(access).result())
+        replied: list[float] = []
+
+        def timed(access: A) -> T | Silent:
+            told = ask(access)
+            replied.append(self._clock.monotonic())
+            return told
+
+        asked = {access: self._pool.submit(timed, access) for access in of if access not in self._late}
+        hurried = [future for access, future in asked.items() if small or access in self._silent]
+        wait(hurried, LATE_S)
+        wait([future for future in asked.values() if future not in hurried])
+        self._late |= {access: future for access, future in asked.items() if not future.done()}
+        told = [self._noted(each, self._late_one(each) if each in self._late else asked[each].result()) for each in of]
+        return told, self._clock.monotonic() - max(replied) if self._late and replied else 0.0
+
+    def _noted(self, access: Access[Any], told: T | Silent) -> T | Silent:
+        if isinstance(told, Silent):
+            self._silent[access] = told
+        else:
+            self._silent.pop(access, None)
+        return told
+
+    def _late_one(self, access: Access[Any]) -> Silent:
+        text = f"{access.site}/{access.pair}: no answer within {LATE_S:g} s"
+        return self._silent.get(access, Silent(access.pair, access.site, Unreachable(text, refused=False)))

@@ -1,0 +1,173 @@
+"""What waits for the disk: when it is written, what becomes of it where the disk takes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from dr_ctl.rpo.history import writer as writing
+from dr_ctl.rpo.history.files import TAIL, usable_files
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.rpo.history.writer import AGAIN_S, Writer
+from tests.rpo.full import full_disk
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+QUEUE = Row(site="london", ts=NOON, pair="orders-1", kind="queue", name="orders", depth=2, added=5, removed=3)
+
+
+def look(second: float) -> list[Row]:
+    """A queue, the outflow and the role."""
+    queue = replace(QUEUE, ts=NOON + timedelta(seconds=second))
+    return [queue, replace(queue, kind="mixed", name="*"), replace(queue, kind="site", name="serving")]
+
+
+class SteppedClock:
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def now(self) -> datetime:
+        return NOON
+
+    def monotonic(self) -> float:
+        return self.at
+
+    def sleep(self, seconds: float) -> None:
+        self.at += seconds
+
+
+@pytest.fixture
+def clock() -> SteppedClock:
+    return SteppedClock()
+
+
+def kept(root: Path) -> list[tuple[float, str]]:
+    """The rows of all files, by second and kind."""
+    files, findings = usable_files(root)
+    assert findings == []
+    rows = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+    return sorted(((row["ts"] - NOON).total_seconds(), row["kind"]) for row in rows)
+
+
+def test_looks_are_gathered_and_written_when_it_is_time(tmp_path: Path, clock: SteppedClock) -> None:
+    writer = Writer(tmp_path, every_s=60, clock=clock)
+
+    assert writer.add(look(0)) == []
+    clock.at = 59.0
+    assert writer.add(look(59)) == []
+    clock.at = 60.0
+    (path,) = writer.add(look(60))
+
+    assert pq.read_metadata(path).num_rows == 9
+
+
+def test_what_is_left_is_written_at_the_end(tmp_path: Path, clock: SteppedClock) -> None:
+    writer = Writer(tmp_path, clock=clock)
+    writer.add(look(0))
+
+    writer.flush()
+
+    assert len(kept(tmp_path)) == 3
+
+
+def test_where_the_history_should_be_lies_a_file_until_somebody_moves_it(tmp_path: Path, clock: SteppedClock) -> None:
+    blocked = tmp_path / "history"
+    blocked.write_text("a file where a directory should be")
+    writer = Writer(blocked, clock=clock)
+    writer.add(look(0))
+    assert writer.flush() == []
+    assert writer.trouble is not None
+    blocked.unlink()
+
+    (path,) = writer.flush()
+
+    assert pq.read_metadata(path).num_rows == 3
+    assert (writer.trouble, writer.flush()) == (None, [])
+
+
+def test_a_full_disk_is_told_and_tried_again_and_nothing_is_lost(tmp_path: Path, clock: SteppedClock) -> None:
+    writer = Writer(tmp_path, every_s=60, clock=clock)
+    with full_disk():
+        for second in range(100):
+            clock.at = second
+            assert writer.add(look(second)) == []
+    assert writer.trouble is not None
+    assert "File too large" in writer.trouble
+    assert (writer.waiting, writer.dropped, writer.files) == (300, 0, 0)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+    clock.at += AGAIN_S
+    writer.add(look(100))
+
+    assert (writer.trouble, writer.waiting) == (None, 0)
+    assert len(kept(tmp_path)) == 303
+
+
+def test_a_disk_that_stays_full_costs_the_oldest_looks_at_queues_first(
+    tmp_path: Path, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "MOST_KEPT", 24)
+    writer = Writer(tmp_path, clock=clock)
+    with full_disk():
+        for second in range(10):
+            writer.add(look(second))
+        writer.flush()
+    assert (writer.waiting, writer.dropped) == (24, 6)
+
+    writer.flush()
+
+    of_queues = [second for second, kind in kept(tmp_path) if kind == "queue"]
+    assert of_queues == [6, 7, 8, 9]
+    assert sum(kind == "mixed" for _, kind in kept(tmp_path)) == 10
+
+
+def test_a_disk_that_stays_full_for_longer_costs_the_oldest_looks_at_outflows_too(
+    tmp_path: Path, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "MOST_KEPT", 7)
+    writer = Writer(tmp_path, clock=clock)
+    with full_disk():
+        for second in range(10):
+            writer.add([*look(second), *(replace(row, site="paris") for row in look(second))])
+        writer.flush()
+
+    writer.flush()
+
+    assert writer.dropped == 56
+    assert kept(tmp_path) == [(9, "mixed"), (9, "mixed"), (9, "site"), (9, "site")]
+
+
+def test_what_a_monitor_that_was_killed_had_in_its_tail_is_in_the_history_of_the_next(
+    tmp_path: Path, clock: SteppedClock
+) -> None:
+    killed = Writer(tmp_path, clock=clock)
+    for second in range(3):
+        clock.at = second
+        killed.add(look(second))
+    (tail,) = tmp_path.glob(f"date=*/site=*/{TAIL}")
+    tail.with_name(f".{TAIL}.part").write_bytes(b"PAR1")  # it was killed while it wrote the next
+
+    after = Writer(tmp_path, clock=clock)
+    clock.at = 5
+    after.add(look(5))
+    after.flush()
+
+    assert after.trouble is None
+    assert [second for second, kind in kept(tmp_path) if kind == "mixed"] == [0, 1, 2, 5]
+
+
+def test_two_monitors_on_one_history_do_not_hinder_each_other(tmp_path: Path, clock: SteppedClock) -> None:
+    one, other = Writer(tmp_path, clock=clock), Writer(tmp_path, clock=clock)
+    for second in range(4):
+        clock.at = second
+        one.add(look(second))
+        other.add(look(second + 0.5))
+        one.flush()
+
+    other.flush()
+
+    assert (one.trouble, other.trouble) == (None, None)
+    assert {second for second, _ in kept(tmp_path)} == {n / 2 for n in range(8)}
