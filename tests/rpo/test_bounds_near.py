@@ -123,3 +123,16 @@ def test_what_the_survivor_received_after_the_last_look_is_not_lost(tmp_path: Pa
     assert found.lost.at_most is not None
     assert life.lost <= found.lost.at_most <= at_most
     assert ("less 160 that the other site received since" in (found.because or "")) is (role == "standby")
+
+
+def test_what_was_on_its_way_when_the_survivor_was_read_first_is_no_arrival(tmp_path: Path) -> None:
+    """At the last look at the queues the survivor was read thirty messages before the other."""
+    life = Life("steady", 0, 100.0, DIES_S)
+    seen = [row for row in life.rows() if row.ts <= at(DIES_S - 2)]
+    there = [*received(15.0, 600), *received(20.0, 770), *received(DIES_S + 0.5, 960)]
+    write([*seen, *there, site_row(DIES_S + 0.5, "down")], tmp_path)
+
+    found = bounds(tmp_path, site="london", now=at(DIES_S + 1), survivor="paris")
+
+    assert found.lost.at_most is not None
+    assert 20 <= found.lost.at_most <= 22  # what came in the half second until it was seen down
