@@ -42,7 +42,7 @@ class Pair:
         kept = {
             key[1]: thing for key, thing in mine.items() if key[0] == "queue" and thing.last_us > last_us - WINDOW_US
         }
-        left = _left(seen, name, [queue for queue in kept if ("acks", queue) in flows])
+        left = _left(seen, name, [flow for kind, flow in flows if kind == "acks" and flow != SHARED])
         told = seen.queues(name)
         come = (lambda _, __: Arrived()) if received is None else partial(received.since, name)
         outflows = [] if looks is None else [
@@ -118,7 +118,7 @@ def _left(seen: Recent, pair: str, names: Sequence[str]) -> dict[str, int | None
     flows, queues, staged = seen.outflows(pair), seen.queues(pair), seen.staged(pair)
     serving = {us for us, role in seen.roles if role == Role.SERVING.value}
     return {
-        name: done_and_there(staged.get(name, ()), queues[name], flows.get(("mirror", name), ()), serving)
+        name: done_and_there(staged.get(name, ()), queues.get(name, ()), flows.get(("mirror", name), ()), serving)
         for name in names
     }
 
