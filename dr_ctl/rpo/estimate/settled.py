@@ -10,7 +10,6 @@ import hashlib
 import json
 import shutil
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,7 +27,7 @@ from dr_ctl.rpo.estimate.periods import DAY, LATELY, Period
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.slices import File
 from dr_ctl.rpo.estimate.summary import SCHEMA
-from dr_ctl.rpo.history.files import left_out, without
+from dr_ctl.rpo.history.files import hidden_until_whole, left_out, without
 from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.rpo.series.cut import AWAY_US
 
@@ -189,15 +188,11 @@ class Settled:
 
     def keep(self, period: Period, rows: pa.Table, back_us: int) -> None:
         """Keep a summary, whole or not at all. Raises EnvironmentFault."""
-        path = self._root / f"{period.label}.parquet"
-        hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+        told = rows.replace_schema_metadata({NOTE: self._note(period, back_us).to_bytes()})
         try:
             self._root.mkdir(parents=True, exist_ok=True)
-            try:
-                pq.write_table(rows.replace_schema_metadata({NOTE: self._note(period, back_us).to_bytes()}), hidden)
-                hidden.rename(path)
-            finally:
-                hidden.unlink(missing_ok=True)
+            with hidden_until_whole(self._root / f"{period.label}.parquet") as file:
+                pq.write_table(told, file)
             for hour in self._root.glob(f"{period.label}*T*.parquet") if period.parts else ():
                 hour.unlink(missing_ok=True)
         except OSError as error:
