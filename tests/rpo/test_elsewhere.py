@@ -143,7 +143,7 @@ def same(one: Any, other: Any, where: str = "") -> None:
 
 @pytest.mark.parametrize("somewhere", [standalone, connect], ids=["two workers", "connect"])
 def test_the_figures_are_the_same_elsewhere(tmp_path: Path, somewhere: Any) -> None:
-    write(history(LOADS[3], 5, hours=0.5, pair="orders-1")[0], tmp_path / "history")
+    write(history(LOADS[3], 5, hours=2.5, pair="orders-1", every_s=20.0)[0], tmp_path / "history")
     as_lines([event for book in lives(1)[:2] for event in book], tmp_path / "l.jsonl")
     here = asked("local[2]", tmp_path)
     (tmp_path / "spark").mkdir()

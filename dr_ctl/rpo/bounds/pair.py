@@ -10,7 +10,7 @@ from typing import Final, Self
 from dr_ctl.core.model import Role
 from dr_ctl.rpo.bounds.looks import Looks
 from dr_ctl.rpo.bounds.outflow import Outflow, Part, since_of
-from dr_ctl.rpo.bounds.received import Received
+from dr_ctl.rpo.bounds.received import Arrived, Received
 from dr_ctl.rpo.bounds.staged import done_and_there
 from dr_ctl.rpo.bounds.things import Counter, Thing
 from dr_ctl.rpo.history.newest import OUTFLOWS, WINDOW_US, Count, Recent
@@ -44,7 +44,7 @@ class Pair:
         }
         left = _left(seen, name, [flow for kind, flow in flows if kind == "acks" and flow != SHARED])
         told = seen.queues(name)
-        come = (lambda _, __: 0) if received is None else partial(received.since, name)
+        come = (lambda _, __: Arrived()) if received is None else partial(received.since, name)
         outflows = [] if looks is None else [
             Outflow(kind, looks.number(name, flow), thing, _served(kept, kind, flow, list(flows)), looks, end_us, come,
                     (left.get(flow) or 0) if kind == "acks" else 0)

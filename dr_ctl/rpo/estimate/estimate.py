@@ -41,7 +41,7 @@ from dr_ctl.rpo.estimate.stored import store
 from dr_ctl.rpo.estimate.summary import HORIZON_US, TOLD, TOTAL, Last, class_name, flow_name
 from dr_ctl.rpo.estimate.work import Summed, Work
 from dr_ctl.rpo.history import reading
-from dr_ctl.rpo.history.files import usable_files
+from dr_ctl.rpo.history.files import listed_anew, usable_files
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.rpo.series.columns import NA
 from dr_ctl.rpo.series.steps import DEPTH_BITS, WAITS, drain_ms
@@ -77,7 +77,7 @@ class _Reader:
         self._planned: Planned | Finding | None = None
 
     def listed(self) -> tuple[list[Path], list[Finding]]:
-        self._planned = Planned.of_history(self._asked, self._back_days)
+        self._planned = listed_anew(lambda: Planned.of_history(self._asked, self._back_days))
         if isinstance(self._planned, Finding):
             return usable_files(self._asked.history, since=self._asked.since, until=self._asked.until)
         return [Path(file.path) for file in self._planned.files], list(self._planned.findings)

@@ -10,7 +10,6 @@ import hashlib
 import json
 import shutil
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,7 +27,7 @@ from dr_ctl.rpo.estimate.periods import DAY, LATELY, Period
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.slices import File
 from dr_ctl.rpo.estimate.summary import SCHEMA
-from dr_ctl.rpo.history.files import left_out, without
+from dr_ctl.rpo.history.files import hidden_until_whole, left_out, without
 from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.rpo.series.cut import AWAY_US
 
@@ -83,7 +82,8 @@ class Folders:
         self._known: dict[str, File | Finding | None] = {}
 
     def of(self, from_us: int, to_us: int) -> list[Path]:
-        return [path for us, path in self.days.items() if us < to_us and us + DAY > from_us]
+        found = (self.days.get(us) for us in range(from_us - from_us % DAY, to_us, DAY))
+        return [path for path in found if path is not None]
 
     def changed(self, folder: Path) -> int:
         if folder not in self._changed:
@@ -150,16 +150,19 @@ class Settled:
 
     def _stale(self, periods: Sequence[Period]) -> set[str]:
         found: set[str] = set()
-        for folder in {each for period in periods for each in self._folders.of(period.from_us, period.to_us)}:
-            mine = [each for each in periods if folder in self._folders.of(each.from_us, each.to_us)]
+        by_folder: dict[Path, list[Period]] = {}
+        for period in periods:
+            for folder in self._folders.of(period.from_us, period.to_us):
+                by_folder.setdefault(folder, []).append(period)
+        for folder, mine in by_folder.items():
             notes = {each.label: self._kept[each.label].note for each in mine}
             name, changed = folder.parent.name, self._folders.changed(folder)
             if all(note.changed.get(name) == changed for note in notes.values()):
                 continue
             found |= self._changed_in(folder, mine, notes)
         for period in periods:
-            gone = [each for each in self._kept[period.label].note.changed if not self._is_there(each)]
-            found |= {period.label} if gone else set()
+            names = {folder.parent.name for folder in self._folders.of(period.from_us, period.to_us)}
+            found |= {period.label} if self._kept[period.label].note.changed.keys() - names else set()
         others = [each for each in periods if each.label in found]
         # What looked at some of its looks, before it or after.
         return {each.label for each in periods if any(self._looked_at(each, other) for other in others)}
@@ -167,9 +170,6 @@ class Settled:
     def _looked_at(self, period: Period, other: Period) -> bool:
         back_us = min(period.from_us, self._kept[period.label].note.back_us)
         return back_us < other.to_us and period.to_us + AWAY_US > other.from_us
-
-    def _is_there(self, name: str) -> bool:
-        return any(folder.parent.name == name for folder in self._folders.days.values())
 
     def _changed_in(self, folder: Path, mine: Sequence[Period], notes: Mapping[str, Note]) -> set[str]:
         present = self._folders.files(folder)
@@ -189,15 +189,11 @@ class Settled:
 
     def keep(self, period: Period, rows: pa.Table, back_us: int) -> None:
         """Keep a summary, whole or not at all. Raises EnvironmentFault."""
-        path = self._root / f"{period.label}.parquet"
-        hidden = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+        told = rows.replace_schema_metadata({NOTE: self._note(period, back_us).to_bytes()})
         try:
             self._root.mkdir(parents=True, exist_ok=True)
-            try:
-                pq.write_table(rows.replace_schema_metadata({NOTE: self._note(period, back_us).to_bytes()}), hidden)
-                hidden.rename(path)
-            finally:
-                hidden.unlink(missing_ok=True)
+            with hidden_until_whole(self._root / f"{period.label}.parquet") as file:
+                pq.write_table(told, file)
             for hour in self._root.glob(f"{period.label}*T*.parquet") if period.parts else ():
                 hour.unlink(missing_ok=True)
         except OSError as error:
