@@ -1,6 +1,6 @@
 """The figures of docs/measured.md, measured again on this machine: medians, in turn with a yardstick, all in one run.
 
-    python -m bench [PART ...]         starts, mirror, plugin, failover, size; default: all
+    python -m bench [PART ...]         starts, mirror, plugin, failover, size, pairs; default: all
 
 Each part ends where what it measures did not do its work: nothing is quick by doing less.
 """
@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 
-from bench import failover, moves, size, starts
+from bench import failover, moves, pairs, size, starts
 from bench.table import Figure, keep, show
 
 PARTS: dict[str, Callable[[], Sequence[Figure]]] = {
@@ -21,6 +21,7 @@ PARTS: dict[str, Callable[[], Sequence[Figure]]] = {
     "plugin": moves.plugin,
     "failover": failover.measured,
     "size": size.measured,
+    "pairs": pairs.measured,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -70,6 +71,8 @@ class Monitor:
         history = installation.path(settings.history.path)
         self._writer = Writer(history, every_s=FLUSH_EVERY_S, clock=clock)
         self._upkeep = Upkeep(history, keep_s=settings.history.keep)
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="upkeep")  # to join an hour takes seconds
+        self._tidying: Future[bool] | None = None
         self._next = self._clock.monotonic()
         self._state: object = None
         self.looks = 0
@@ -77,6 +80,7 @@ class Monitor:
 
     def close(self) -> None:
         """Write what is not on disk yet. Raises EnvironmentFault where that is lost now."""
+        self._beside.shutdown()
         self._writer.flush()
         if self._writer.trouble is not None:
             raise EnvironmentFault(f"{self._writer.waiting} row(s) are lost: {self._writer.trouble}")
@@ -108,8 +112,8 @@ class Monitor:
     def _take(self, rows: Sequence[Row], seen: Seen, at: datetime) -> bool:
         """Keep the rows of a look; whether it told of a change, which is on disk at once."""
         self.rows += len(rows)
-        if self._writer.add(rows):
-            self._upkeep.step(at)
+        if self._writer.add(rows) and (self._tidying is None or self._tidying.done()):
+            self._tidying = self._beside.submit(self._upkeep.step, at)
         state = _state(seen)
         is_new = self._state not in (None, state)
         self._state = state

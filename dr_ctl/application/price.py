@@ -28,7 +28,8 @@ SKEW: Final = timedelta(seconds=2)
 
 
 class FailoverPrice:
-    """Implements `Price` for one lost site. Read anew each time: what may be lost grows while the site may live."""
+    """Implements `Price` for one lost site. Read anew each time: what may be lost grows while the site may live, and no
+    more once it is seen down."""
 
     def __init__(self, installation: Installation, lost: str, clock: Clock, silent_since: str | None = None) -> None:
         self.lost = lost
@@ -37,6 +38,7 @@ class FailoverPrice:
         self._installation, self._clock = installation, clock
         self._down_since: datetime | None = None
         self._read: tuple[Seen, datetime] | None = None
+        self._told: tuple[object, Bounds] | None = None  # by which moment of its death, and which clocks
         self._kept_at: datetime | None = None  # when it was seen that both sites use one store
         # What reads Parquet takes a tenth of a second to load: beside the first look, whose answers are waited for.
         Thread(target=import_module, args=("dr_ctl.rpo.bounds.bounds",), daemon=True, name="load bounds").start()
@@ -93,6 +95,12 @@ class FailoverPrice:
         return self._of_read(*self._read) if self._read is not None else self._of_history()
 
     def _of_history(self) -> Bounds:
+        known = self._down_since, self._ahead
+        if self._down_since is None or self._told is None or self._told[0] != known:
+            self._told = known, self._read_history()
+        return self._told[1]
+
+    def _read_history(self) -> Bounds:
         from dr_ctl.rpo.bounds.bounds import bounds  # noqa: PLC0415 - loaded by then, beside the first look
 
         settings = self._installation.settings

@@ -58,7 +58,7 @@ def estimate(session: Session, window: Window, horizon: str, report: Path | None
     data: Any = answer.as_json()
     verdict = answer.verdict
     code = _CODES[verdict] if verdict is not None else ExitCode.OK
-    page = pages.of_estimate(installation.settings.name, data, answer.curves, answer.findings)
+    page = pages.of_estimate(installation.settings.name, data, answer.curves, answer.findings, asked.objectives)
     return Result(
         code,
         _summary(answer, asked.objectives),

@@ -108,10 +108,10 @@ def _row(name: str, told: Mapping[str, Any], write: Callable[[object], str]) -> 
 
 
 def _beside(likely: object, interval: object, write: Callable[[object], str]) -> str:
-    """What is likely, and the interval of the bound, where either is known."""
+    """What is likely, and the interval of the bound, each on a line, where they are known."""
     told = [] if likely is None else [f"likely {write(likely)}"]
     ends = _interval(interval, write)
-    return "; ".join([*told, ends] if ends else told)
+    return "\n".join([*told, ends] if ends else told)
 
 
 def _interval(told: object, write: Callable[[object], str]) -> str:

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 from dr_ctl.core.model import Finding
 from dr_ctl.report.forecast import Forecast, as_tables
-from dr_ctl.report.outflow import Chart, Line, Piece, pieces_of
-from dr_ctl.report.scale import CountAxis, Tick, TimeAxis
-from dr_ctl.report.values import NOT_KNOWN, count, many, seconds
+from dr_ctl.report.outflow import Chart, Line, Piece
+from dr_ctl.report.over_time import over_time
+from dr_ctl.report.scale import CountAxis, Tick
+from dr_ctl.report.values import NOT_KNOWN, count, seconds
 from dr_ctl.rpo.backtest.backtest import Backtest, BacktestAnswer
 from dr_ctl.rpo.backtest.calibration import BoundRow, Row
 from dr_ctl.rpo.estimate.curves import Curves
+from dr_ctl.rpo.estimate.result import LossLimit, Objectives
 
 _TITLES: Final = {"loss": "Loss", "age_ms": "Age of the oldest lost", "drain_ms": "Time to drain"}
 _UNITS: Final = {"loss": "messages", "age_ms": "seconds", "drain_ms": "seconds"}
+_VERDICTS: Final = {
+    "met": "The objectives are met",
+    "missed": "The objectives are missed",
+    "unknown": "Whether the objectives are met is not known",
+}
+NO_LIMITS: Final[Mapping[str, float | None]] = MappingProxyType({})
 _SHARES: Final = (0.0, 0.5, 0.9, 1.0)
 
 
@@ -31,15 +40,25 @@ class HistoryPage:
     findings: tuple[Finding, ...]
 
 
-def of_estimate(name: str, data: Mapping[str, Any], curves: Curves | None, findings: Sequence[Finding]) -> HistoryPage:
+def of_estimate(
+    name: str,
+    data: Mapping[str, Any],
+    curves: Curves | None,
+    findings: Sequence[Finding],
+    objectives: Objectives | None = None,
+) -> HistoryPage:
     known = data.get("total") is not None
     forecast = as_tables(data) if known else None
-    charts = _curves(curves) if curves is not None else ()
-    verdict = {"met": "The objectives are met", "missed": "The objectives are missed"}.get(
-        str(data.get("verdict")), "No objectives are set" if known else "How much would be lost is not known"
-    )
+    limits = NO_LIMITS if objectives is None else _limits(objectives.loss)
+    charts = _curves(curves, limits) if curves is not None else ()
+    verdict = _VERDICTS.get(str(data.get("verdict")), "No objectives are set")
+    verdict = verdict if known else "How much would be lost is not known"
     sentence = forecast.sentence if forecast is not None else ""
     return HistoryPage(f"{name}: what a failure would lose", verdict, sentence, forecast, (), charts, tuple(findings))
+
+
+def _limits(limit: LossLimit) -> Mapping[str, float | None]:
+    return {"loss": limit.messages, "age_ms": limit.age_s}
 
 
 def of_backtest(name: str, answer: BacktestAnswer) -> HistoryPage:
@@ -126,22 +145,14 @@ def _coverage(row: Row) -> str:
     return f"In {_share(row.coverage)} of the time the loss was not above what had been said."
 
 
-def _curves(curves: Curves) -> tuple[Chart, ...]:
-    over_time = [_over_time(curves, metric) for metric in ("loss", "drain_ms")]
-    return (*over_time, *(_distribution(curves, metric) for metric in ("loss", "age_ms", "drain_ms")))
-
-
-def _over_time(curves: Curves, metric: str) -> Chart:
-    title, unit = f"{_TITLES[metric]} over time", _UNITS[metric]
-    points = curves.over_time[metric]
-    known = [value for _, value in points if value is not None]
-    if not known:
-        return Chart(title, unit, "", "Nothing is known of it in this window.")
-    x, y = TimeAxis(curves.began, curves.ended), CountAxis.up_to(max(known))
-    caption = f"The most in each of {many(len(points), 'stretch', 'stretches')}; a gap is time that no look covers."
-    line = Line.of(_TITLES[metric].lower(), 0, pieces_of(points, x, y), f"at most {count(max(known))}")
-    begun = f"time since {curves.began:%Y-%m-%d %H:%M} UTC"
-    return Chart(title, unit, caption, "", begun, (line,), x.ticks(), y.ticks())
+def _curves(curves: Curves, limits: Mapping[str, float | None] = NO_LIMITS) -> tuple[Chart, ...]:
+    span = (curves.began, curves.ended)
+    drawn = [
+        over_time(f"{_TITLES[metric]} over time", _UNITS[metric], span, curves.over_time[metric],
+                  curves.likely.get(metric, ()), limit=limits.get(metric))
+        for metric in ("loss", "age_ms", "drain_ms")
+    ]  # fmt: skip
+    return (*drawn, *(_distribution(curves, metric) for metric in ("loss", "age_ms", "drain_ms")))
 
 
 def _distribution(curves: Curves, metric: str) -> Chart:

@@ -46,6 +46,19 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Area:
+    """Parts of the plane that are filled: polygons of `x,y` in per cent."""
+
+    label: str
+    style: str
+    polygons: tuple[str, ...]
+
+    @classmethod
+    def of(cls, label: str, style: str, pieces: Sequence[Piece]) -> Area:
+        return cls(label, style, tuple(" ".join(f"{left:g},{top:g}" for left, top in piece) for piece in pieces))
+
+
+@dataclass(frozen=True, slots=True)
 class Chart:
     """One chart. Without `lines` there is nothing to draw, and `note` says so."""
 
@@ -57,6 +70,7 @@ class Chart:
     lines: tuple[Line, ...] = ()
     x: tuple[Tick, ...] = ()
     y: tuple[Tick, ...] = ()
+    areas: tuple[Area, ...] = ()
 
 
 def charts(story: Story) -> tuple[Chart, ...]:

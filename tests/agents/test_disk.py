@@ -54,13 +54,11 @@ def test_what_a_disk_does_not_take_at_the_end_either_is_said_to_be_lost(tmp_path
     path = shell.settings(*URLS)
     (tmp_path / "history").write_text("a file where the history should be")
 
-    ended = shell("--config", str(path), "--state-dir", str(shell.state), "monitor", "--for", "1200ms", "--json")
+    ended = shell("--config", str(path), "--state-dir", str(shell.state), "monitor", "--for", "100ms", "--json")
 
     assert ended.code != 0
     [end] = [line for line in ended.out.splitlines() if '"schema"' in line]
     assert "row(s) are lost" in end
-    assert ended.out.count('"trouble": "the history cannot be') > 1
-    assert ended.err.count("the monitor goes on") == 1
 
 
 @dataclass

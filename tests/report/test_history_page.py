@@ -8,6 +8,8 @@ from pathlib import Path
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.report.history_page import HistoryPage, of_backtest, of_estimate
 from dr_ctl.report.html import write_page
+from dr_ctl.report.outflow import Chart
+from dr_ctl.report.over_time import over_time
 from dr_ctl.rpo.backtest.backtest import Backtest, BacktestAnswer
 from dr_ctl.rpo.backtest.calibration import BoundRow, Fold, Row
 from dr_ctl.rpo.estimate.curves import Curves
@@ -61,6 +63,41 @@ def test_an_estimate_is_drawn_over_time_and_by_share(tmp_path: Path) -> None:
     ]
     assert NASTY in found.text
     assert "DR-RPO-003" in found.text
+
+
+def over_time_(**more: float) -> Chart:
+    likely = tuple((at, None if value is None else value / 2) for at, value in LINE)
+    return over_time("Loss over time", "messages", (BEGIN, TIMES[-1]), LINE, likely, **more)
+
+
+def test_the_bound_is_a_band_above_what_was_likely() -> None:
+    chart = over_time_()
+
+    assert [(line.label, line.course) for line in chart.lines] == [("at most", "up to 9"), ("likely", "up to 4.5")]
+    [band] = chart.areas
+    assert len(band.polygons) == 2  # the gap stays a gap
+    assert band.polygons[0].split() == ["0,100", "11.111,90", "22.222,80", "33.333,70",
+                                        "33.333,85", "22.222,90", "11.111,95", "0,100"]  # fmt: skip
+
+
+def test_excursions_above_the_objective_are_marked(tmp_path: Path) -> None:
+    chart = over_time_(limit=5)
+
+    assert [line.label for line in chart.lines] == ["at most", "likely", "objective"]
+    assert chart.lines[2].pieces == ("0,50 100,50",)
+    assert [area.label for area in chart.areas] == ["between likely and at most", "1 excursion above the objective"]
+    page = HistoryPage("orders", "", "", None, (), (chart,), ())
+    classes = [dict(attrs).get("class") for tag, attrs in form(page, tmp_path).tags if tag == "polygon"]
+    assert classes == ["area band", "area band", "area above"]
+
+
+def test_an_objective_that_was_kept_is_said_and_one_far_above_flattens_no_curve() -> None:
+    kept, far = over_time_(limit=10), over_time_(limit=100_000)
+
+    assert kept.caption.endswith("It was never above the objective.")
+    assert len(kept.areas) == 1
+    assert (far.y[-1].label, len(far.lines)) == ("10", 2)
+    assert "lies far above" in far.caption
 
 
 def test_a_backtest_says_how_each_figure_held(tmp_path: Path) -> None:

@@ -84,3 +84,12 @@ def test_what_was_never_read_is_said_and_is_no_zero(tmp_path: Path) -> None:
 
     assert "orders" in finding(found, "DR-RPO-021")[0]
     assert finding(found, "DR-RPO-022") == []
+
+
+def test_where_the_queues_were_never_read_that_is_said_too(tmp_path: Path) -> None:
+    looks = [row for second in range(0, 15, 5) for row in look(second) if row.kind != "queue"]
+    write(looks, tmp_path)
+
+    [told] = finding(asked(tmp_path, 11), "DR-RPO-021")
+
+    assert "was not read beside it: orders" in told

@@ -192,11 +192,14 @@ def of_all(found: Estimated, scopes_: list[str], metric: str) -> Histogram:
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("load", [LOADS[1], LOADS[3]], ids=lambda load: load.name)
-def test_intervals_hold_the_quantile_of_the_process(tmp_path: Path, load: Load) -> None:
+@pytest.mark.parametrize(
+    ("load", "least"), [(LOADS[1], 0.92), (LOADS[3], 0.92), (LOADS[2], 0.8)], ids=["bursts", "outages", "busy"]
+)
+def test_intervals_hold_the_quantile_of_the_process(tmp_path: Path, load: Load, least: float) -> None:
     """The process's quantile is that of all histories together; each says its interval from its own day.
 
-    Not asked of `busy`: it all but fills its link, and a backlog of hours is one excursion, of which a day holds few.
+    Less is asked of `busy`: it all but fills its link, and a backlog of hours is one excursion, of which a day holds
+    few.
     """
     among = days(load, HISTORIES, tmp_path)
 
@@ -211,7 +214,7 @@ def test_intervals_hold_the_quantile_of_the_process(tmp_path: Path, load: Load) 
             told = f"{load.name} {metric} {name}: {value}, {of.told} of {HISTORIES} tell an interval, {of.held} hold it"
             print(f"{told}, {of.closed} with both ends, mean width {of.width:.0%}")
             # An interval that does not hold is worse than none; one day is to tell.
-            if of.told < HISTORIES or of.held < 0.92 * of.told:
+            if of.told < HISTORIES or of.held < least * of.told:
                 wrong.append(told)
             if metric == "loss" and PROCESS.get(load.name, {}).get(name, value) != value:
                 wrong.append(f"{told}, where PROCESS says {PROCESS[load.name][name]}")

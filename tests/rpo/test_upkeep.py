@@ -13,7 +13,7 @@ import pytest
 
 from dr_ctl.rpo.history import upkeep
 from dr_ctl.rpo.history.files import newest_first, usable_files, write
-from dr_ctl.rpo.history.newest import _begin_us
+from dr_ctl.rpo.history.newest import _begin_us, recent
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.rpo.history.upkeep import Upkeep
 from tests.rpo.full import full_disk
@@ -236,3 +236,25 @@ def test_of_a_day_that_is_too_old_what_is_not_ours_stays(tmp_path: Path) -> None
     done(tmp_path, NOON + timedelta(days=3), keep_s=86_400)
 
     assert [path.name for path in foreign.parent.iterdir()] == ["export.parquet"]
+
+
+def test_of_a_joined_hour_a_failover_reads_the_last_minutes_and_every_role(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "GROUP_ROWS", 4)
+    write(rows(180, "paris"), tmp_path)
+    for minute in range(60):
+        outflow = replace(rows(minute)[0], kind="mixed", name="*")
+        write([*rows(minute), outflow], tmp_path)
+    before = recent(tmp_path, "london")
+
+    done(tmp_path, NOON + timedelta(hours=4))
+
+    after = recent(tmp_path, "london")
+    assert len(list(newest_first(tmp_path, "london"))) == 1
+    assert after.roles == [(role_us, "serving") for role_us in sorted({us for us, _ in after.roles})]
+    assert len(after.roles) == 60
+    for key in (("p", "mixed", "*"), ("p", "queue", "a")):
+        seen, was = after.counts[key], before.counts[key]
+        assert 10 <= len(seen) < 20
+        assert seen[-10:] == was[-10:]

@@ -74,8 +74,8 @@ def bounds(
     parts = [pair.lost for pair in told]
     lost = _bound([None if each is None else each.at_most for each in parts], [pair.lost_read_us for pair in told])
     twice = _bound([pair.twice for pair in told], [pair.twice_read_us for pair in told])
-    likely_lost, likely_twice = likely(looks, told, death.us)
-    lost, twice = _likely(lost, likely_lost), _likely(twice, likely_twice)
+    expected = likely(looks, told, death.us)
+    lost, twice = _likely(lost, expected.lost), _likely(twice, expected.twice)
     why = because(told, death, lost.likely)
     return Bounds(
         site=site,

@@ -1,13 +1,16 @@
-"""What a failover likely loses, beside the most that it may: by the likely cut of the last looks.
+"""What a failover likely loses, beside the most that it may.
 
 What was likely under way at the last look, and more by as much a second as that grew over the looks before it: a link
-in step ships what comes in after the last look as well, one that stalls ships nothing of it. Of a mixed outflow that is
-no more than likely lies in the queues. `None` = not known.
+in step ships what comes in after the last look as well, one that stalls ships nothing of it. By the likely cut, where
+the last look read the queues too. Where it was at the outflow alone, of what lies in a mixed one as large a part are
+messages as of what was put in during the minute before; as many are lost as are not shipped and likely lie in the
+queues, and what else of the acknowledgements is of messages that are shipped comes twice. `None` = not known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,7 +19,7 @@ from dr_ctl.rpo.bounds.looks import Looks
 from dr_ctl.rpo.bounds.outflow import Outflow
 from dr_ctl.rpo.bounds.pair import Pair, total
 from dr_ctl.rpo.history.newest import US
-from dr_ctl.rpo.series.columns import NA, Flags, Ints
+from dr_ctl.rpo.series.columns import NA, Ints
 from dr_ctl.rpo.series.flow import joined, parts
 from dr_ctl.rpo.series.steps import Steps, scope_of
 
@@ -26,48 +29,53 @@ LOOKS: Final = 4
 EVER: Final = 1 << 62
 
 
-def likely(looks: Looks | None, pairs: Sequence[Pair], end_us: int) -> tuple[int | None, int | None]:
+@dataclass(frozen=True, slots=True)
+class Likely:
+    lost: int | None
+    twice: int | None
+
+
+def likely(looks: Looks | None, pairs: Sequence[Pair], end_us: int) -> Likely:
     """How many messages are likely lost, and how many likely come twice, if the site died then."""
     flows = () if looks is None else joined(parts(looks.flows, looks.found, 0, EVER))
     if looks is None or not flows or {flow.pair for flow in flows} != {pair.name for pair in pairs}:
-        return None, None
-    mixed = {looks.flows.keys[each.number]: each for pair in pairs for each in pair.outflows if each.is_mixed}
-    lost, twice = [], []
-    for flow in flows:
-        if not flow.has_sends:
-            continue
-        steps = scope_of(flow, 0, int(flow.us[-1])).steps
-        one, other = _ahead(steps, "loss", end_us), _ahead(steps, "duplicates", end_us)
-        held = _in_queues(mixed[flow.pair, flow.name]) if (flow.pair, flow.name) in mixed else None
-        lost.append(one if one is None or held is None else min(one, held))
-        twice.append(other)
-    return total(lost or [None]), total(twice or [None])
+        return Likely(None, None)
+    outflows = {looks.flows.keys[each.number]: each for pair in pairs for each in pair.outflows if each.is_mixed}
+    told = [
+        _alone(outflows.get((flow.pair, flow.name))) or _by_cut(scope_of(flow, 0, int(flow.us[-1])).steps, end_us)
+        for flow in flows
+        if flow.has_sends
+    ]
+    return Likely(total([each.lost for each in told] or [None]), total([each.twice for each in told] or [None]))
 
 
-def _in_queues(outflow: Outflow) -> int | None:
-    """What lies in the queues at the end: what lay there when they were read last, and as much of what was put in since
-    as messages were more than acknowledgements in the minute before."""
-    full_us = outflow.full_us
-    if full_us is None or not outflow.put:
+def _alone(outflow: Outflow | None) -> Likely | None:
+    """By looks at a mixed outflow alone; None where the last look read the queues too, or they do not tell enough."""
+    if outflow is None or outflow.full_us is None or not outflow.put:
         return None
-    minute = outflow.read[outflow.read >= full_us - MINUTE_US]
+    minute = outflow.read[outflow.read >= outflow.full_us - MINUTE_US]
     sent, acked = (outflow.told(counter, int(minute[0])) for counter in ("added", "acked"))
-    held = [each.depth_at(full_us) for each in outflow.queues.values()]
-    if not sent + acked or None in held:
+    held = total([each.depth_at(outflow.full_us) for each in outflow.queues.values()])
+    depth = _ahead(outflow.looked.us, outflow.looked.depth, outflow.end_us)
+    if not sent + acked or held is None or depth is None:
         return None
-    took_us = outflow.looked.last_us - full_us
+    took_us = outflow.looked.last_us - outflow.full_us
     put = outflow.put * (1 + max(0, outflow.end_us - outflow.looked.last_us) / took_us)
-    return max(0, round(sum(each or 0 for each in held) + (sent - acked) / (sent + acked) * put))
+    messages = depth * sent / (sent + acked)
+    lost = max(0.0, min(messages, held + (sent - acked) / (sent + acked) * put))
+    return Likely(round(lost), max(0, round(depth - 2 * messages + lost)))
 
 
-def _ahead(steps: Steps, metric: str, end_us: int) -> int | None:
-    if not len(steps.end):
+def _by_cut(steps: Steps, end_us: int) -> Likely:
+    lost, twice = (_ahead(steps.end, steps.likely[1][metric], end_us) for metric in ("loss", "duplicates"))
+    return Likely(lost, twice)
+
+
+def _ahead(us: Ints, figure: Ints, end_us: int) -> int | None:
+    if not len(us) or figure[-1] == NA:
         return None
-    found: Ints = steps.likely[1][metric][-LOOKS:]
-    known: Flags = found != NA
-    if not known[-1]:
-        return None
-    at, values = steps.end[-LOOKS:][known], found[known]
+    known = np.flatnonzero(figure[-LOOKS:] != NA)
+    at, values = us[-LOOKS:][known], figure[-LOOKS:][known]
     grown = np.diff(values)
     # Only what grows with every look goes on growing.
     rate = (values[-1] - values[0]) / (at[-1] - at[0]) if len(grown) > 1 and (grown > 0).all() else 0.0

@@ -21,6 +21,7 @@ import numpy as np
 
 from dr_ctl.rpo.bounds.looks import Looks
 from dr_ctl.rpo.bounds.pace import Pace
+from dr_ctl.rpo.bounds.received import Arrived
 from dr_ctl.rpo.bounds.things import Counter, Thing
 from dr_ctl.rpo.series.columns import NA, Ints
 
@@ -59,7 +60,7 @@ class Outflow:
     queues: Mapping[str, Thing]
     looks: Looks
     end_us: int
-    received: Callable[[Iterable[str], int], int]
+    received: Callable[[Mapping[str, Thing], int], Arrived]
     left: int = 0
 
     @property
@@ -130,10 +131,9 @@ class Outflow:
         place = None if self.full_us is None else self.looks.place(self.number, self.full_us)
         if place is None or self.full_us is None:
             return None
-        found = self._far(self._unshipped_then(place), "added")
-        if found is None:
-            return None
-        return replace(found, received=min(found.at_most, self.received(self.queues, self.full_us)))
+        arrived = self.received(self.queues, self.full_us)
+        found = self._far(max(arrived.behind, self._unshipped_then(place)), "added")
+        return None if found is None else replace(found, received=min(found.at_most, arrived.count))
 
     def _unshipped_then(self, place: int) -> int:
         """At the look at the queues: no more than lay in it, than was sent since the cut and what no queue tells of."""
@@ -151,7 +151,8 @@ class Outflow:
         come evenly: else a burst of messages while acknowledgements stay away would exceed it. Where the queues do not
         tell of all that goes in, not known, nor without a pace of its own.
         """
-        if self._even is None or self.pace is None or not self._is_explained(counter):
+        is_past = self.end_us >= self.looked.last_us  # of a clock that is behind nothing is believed
+        if not is_past or self._even is None or self.pace is None or not self._is_explained(counter):
             return None
         took_us = self.end_us - from_us
         steady = self._steady(counter, took_us)

@@ -10,7 +10,7 @@ from typing import Final, Self
 from dr_ctl.core.model import Role
 from dr_ctl.rpo.bounds.looks import Looks
 from dr_ctl.rpo.bounds.outflow import Outflow, Part, since_of
-from dr_ctl.rpo.bounds.received import Received
+from dr_ctl.rpo.bounds.received import Arrived, Received
 from dr_ctl.rpo.bounds.staged import done_and_there
 from dr_ctl.rpo.bounds.things import Counter, Thing
 from dr_ctl.rpo.history.newest import OUTFLOWS, WINDOW_US, Count, Recent
@@ -42,9 +42,9 @@ class Pair:
         kept = {
             key[1]: thing for key, thing in mine.items() if key[0] == "queue" and thing.last_us > last_us - WINDOW_US
         }
-        left = _left(seen, name, [queue for queue in kept if ("acks", queue) in flows])
+        left = _left(seen, name, [flow for kind, flow in flows if kind == "acks" and flow != SHARED])
         told = seen.queues(name)
-        come = (lambda _, __: 0) if received is None else partial(received.since, name)
+        come = (lambda _, __: Arrived()) if received is None else partial(received.since, name)
         outflows = [] if looks is None else [
             Outflow(kind, looks.number(name, flow), thing, _served(kept, kind, flow, list(flows)), looks, end_us, come,
                     (left.get(flow) or 0) if kind == "acks" else 0)
@@ -118,7 +118,7 @@ def _left(seen: Recent, pair: str, names: Sequence[str]) -> dict[str, int | None
     flows, queues, staged = seen.outflows(pair), seen.queues(pair), seen.staged(pair)
     serving = {us for us, role in seen.roles if role == Role.SERVING.value}
     return {
-        name: done_and_there(staged.get(name, ()), queues[name], flows.get(("mirror", name), ()), serving)
+        name: done_and_there(staged.get(name, ()), queues.get(name, ()), flows.get(("mirror", name), ()), serving)
         for name in names
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -13,6 +13,15 @@ from dr_ctl.core.model import Role
 from dr_ctl.rpo.bounds.looks import Looks
 from dr_ctl.rpo.bounds.things import Thing
 from dr_ctl.rpo.history.newest import Recent
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """At least `count` messages since a look, at which it was `behind` by so many. The two sites are not read at quite
+    the same instant: what lies between them then is told by the look at which it was behind by the least."""
+
+    count: int = 0
+    behind: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +39,27 @@ class Received:
         queues = {(pair, name): thing for (pair, kind, name), thing in things.items() if kind == "queue"}
         return cls(queues, survivor.roles)
 
-    def since(self, pair: str, names: Iterable[str], from_us: int) -> int:
-        """At least so many since that look; none where that look did not see it wait."""
+    def since(self, pair: str, queues: Mapping[str, Thing], from_us: int) -> Arrived:
+        """What arrived since that look; nothing where that look did not see it wait."""
         after = [each for each in self.roles if each[0] >= from_us]
         waiting = [us for us, _ in itertools.takewhile(lambda each: each[1] == Role.STANDBY.value, after)]
         if not waiting or waiting[0] != from_us:
-            return 0
-        found = 0
-        for name in names:
-            queue = self.queues.get((pair, name))
-            at = 0 if queue is None else int(np.searchsorted(queue.us, waiting[-1], "right"))
-            if queue is not None and at:
-                found += queue.grown("added", from_us, int(queue.us[at - 1])) or 0
-        return found
+            return Arrived()
+        told = [
+            _arrived(queue, self.queues[pair, name], from_us, waiting[-1])
+            for name, queue in queues.items()
+            if (pair, name) in self.queues
+        ]
+        return Arrived(sum(each.count for each in told), sum(each.behind for each in told))
+
+
+def _arrived(sent: Thing, there: Thing, from_us: int, to_us: int) -> Arrived:
+    last = int(np.searchsorted(there.us, to_us, "right")) - 1
+    count = there.grown("added", from_us, int(there.us[last])) if last >= 0 else None
+    _, here_at, there_at = np.intersect1d(sent.us, there.us, return_indices=True)
+    lag = sent.added[here_at] - there.added[there_at]
+    at = np.flatnonzero(sent.us[here_at] == from_us)
+    if not count or not len(at):
+        return Arrived()
+    same = (sent.era[here_at] == sent.era[here_at[at]]) & (there.era[there_at] == there.era[there_at[at]])
+    return Arrived(count, int(lag[at[0]] - lag[same].min()))

@@ -138,7 +138,10 @@ def _scope(rows: Rows, scope: str, parts: Sequence[Scope], names: Sequence[str],
     _changes(rows, scope, whole, within)
     if scope == TOTAL:
         for metric in TOLD:
-            rows.add(scope, f"curve {metric}", steps.begin[at], 0, steps.weight[at], steps.bound[metric][at])
+            one, other = (end[metric][at] for end in steps.likely)
+            likely = np.where(one == NA, NA, np.maximum(one, other))
+            for what, values in (("curve", steps.bound[metric][at]), ("curve likely", likely)):
+                rows.add(scope, f"{what} {metric}", steps.begin[at], 0, steps.weight[at], values)
     covered = np.flatnonzero(whole.covered)
     since = {metric: _known(whole.bound[metric][covered[-1]]) if len(covered) else None for metric in TOLD}
     return Last(here_of([part.here for part in parts]), since)

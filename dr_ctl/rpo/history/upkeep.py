@@ -25,14 +25,14 @@ from dr_ctl.rpo.history.files import OWN, SCHEMA, TAIL, hidden_until_whole, name
 if TYPE_CHECKING:
     from pathlib import Path
 
-GROUP_ROWS: Final = 100_000
+GROUP_ROWS: Final = 50_000
 """Rows of a joined file that are held at once, and stand together in it: those of outflows apart from those of queues,
 so that whoever asks for outflows reads nothing else."""
 LATE: Final = timedelta(minutes=10)
 """So long after its end an hour is joined: who asks what a lost site took with it reads the newest files, whole."""
 ORDER: Final = [(column, "ascending") for column in ("kind", "pair", "name", "ts")]
-LOCK: Final = "_upkeep.lock"
 _QUEUES: Final = pa.array(["queue", "staged"])
+LOCK: Final = "_upkeep.lock"
 _PARTS: Final = b"dr-ctl.parts"
 _HOUR: Final = "%Y%m%dT%H"
 _DAY_S: Final = 86_400.0

@@ -32,6 +32,9 @@ A_co = TypeVar("A_co", bound=Access[Any], covariant=True)
 LOOKS: Final = 4
 _MOST: Final = 0.9  # of a look's time, for the answer
 
+MOST_AT_ONCE: Final = 64
+"""Looks and greetings that wait for a broker at a time: more of them make nothing quicker."""
+
 
 class Observer(ABC, Generic[V_co, A_co]):
     """Looks at both sites of one installation, at each broker in the way of its kind. Holds nothing that could change
@@ -46,7 +49,9 @@ class Observer(ABC, Generic[V_co, A_co]):
             for site, told in settings.sites.items()
         }
         self._left_s: dict[str, float] = {}
-        self.pool = ThreadPoolExecutor(max_workers=2 * len(self.all()) + 1, thread_name_prefix="look")
+        self.pool = ThreadPoolExecutor(
+            max_workers=min(MOST_AT_ONCE, 2 * len(self.all()) + 1), thread_name_prefix="look"
+        )
         self._watch = Watch(self.pool, clock)
 
     @abstractmethod
