@@ -33,7 +33,7 @@ from dr_ctl.rpo.bounds.received import Received
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound
 from dr_ctl.rpo.bounds.telling import because, findings
 from dr_ctl.rpo.estimate.result import LossLimit, Objectives, matches
-from dr_ctl.rpo.history.newest import US, recent
+from dr_ctl.rpo.history.newest import US, WINDOW_US, recent
 from dr_ctl.rpo.history.row import micros, moment
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def bounds(
     if silent_since is not None:
         death = death.or_earlier(micros(silent_since), seen)
     looks = Looks.of(seen)
-    received = None if survivor is None else Received.of(recent(history, survivor, pairs))
+    received = None if survivor is None else Received.of(recent(history, survivor, pairs, silent_within_us=WINDOW_US))
     told = [Pair.of(name, looks, seen, death.us, received) for name in sorted(seen.pairs)]
     names = sorted({name for pair in told for name in pair.queues if matches(include, name)})
     names = [name for name in names if not matches(exclude, name)]

@@ -69,15 +69,16 @@ class Recent:
         return {key[2]: looks for key, looks in self.counts.items() if key[0] == pair and key[1] == "queue"}
 
 
-def recent(history: Path, site: str, pairs: Sequence[str] = ()) -> Recent:
+def recent(history: Path, site: str, pairs: Sequence[str] = (), *, silent_within_us: int = SILENT_WITHIN_US) -> Recent:
     """Read backwards until every pair's outflow has been seen with some minutes before it, or the search is over.
 
-    `pairs` are those that the settings name; without them, those that the newest looks name.
+    `pairs` are those that the settings name; without them, those that the newest looks name. `silent_within_us`: how
+    far back an outflow is searched for where none was looked at.
     """
-    return listed_anew(lambda: _recent(history, site, pairs))
+    return listed_anew(lambda: _recent(history, site, pairs, silent_within_us))
 
 
-def _recent(history: Path, site: str, pairs: Sequence[str]) -> Recent:
+def _recent(history: Path, site: str, pairs: Sequence[str], silent_within_us: int) -> Recent:
     found = Recent(pairs=set(pairs))
     newest_us: int | None = None
     is_any = False
@@ -88,7 +89,7 @@ def _recent(history: Path, site: str, pairs: Sequence[str]) -> Recent:
             found.findings.append(finding)
     for path in newest_first(history, site):
         begin_us = _begin_us(path)
-        if begin_us is not None and newest_us is not None and _is_enough(found, begin_us, newest_us):
+        if begin_us is not None and newest_us is not None and _is_enough(found, begin_us, newest_us - silent_within_us):
             break
         newest_us = begin_us if newest_us is None else newest_us
         is_any = True
@@ -106,11 +107,11 @@ def _recent(history: Path, site: str, pairs: Sequence[str]) -> Recent:
     return found
 
 
-def _is_enough(found: Recent, begin_us: int, newest_us: int) -> bool:
+def _is_enough(found: Recent, begin_us: int, silent_us: int) -> bool:
     """Say whether a file that begins then, and all before it, have nothing more to tell."""
     last = [max(look.us for look in looks) for key, looks in found.counts.items() if key[1] in OUTFLOWS]
     if not last:
-        return begin_us < newest_us - SILENT_WITHIN_US
+        return begin_us < silent_us
     if begin_us < max(last) - OTHERS_WITHIN_US:
         return True
     if begin_us >= min(last) - WINDOW_US:
