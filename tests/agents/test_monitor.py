@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -25,6 +26,7 @@ Capture = pytest.CaptureFixture[str]
 LONDON, PARIS = at_both("orders.in", depth=4)
 REFUSED = Silent(PAIR, "london", Unreachable("refused", refused=True), ports_refuse=True)
 SILENT = Silent(PAIR, "london", Unreachable("no route", refused=False))
+SILENT_PARIS = Silent(PAIR, "paris", Unreachable("no answer within 1 s", refused=False))
 SICK = Silent(PAIR, "london", Sick("out of memory"))
 FENCED = replace(LONDON, acceptors=doors("london", serving=False))
 
@@ -232,3 +234,19 @@ def test_a_topology_that_cannot_glance_is_looked_at_whole_only(monitor: Monitor,
     monitor.wait(0.0)
 
     assert len(watched.looks) == 1
+
+
+def test_a_look_that_waited_for_a_late_site_is_as_old_as_the_answers_in_it(
+    tmp_path: Path, glanced: tuple[Monitor, Glanced], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monitor, topology = glanced
+    late = Glance(seen(LONDON, SILENT_PARIS), 0.75)
+    monkeypatch.setattr(topology, "glance", lambda *, whole=False: late)
+    before = monitor._clock.now()
+
+    look = monitor.sample()
+
+    assert before - timedelta(seconds=0.75) <= look.at < before
+    monitor.close()
+    [file] = tmp_path.glob("history/date=*/site=london/*.parquet")
+    assert set(pq.ParquetFile(file).read()["ts"].to_pylist()) == {look.at}

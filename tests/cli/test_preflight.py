@@ -120,7 +120,7 @@ def test_without_history_none_is_started(dr_ctl: Shell, installation: Installati
     assert [finding.id for finding in outcome.findings] == ["DR-RPO-001"]
 
 
-@pytest.mark.parametrize(("minutes_ago", "is_used"), [(3, True), (40, False)])
+@pytest.mark.parametrize(("minutes_ago", "is_used"), [(3, True), pytest.param(40, False, marks=pytest.mark.deep)])
 def test_a_swapover_takes_a_fresh_stored_estimate_at_once(
     dr_ctl: Shell, installation: Installation, deaf: Path, *, minutes_ago: int, is_used: bool
 ) -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from dr_ctl.rpo.ledgers import digests
+from dr_ctl.rpo.ledgers import digests, reconcile
 from dr_ctl.rpo.ledgers.digests import CODES, CONSUMED, RECEIVED, SENT, STORED, Digests, Snapshot
-from tests.rpo.test_reconcile import Event, judged, wild
+from tests.rpo.test_reconcile import Event, as_parquet, ids, judged, reconciled, wild
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SITES = ["london", "paris"]
 
@@ -89,3 +94,19 @@ def test_a_send_that_is_twice_is_not_one_of_another_message() -> None:
     told, *_ = digested(books)
 
     assert len(told.suspects([], [], SITES)) == 2
+
+
+@pytest.mark.spark
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(40, 46))
+def test_digests_made_by_spark_hide_nothing_of_wild_ledgers(
+    spark: SparkSession, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconcile, "FEW_EVENTS", 0)
+    books = wild(seed)
+    told = [as_parquet(book, tmp_path / f"{number}.parquet") for number, book in enumerate(books)]
+
+    found = ids(reconciled(spark, told, tmp_path))
+
+    for kind, messages in judged(books).items():
+        assert messages - in_order_only(books) <= found[kind] <= messages

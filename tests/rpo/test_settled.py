@@ -145,7 +145,15 @@ def unfinished(root: Path, rows: list[Row]) -> None:
     some.write_bytes(some.read_bytes()[:100])
 
 
-@pytest.mark.parametrize(("what", "hours"), [(late, 4), (torn, 6), (gone, 5), (unfinished, 2)])
+@pytest.mark.parametrize(
+    ("what", "hours"),
+    [
+        (late, 4),
+        pytest.param(torn, 6, marks=pytest.mark.deep),
+        pytest.param(gone, 5, marks=pytest.mark.deep),
+        (unfinished, 2),
+    ],
+)
 def test_hours_whose_files_are_others_now_are_read_again(
     root: Path, rows: list[Row], what: Callable[[Path, list[Row]], None], hours: int
 ) -> None:
@@ -218,4 +226,4 @@ def test_days_and_months_that_are_over_are_one_summary_each(tmp_path: Path) -> N
     while upkeep.step(at(end_s[-1])):
         pass
     both(tmp_path)
-    assert min(path.stem for path in tmp_path.glob("summary/*/*/*.parquet")) >= "20260323"
+    assert min(path.stem for path in tmp_path.glob("summary/*/*/*.parquet")) >= "20260322"
