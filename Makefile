@@ -24,16 +24,19 @@ setup: .venv/.ready ## make .venv with everything pinned, and dr-ctl in it
 demo: setup ## the main job on two real brokers: swapover, failover and failback under load, judged by a ledger
 	$(BIN)/dr-ctl demo
 
-# Which tier runs what, and why: docs/testing.md. A worker a core and one more, since many tests wait for a broker; what shares
-# brokers or a Spark session goes to one of them.
-WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
+# Which tier runs what, and why: docs/testing.md. Two workers a core, since many tests wait; what shares brokers or a Spark
+# session goes to one of them.
+WORKERS := $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
 PYTEST := $(BIN)/python -m pytest -q --numprocesses $(WORKERS) --maxprocesses 8 --dist loadgroup --durations=10
+
+# A test that hangs says where, and fails alone: its worker is ended, and another one goes on.
+NO_HANG := -o faulthandler_timeout=240 -o faulthandler_exit_on_timeout=true
 
 fast: setup lint ## lint, types and the tests that start nothing: no site, no Java, no Spark
 	$(PYTEST) -m "not broker and not spark and not deep and not chaos" --ignore tests/twin --ignore tests/stories --ignore tests/older --ignore tests/cli/test_pairs.py
 
 test: setup lint ## what a change has to pass: fast, the twin, a part of Spark's, and one story on real brokers for each topology
-	$(PYTEST) -m "not deep and not chaos"
+	$(PYTEST) $(NO_HANG) -m "not deep and not chaos"
 
 deep: setup lint ## every test but the longest, before a release or at night: all matrices, all on real brokers
 	$(PYTEST) -m "not chaos"

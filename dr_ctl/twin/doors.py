@@ -44,7 +44,8 @@ class Doors:
         self._fillers: list[socket.socket] = []
         self._selector = selectors.DefaultSelector()
         self._wake, self._woken = socket.socketpair()
-        self._woken.setblocking(False)
+        for end in (self._wake, self._woken):
+            end.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ, None)
         self.frozen = False
         self._over = threading.Event()
@@ -104,7 +105,7 @@ class Doors:
             self.sound()
 
     def sound(self) -> None:
-        """Let the loop look again."""
+        """Let the loop look again. It never waits: the loop itself sounds, and where no more goes in it will look."""
         with contextlib.suppress(OSError):
             self._wake.send(b"!")
 

@@ -1,0 +1,44 @@
+"""The loop that serves the sockets of one simulated broker."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+from dr_ctl.twin.doors import Doors, Visitor
+
+SOUNDS = 100_000  # far more than wait in a socket's buffer
+
+
+class Loud:
+    """One that has much to say at once: each time the loop is told to look again."""
+
+    def __init__(self, doors: Doors, sock: socket.socket, over: threading.Event) -> None:
+        self.doors, self.sock, self.over = doors, sock, over
+
+    def read(self) -> None:
+        self.sock.recv(16)
+        for _ in range(SOUNDS):
+            self.doors.sound()
+        self.over.set()
+
+    def write(self) -> None: ...
+
+    def tick(self) -> None: ...
+
+
+def test_the_loop_never_waits_for_itself() -> None:
+    doors, over = Doors(threading.RLock(), "london"), threading.Event()
+
+    def welcome(sock: socket.socket, _: str) -> Visitor:
+        return Loud(doors, sock, over)
+
+    port = doors.reserve("clients", welcome)
+    doors.open("clients")
+    doors.start()
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+            client.sendall(b"ACK")
+            assert over.wait(10)
+    finally:
+        doors.end()
