@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,9 @@ TRIMMED = ("classic-fanout",)  # a command does, which is asked for
 # Both sites had what was confirmed, or it lies in the store of both, so that no failure loses any of it.
 SAFE = ("classic-fanout", "classic-shared-store")
 LINKLESS = ("classic-fanout", "classic-shared-store")  # nothing is shipped that could be cut
+# Of several flows at once the plugin loses acknowledgements, and what that leaves staged at times refuses a return;
+# several are tested in tests/topologies/continuity.
+ONE_FLOW = ("artemis-continuity",)
 BY_ITSELF = ("classic-shared-store",)  # who waits takes over, asked or not: then nothing is owed
 BY_QUEUE = ("artemis-bridges",)  # clients are kept out of queues, and no door is closed
 # Where the site that is left is asked to let clients in at the other: by which of its requests that begin so.
@@ -77,7 +81,8 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     topology, real = request.param
     if not real:
         prompt(monkeypatch)
-    with (Lab if real else PlayedTwin).up(tmp_path / "stage", topology=topology) as stage:
+    queues: dict[str, Any] = {"queues": ("orders.in",)} if real and topology in ONE_FLOW else {}
+    with (Lab if real else PlayedTwin).up(tmp_path / "stage", topology=topology, **queues) as stage:
         yield stage
 
 

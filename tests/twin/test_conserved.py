@@ -132,7 +132,12 @@ def test_what_arrives_behind_the_fence_was_never_delivered_either(twin: PlayedTw
 @pytest.mark.parametrize(
     "operation",
     # Two of these are parts of the others.
-    [*WHOLE_MOVES, "release", *(pytest.param(each, marks=pytest.mark.deep) for each in ("activate", "reinstate"))],
+    [
+        *WHOLE_MOVES,
+        "failover",
+        "release",
+        *(pytest.param(each, marks=pytest.mark.deep) for each in ("activate", "reinstate")),
+    ],
 )
 def test_whatever_is_done_while_an_address_takes_nothing_every_message_lies_somewhere(
     twin: PlayedTwin,

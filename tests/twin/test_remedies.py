@@ -125,7 +125,7 @@ SITUATIONS: dict[str, Callable[[PlayedTwin, Command], None]] = {
 DIED = {
     f"{name} died at {at}": (name, at) for name in ("swapover", "failover", "failback", "fence") for at in (2, 4, 7)
 }
-LAST = ("swapover died at 7", "failover died at 7", "failback died at 7")  # the others at night
+LAST = ("failback died at 7",)  # the others at night
 
 
 @dataclass
