@@ -75,6 +75,8 @@ def test_an_address_that_takes_nothing_is_no_queue_that_has_it_already(
 
     assert refused.code == 10, refused.document
     assert "london still delivers 10 staged message(s) of orders.in" in refused.document["summary"]
+    [told] = [each["text"] for each in refused.document["findings"] if each["id"] == "DR-CONT-017"]
+    assert told == "staged at london and not taken by its queues: orders.in: 10"
     assert serving(twin) == ("london",)
     assert unprocessed(twin) == had
 

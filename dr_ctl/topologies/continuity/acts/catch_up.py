@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dr_ctl.core.model import some
+from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.topologies.common.checks import error
 from dr_ctl.topologies.common.evidence import evidence, total
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Way
@@ -40,7 +41,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
             return Done(f"{left} under way", {"under_way": left})
         if hand.monotonic() > until:
             if why:
-                return Refused(f"not caught up: {some(why)}")
+                return Refused(f"not caught up: {some(why)}", findings=tuple(_not_taken(pairs)))
             if min(known) >= known[0]:
                 return Refused(f"the outflow grows while clients work: {known[0]}, then {left}")
             return Done(f"{left} under way, less and less", {"under_way": left})
@@ -51,6 +52,19 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
 def under_way(pairs: Sequence[Both]) -> int | None:
     """What is to ship, and what is not applied, at all of them; None where that was not read."""
     return total(each for both in pairs for view in both for each in (view.to_ship, view.unapplied))
+
+
+def _not_taken(pairs: Sequence[Both]) -> Iterator[Finding]:
+    """What each serving site has staged, which its queues do not take: what to do about it."""
+    for source, _ in pairs:
+        staged = [f"{flow.queue}: {flow.in_mirror.depth}" for flow in source.flows if flow.in_mirror.depth]
+        if staged:
+            text = f"staged at {source.site} and not taken by its queues: {some(staged)}"
+            remedy = (
+                f"See that these addresses take messages at {source.site}: their size and policy, the disk. A queue "
+                "that takes others refuses what was done there before: remove that by hand from what is staged."
+            )
+            yield error("DR-CONT-017", text, remedy)
 
 
 class _Idle:
