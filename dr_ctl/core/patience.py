@@ -89,7 +89,7 @@ class Patience:
     """Until a link that a person had restarted is attached."""
 
     # A shared store.
-    store_starts_s: float = 5.0
+    store_starts_s: float = 15.0
     """For a broker that has taken the store to be managed: its clients' doors open a moment earlier."""
 
     # The plugin.

@@ -148,7 +148,7 @@ def test_a_service_moves_there_and_back_loses_a_site_and_takes_it_in_again(
     assert (moved.consumed_twice, moved.processed_twice, moved.unexpected) == ((), (), ())
     # What is lost and what comes twice is within what was said beforehand, and was agreed to.
     first = (0, "ok") if topology in SAFE else (11, "loss_refused")
-    assert (refused.code, refused.document["outcome"]) == first
+    assert (refused.code, refused.document["outcome"]) == first, refused.told
     assert taken_over.code == 0, taken_over.told
     assert (topology not in SAFE) <= len(lost.lost) <= bounds["lost"]["at_most"]
     assert len(lost.consumed_twice) <= bounds["twice"]["at_most"]
