@@ -113,6 +113,7 @@ def test_past_runs_are_listed_shown_verified_and_reported(tmp_path: Path, inside
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_the_history_is_read_and_says_what_it_said_then(tmp_path: Path) -> None:
     history = tmp_path / "history"
     shutil.copytree(RECORDED / "moved" / "history", history)

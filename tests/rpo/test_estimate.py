@@ -174,6 +174,7 @@ def test_an_estimate_of_a_site_that_waits_says_whose_echoes_it_counts(spark: Spa
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 def test_a_site_that_the_history_does_not_know(spark: SparkSession, tmp_path: Path) -> None:
     write(history(), tmp_path)
 

@@ -192,6 +192,7 @@ def test_few_messages_are_judged_whatever_their_digests(spark: SparkSession, tmp
 
 
 @pytest.mark.spark
+@pytest.mark.deep
 @pytest.mark.parametrize("few", [0, 10])
 def test_what_two_sites_hold_and_nobody_sent_is_unexpected(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int

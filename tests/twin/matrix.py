@@ -79,9 +79,9 @@ def of_each(operations: Sequence[str]) -> pytest.MarkDecorator:
     )
 
 
-def at_once(topology: str, operation: str) -> bool:
-    """Say whether an operation is tried with each change."""
-    return topology == MIRROR or operation in WHOLE_MOVES
+def at_once(topology: str, operation: str, moves: Sequence[str] = WHOLE_MOVES) -> bool:
+    """Say whether an operation is tried with each change; `moves`, of topologies other than the mirror."""
+    return topology == MIRROR or operation in moves
 
 
 def put(twin: PlayedTwin, site: str, queue: str, count: int) -> None:

@@ -130,7 +130,7 @@ def test_what_arrives_behind_the_fence_was_never_delivered_either(twin: PlayedTw
     assert len(had) == 30
 
 
-@pytest.mark.parametrize("site", ["london", "paris"])
+@pytest.mark.parametrize("site", [pytest.param("london", marks=pytest.mark.deep), "paris"])
 @pytest.mark.parametrize(
     "operation",
     # Two of these are parts of the others.

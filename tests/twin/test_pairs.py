@@ -34,7 +34,8 @@ def serving(ended: Ended) -> dict[str, str | None]:
     return {pair["name"]: pair["serving"] for pair in ended.document["data"]["pairs"]}
 
 
-@pytest.mark.parametrize("kind", [FaultKind.IDLE, pytest.param(FaultKind.DIES_BEFORE, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("kind", [FaultKind.IDLE, FaultKind.DIES_BEFORE])
 def test_one_that_stays_shut_is_told_and_finished_by_the_same_command(
     eight: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, kind: FaultKind
 ) -> None:

@@ -26,7 +26,10 @@ def changed(operator: Operator) -> int:
 @pytest.mark.parametrize(
     "rounds", [ROUNDS_IN_CI, pytest.param(ROUNDS, marks=pytest.mark.chaos)], ids=lambda told: f"{told} rounds"
 )
-@pytest.mark.parametrize("same", [True, False], ids=["same direction", "opposite directions"])
+@pytest.mark.parametrize(
+    "same",
+    [pytest.param(True, id="same direction", marks=pytest.mark.deep), pytest.param(False, id="opposite directions")],
+)
 def test_of_two_that_start_together_one_moves(
     twin: PlayedTwin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool, rounds: int
 ) -> None:
