@@ -226,7 +226,7 @@ def test_a_copy_that_comes_late_is_waited_for(twin: PlayedTwin, pair: ClassicSub
     with pair.client("london") as client:
         client.send(ORDERS)
     taken(pair, 1)
-    assert not agent(twin, "paris").idle
+    until(lambda: not agent(twin, "paris").idle)
 
     twin.heal()
     twin.wait_mirrored()
