@@ -3,8 +3,8 @@ that is killed when the run needs to go on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.settings.model import Installation
 
 _POLL_S: Final = 0.05
-FRESH_S: Final = 900.0
+FRESH: Final = timedelta(minutes=15)
 """A monitor makes one every five minutes, and says nothing else so soon."""
 
 
@@ -33,8 +33,9 @@ class Preflight:
         self._stored: Stored | None = None
 
     def begin(self) -> None:
-        found, now = of_site(self._installation, self._source).stored, datetime.now(UTC)
-        if found is not None and found.age_s(now) <= FRESH_S:
+        found = of_site(self._installation, self._source).stored
+        # One of a clock that ran ahead would be fresh until that moment comes.
+        if found is not None and timedelta() <= datetime.now(UTC) - found.made_at <= FRESH:
             self._stored = found
             return
         history = self._installation.path(self._installation.settings.history.path)
@@ -68,7 +69,8 @@ class Preflight:
 def _stored(found: Stored, told: Objectives | None) -> Outcome:
     now = datetime.now(UTC)
     text = _summary({"data": found.data}, told)
-    return Done(f"{text}; as stored {duration(round(found.age_s(now)))} ago", {"estimate": found.as_json(now)})
+    text = f"{text}; as stored {duration(round(found.age_s(now)))} ago"
+    return Done(text, {"estimate": found.as_json(now)}, _findings(found.findings))
 
 
 def _outcome(answer: dict[str, Any], told: Objectives | None) -> Outcome:
@@ -77,10 +79,11 @@ def _outcome(answer: dict[str, Any], told: Objectives | None) -> Outcome:
             "DR-RPO-009", Severity.WARNING, f"no estimate: {answer['error']}", str(answer.get("remedy", ""))
         )
         return NotNeeded(finding.text, findings=(finding,))
-    findings = tuple(
-        Finding(each["id"], Severity(each["severity"]), each["text"], each["remedy"]) for each in answer["findings"]
-    )
-    return Done(_summary(answer, told), {"estimate": answer["data"]}, findings)
+    return Done(_summary(answer, told), {"estimate": answer["data"]}, _findings(answer["findings"]))
+
+
+def _findings(told: Iterable[Mapping[str, Any]]) -> tuple[Finding, ...]:
+    return tuple(Finding(each["id"], Severity(each["severity"]), each["text"], each["remedy"]) for each in told)
 
 
 def _summary(answer: dict[str, Any], told: Objectives | None) -> str:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +18,8 @@ import yaml
 
 from dr_ctl.application.preflight import Preflight
 from dr_ctl.core.clock import SystemClock
-from dr_ctl.engine.outcome import NotNeeded
+from dr_ctl.core.model import Finding, Severity
+from dr_ctl.engine.outcome import Done, NotNeeded
 from dr_ctl.rpo.estimate import request
 from dr_ctl.rpo.estimate.stored import store
 from dr_ctl.rpo.history.files import write
@@ -120,20 +122,44 @@ def test_without_history_none_is_started(dr_ctl: Shell, installation: Installati
     assert [finding.id for finding in outcome.findings] == ["DR-RPO-001"]
 
 
-@pytest.mark.parametrize(("minutes_ago", "is_used"), [(3, True), pytest.param(40, False, marks=pytest.mark.deep)])
 def test_a_swapover_takes_a_fresh_stored_estimate_at_once(
-    dr_ctl: Shell, installation: Installation, deaf: Path, *, minutes_ago: int, is_used: bool
+    dr_ctl: Shell, installation: Installation, deaf: Path
 ) -> None:
     write(history("london"), dr_ctl.folder / "history")
-    store(dr_ctl.folder / "history", answer(lost=7), datetime.now(UTC) - timedelta(minutes=minutes_ago))
+    store(dr_ctl.folder / "history", answer(lost=7), datetime.now(UTC) - timedelta(minutes=3))
 
     moved = dr_ctl("swapover", "--to", "paris", "--yes", "--json")
 
     assert moved.code == 0, moved.document
-    assert ("DR-RPO-008" in moved.ids) == (not is_used)
-    shown = dr_ctl("runs", "show", moved.document["run"])
-    assert ("as stored 3 min" in shown.out) == is_used
+    assert "DR-RPO-008" not in moved.ids
+    assert "as stored 3 min" in dr_ctl("runs", "show", moved.document["run"]).out
+    assert not deaf.exists()
+
+
+@pytest.mark.parametrize("minutes_ago", [16, -10])
+def test_a_stored_estimate_that_is_old_or_of_a_clock_ahead_is_not_taken(
+    dr_ctl: Shell, installation: Installation, deaf: Path, minutes_ago: int
+) -> None:
+    (dr_ctl.folder / "history").mkdir()
+    store(dr_ctl.folder / "history", answer(lost=7), datetime.now(UTC) - timedelta(minutes=minutes_ago))
+
+    preflight = begun(dr_ctl, deaf)
+
+    assert isinstance(preflight.end(within_s=0.1, wait=wait), NotNeeded)
     until_gone(deaf)
+
+
+def test_what_a_stored_estimate_found_is_told_with_it(dr_ctl: Shell, installation: Installation, deaf: Path) -> None:
+    (dr_ctl.folder / "history").mkdir()
+    told = Finding("DR-RPO-002", Severity.WARNING, "two files were not read", "See them.")
+    store(dr_ctl.folder / "history", replace(answer(lost=7), findings=(told,)), datetime.now(UTC))
+    preflight = Preflight(load(dr_ctl.folder / "dr-ctl.yaml"), "london", dr_ctl.folder, SystemClock())
+    preflight.begin()
+
+    outcome = preflight.end(within_s=0, wait=wait)
+
+    assert isinstance(outcome, Done)
+    assert outcome.findings == (told,)
 
 
 @pytest.fixture
