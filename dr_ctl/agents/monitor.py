@@ -82,6 +82,7 @@ class Monitor:
         """Write what is not on disk yet. Raises EnvironmentFault where that is lost now."""
         self._beside.shutdown()
         self._writer.flush()
+        self._tidied()
         if self._writer.trouble is not None:
             raise EnvironmentFault(f"{self._writer.waiting} row(s) are lost: {self._writer.trouble}")
 
@@ -113,6 +114,7 @@ class Monitor:
         """Keep the rows of a look; whether it told of a change, which is on disk at once."""
         self.rows += len(rows)
         if self._writer.add(rows) and (self._tidying is None or self._tidying.done()):
+            self._tidied()
             self._tidying = self._beside.submit(self._upkeep.step, at)
         state = _state(seen)
         is_new = self._state not in (None, state)
@@ -120,6 +122,11 @@ class Monitor:
         if is_new:
             self._writer.flush()
         return is_new
+
+    def _tidied(self) -> None:
+        """What the last tidying could not foresee is raised here: the thread alone would keep it to itself."""
+        if self._tidying is not None:
+            self._tidying.result()
 
     def wait(self, until: float | None) -> None:
         """Wait for the next look, and look at the outflows meanwhile; one that took too long is not made up for."""

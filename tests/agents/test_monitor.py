@@ -15,6 +15,7 @@ from dr_ctl.agents.monitor import Monitor
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import Sick, Unreachable
 from dr_ctl.rpo.bounds.bounds import bounds
+from dr_ctl.rpo.history.upkeep import Upkeep
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
@@ -250,3 +251,18 @@ def test_a_look_that_waited_for_a_late_site_is_as_old_as_the_answers_in_it(
     monitor.close()
     [file] = tmp_path.glob("history/date=*/site=london/*.parquet")
     assert set(pq.ParquetFile(file).read()["ts"].to_pylist()) == {look.at}
+
+
+def test_a_defect_in_the_tidying_of_the_history_is_not_kept_by_its_thread(
+    tmp_path: Path, capsys: Capture, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Shell(tmp_path, capsys).settings("http://london:8161/console/jolokia", "http://paris:8161/console/jolokia")
+    monkeypatch.setattr(Upkeep, "step", lambda self, now: 1 // 0)
+    clock = Ticking()
+    monitor = Monitor(load(path), watched, clock)
+    monitor.sample()
+    clock.sleep(3600)
+    monitor.sample()
+
+    with pytest.raises(ZeroDivisionError):
+        monitor.close()

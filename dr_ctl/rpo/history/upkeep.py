@@ -49,13 +49,14 @@ class Upkeep:
     def step(self, now: datetime) -> bool:
         """Remove what is too old or what was joined, or join the files of one hour; false where there is nothing to do,
         or another monitor does it."""
-        self.trouble = None
         try:
             with _alone(self._root) as is_alone:
-                return is_alone and (self._remove() or self._join(now))
+                did = is_alone and (self._remove() or self._join(now))
         except (pa.ArrowException, OSError) as error:
             self.trouble = f"the history cannot be tidied: {error}"
             return False
+        self.trouble = None  # not before it is so: others read it meanwhile
+        return did
 
     def _remove(self) -> bool:
         """Of each site so many days stay that have looks: a clock that is years ahead makes one more, and costs one."""
