@@ -96,7 +96,7 @@ class Patience:
     plugin_poll_s: float = 0.05
     """Between looks at its flows."""
     plugin_look_s: float = 1.0
-    """For one such look behind the fence, where a look that hangs is time without service."""
+    """For the first such look behind the fence, where one that hangs is time without service."""
     taken_in_poll_s: float = 0.1
     """Between looks at them while a lost site is taken in."""
     stuck_s: float = 1.5

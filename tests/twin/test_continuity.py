@@ -153,6 +153,17 @@ def test_confirmations_that_come_late_are_waited_for(
     assert (verdict.lost, verdict.consumed_twice) == ((), ())
 
 
+def test_a_console_that_is_slower_than_the_first_look_of_a_drain_is_given_more_time(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch, plugin_look_s=0.05)
+    put(twin, "london", "orders.in", 3)
+    done(dr_ctl("fence", "london", "--yes"))
+    twin.host("paris").faults.add(Fault(FaultKind.LATE, When(changing=False), times=None, seconds=0.3))
+
+    done(dr_ctl("drain", "--to", "paris", "--yes"))
+
+
 def test_what_is_compared_by_count_only_is_refused_or_accepted_by_name_and_said_so(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,9 +67,9 @@ class ContinuityTools(Tools[SiteView]):
     def look(self, ways: Sequence[Way]) -> list[Both]:
         return self._both(ways, lambda access: access.look())
 
-    def flows(self, ways: Sequence[Way]) -> list[Both]:
-        """Look often, and never long: see `Access.flows`."""
-        return self._both(ways, lambda access: access.flows(timeout_s=self.patience.plugin_look_s))
+    def flows(self, ways: Sequence[Way], *, timeout_s: float) -> list[Both]:
+        """Look without ages: see `Access.flows`."""
+        return self._both(ways, lambda access: access.flows(timeout_s=timeout_s))
 
     def _both(self, ways: Sequence[Way], ask: Callable[[Access], SiteView]) -> list[Both]:
         seen = self.observer.together(ask, [access for way in ways for access in way])

@@ -15,6 +15,7 @@ from dr_ctl.core.model import ExitCode, Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.jolokia.client import READ_S
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.acts.quiesce import lifting
 from dr_ctl.topologies.common.checks import error
@@ -35,7 +36,7 @@ _NAMED: Final = 5
 def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Lift the pauses beside it; wait, compare by id, remove, and wait again for what that set going."""
     with lifting(tools, move, hand) as lifted:
-        drain = _Drain(tools.observer.ways(move), step, move, hand)
+        drain = _Drain(tools.observer.ways(move), step, move, hand, tools.patience.plugin_look_s)
         outcome = _until_same(tools, drain)
     tools.gate.begun = drain.begun
     return lifted.judged(outcome)
@@ -44,10 +45,11 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
 def _until_same(tools: ContinuityTools, drain: _Drain) -> Outcome:
     while drain.ways:
         try:
-            pairs = tools.flows(drain.ways)
+            pairs = tools.flows(drain.ways, timeout_s=drain.look_s)
         except BrokerError as error_:
             pairs, reasons = [], [str(error_)]
             drain.begun = {}
+            drain.look_s = min(2 * drain.look_s, READ_S)
         else:
             reasons = [reason for both in pairs for view in both for reason in view.unsettled()]
             reasons += [f"{view.site} was opened" for both in pairs for view in both if view.open]
@@ -91,12 +93,14 @@ def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Ou
 @dataclass
 class _Drain:
     """How far one drain is. `begun`: by pair the first look after which nothing was on its way, nor came in. The time
-    in which bridges confirm late runs while what has arrived waits for the staging delay."""
+    in which bridges confirm late runs while what has arrived waits for the staging delay. `look_s`: how long a look may
+    take: more after each that took longer, for a console may be slow and a look that hangs is rare."""
 
     ways: Sequence[Way]
     step: PlannedStep
     move: Move
     hand: Hand
+    look_s: float
     removed: dict[str, int] = field(default_factory=dict)
     unread: str | None = None
     begun: dict[str, Sample] = field(default_factory=dict)
