@@ -61,8 +61,9 @@ def _not_taken(pairs: Sequence[Both]) -> Iterator[Finding]:
         if staged:
             text = f"staged at {source.site} and not taken by its queues: {some(staged)}"
             remedy = (
-                f"See that these addresses take messages at {source.site}: their size and policy, the disk. A queue "
-                "that takes others refuses what was done there before: remove that by hand from what is staged."
+                f"See that these addresses take messages at {source.site}: their size and policy, the disk. What is "
+                "refused although there is room was there before. Remove it by hand from what is staged only where "
+                "those who process it say so by its id: what was never done would be lost."
             )
             yield error("DR-CONT-017", text, remedy)
 
