@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pipeline import POLL_S, QUEUES, agree, duck_estimate, make_history, timed
+from pipeline import POLL_S, QUEUES, agree, duck_estimate, make_history, rows_of_queues, timed
 
 HERE = Path(__file__)
 OWN, PLUGIN_ROWS = 150, 1_000_000
@@ -73,11 +73,7 @@ def make_plugins(folder: Path, rows: int) -> None:
     target.mkdir(parents=True)
     con.execute(
         f"""COPY (
-          SELECT moment(n) AS ts, 'orders-1' AS pair, 'queue' AS kind, 'orders.' || q AS name,
-            (sent(q, n) - consumed(q, n))::BIGINT AS depth, 0::BIGINT AS delivering, sent(q, n)::BIGINT AS added,
-            consumed(q, n)::BIGINT AS removed, consumed(q, n)::BIGINT AS acked, NULL::BIGINT AS oldest_ms,
-            NULL::BIGINT AS pending, NULL::BOOLEAN AS link, '1' AS start
-          FROM range({looks}) r(n), range({OWN}) t(q)
+          {rows_of_queues(0, looks, OWN)}
           UNION ALL {things}
           UNION ALL SELECT moment(n), 'orders-1', 'site', 'serving', {nothing}, '1' FROM range({looks}) r(n)
         ) TO '{target}/20260301T000000-0.parquet' (FORMAT parquet)"""

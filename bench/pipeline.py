@@ -33,6 +33,15 @@ BUCKET = 0.02
 HERE = Path(__file__)
 
 
+def rows_of_queues(begin: int, end: int, queues: int) -> str:
+    """The part of a COPY that writes the looks at queues, over macros `moment`, `sent` and `consumed`."""
+    return f"""SELECT moment(n) AS ts, 'orders-1' AS pair, 'queue' AS kind, 'orders.' || q AS name,
+                (sent(q, n) - consumed(q, n))::BIGINT AS depth, 0::BIGINT AS delivering, sent(q, n)::BIGINT AS added,
+                consumed(q, n)::BIGINT AS removed, consumed(q, n)::BIGINT AS acked, NULL::BIGINT AS oldest_ms,
+                NULL::BIGINT AS pending, NULL::BOOLEAN AS link, '1' AS start
+              FROM range({begin}, {end}) r(n), range({queues}) t(q)"""
+
+
 def make_history(folder: Path, rows: int) -> None:
     """One pair with a mixed outflow and a hundred queues; every hour the link stalls for five minutes."""
     looks = rows // (QUEUES + 2)
@@ -58,11 +67,7 @@ def make_history(folder: Path, rows: int) -> None:
         target.mkdir(parents=True)
         con.execute(
             f"""COPY (
-              SELECT moment(n) AS ts, 'orders-1' AS pair, 'queue' AS kind, 'orders.' || q AS name,
-                (sent(q, n) - consumed(q, n))::BIGINT AS depth, 0::BIGINT AS delivering, sent(q, n)::BIGINT AS added,
-                consumed(q, n)::BIGINT AS removed, consumed(q, n)::BIGINT AS acked, NULL::BIGINT AS oldest_ms,
-                NULL::BIGINT AS pending, NULL::BOOLEAN AS link, '1' AS start
-              FROM range({begin}, {end}) r(n), range({QUEUES}) t(q)
+              {rows_of_queues(begin, end, QUEUES)}
               UNION ALL
               SELECT moment(n), 'orders-1', 'mixed', '*', put - shipped, 0, put, shipped, NULL, NULL, NULL, true, '1'
               FROM flows WHERE n >= {begin} AND n < {end}
