@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-import time
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-import requests
-import urllib3
-from requests.auth import HTTPBasicAuth
-
-from dr_ctl.core.errors import LoginRefused, Sick, Throttled, TimedOut, Unreachable
+from dr_ctl.core.errors import LoginRefused, Sick, Throttled
 from dr_ctl.core.model import Json
 from dr_ctl.jolokia.errors import ElementError, NoSuchBean, NotJolokia, OperationFailed, PolicyRefused, Torn
+from dr_ctl.jolokia.http import Http, Told
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-CONNECT_S: Final = 2.0
 READ_S: Final = 5.0
 CHANGE_S: Final = 30.0
 _SIGNED: Final = re.compile(r"\w+\([\w.,\[\]$;]*\)")
@@ -165,12 +161,11 @@ class Wire:
 
     def __init__(self, account: Account) -> None:
         self._account = account
-        self._http = requests.Session()
-        self._http.trust_env = False  # a proxy meant for the web must not see a broker's password
-        # As bytes: the library would write a text in Latin-1, and fail over any other letter.
+        headers = {"Content-Type": "application/json", "Origin": account.origin}
         if account.username:
-            self._http.auth = HTTPBasicAuth(account.username.encode(), account.password.encode())
-        self._http.headers["Origin"] = account.origin
+            login = b64encode(f"{account.username}:{account.password}".encode()).decode()
+            headers["Authorization"] = f"Basic {login}"
+        self._http = Http(headers, account.verify, account.cert)
         self._refused: LoginRefused | None = None
 
     @property
@@ -184,45 +179,17 @@ class Wire:
         """Send all in one POST; one answer each, in order. Raises the errors that concern the whole POST."""
         if self._refused is not None:
             raise self._refused
-        url = self._account.url
-        until = time.monotonic() + timeout_s
-        try:
-            with self._http.post(
-                url,
-                data=json.dumps(list(bodies)),
-                headers={"Content-Type": "application/json"},
-                timeout=(min(CONNECT_S, timeout_s), timeout_s),
-                verify=self._account.verify,
-                cert=self._account.cert,
-                allow_redirects=False,
-                stream=True,
-            ) as reply:
-                status, body = reply.status_code, _body(reply, url, until)
-                retry_after = reply.headers.get("Retry-After", "")
-        except requests.exceptions.SSLError as error:
-            raise Unreachable(f"{url}: TLS failed: {error}", refused=False) from error
-        except requests.exceptions.ConnectTimeout as error:
-            # Silence of the whole host: unlike a process that takes the connection and then says nothing.
-            raise Unreachable(f"{url}: no connection within {min(CONNECT_S, timeout_s):g} s", refused=False) from error
-        except (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError) as error:
-            raise TimedOut(f"{url}: no answer within {timeout_s:g} s") from error
-        except requests.exceptions.ConnectionError as error:
-            refused = _refused(error)
-            what = "connection refused" if refused else _why(error)
-            raise Unreachable(f"{url}: {what}", refused=refused) from error
-        except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
-            raise Torn(f"{url}: the answer could not be read: {error}") from error
-        except OSError as error:  # the library's own errors are such too; what is left are the files of this machine
-            raise Unreachable(f"{url}: a file that TLS needs cannot be used: {error}", refused=False) from error
-        if status in (401, 403):
+        url, body = self._account.url, json.dumps(list(bodies)).encode()
+        told = self._http.ask("POST", url, body=body, timeout_s=timeout_s, most=MAX_BYTES)
+        if told.status in (401, 403):
             remedy = (
                 f"Its password comes from {self._account.source}. One attempt was made here; each command makes "
                 "another, and repeated ones lock the account out: mend it before the next look."
             )
-            text = f"{url}: the login of {self._account.username} was refused (HTTP {status})"
+            text = f"{url}: the login of {self._account.username} was refused (HTTP {told.status})"
             self._refused = LoginRefused(text, remedy=remedy)
             raise self._refused
-        return _answers(url, status, body, retry_after, len(bodies))
+        return _answers(url, told, len(bodies))
 
 
 class Reader:
@@ -259,36 +226,14 @@ def _exec(bean: str, operation: str, arguments: Sequence[Json]) -> dict[str, Jso
     return {"type": "exec", "mbean": bean, "operation": operation, "arguments": told, "config": _CONFIG}
 
 
-def _why(error: requests.exceptions.ConnectionError) -> str:
-    """The reason in words: what the HTTP library wraps around it helps nobody at night."""
-    reason = getattr(error.args[0], "reason", None) if error.args else None
-    if isinstance(reason, urllib3.exceptions.NameResolutionError):
-        return "its name cannot be resolved"
-    return f"the connection failed: {reason or error}"
-
-
-def _refused(error: BaseException) -> bool:
-    """Say whether the port itself said no: by the system's own error, never by the text, which holds the address."""
-    cause: object = getattr(error.args[0], "reason", None) if error.args else None
-    return isinstance(getattr(cause, "__cause__", None), ConnectionRefusedError)
-
-
-def _body(reply: requests.Response, url: str, until: float) -> bytearray:
-    body = bytearray()
-    while chunk := reply.raw.read1(64 * 1024, decode_content=True):
-        body += chunk
-        if len(body) > MAX_BYTES:
-            raise Torn(f"{url}: the answer is larger than {MAX_BYTES} bytes")
-        # Each read has its limit; an answer that trickles would keep them all and never end.
-        if time.monotonic() > until:
-            raise TimedOut(f"{url}: the answer came too slowly")
-    return body  # not copied: of ten thousand queues it is megabytes
-
-
-def _answers(url: str, status: int, body: bytearray, retry_after: str, wanted: int) -> list[Answer]:
+def _answers(url: str, answered: Told, wanted: int) -> list[Answer]:
+    status, body = answered.status, answered.body
     if status == 429:  # noqa: PLR2004
-        wait = f"; try again after {retry_after} s" if retry_after else ""
+        after = answered.headers.get("Retry-After")
+        wait = f"; try again after {after} s" if after else ""
         raise Throttled(f"{url}: logins are throttled (HTTP 429){wait}")
+    if len(body) > MAX_BYTES:
+        raise Torn(f"{url}: the answer is larger than {MAX_BYTES} bytes")
     try:
         told = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -1,6 +1,8 @@
 """Every way in which Jolokia fails that is not a broker's own (those stand in `core.errors`).
 
 BrokerError
+├── Unreachable
+│   └── NotConnected    nothing was sent
 ├── NotJolokia          something else answers there: a web page, a proxy
 ├── Torn                JSON that ends early, is too large, or does not fit the question
 └── ElementError        one request of several failed, inside an answer that is otherwise fine
@@ -12,7 +14,11 @@ BrokerError
 
 from __future__ import annotations
 
-from dr_ctl.core.errors import BrokerError
+from dr_ctl.core.errors import BrokerError, Unreachable
+
+
+class NotConnected(Unreachable):
+    """No connection came about: nothing was sent."""
 
 
 class NotJolokia(BrokerError):

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-import requests
-import urllib3
-
-from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
+from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia import beans
 from dr_ctl.jolokia.client import Account, Change, Changer, Read, Reader, Wire
 from dr_ctl.jolokia.errors import ElementError
+from dr_ctl.jolokia.http import Http
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.processes.hooks import Place
 from dr_ctl.processes.secrets import resolve
@@ -190,14 +188,12 @@ class HttpWay:
     """Something that is asked and told over HTTP. A proxy of the environment is not for it."""
 
     def __init__(self, told: HttpService, verify: bool | str) -> None:
-        self._told = told
-        self._http = requests.Session()
-        self._http.trust_env, self._http.verify = False, verify
+        self._told, self._http = told, Http({}, verify)
 
     def look(self, timeout_s: float) -> Told:
         state, name = self._told.state, self._told.name
         status, line = self._asked("GET", state.get, timeout_s)
-        if status != requests.codes.ok:
+        if status != HTTPStatus.OK:
             raise NotRead(f"{state.get}: HTTP {status}")
         if line == state.running:
             return Told({name: PartState.RUNNING})
@@ -208,31 +204,15 @@ class HttpWay:
     def send(self, call: Call) -> Outcome:
         url = str(call.request["post"])
         status, line = self._asked("POST", url, self._told.timeout)
-        if status < requests.codes.bad_request:
+        if status < HTTPStatus.BAD_REQUEST:
             return Done("answered")
         # A gateway that gives up says nothing of what it passed on.
-        worked = Unknown if status >= requests.codes.internal_server_error else Refused
+        worked = Unknown if status >= HTTPStatus.INTERNAL_SERVER_ERROR else Refused
         return worked(f"{url}: HTTP {status} {line[:60]}".rstrip())
 
     def close(self) -> None:
         self._http.close()
 
     def _asked(self, method: str, url: str, timeout_s: float) -> tuple[int, str]:
-        until = time.monotonic() + timeout_s
-        try:
-            with self._http.request(method, url, timeout=timeout_s, allow_redirects=False, stream=True) as reply:
-                body = b""
-                for piece in reply.iter_content(_LINE_BYTES):
-                    body += piece
-                    if len(body) > _LINE_BYTES or time.monotonic() > until:
-                        break
-                return reply.status_code, body[:_LINE_BYTES].decode("utf-8", "replace").strip()
-        except requests.exceptions.Timeout as error:
-            raise TimedOut(f"{url}: no answer within {timeout_s:g} s") from error
-        except requests.exceptions.ConnectionError as error:
-            # Nothing was sent where no connection came about; else it may have been.
-            reason = getattr(error.args[0], "reason", None) if error.args else None
-            never = isinstance(reason, urllib3.exceptions.NewConnectionError)
-            raise Unreachable(f"{url}: the connection failed", refused=never) from error
-        except requests.exceptions.RequestException as error:
-            raise NotRead(f"{url}: the answer could not be read: {type(error).__name__}") from error
+        told = self._http.ask(method, url, timeout_s=timeout_s, most=_LINE_BYTES)
+        return told.status, told.body[:_LINE_BYTES].decode("utf-8", "replace").strip()

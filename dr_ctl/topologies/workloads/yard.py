@@ -12,6 +12,7 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.outcome import Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call
+from dr_ctl.jolokia.errors import NotConnected
 from dr_ctl.processes.hooks import Place
 from dr_ctl.processes.secrets import SecretMissing, variables
 from dr_ctl.settings.model import Installation
@@ -68,7 +69,7 @@ class Yard:
         except (LoginRefused, Throttled, SecretMissing) as error:
             return Refused(str(error))
         except Unreachable as error:
-            return Refused(str(error)) if error.refused else Unknown(str(error))
+            return Refused(str(error)) if isinstance(error, NotConnected) else Unknown(str(error))
         except BrokerError as error:
             return Unknown(str(error))
 
