@@ -44,12 +44,16 @@ class Session:
     warn_exit: bool = False
     clock: Clock = field(default_factory=SystemClock)
     patience: Patience = field(default_factory=Patience)
+    _read: dict[Path, Installation] = field(default_factory=dict, repr=False)
 
     def installation(self) -> Installation:
-        """Read the settings; raises `SettingsError` with all that is wrong."""
+        """Read the settings, once for the whole command; raises `SettingsError` with all that is wrong."""
         from dr_ctl.settings.loader import find, load  # noqa: PLC0415 - only commands that need it pay for it
 
-        return load(find(self.config))
+        file = find(self.config)
+        if file not in self._read:
+            self._read[file] = load(file)
+        return self._read[file]
 
     def has_settings(self) -> bool:
         """Say whether settings were named, or lie where they are looked for: some commands do without."""

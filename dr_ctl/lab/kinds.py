@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.registry import Registry
-from dr_ctl.lab.make import Kind
+
+if TYPE_CHECKING:
+    from dr_ctl.lab.make import Kind
 
 MIRROR: Final = "artemis-mirror"
 CONTINUITY: Final = "artemis-continuity"

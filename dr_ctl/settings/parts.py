@@ -55,7 +55,7 @@ StompAddress = Annotated[str, AfterValidator(_stomp)]
 class Part(BaseModel):
     """Every part of the file: unknown keys are errors, types are not converted, nothing changes after loading."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class Secret(Part):
