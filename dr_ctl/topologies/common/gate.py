@@ -16,7 +16,7 @@ from dr_ctl.topologies.common.view import Broker
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Both brokers of a pair, looked at together."""
+    """Both brokers of a pair, looked at together; `at_s` is when that began."""
 
     at_s: float
     source: Broker

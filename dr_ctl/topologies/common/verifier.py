@@ -18,6 +18,7 @@ from dr_ctl.topologies.common import checks, gate
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.evidence import evidence
 from dr_ctl.topologies.common.observer import AnyObserver
+from dr_ctl.topologies.common.pace import until_next
 from dr_ctl.topologies.common.view import Broker
 
 Told = Broker | BrokerError
@@ -30,7 +31,10 @@ class Verifier(ABC):
     A topology says how long the window is at least, and what it compares."""
 
     def __init__(self, observer: AnyObserver, poll_s: float, least_window_s: float) -> None:
-        self.observer, self._poll_s, self.least_window_s = observer, poll_s, least_window_s
+        self.observer, self.least_window_s = observer, least_window_s
+        # Three looks that are a little further apart span a short window, and a fourth is not needed.
+        spans_s = least_window_s / 2
+        self._poll_s = spans_s if poll_s < spans_s < 2 * poll_s else poll_s
         self.patience = observer.patience
         self.seen: dict[str, gate.Sample] = {}
         self.begun: dict[str, gate.Sample] = {}
@@ -52,11 +56,12 @@ class Verifier(ABC):
         """Done with what was compared, by pair; refused with what keeps the gate shut."""
         waits = [_AtTheGate(self, way, step, move, hand) for way in self.observer.ways(move)]
         while going_on := [each for each in waits if each.outcome is None]:
+            began = hand.monotonic()
             told = self._look(going_on)
             if all(isinstance(each, Broker) for both in told for each in both):
                 hand.sample(evidence((each.site, each) for both in told for each in both if isinstance(each, Broker)))
             for each, (source, target) in zip(going_on, told, strict=True):
-                each.look(source, target, hand)
+                each.look(source, target, hand, began)
             reasons = [reason for each in going_on if each.outcome is None for reason in each.reasons]
             why = some(reasons) if reasons else None
             hand.waiting("reasons that keep the gate shut", len(reasons), why)
@@ -65,7 +70,7 @@ class Verifier(ABC):
                     named = f"{each.pair}: " if len(waits) > 1 else ""
                     return replace(each.outcome, text=f"{named}{each.outcome.text}")
             if any(each.outcome is None for each in going_on):
-                hand.wait(self._poll_s)
+                until_next(hand, began, self._poll_s)
         self.seen = {each.pair: each.window[-1] for each in waits}
         compared: dict[str, Json] = {each.pair: dict(each.outcome.evidence) for each in waits if each.outcome}
         findings = tuple(finding for each in waits if each.outcome for finding in each.outcome.findings)
@@ -101,10 +106,10 @@ class _AtTheGate:
         self._until = self.hand.monotonic() + self.step.limits["within"]
         self._differing: tuple[list[str], float] | None = None
 
-    def look(self, source: Told, target: Told, hand: Hand) -> None:
+    def look(self, source: Told, target: Told, hand: Hand, began_s: float) -> None:
         """Add one sample to the window, or begin it anew; note whether the wait has ended."""
         if isinstance(source, Broker) and isinstance(target, Broker):
-            now = gate.Sample(hand.monotonic(), source, target)
+            now = gate.Sample(began_s, source, target)
             self.reasons = self.verifier.why_not_yet(now, self._begun, self.move)
             self.window = [*self.window, now] if not self.reasons else []
             self._begun = None if self.reasons else self._begun or now

@@ -13,6 +13,7 @@ from dr_ctl.engine.ports import Hand
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.evidence import evidence, total
+from dr_ctl.topologies.common.pace import until_next
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
@@ -66,6 +67,7 @@ class Wait(Generic[V]):
         to go on."""
         calm = 0
         while True:
+            began = self._hand.monotonic()
             views = self._look()
             left, why = self._told(views)
             if guard is not None and (broken := guard(views)) is not None:
@@ -79,7 +81,7 @@ class Wait(Generic[V]):
             if (late := self._late(left, why, within_s, stall_s)) is not None:
                 return late
             self._mend(views)
-            self._hand.wait(poll_s)
+            until_next(self._hand, began, poll_s)
 
     def _look(self) -> Views[V]:
         def ask(access: Access[V]) -> V | BrokerError:

@@ -14,6 +14,7 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.engine.outcome import Done, Outcome
 from dr_ctl.engine.ports import Hand
 from dr_ctl.topologies.common.evidence import evidence, total
+from dr_ctl.topologies.common.pace import until_next
 from dr_ctl.topologies.mirror.access import Access, Way
 from dr_ctl.topologies.mirror.drafts.shipping import LINK_RESTARTS, restarts
 from dr_ctl.topologies.mirror.look import Flow
@@ -170,6 +171,7 @@ def until_all(tools: MirrorTools, waits: Sequence[PairWait], hand: Hand, about: 
     """Poll until every wait has ended; the first that did not end well ends all. None when all did."""
     while True:
         going_on = [each for each in waits if each.outcome is None]
+        began = hand.monotonic()
         looks = flows(tools, [access for each in going_on for access in each.way])
         now = {each.pair: {access.site: looks[access.site, each.pair] for access in each.way} for each in going_on}
         for each in going_on:
@@ -187,4 +189,4 @@ def until_all(tools: MirrorTools, waits: Sequence[PairWait], hand: Hand, about: 
         for each in going_on:
             if each.outcome is None:
                 each.mender.tend(now[each.pair], hand)
-        hand.wait(poll_s)
+        until_next(hand, began, poll_s)

@@ -17,6 +17,7 @@ from dr_ctl.topologies.common.calls import pause
 from dr_ctl.topologies.common.checks import UNCOUNTED
 from dr_ctl.topologies.common.drafts.quiesce import lifts, meant, to_pause
 from dr_ctl.topologies.common.effects import left_of
+from dr_ctl.topologies.common.pace import until_next
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
@@ -38,6 +39,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     until = hand.monotonic() + step.limits["within"]
     calm = 0
     while True:
+        began = hand.monotonic()
         now = _dispatch(tools, views, move)
         hand.sample({"delivering": now.total})
         hand.waiting("messages that clients hold", now.total, now.why)
@@ -46,7 +48,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
             break
         if hand.monotonic() > until:
             return _not_quiet(tools, now, move, step)
-        hand.wait(tools.patience.poll_s)
+        until_next(hand, began, tools.patience.poll_s)
     if now.unpaused:
         return Refused(f"could not pause {some(now.unpaused)}")
     return Done("clients hold nothing", {"paused": len(calls)})
