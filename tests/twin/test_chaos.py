@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from dr_ctl.application.twins import PlayedTwin
@@ -13,7 +15,7 @@ from tests.twin.matrix import serving
 from tests.twin.subject import until
 
 SAMPLE = (1, 3, 8)
-ALL = range(40)
+ALL = range(int(os.environ.get("DR_CTL_INCIDENTS", "40")))  # a thousand: python -m bench incidents
 
 
 @pytest.mark.parametrize(

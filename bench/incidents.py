@@ -1,0 +1,28 @@
+"""How long a thousand incidents take on the twin: moves under load while both brokers fail at random, each judged."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+from bench.table import HERE, Figure
+
+INCIDENTS, SIDE_BY_SIDE = 1_000, 4
+MOST_S = 600.0
+
+
+def measured() -> list[Figure]:
+    """Those of the tests, from a thousand seeds. More run at once than there are cores: most of an incident is waiting.
+    Ends where one was judged badly."""
+    env = {**os.environ, "DR_CTL_INCIDENTS": str(INCIDENTS)}
+    test = HERE.parent / "tests" / "twin" / "test_chaos.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-n", str(SIDE_BY_SIDE), str(test), "-k", "mirror"]
+    began = time.perf_counter()
+    ended = subprocess.run(command, env=env, cwd=HERE.parent, capture_output=True, text=True, check=False)
+    took_s = time.perf_counter() - began
+    assert f"{INCIDENTS} passed" in ended.stdout, ended.stdout
+    return [
+        Figure(f"simulated: {INCIDENTS} incidents, with the start of the brokers of each", "s", (took_s,), most=MOST_S)
+    ]
