@@ -1,7 +1,7 @@
 """The figures of docs/measured.md, measured again on this machine: medians, in turn with a yardstick, all in one run.
 
     python -m bench [PART ...]         starts, mirror, plugin, failover, size, pairs,
-                                       incidents; default: all
+                                       incidents, monitor; default: all
 
 Each part ends where what it measures did not do its work: nothing is quick by doing less.
 """
@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 
-from bench import failover, incidents, moves, pairs, size, starts
+from bench import failover, incidents, moves, pairs, size, starts, watching
 from bench.table import Figure, keep, show
 
 PARTS: dict[str, Callable[[], Sequence[Figure]]] = {
@@ -24,6 +24,7 @@ PARTS: dict[str, Callable[[], Sequence[Figure]]] = {
     "size": size.measured,
     "pairs": pairs.measured,
     "incidents": incidents.measured,
+    "monitor": watching.measured,
 }
 
 

@@ -32,17 +32,17 @@ DELAYS_MS = (50, 150)
 def measured() -> list[Figure]:
     found = []
     for size in SIZES:
-        with _lab(size) as (lab, folder):
+        with lab_of(size) as (lab, folder):
             found += _looks(lab) if size == MOST else []
             found += [_moves(lab, folder, size, behind) for behind in (0, BEHIND)]
     for delay_ms in DELAYS_MS:
-        with _lab(1_000, delay_ms) as (lab, folder):
+        with lab_of(1_000, delay_ms) as (lab, folder):
             found.append(_moves(lab, folder, 1_000, 0, f", {delay_ms} ms each way"))
     return found
 
 
 @contextmanager
-def _lab(size: int, delay_ms: float = 0.0) -> Iterator[tuple[Lab, str]]:
+def lab_of(size: int, delay_ms: float = 0.0) -> Iterator[tuple[Lab, str]]:
     queues = ("orders.in", *(f"load.{number}" for number in range(size - 1)))
     with tempfile.TemporaryDirectory() as folder, Lab.up(Path(folder) / "lab", queues=queues, delay_ms=delay_ms) as lab:
         yield lab, folder

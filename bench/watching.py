@@ -1,0 +1,85 @@
+"""What a `monitor` costs that watches ten thousand queues of two real brokers for ten minutes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from bench.moves import environment
+from bench.size import MOST, lab_of
+from bench.table import Figure
+
+LASTING_S, RATE = 600, 100
+LOOKS = LASTING_S / 5
+_HZ = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What a process has used: memory now and at most in MiB, processor time."""
+
+    now: float
+    most: float
+    cpu_s: float
+
+
+def measured() -> list[Figure]:
+    """Beside the traffic of one queue. The estimates that the monitor asks for are processes of their own. Ends where
+    half of the looks are missing."""
+    with lab_of(MOST) as (lab, folder), lab.load(RATE, queues=("orders.in",), work_ms=1) as load:
+        load.wait_for(RATE)
+        command = [sys.executable, "-m", "dr_ctl", "monitor", "--for", f"{LASTING_S}s", "--quiet"]
+        with subprocess.Popen(command, env=environment(lab, folder), stdout=subprocess.DEVNULL) as process:
+            used = list(_used(process))
+        assert process.returncode == 0
+        history = lab.settings_path.parent / "history"
+        files = [path for path in history.rglob("*.parquet") if not path.name.startswith("_")]
+        rows = sum(pq.ParquetFile(path).metadata.num_rows for path in files)
+        apart_s = _apart_s(files)
+        bytes_a_row = sum(path.stat().st_size for path in files) / rows
+    assert rows > MOST * LOOKS
+    middle = len(used) // 2
+    first, second = (tuple(each.now for each in half) for half in (used[:middle], used[middle:]))
+    share = 100 * used[-1].cpu_s / LASTING_S
+    what = f"monitor of {MOST} queues a site for {LASTING_S // 60} minutes"
+    return [
+        Figure(f"{what}: memory at most", "MiB", (used[-1].most,), most=143),
+        Figure(f"{what}: memory of the second half beside the first", "MiB", second, first, goal=1.1),
+        Figure(f"{what}: of a core", "%", (share,), most=15),
+        Figure(f"{what}: history, bytes a row", "bytes", (bytes_a_row,), most=40),
+        Figure(f"{what}: between two looks at the outflows", "s", apart_s, most=0.3),
+    ]
+
+
+def _used(process: subprocess.Popen[bytes]) -> Iterator[Used]:
+    """Once a second while it runs."""
+    while process.poll() is None:
+        try:
+            told = Path(f"/proc/{process.pid}/status").read_text()
+            ticks = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        except FileNotFoundError:
+            return
+        if "VmRSS:" not in told:
+            return  # it has ended, and nobody has waited for it
+        now, most = (int(told.partition(f"{key}:")[2].split()[0]) / 1024 for key in ("VmRSS", "VmHWM"))
+        yield Used(now, most, (int(ticks[11]) + int(ticks[12])) / _HZ)
+        try:
+            process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _apart_s(files: Sequence[Path]) -> tuple[float, ...]:
+    """Of the site that serves."""
+    moments = set()
+    for path in [path for path in files if path.parent.name == "site=london"]:
+        mixed = pq.read_table(path, columns=["ts"], filters=[("kind", "=", "mixed")], partitioning=None)
+        moments |= set(mixed["ts"].to_pylist())
+    return tuple((after - before).total_seconds() for before, after in pairwise(sorted(moments)))
