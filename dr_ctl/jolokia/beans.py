@@ -22,6 +22,8 @@ def unquote(value: str) -> str:
     """Undo `quote`; a value that is not quoted stays as it is."""
     if not (value.startswith('"') and value.endswith('"') and len(value) > 1):
         return value
+    if "\\" not in value:
+        return value[1:-1]
     return re.sub(r"\\(.)", lambda found: _UNESCAPED.get(found[1], found[1]), value[1:-1], flags=re.DOTALL)
 
 

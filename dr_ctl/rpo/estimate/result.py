@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.clock import stamp
@@ -71,7 +72,13 @@ def pattern_regex(pattern: str) -> str:
 
 
 def matches(patterns: Sequence[str], queue: str) -> bool:
-    return any(re.search(pattern_regex(pattern), f".{queue}") for pattern in patterns)
+    return any(_compiled(pattern).search(f".{queue}") for pattern in patterns)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Kept: there may be ten thousand queues to ask it of."""
+    return re.compile(pattern_regex(pattern))
 
 
 @dataclass(frozen=True, slots=True)

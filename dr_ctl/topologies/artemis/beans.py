@@ -68,4 +68,13 @@ def outflows(broker: str) -> str:
 
 
 def all_queues(broker: str) -> str:
-    return f"{server(broker)},component=addresses,address=*,subcomponent=queues,routing-type=*,queue=*"
+    return _queues(broker, "*")
+
+
+def queues_beginning(broker: str, beginning: str) -> str:
+    """Every queue whose name begins so; every one there is where that is nothing."""
+    return _queues(broker, f'{quote(beginning)[:-1]}*"') if beginning else all_queues(broker)
+
+
+def _queues(broker: str, name: str) -> str:
+    return f"{server(broker)},component=addresses,address=*,subcomponent=queues,routing-type=*,queue={name}"

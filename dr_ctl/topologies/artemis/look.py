@@ -21,6 +21,8 @@ QUEUE: Final = (
     "MessagesAdded", "MessagesAcknowledged", "MessagesExpired", "MessagesKilled",
     "Durable", "Temporary", "InternalQueue", "RingSize", "LastValue", "DeadLetterAddress", "ExpiryAddress",
 )  # fmt: skip
+# What the gate rests on: each attribute costs a broker of ten thousand queues some fifty milliseconds.
+COUNTS: Final = ("MessageCount", "DeliveringCount", "ScheduledCount", "MessagesAdded", "Paused")
 
 
 class Documents(NamedTuple):
@@ -141,6 +143,21 @@ def queue(bean: str, fields: Fields) -> Queue:
         dead_letter_address=fields.optional_text("DeadLetterAddress"),
         expiry_address=fields.optional_text("ExpiryAddress"),
     )
+
+
+def recounted(known: Queue, fields: Fields) -> Queue:
+    """A queue that was seen before, with the counts that it has now."""
+    now = (
+        fields.number("MessageCount"),
+        fields.number("DeliveringCount"),
+        fields.number("ScheduledCount"),
+        fields.number("MessagesAdded"),
+        fields.flag("Paused"),
+    )
+    if now == (known.depth, known.delivering, known.scheduled, known.added, known.paused):
+        return known
+    depth, delivering, scheduled, added, paused = now
+    return replace(known, depth=depth, delivering=delivering, scheduled=scheduled, added=added, paused=paused)
 
 
 def connection(row: dict[str, Any]) -> Connection:

@@ -67,8 +67,8 @@ class ArtemisRequests:
     def resume(self, queue: Queue) -> Request:
         return request(queue.bean, RESUME)
 
-    def of_new_queues(self, goal: Goal) -> Request:
-        return request(beans.all_queues(self.broker), PAUSE if goal is Goal.PAUSE else RESUME)
+    def of_queues(self, goal: Goal, beginning: str) -> Request:
+        return request(beans.queues_beginning(self.broker, beginning), PAUSE if goal is Goal.PAUSE else RESUME)
 
     def write(self, name: str, text: str | None) -> Request:
         operation, arguments = self.papers.create(name, text or "")

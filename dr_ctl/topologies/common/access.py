@@ -22,6 +22,7 @@ from dr_ctl.topologies.common.view import Config
 
 # For a look at everything, and for a call.
 READ_S: Final = 5.0
+A_QUEUE_S: Final = 0.001
 CHANGE_S: Final = 30.0
 
 
@@ -121,8 +122,22 @@ class Access(ABC, Generic[V_co]):
         return parse_address(self.settings.stomp).host if self.settings.stomp is not None else None
 
     def look(self, *, timeout_s: float = READ_S) -> V_co:
-        self._last = self._look(timeout_s)
+        self._last = self._look(self.long_enough_s(timeout_s))
         return self._last
+
+    def long_enough_s(self, timeout_s: float) -> float:
+        """For a look that nothing cuts short: a broker known to have very many queues is given time for them."""
+        known = len(self._last.queues) if self._last is not None else 0
+        return timeout_s + known * A_QUEUE_S if timeout_s >= READ_S else timeout_s
+
+    def counts(self) -> V_co:
+        """A look for the gate: of queues that are known, at least what lies in them, what is in delivery or waits for
+        its time, what was added, whether they are paused. The rest of them may be as the last look told it."""
+        return self.look()
+
+    def doors(self) -> V_co:
+        """A look for doors, links and clients; the queues may be as the last look told them."""
+        return self.look()
 
     def glance(self, *, timeout_s: float = READ_S) -> V_co | None:
         """What it still has to ship, its role and its links, and no other queue; None where it cannot be asked so

@@ -5,7 +5,8 @@ Pure."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Protocol
 
 from dr_ctl.core.model import Json
 from dr_ctl.engine.goals import ALL, Goal
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from dr_ctl.topologies.common.view import Acceptor, Broker, Queue
 
 Request = Mapping[str, Json]
+# The part of a step whose calls are each of many queues: the thing is the beginning of their names, and a `*`.
+TOGETHER: Final = "together"
 
 
 class Requests(Protocol):
@@ -31,8 +34,8 @@ class Requests(Protocol):
 
     def resume(self, queue: Queue) -> Request: ...
 
-    def of_new_queues(self, goal: Goal) -> Request:
-        """Of all that are created after the look: for the plan only."""
+    def of_queues(self, goal: Goal, beginning: str) -> Request:
+        """Of all queues whose names begin so, those too that are created after the look."""
 
     def write(self, name: str, text: str | None) -> Request:
         """Write a document down; None for a text that is not known yet."""
@@ -74,10 +77,30 @@ def resume(view: Broker, queue: Queue, when: str | None = None) -> Call:
     return call(view, Goal.RESUME, queue.name, view.requests.resume(queue), f"resume {queue.name}", when)
 
 
+def together(view: Broker, goal: Goal, beginning: str, count: int, when: str | None = None) -> Call:
+    """Pause, or resume, all queues whose names begin so, in one call."""
+    text = f"{goal.value} the {count} queues whose names begin with {beginning}"
+    made = call(view, goal, f"{beginning}*", view.requests.of_queues(goal, beginning), text, when)
+    return replace(made, part=TOGETHER)
+
+
+def queues_of(made: Call, view: Broker) -> list[str]:
+    """The queues that a call to pause or resume is of."""
+    if made.part != TOGETHER:
+        return [made.thing]
+    return [name for name in view.business if name.startswith(made.thing[:-1])]
+
+
 def of_new_queues(view: Broker, goal: Goal, at_most: int) -> Call:
     """What a plan says of the queues that are created after the look: paused, or resumed."""
     text, when = f"{goal.value} a queue that was created meanwhile", "a queue was created since the look"
-    return call(view, goal, ALL, view.requests.of_new_queues(goal), text, when, at_most)
+    return call(view, goal, ALL, view.requests.of_queues(goal, ""), text, when, at_most)
+
+
+def of_those_left(view: Broker, goal: Goal, at_most: int) -> Call:
+    """What a plan says of queues that one call was to be of, and was not."""
+    text, when = f"{goal.value} a queue by itself", "the call for all that begin alike left it out"
+    return call(view, goal, ALL, view.requests.of_queues(goal, ""), text, when, at_most)
 
 
 def document(view: Broker, name: str, request: Request, about: str, when: str | None = None) -> Call:

@@ -84,7 +84,7 @@ class Doors:
     def _answering(self, site: str) -> Sequence[Broker]:
         """Its brokers; one that is down lets nobody in, any other that does not answer is an error."""
         try:
-            return self._observer.look_at(site)
+            return self._observer.doors_at(site)
         except BrokerError:
             seen = self._observer.look_once()
         for each in seen.sites[site].values():

@@ -92,6 +92,22 @@ class Observer(ABC, Generic[V_co, A_co]):
 
         return self.together(look, [each for each in self.at(site) if pairs is None or each.pair in pairs])
 
+    def counts_at(self, site: str) -> list[V_co]:
+        """The same with of each queue no more than a gate needs."""
+
+        def counts(access: Access[V_co]) -> V_co:
+            return access.counts()
+
+        return self.together(counts, self.at(site))
+
+    def doors_at(self, site: str) -> list[V_co]:
+        """The same for doors and clients: the queues may be as they were."""
+
+        def doors(access: Access[V_co]) -> V_co:
+            return access.doors()
+
+        return self.together(doors, self.at(site))
+
     def answering(self, site: str) -> list[V_co]:
         """Look at one site; only those of its brokers that answer."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from dr_ctl.rpo.estimate.result import matches
 from dr_ctl.settings.model import Queues
+from dr_ctl.topologies.common.names import OTHERS
 from dr_ctl.topologies.common.view import Broker, Queue
 
 
@@ -16,6 +18,16 @@ def selected(view: Broker, queues: Queues) -> dict[str, Queue]:
 
 def selects(queues: Queues, name: str) -> bool:
     return matches(queues.include, name) and not matches(queues.exclude, name)
+
+
+def selects_all(queues: Queues, beginning: str) -> bool:
+    """Say whether every queue whose name begins so is a client's that the settings speak of, whoever creates it."""
+    heads = [re.split(r"[*#]", pattern)[0] for pattern in queues.exclude]
+    if any(beginning.startswith(each) or each.startswith(beginning) for each in (*OTHERS, *heads)):
+        return False
+    # `orders.#` has all that begins with `orders.`, where no other word of it is a pattern.
+    whole = [each[:-1] for each in queues.include if each == "#" or (each.endswith(".#") and "*" not in each)]
+    return any("#" not in each and beginning.startswith(each) for each in whole)
 
 
 def moved(before: Sequence[Broker], after: Sequence[Broker]) -> dict[str, int]:

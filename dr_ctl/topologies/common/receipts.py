@@ -64,8 +64,9 @@ def changes(before: Broker, now: Broker, moves: Callable[[str | None], bool]) ->
     return [f"{name}: something came or went since the gate was seen to hold: {named}"] if moved or gone else []
 
 
-def _figures(queue: Queue | None) -> tuple[int, int, int] | None:
-    return (queue.depth, queue.added, queue.removed) if queue is not None else None
+def _figures(queue: Queue | None) -> tuple[int, int] | None:
+    """What was removed shows in these: it made the queue less deep, or as much was added."""
+    return (queue.depth, queue.added) if queue is not None else None
 
 
 @dataclass(frozen=True, slots=True)

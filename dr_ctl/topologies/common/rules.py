@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Drain, Queues
-from dr_ctl.topologies.common.queues import selects
+from dr_ctl.topologies.common.queues import selects, selects_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,9 @@ class Rules:
 
     def selects(self, name: str) -> bool:
         return selects(self.queues, name)
+
+    def selects_all(self, beginning: str) -> bool:
+        return selects_all(self.queues, beginning)
 
     def within(self, move: Move) -> float:
         """How long a drain may take."""

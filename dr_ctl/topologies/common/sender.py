@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -14,6 +14,7 @@ from dr_ctl.engine.outcome import Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call
 from dr_ctl.processes.secrets import SecretMissing
 from dr_ctl.topologies.common.access import CHANGE_S, Channel
+from dr_ctl.topologies.common.calls import queues_of
 from dr_ctl.topologies.common.observer import AnyObserver
 
 MOST_AT_ONCE: Final = 8
@@ -69,8 +70,14 @@ class Sender:
         site, pair = calls[0].site, calls[0].unit
         if (why := self._lease.why_not(site, pair, CHANGE_S)) is not None:
             return why
-        pausing = [call.thing for call in calls if call.goal is Goal.PAUSE]
+        view = self._observer.brokers[site][pair].names()
+        pausing = [name for call in calls if call.goal is Goal.PAUSE for name in queues_of(call, view)]
         return self._lease.paused(site, pair, pausing) if pausing else None
+
+    def paused_too(self, site: str, pair: str, names: Collection[str]) -> str | None:
+        """Write down what a call for many queues has paused beside those that were known; says why not where that
+        cannot be done."""
+        return self._lease.paused(site, pair, names) if self._lease is not None else None
 
     def _post(self, calls: Sequence[Call]) -> list[Outcome]:
         """What comes after a POST without an answer is not sent."""

@@ -79,7 +79,7 @@ class Verifier(ABC):
     def _look(self, waits: Sequence[_AtTheGate]) -> list[tuple[Told, Told]]:
         def ask(access: Access[Broker]) -> Told:
             try:
-                return access.look()
+                return access.counts()
             except BrokerError as error:
                 return error
 

@@ -16,7 +16,7 @@ from dr_ctl.core.model import Json, Role
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.topologies.common.calls import Requests, close_door, open_door
+from dr_ctl.topologies.common.calls import Requests, close_door, open_door, queues_of
 from dr_ctl.topologies.common.names import OTHERS
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.topology import LinkSeen, Stake
@@ -201,6 +201,12 @@ class Broker(ABC):
         return self.pair
 
     @property
+    def takes_beginnings(self) -> bool:
+        """Say whether one call can be of all queues whose names begin alike, and no harm comes of its being of one that
+        is created meanwhile."""
+        return False
+
+    @property
     def paused(self) -> tuple[str, ...]:
         """The business queues whose dispatch is stopped."""
         return tuple(sorted(name for name, queue in self.business.items() if queue.paused))
@@ -303,8 +309,8 @@ class Broker(ABC):
                 door = next((each for each in self.acceptors if each.name == call.thing), None)
                 return door is not None and door.started is (call.goal is Goal.OPEN)
             case Goal.PAUSE | Goal.RESUME:
-                queue = self.named.get(call.thing)
-                return (queue is not None and queue.paused) is (call.goal is Goal.PAUSE)
+                queues = [self.named.get(name) for name in queues_of(call, self)]
+                return all((each is not None and each.paused) is (call.goal is Goal.PAUSE) for each in queues)
             case Goal.SHUT_OUT | Goal.ADMIT:
                 let_in = self.lets_in(call.thing) if call.thing != ALL else not self.shut_out
                 return let_in is (call.goal is Goal.ADMIT)

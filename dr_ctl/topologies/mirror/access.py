@@ -11,7 +11,7 @@ from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import READ_S
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.look import Flow, glance, look, look_at_flow, open_doors, unapplied
+from dr_ctl.topologies.mirror.look import Flow, glance, look, look_again, look_at_flow, open_doors, unapplied
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
 
@@ -26,6 +26,19 @@ class Access(access.Access[BrokerView]):
         return look(
             self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
         )
+
+    def counts(self) -> BrokerView:
+        return self._again(counts=True)
+
+    def doors(self) -> BrokerView:
+        return self._again(counts=False)
+
+    def _again(self, *, counts: bool) -> BrokerView:
+        if self._last is None:
+            return self.look()
+        timeout_s = self.long_enough_s(READ_S)
+        self._last = look_again(self.reader(), self._last, counts=counts, timeout_s=timeout_s)
+        return self._last
 
     def glance(self, *, timeout_s: float = READ_S) -> BrokerView:
         return glance(self.reader(), self.names(), timeout_s=timeout_s)

@@ -1,14 +1,16 @@
 """One look at one broker: what is asked, in one POST, and how the answer becomes a view.
 
-Two sizes: everything (a few hundred bytes a queue), and the gate's own numbers (the same few milliseconds however many
-queues there are) for the tight polls of a drain.
+Four sizes: everything (a few hundred bytes a queue); the same with the counts alone of queues that were seen before,
+for the gate; without the queues, for doors; and the gate's own numbers (the same few milliseconds however many queues
+there are) for the tight polls of a drain.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader
@@ -27,13 +29,34 @@ _EVERYTHING: Final = ("", -1, -1)
 
 def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> BrokerView:
     """Ask for everything in one POST. Raises `BrokerError`: a part that is missing is never taken for empty."""
+    return _checked(reader, partial(_look, reader, pair, site, config, broker, timeout_s, None, parts.QUEUE))
+
+
+def look_again(reader: Reader, known: BrokerView, *, counts: bool, timeout_s: float) -> BrokerView:
+    """The same with less of each queue: its counts, or nothing, so that of queues only the outflow is as it is now. The
+    rest is as `known`, an earlier look, has it; of a broker that was restarted since, or has another queue, all is
+    asked for. Raises `BrokerError`."""
+    look_at = partial(_look, reader, known.pair, known.site, known.config, known.broker, timeout_s)
+    return _checked(reader, partial(look_at, known, parts.COUNTS if counts else ()))
+
+
+def _checked(reader: Reader, look_at: Callable[[], BrokerView]) -> BrokerView:
     try:
-        return _look(reader, pair, site, config, broker, timeout_s)
+        return look_at()
     except (KeyError, ValueError, TypeError) as error:
         raise BadValue(f"{reader.url}: a listing is not as expected: {type(error).__name__}: {error}") from error
 
 
-def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, timeout_s: float) -> BrokerView:
+def _look(
+    reader: Reader,
+    pair: str,
+    site: str,
+    config: Config,
+    broker: str,
+    timeout_s: float,
+    known: BrokerView | None,
+    attributes: tuple[str, ...],
+) -> BrokerView:
     server = beans.server(broker)
     matches = config.lasting.matches if config.lasting is not None else ()
     told = reader.look(
@@ -42,22 +65,28 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
             Read(beans.RUNTIME, ("StartTime",)),
             Read(beans.all_acceptors(broker), parts.ACCEPTOR),
             Read(beans.all_broker_connections(broker), _LINK),
-            Read(beans.all_queues(broker), parts.QUEUE),
+            Read(beans.outflows(broker), (*parts.QUEUE, "FirstMessageTimestamp")),
             Ask(server, Listing.CONNECTIONS, _EVERYTHING),
             Ask(server, Listing.CONSUMERS, _EVERYTHING),
             Ask(server, Listing.PREPARED),
             Ask(server, Listing.LOCK_COORDINATORS),
             Read(beans.documents(broker), IN_USER.attributes),
-            Read(beans.outflows(broker), ("FirstMessageTimestamp",)),
             *(Ask(server, Listing.ROLES, (match,)) for match in matches),
             *([Ask(server, Listing.USERS, ("",))] if matches else []),
+            *([Read(beans.all_queues(broker), attributes)] if attributes else []),
         ],
         timeout_s=timeout_s,
     )
     fields = Fields(server, told[0].value())
     now_ms = fields.number("CurrentTimeMillis")
-    outflows = dict(parts.found(told[10]))
-    queues = [_aged(parts.queue(bean, each), outflows, now_ms) for bean, each in parts.found(told[4])]
+    start = str(Fields(beans.RUNTIME, told[1].value()).number("StartTime"))
+    queues = {queue.bean: queue for queue in known.queues} if known is not None else {}
+    rows = parts.found(told[-1]) if attributes else []
+    if known is not None and (known.start != start or any(bean not in queues for bean, _ in rows)):
+        return _look(reader, pair, site, config, broker, timeout_s, None, parts.QUEUE)
+    if attributes:
+        queues = {bean: _queue(queues.get(bean), bean, each) for bean, each in rows}
+    queues |= {bean: _aged(parts.queue(bean, each), each, now_ms) for bean, each in parts.found(told[4])}
     documents = parts.documents(IN_USER, parts.found(told[9]))
     return BrokerView(
         pair=pair,
@@ -70,18 +99,18 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         now_ms=now_ms,
         disk_used=fields.optional_share("DiskStoreUsage"),
         pending_acks=fields.number("PendingMirrorAcks"),
-        start=str(Fields(beans.RUNTIME, told[1].value()).number("StartTime")),
+        start=start,
         acceptors=tuple(parts.acceptor(bean, each) for bean, each in parts.found(told[2])),
         links=tuple(_link(bean, each) for bean, each in parts.found(told[3])),
-        queues=tuple(sorted(queues, key=lambda queue: queue.name)),
+        queues=tuple(sorted(queues.values(), key=lambda queue: queue.name)),
         connections=tuple(parts.connection(row) for row in parts.rows(told[5])),
         consumers=tuple(parts.consumer(row) for row in parts.rows(told[6])),
         prepared=parts.prepared(told[7]),
         lock_coordinators=_coordinators(told[8]),
         documents=documents.own,
         forged=documents.others,
-        grants={match: parts.grants(each.value()) for match, each in zip(matches, told[11:], strict=False)},
-        users=parts.users(told[-1]) if matches else None,
+        grants={match: parts.grants(each.value()) for match, each in zip(matches, told[10:], strict=False)},
+        users=parts.users(told[10 + len(matches)]) if matches else None,
     )
 
 
@@ -144,13 +173,13 @@ def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
             Read(beans.server(view.broker), ("PendingMirrorAcks",)),
             Read(outflow.bean, ("MessageCount", "DeliveringCount", "ConsumerCount", "MessagesAdded")),
             Read(beans.broker_connection(view.broker, link.name), ("Started", "Connected")),
-            Read(beans.all_acceptors(view.broker), ("Name", "Started")),
+            *_doors(view),
         ],
         timeout_s=timeout_s,
     )
     queue = Fields(outflow.bean, told[1].value())
     connection = Fields(link.name, told[2].value())
-    started = _started(reader, view, told[3])
+    started = _started(reader, view, told[3:])
     return Flow(
         to_ship=queue.count("MessageCount"),
         outflow_delivering=queue.count("DeliveringCount"),
@@ -172,16 +201,20 @@ def unapplied(reader: Reader, view: BrokerView, *, timeout_s: float) -> int:
 
 def open_doors(reader: Reader, view: BrokerView, *, timeout_s: float) -> tuple[str, ...]:
     """The client acceptors that are started; raises `NoSuchBean` where one is gone."""
-    told = reader.look([Read(beans.all_acceptors(view.broker), ("Name", "Started"))], timeout_s=timeout_s)
-    started = _started(reader, view, told[0])
+    started = _started(reader, view, reader.look(_doors(view), timeout_s=timeout_s))
     return tuple(door.name for door in view.doors if started[door.name])
 
 
-def _started(reader: Reader, view: BrokerView, answer: Answer) -> dict[str, bool]:
-    started = {fields.text("Name"): fields.flag("Started") for _, fields in parts.found(answer)}
-    if lost := [door.name for door in (*view.doors, *view.mirror_doors) if door.name not in started]:
+def _doors(view: BrokerView) -> list[Read]:
+    """Each by its name: a pattern makes the broker go through the names of all its queues too."""
+    return [Read(door.bean, ("Started",)) for door in (*view.doors, *view.mirror_doors)]
+
+
+def _started(reader: Reader, view: BrokerView, told: Sequence[Answer]) -> dict[str, bool]:
+    doors = (*view.doors, *view.mirror_doors)
+    if lost := [door.name for door, each in zip(doors, told, strict=True) if isinstance(each.error, NoSuchBean)]:
         raise NoSuchBean(f"{reader.url}: acceptor {', '.join(lost)} is not there any more")
-    return started
+    return {door.name: Fields(door.bean, each.value()).flag("Started") for door, each in zip(doors, told, strict=True)}
 
 
 def _link(bean: str, fields: Fields) -> Link:
@@ -189,11 +222,14 @@ def _link(bean: str, fields: Fields) -> Link:
     return Link(fields.text("Name"), fields.flag("Started"), fields.flag("Connected"), fields.text("Protocol"))
 
 
-def _aged(queue: Queue, outflows: Mapping[str, Fields], now_ms: int) -> Queue:
+def _queue(known: Queue | None, bean: str, fields: Fields) -> Queue:
+    return parts.recounted(known, fields) if known is not None else parts.queue(bean, fields)
+
+
+def _aged(queue: Queue, fields: Fields, now_ms: int) -> Queue:
     """Add how old the oldest is. The broker tells the time of the first that the link has not taken yet: while it holds
     some that are older that says nothing. Acknowledgements have no time: it is null or 0 then."""
-    fields = outflows.get(queue.bean)
-    if fields is None or queue.depth == 0 or queue.delivering > 0 or not fields.has("FirstMessageTimestamp"):
+    if queue.depth == 0 or queue.delivering > 0 or not fields.has("FirstMessageTimestamp"):
         return queue
     since_ms = fields.optional_number("FirstMessageTimestamp")
     return replace(queue, oldest_ms=max(0, now_ms - since_ms)) if since_ms else queue

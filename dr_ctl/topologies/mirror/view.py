@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -37,22 +38,26 @@ class BrokerView(ArtemisBroker):
     lock_coordinators: tuple[str, ...]
 
     @property
+    def takes_beginnings(self) -> bool:
+        """The console executes by pattern since 2.50. What the mirror needs begins as nothing of a client's does."""
+        found = re.match(r"(\d+)\.(\d+)", self.version)
+        return found is not None and (int(found[1]), int(found[2])) >= (2, 50)
+
+    @property
     def link(self) -> Link | None:
         """The broker connection that mirrors to the peer: as set, else the only AMQP one that has an outflow."""
         if self.config.link is not None:
             return next((each for each in self.links if each.name == self.config.link), None)
-        names = {queue.name.removeprefix(OUTFLOW_PREFIX) for queue in self.queues if _is_outflow(queue)}
         amqp = [each for each in self.links if each.protocol.upper() == "AMQP"]
-        with_outflow = [each for each in amqp if each.name in names]
-        found = with_outflow or amqp
+        outflows = [(each, self.named.get(f"{OUTFLOW_PREFIX}{each.name}")) for each in amqp]
+        found = [each for each, queue in outflows if queue is not None and queue.internal] or amqp
         return found[0] if len(found) == 1 else None
 
     @property
     def outflow(self) -> Queue | None:
         """The store-and-forward queue of the link: what this broker still has to ship to its peer."""
         link = self.link
-        name = f"{OUTFLOW_PREFIX}{link.name}" if link is not None else None
-        return next((queue for queue in self.queues if queue.name == name), None)
+        return self.named.get(f"{OUTFLOW_PREFIX}{link.name}") if link is not None else None
 
     @property
     def attached(self) -> bool:
@@ -115,10 +120,6 @@ class BrokerView(ArtemisBroker):
     def stake(self, peer: BrokerView | None) -> Stake:
         """Its outflow holds both, and does not say of which queue."""
         return Stake(self.to_ship, total((self.to_ship, peer.unapplied if peer is not None else None)), None)
-
-
-def _is_outflow(queue: Queue) -> bool:
-    return queue.internal and queue.name.startswith(OUTFLOW_PREFIX)
 
 
 MirrorSeen = Seen[BrokerView]

@@ -12,7 +12,7 @@ from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.look import dispatch, find_broker
 from dr_ctl.topologies.common.view import Config, Connection, Consumer
-from dr_ctl.topologies.mirror.look import look, look_at_flow
+from dr_ctl.topologies.mirror.look import look, look_again, look_at_flow
 from dr_ctl.topologies.mirror.origins import origin_ids
 from dr_ctl.topologies.mirror.view import BrokerView
 from tests.topologies.mirror.pair import NO_BEAN, PAIR, Management, connection, consumer, failed, mirrored_pair
@@ -265,6 +265,71 @@ def test_a_name_that_cannot_be_found_is_an_error(
 
     with pytest.raises(error):
         find_broker(london.reader())
+
+
+class TestAgain:
+    """A look that asks for less of the queues, where the rest is known."""
+
+    def test_the_counts_that_the_gate_rests_on_are_as_they_are_now(self, london: Management) -> None:
+        london.queue("held", MessageCount=9, MessagesAdded=20)
+        known = seen(london)
+        london.queue("held", MessageCount=3, DeliveringCount=2, ScheduledCount=1, MessagesAdded=21, Paused=True)
+        london.outflow |= {"MessageCount": 5, "ConsumerCount": 0}
+        london.acceptors["clients"]["Started"] = False
+
+        view = look_again(london.reader(), known, counts=True, timeout_s=1)
+
+        held = view.business["held"]
+        assert (held.depth, held.delivering, held.scheduled, held.added, held.paused) == (3, 2, 1, 21, True)
+        assert (view.to_ship, view.attached, view.open) == (5, False, False)
+        assert view.business.keys() == known.business.keys()
+
+    def test_the_rest_of_a_queue_is_not_asked_for(self, london: Management) -> None:
+        london.queue("held", RingSize=5)
+        known = seen(london)
+        london.queue("held", RingSize=-1)
+
+        assert look_again(london.reader(), known, counts=True, timeout_s=1).business["held"].ring
+
+    def test_without_counts_only_the_outflow_is_read_again(self, london: Management) -> None:
+        london.queue("held", MessageCount=9)
+        known = seen(london)
+        london.queue("held", MessageCount=3)
+        london.outflow |= {"MessageCount": 5}
+        london.acceptors["clients"]["Started"] = False
+
+        view = look_again(london.reader(), known, counts=False, timeout_s=1)
+
+        assert (view.business["held"].depth, view.to_ship, view.open) == (9, 5, False)
+
+    @pytest.mark.parametrize("counts", [True, False], ids=["counts", "doors"])
+    def test_of_a_broker_that_was_restarted_everything_is_asked_for(self, london: Management, counts: bool) -> None:
+        london.queue("held", RingSize=5, MessageCount=9)
+        known = seen(london)
+        london.queue("held", RingSize=-1, MessageCount=1)
+        london.instead["runtime"] = ok({"StartTime": 1795251999000})
+
+        held = look_again(london.reader(), known, counts=counts, timeout_s=1).business["held"]
+
+        assert (held.ring, held.depth) == (False, 1)
+
+    def test_a_queue_that_is_new_is_told_whole_and_one_that_is_gone_is_not_told(self, london: Management) -> None:
+        london.queue("gone", MessageCount=9)
+        known = seen(london)
+        del london.queues[known.business["gone"].bean]
+        london.queue("new", RingSize=5, MessagesKilled=2)
+
+        view = look_again(london.reader(), known, counts=True, timeout_s=1)
+
+        assert (view.business["new"].ring, view.business["new"].removed) == (True, 2)
+        assert "gone" not in view.business
+
+    def test_what_is_no_count_is_an_error(self, london: Management) -> None:
+        known = seen(london)
+        london.queue("orders.in", MessageCount=None)
+
+        with pytest.raises(BadValue):
+            look_again(london.reader(), known, counts=True, timeout_s=1)
 
 
 class TestFlow:

@@ -59,7 +59,7 @@ class Scripted:
     def names(self) -> BrokerView:
         return closed(self.site)
 
-    def look(self) -> BrokerView:
+    def counts(self) -> BrokerView:
         told = self.looks[min(self.taken, len(self.looks) - 1)]
         self.taken += 1
         if isinstance(told, TimedOut):

@@ -77,7 +77,7 @@ def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | Non
             return there, f"{move.source} lives and cannot be managed: it may serve clients"
     else:
         sites = [tools.observer.at(site) for site in (move.target, move.source)]
-        views = tools.observer.together(lambda access: access.look(), [each for site in sites for each in site])
+        views = tools.observer.together(lambda access: access.counts(), [each for site in sites for each in site])
         there, here = views[: len(sites[0])], views[len(sites[0]) :]
     if any(view.open for view in here):
         return there, f"{move.source} is open: a second site is never opened"

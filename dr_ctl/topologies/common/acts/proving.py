@@ -73,11 +73,17 @@ def verify(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> O
     outcome = tools.gate.verify(step, move, hand)
     if not (isinstance(outcome, Done) and step.calls):
         return outcome
-    views = {view.pair: view for view in tools.observer.look_at(move.target)}
-    written = {
-        pair: receipts.of(sample.source, sample.target, tools.sender.epoch, move.ask)
+    # The gate did not read all of the counters that a receipt is made of.
+    there, views = ({view.pair: view for view in tools.observer.look_at(site)} for site in (move.source, move.target))
+    moved = [
+        why
         for pair, sample in tools.gate.seen.items()
-    }
+        for was, now in ((sample.source, there[pair]), (sample.target, views[pair]))
+        for why in receipts.changes(was, now, move.ask.includes)
+    ]
+    if moved:
+        return Refused(some(moved))
+    written = {pair: receipts.of(there[pair], views[pair], tools.sender.epoch, move.ask) for pair in tools.gate.seen}
     tools.change([call for pair, receipt in written.items() for call in receipts.write(views[pair], receipt)], hand)
     stands = {view.pair: receipts.held_at(view) for view in tools.observer.look_at(move.target)}
     if missing := [pair for pair, receipt in written.items() if stands[pair] != receipt]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -11,36 +11,31 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
-from dr_ctl.engine.plan import PlannedStep
+from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.calls import pause
+from dr_ctl.topologies.common.calls import TOGETHER, pause, resume
 from dr_ctl.topologies.common.checks import UNCOUNTED
-from dr_ctl.topologies.common.drafts.quiesce import lifts, meant, to_pause
-from dr_ctl.topologies.common.effects import left_of
+from dr_ctl.topologies.common.drafts.quiesce import lifts, meant, pauses, to_lift, to_pause
 from dr_ctl.topologies.common.pace import until_next
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
+LEFT_OUT: Final = "the call for all that begin alike left it out"
 CALM: Final = 2  # looks in a row without deliveries: one can fall between two dispatches
 
 
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    views = tools.observer.look_at(move.source)
+    views = tools.observer.counts_at(move.source)
     if not any(view.open for view in views):
         return NotNeeded(f"{move.source} is closed to clients already")
-    planned = {(call.unit, call.thing): call for call in step.calls if call.when is None}
-    calls = []
-    for view in views:
-        for queue in to_pause(tools.recipe.rules, view, move):
-            new = pause(view, queue, "a queue was created since the look")
-            told = planned.get((view.pair, queue.name), new)
-            calls.append(told if told.request == new.request else new)
-    tools.change(calls, hand)
+    views, paused = _pause(tools, step, views, move, hand)
     until = hand.monotonic() + step.limits["within"]
     calm = 0
     while True:
         began = hand.monotonic()
         now = _dispatch(tools, views, move)
+        if (why := _written_down(tools, now, move)) is not None:
+            return Refused(why)
         hand.sample({"delivering": now.total})
         hand.waiting("messages that clients hold", now.total, now.why)
         calm = calm + 1 if now.total == 0 else 0
@@ -51,16 +46,46 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
         until_next(hand, began, tools.patience.poll_s)
     if now.unpaused:
         return Refused(f"could not pause {some(now.unpaused)}")
-    return Done("clients hold nothing", {"paused": len(calls)})
+    return Done("clients hold nothing", {"paused": paused})
+
+
+def _pause(
+    tools: Tools[Broker], step: PlannedStep, views: list[Broker], move: Move, hand: Hand
+) -> tuple[list[Broker], int]:
+    """Pause what delivers, one by one where a call for many did not come through; the brokers as they were last seen,
+    and how many queues that was."""
+    planned = {(call.unit, call.part, call.thing): call for call in step.calls if call.when is None}
+    calls = []
+    for view in views:
+        for each in pauses(tools.rules, view, move):
+            told = planned.get((each.unit, each.part, each.thing))
+            new = replace(each, when="queues were created, or paused, since the look")
+            calls.append(told if told is not None and told.request == each.request else new)
+    count = sum(len(to_pause(tools.rules, view, move)) for view in views)
+    outcomes = tools.change(calls, hand)
+    if any(call.part == TOGETHER and not isinstance(told, Done) for call, told in zip(calls, outcomes, strict=True)):
+        views = tools.observer.counts_at(move.source)
+        left = [(view, queue) for view in views for queue in to_pause(tools.rules, view, move)]
+        tools.change([pause(view, queue, LEFT_OUT) for view, queue in left], hand)
+    return views, count
+
+
+def _written_down(tools: Tools[Broker], now: _Dispatch, move: Move) -> str | None:
+    """Queues that were created between the look and a call for many are paused too: whoever comes after a run that died
+    has to know."""
+    why = [tools.sender.paused_too(move.source, pair, names) for pair, names in now.new.items()]
+    return next((each for each in why if each is not None), None)
 
 
 @dataclass
 class _Dispatch:
-    """One poll: what clients hold, by queue, which queues dispatch still, of which it cannot be told what they hold."""
+    """One poll: what clients hold, by queue, which queues dispatch still, of which it cannot be told what they hold; by
+    pair, which are paused that the look did not have."""
 
     busy: dict[str, int] = field(default_factory=dict)
     unpaused: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    new: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def total(self) -> int | None:
@@ -87,6 +112,8 @@ def _dispatch(tools: Tools[Broker], views: Iterable[Broker], move: Move) -> _Dis
             elif count:
                 now.busy[name] = now.busy.get(name, 0) + count
             now.unpaused += [] if paused else [name]
+        if found := [name for name, (_, paused) in queues.items() if paused and name not in view.named]:
+            now.new[view.pair] = found
         if missing := [name for name in mine if name not in queues]:
             there = access.look()
             gone = set(missing) - set(there.business) if there.queues else set()
@@ -125,13 +152,12 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
 def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     del step
     views = tools.observer.answering(move.source)
-    calls = [call for view in views for call in lifts(tools.recipe.rules, view, move)]
-    tools.change(calls, hand)
-    if left := left_of(calls, tools.views_of(calls)):
+    pairs = {view.pair for view in views if to_lift(tools.rules, view, move)}
+    if left := _lift_all(tools, [view for view in views if view.pair in pairs], move, hand):
         return Refused(f"still paused: {some(left)}")
     if away := sorted(set(tools.observer.brokers[move.source]) - {view.pair for view in views}):
         return Refused(f"{move.source}: {some(away)} silent: whether anything is paused there is not known")
-    return Done("pauses lifted") if calls else NotNeeded("nothing is paused that was not before")
+    return Done("pauses lifted") if pairs else NotNeeded("nothing is paused that was not before")
 
 
 @dataclass
@@ -161,7 +187,23 @@ def lifting(tools: Tools[Broker], move: Move, hand: Hand) -> Iterator[Lifting]:
 
 def _lift(tools: Tools[Broker], move: Move, hand: Hand) -> str | None:
     """None when all of it was seen to be resumed."""
-    source = tools.observer.at(move.source)
-    tools.change([call for access in source for call in lifts(tools.rules, access.look(), move)], hand)
-    left = [call.about for access in source for call in lifts(tools.rules, access.look(), move)]
+    left = _lift_all(tools, tools.observer.counts_at(move.source), move, hand)
     return some(left) if left else None
+
+
+def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, hand: Hand) -> list[str]:
+    """Resume what is paused at these brokers and was not before, one by one what a call for many left out; what is
+    still paused then, in words. Raises `BrokerError`."""
+
+    def left() -> list[Call]:
+        now = [tools.observer.brokers[move.source][view.pair].counts() for view in views]
+        return [resume(view, queue, LEFT_OUT) for view in now for queue in to_lift(tools.rules, view, move)]
+
+    calls = [call for view in views for call in lifts(tools.rules, view, move)]
+    tools.change(calls, hand)
+    still = left() if views else []
+    named = {(call.unit, call.thing) for call in calls if call.part != TOGETHER}
+    if again := [call for call in still if (call.unit, call.thing) not in named]:
+        tools.change(again, hand)
+        still = left()
+    return [call.about for call in still]

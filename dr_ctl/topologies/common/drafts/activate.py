@@ -10,7 +10,7 @@ from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import before, paused_by_runs
 from dr_ctl.topologies.common.calls import resume
-from dr_ctl.topologies.common.drafts.quiesce import lifts
+from dr_ctl.topologies.common.drafts.quiesce import to_lift
 from dr_ctl.topologies.common.failover import came_back_open
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
@@ -48,6 +48,6 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
         inverse += view.shutting_out("they are let in") if returns or was["shut_out"] else []
     if seen.roles[move.target] is Role.SERVING and move.ask.operation != FAILOVER:
         # A resumed run that had passed the gate: nothing is left but what quiesce paused.
-        calls += [each for view in seen.views(move.source) for each in lifts(rules, view, move)]
+        calls += [resume(view, queue) for view in seen.views(move.source) for queue in to_lift(rules, view, move)]
     calls += [*lifted, *in_part("strikes", receipts.strikes(seen))]
     return Draft(move.target, "the doors open, proven by a client's greeting", tuple(calls), tuple(inverse))

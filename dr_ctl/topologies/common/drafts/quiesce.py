@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 
 from dr_ctl.core.model import Role
 from dr_ctl.engine.goals import Goal
@@ -10,7 +10,16 @@ from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.baseline import before
-from dr_ctl.topologies.common.calls import of_new_queues, pause, resume
+from dr_ctl.topologies.common.beginnings import beginnings
+from dr_ctl.topologies.common.calls import (
+    TOGETHER,
+    of_new_queues,
+    of_those_left,
+    pause,
+    queues_of,
+    resume,
+    together,
+)
 from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
@@ -23,9 +32,10 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
     calls: list[Call] = []
     inverse: list[Call] = []
     for view in seen.views(move.source):
-        calls += _of_each(rules, view, move, pause, Goal.PAUSE)
+        calls += _planned(rules, view, move, Goal.PAUSE)
         was = set(before(move, view)["paused"])
-        inverse += [resume(view, queue, "it is paused") for queue in meant(rules, view, move) if queue.name not in was]
+        mine = [queue for queue in meant(rules, view, move) if queue.name not in was]
+        inverse += _calls(rules, view, move, Goal.RESUME, mine, "it is paused")
     return Draft(
         move.source,
         "dispatch stops; clients finish what they hold",
@@ -46,25 +56,58 @@ def to_pause(rules: Rules, view: Broker, move: Move) -> list[Queue]:
     return [queue for queue in meant(rules, view, move) if not queue.paused]
 
 
-def lifts(rules: Rules, view: Broker, move: Move) -> list[Call]:
-    """Resume what is paused now and was not before the run."""
+def pauses(rules: Rules, view: Broker, move: Move) -> list[Call]:
+    """Pause them: where the broker can, those whose names begin alike together."""
+    return _calls(rules, view, move, Goal.PAUSE, to_pause(rules, view, move))
+
+
+def to_lift(rules: Rules, view: Broker, move: Move) -> list[Queue]:
+    """What is paused now and was not before the run."""
     was = set(before(move, view)["paused"])
-    return [resume(view, queue) for queue in meant(rules, view, move) if queue.paused and queue.name not in was]
+    return [queue for queue in meant(rules, view, move) if queue.paused and queue.name not in was]
+
+
+def lifts(rules: Rules, view: Broker, move: Move) -> list[Call]:
+    """Resume it, in the same way."""
+    return _calls(rules, view, move, Goal.RESUME, to_lift(rules, view, move))
 
 
 def lifts_planned(rules: Rules, seen: Seen[Broker], move: Move) -> list[Call]:
     """What quiesce will have paused, and what an interrupted run left paused."""
     calls: list[Call] = []
     for view in seen.views(move.source):
-        calls += [*_of_each(rules, view, move, resume, Goal.RESUME), *lifts(rules, view, move)]
+        calls += [*_planned(rules, view, move, Goal.RESUME), *lifts(rules, view, move)]
     return calls
 
 
-def _of_each(rules: Rules, view: Broker, move: Move, make: Callable[[Broker, Queue], Call], goal: Goal) -> list[Call]:
-    """The call for each queue that a quiesce is for, and for those that are created meanwhile."""
+def _planned(rules: Rules, view: Broker, move: Move, goal: Goal) -> list[Call]:
+    """The calls for the queues that a quiesce is for, and what else there may be to call: for those that are created
+    meanwhile, and where one call for many does not come through."""
     queues = to_pause(rules, view, move) if view.open else []
-    calls = [make(view, queue) for queue in queues]
-    return [*calls, of_new_queues(view, goal, NEW_QUEUES)] if queues else calls
+    if not queues:
+        return []
+    calls = _calls(rules, view, move, goal, queues)
+    alike = sum(len(queues_of(each, view)) for each in calls if each.part == TOGETHER)
+    left = [of_those_left(view, goal, alike)] if alike else []
+    return [*calls, *left, of_new_queues(view, goal, NEW_QUEUES)]
+
+
+def _calls(
+    rules: Rules, view: Broker, move: Move, goal: Goal, queues: Sequence[Queue], when: str | None = None
+) -> list[Call]:
+    """Only what was not paused before the run is called together with others: a pause by somebody else stays."""
+    alike: Mapping[str, Sequence[str]] = {}
+    if view.takes_beginnings:
+        was = set(before(move, view)["paused"])
+        mine = {queue.name for queue in meant(rules, view, move)} - was
+        others = (queue.name for queue in view.queues if queue.name not in mine)
+        alike = beginnings((queue.name for queue in queues), others, rules.selects_all)
+    found = {name for names in alike.values() for name in names}
+    make = pause if goal is Goal.PAUSE else resume
+    return [
+        *(together(view, goal, beginning, len(names), when) for beginning, names in sorted(alike.items())),
+        *(make(view, queue, when) for queue in queues if queue.name not in found),
+    ]
 
 
 def while_serving(seen: Seen[Broker], move: Move) -> str:
