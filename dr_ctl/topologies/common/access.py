@@ -131,8 +131,12 @@ class Access(ABC, Generic[V_co]):
         return timeout_s + known * A_QUEUE_S if timeout_s >= READ_S else timeout_s
 
     def counts(self) -> V_co:
-        """A look for the gate: of queues that are known, at least what lies in them, what is in delivery or waits for
-        its time, what was added, whether they are paused. The rest of them may be as the last look told it."""
+        """A look for the gate: of queues that are known, at least what lies in them, is in delivery, and was added. The
+        rest of them may be as the last look told it."""
+        return self.look()
+
+    def pauses(self) -> V_co:
+        """A look for pauses: of queues that are known, at least whether they are."""
         return self.look()
 
     def doors(self) -> V_co:

@@ -92,13 +92,13 @@ class Observer(ABC, Generic[V_co, A_co]):
 
         return self.together(look, [each for each in self.at(site) if pairs is None or each.pair in pairs])
 
-    def counts_at(self, site: str) -> list[V_co]:
-        """The same with of each queue no more than a gate needs."""
+    def pauses_at(self, site: str) -> list[V_co]:
+        """The same for what is paused: the rest of the queues may be as it was."""
 
-        def counts(access: Access[V_co]) -> V_co:
-            return access.counts()
+        def pauses(access: Access[V_co]) -> V_co:
+            return access.pauses()
 
-        return self.together(counts, self.at(site))
+        return self.together(pauses, self.at(site))
 
     def doors_at(self, site: str) -> list[V_co]:
         """The same for doors and clients: the queues may be as they were."""

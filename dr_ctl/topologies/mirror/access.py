@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
+from dr_ctl.core.errors import TimedOut
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis_mirror import MirrorBroker
 from dr_ctl.topologies.artemis import access
+from dr_ctl.topologies.artemis.look import COUNTS, PAUSES
 from dr_ctl.topologies.common import observer
-from dr_ctl.topologies.common.access import READ_S
+from dr_ctl.topologies.common.access import A_QUEUE_S, READ_S
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.mirror import parity
-from dr_ctl.topologies.mirror.look import Flow, glance, look, look_again, look_at_flow, open_doors, unapplied
+from dr_ctl.topologies.mirror.look import (
+    Flow,
+    glance,
+    look,
+    look_again,
+    look_at_flow,
+    open_doors,
+    queue_count,
+    unapplied,
+)
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+
+# Queues whose number alone may make a look take longer than a look may; and how long a broker has to tell the number.
+MANY: Final = 1000
+SMALL_S: Final = 2.0
 
 
 class Access(access.Access[BrokerView]):
@@ -23,21 +40,32 @@ class Access(access.Access[BrokerView]):
         return replace(super()._config(), link=told.link, lasting=told.lasting_fence)
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
-        return look(
-            self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
-        )
+        ask = partial(look, self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker)
+        try:
+            return ask(timeout_s=timeout_s)
+        except TimedOut:
+            # A broker is not sick for having more queues than it tells of in that time on a busy machine.
+            if self._last is not None or timeout_s < READ_S:
+                raise
+            count = queue_count(self.reader(), broker, timeout_s=SMALL_S)
+            if count < MANY:
+                raise
+            return ask(timeout_s=timeout_s + count * A_QUEUE_S)
 
     def counts(self) -> BrokerView:
-        return self._again(counts=True)
+        return self._again(COUNTS)
+
+    def pauses(self) -> BrokerView:
+        return self._again(PAUSES)
 
     def doors(self) -> BrokerView:
-        return self._again(counts=False)
+        return self._again(())
 
-    def _again(self, *, counts: bool) -> BrokerView:
+    def _again(self, attributes: tuple[str, ...]) -> BrokerView:
         if self._last is None:
             return self.look()
         timeout_s = self.long_enough_s(READ_S)
-        self._last = look_again(self.reader(), self._last, counts=counts, timeout_s=timeout_s)
+        self._last = look_again(self.reader(), self._last, attributes, timeout_s=timeout_s)
         return self._last
 
     def glance(self, *, timeout_s: float = READ_S) -> BrokerView:

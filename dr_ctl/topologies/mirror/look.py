@@ -1,8 +1,8 @@
 """One look at one broker: what is asked, in one POST, and how the answer becomes a view.
 
-Four sizes: everything (a few hundred bytes a queue); the same with the counts alone of queues that were seen before,
-for the gate; without the queues, for doors; and the gate's own numbers (the same few milliseconds however many queues
-there are) for the tight polls of a drain.
+Four sizes: everything (a few hundred bytes a queue); the same with some figures alone of queues that were seen before,
+for the gate and for pauses; without the queues, for doors; and the gate's own numbers (the same few milliseconds
+however many queues there are) for the tight polls of a drain.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
     return _checked(reader, partial(_look, reader, pair, site, config, broker, timeout_s, None, parts.QUEUE))
 
 
-def look_again(reader: Reader, known: BrokerView, *, counts: bool, timeout_s: float) -> BrokerView:
-    """The same with less of each queue: its counts, or nothing, so that of queues only the outflow is as it is now. The
+def look_again(reader: Reader, known: BrokerView, attributes: tuple[str, ...], *, timeout_s: float) -> BrokerView:
+    """The same with less of each queue: its counts, whether it is paused, or nothing; the outflow is told whole. The
     rest is as `known`, an earlier look, has it; of a broker that was restarted since, or has another queue, all is
     asked for. Raises `BrokerError`."""
     look_at = partial(_look, reader, known.pair, known.site, known.config, known.broker, timeout_s)
-    return _checked(reader, partial(look_at, known, parts.COUNTS if counts else ()))
+    return _checked(reader, partial(look_at, known, attributes))
 
 
 def _checked(reader: Reader, look_at: Callable[[], BrokerView]) -> BrokerView:
@@ -85,7 +85,7 @@ def _look(
     if known is not None and (known.start != start or any(bean not in queues for bean, _ in rows)):
         return _look(reader, pair, site, config, broker, timeout_s, None, parts.QUEUE)
     if attributes:
-        queues = {bean: _queue(queues.get(bean), bean, each) for bean, each in rows}
+        queues = {bean: _queue(queues.get(bean), bean, each, attributes) for bean, each in rows}
     queues |= {bean: _aged(parts.queue(bean, each), each, now_ms) for bean, each in parts.found(told[4])}
     documents = parts.documents(IN_USER, parts.found(told[9]))
     return BrokerView(
@@ -193,6 +193,18 @@ def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
     )
 
 
+def scheduled(reader: Reader, queues: Sequence[Queue], *, timeout_s: float = READ_S) -> list[int]:
+    """How many messages of each wait for their time."""
+    told = reader.look([Read(queue.bean, ("ScheduledCount",)) for queue in queues], timeout_s=timeout_s)
+    return [Fields(queue.bean, each.value()).number("ScheduledCount") for queue, each in zip(queues, told, strict=True)]
+
+
+def queue_count(reader: Reader, broker: str, *, timeout_s: float) -> int:
+    """How many queues it says it has: a small question, however many there are."""
+    told = reader.look([Read(beans.server(broker), ("QueueCount",))], timeout_s=timeout_s)
+    return Fields(broker, told[0].value()).count("QueueCount")
+
+
 def unapplied(reader: Reader, view: BrokerView, *, timeout_s: float) -> int:
     """How many acknowledgements of the peer wait to be applied; the broker says so whether it has a link or not."""
     told = reader.look([Read(beans.server(view.broker), ("PendingMirrorAcks",))], timeout_s=timeout_s)
@@ -222,8 +234,8 @@ def _link(bean: str, fields: Fields) -> Link:
     return Link(fields.text("Name"), fields.flag("Started"), fields.flag("Connected"), fields.text("Protocol"))
 
 
-def _queue(known: Queue | None, bean: str, fields: Fields) -> Queue:
-    return parts.recounted(known, fields) if known is not None else parts.queue(bean, fields)
+def _queue(known: Queue | None, bean: str, fields: Fields, attributes: tuple[str, ...]) -> Queue:
+    return parts.seen_again(known, fields, attributes) if known is not None else parts.queue(bean, fields)
 
 
 def _aged(queue: Queue, fields: Fields, now_ms: int) -> Queue:

@@ -11,6 +11,7 @@ from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.access import Access, Observer
+from dr_ctl.topologies.mirror.look import scheduled
 from dr_ctl.topologies.mirror.origins import Origin, origin_ids
 from dr_ctl.topologies.mirror.view import BrokerView
 
@@ -36,8 +37,12 @@ class MirrorVerifier(Verifier):
         shallow = [
             name
             for name, queue in here.items()
-            if name in there and not queue.scheduled and 0 < queue.depth == there[name].depth <= parity.ORIGINS_UP_TO
+            if name in there and 0 < queue.depth == there[name].depth <= parity.ORIGINS_UP_TO
         ]
+        if shallow:  # what waits for its time is in no listing
+            source = self._brokers.brokers[move.source][now.source.pair]
+            waiting = scheduled(source.reader(), [here[name] for name in shallow])
+            shallow = [name for name, count in zip(shallow, waiting, strict=True) if not count]
 
         def ids(access: Access) -> list[frozenset[Origin]]:
             view, queues = (now.source, here) if access.site == now.source.site else (now.target, there)

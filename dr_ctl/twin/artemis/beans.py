@@ -55,6 +55,7 @@ def server(broker: Broker) -> dict[str, Any]:
         "DiskStoreUsage": 0.1,
         "QueueNames": [*broker.queues],
         "AddressNames": [*broker.addresses],
+        "QueueCount": len(broker.queues),
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.look import dispatch, find_broker
+from dr_ctl.topologies.artemis.look import COUNTS, PAUSES, dispatch, find_broker
 from dr_ctl.topologies.common.view import Config, Connection, Consumer
 from dr_ctl.topologies.mirror.look import look, look_again, look_at_flow
 from dr_ctl.topologies.mirror.origins import origin_ids
@@ -273,23 +273,33 @@ class TestAgain:
     def test_the_counts_that_the_gate_rests_on_are_as_they_are_now(self, london: Management) -> None:
         london.queue("held", MessageCount=9, MessagesAdded=20)
         known = seen(london)
-        london.queue("held", MessageCount=3, DeliveringCount=2, ScheduledCount=1, MessagesAdded=21, Paused=True)
+        london.queue("held", MessageCount=3, DeliveringCount=2, MessagesAdded=21)
         london.outflow |= {"MessageCount": 5, "ConsumerCount": 0}
         london.acceptors["clients"]["Started"] = False
 
-        view = look_again(london.reader(), known, counts=True, timeout_s=1)
+        view = look_again(london.reader(), known, COUNTS, timeout_s=1)
 
         held = view.business["held"]
-        assert (held.depth, held.delivering, held.scheduled, held.added, held.paused) == (3, 2, 1, 21, True)
+        assert (held.depth, held.delivering, held.added) == (3, 2, 21)
         assert (view.to_ship, view.attached, view.open) == (5, False, False)
         assert view.business.keys() == known.business.keys()
+
+    def test_pauses_are_as_they_are_now(self, london: Management) -> None:
+        london.queue("held", Paused=True)
+        known = seen(london)
+        london.queue("held", MessageCount=3)
+        london.queue("orders.in", Paused=True)
+
+        view = look_again(london.reader(), known, PAUSES, timeout_s=1)
+
+        assert (view.paused, view.business["held"].depth) == (("orders.in",), 0)
 
     def test_the_rest_of_a_queue_is_not_asked_for(self, london: Management) -> None:
         london.queue("held", RingSize=5)
         known = seen(london)
         london.queue("held", RingSize=-1)
 
-        assert look_again(london.reader(), known, counts=True, timeout_s=1).business["held"].ring
+        assert look_again(london.reader(), known, COUNTS, timeout_s=1).business["held"].ring
 
     def test_without_counts_only_the_outflow_is_read_again(self, london: Management) -> None:
         london.queue("held", MessageCount=9)
@@ -298,18 +308,20 @@ class TestAgain:
         london.outflow |= {"MessageCount": 5}
         london.acceptors["clients"]["Started"] = False
 
-        view = look_again(london.reader(), known, counts=False, timeout_s=1)
+        view = look_again(london.reader(), known, (), timeout_s=1)
 
         assert (view.business["held"].depth, view.to_ship, view.open) == (9, 5, False)
 
-    @pytest.mark.parametrize("counts", [True, False], ids=["counts", "doors"])
-    def test_of_a_broker_that_was_restarted_everything_is_asked_for(self, london: Management, counts: bool) -> None:
+    @pytest.mark.parametrize("attributes", [COUNTS, PAUSES, ()], ids=["counts", "pauses", "doors"])
+    def test_of_a_broker_that_was_restarted_everything_is_asked_for(
+        self, london: Management, attributes: tuple[str, ...]
+    ) -> None:
         london.queue("held", RingSize=5, MessageCount=9)
         known = seen(london)
         london.queue("held", RingSize=-1, MessageCount=1)
         london.instead["runtime"] = ok({"StartTime": 1795251999000})
 
-        held = look_again(london.reader(), known, counts=counts, timeout_s=1).business["held"]
+        held = look_again(london.reader(), known, attributes, timeout_s=1).business["held"]
 
         assert (held.ring, held.depth) == (False, 1)
 
@@ -319,17 +331,20 @@ class TestAgain:
         del london.queues[known.business["gone"].bean]
         london.queue("new", RingSize=5, MessagesKilled=2)
 
-        view = look_again(london.reader(), known, counts=True, timeout_s=1)
+        view = look_again(london.reader(), known, COUNTS, timeout_s=1)
 
         assert (view.business["new"].ring, view.business["new"].removed) == (True, 2)
         assert "gone" not in view.business
 
-    def test_what_is_no_count_is_an_error(self, london: Management) -> None:
+    @pytest.mark.parametrize(("attributes", "told"), [(COUNTS, {"MessageCount": None}), (PAUSES, {"Paused": None})])
+    def test_what_was_not_told_is_an_error(
+        self, london: Management, attributes: tuple[str, ...], told: dict[str, Any]
+    ) -> None:
         known = seen(london)
-        london.queue("orders.in", MessageCount=None)
+        london.queue("orders.in", **told)
 
         with pytest.raises(BadValue):
-            look_again(london.reader(), known, counts=True, timeout_s=1)
+            look_again(london.reader(), known, attributes, timeout_s=1)
 
 
 class TestFlow:

@@ -25,7 +25,7 @@ CALM: Final = 2  # looks in a row without deliveries: one can fall between two d
 
 
 def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    views = tools.observer.counts_at(move.source)
+    views = tools.observer.pauses_at(move.source)
     if not any(view.open for view in views):
         return NotNeeded(f"{move.source} is closed to clients already")
     views, paused = _pause(tools, step, views, move, hand)
@@ -64,7 +64,7 @@ def _pause(
     count = sum(len(to_pause(tools.rules, view, move)) for view in views)
     outcomes = tools.change(calls, hand)
     if any(call.part == TOGETHER and not isinstance(told, Done) for call, told in zip(calls, outcomes, strict=True)):
-        views = tools.observer.counts_at(move.source)
+        views = tools.observer.pauses_at(move.source)
         left = [(view, queue) for view in views for queue in to_pause(tools.rules, view, move)]
         tools.change([pause(view, queue, LEFT_OUT) for view, queue in left], hand)
     return views, count
@@ -187,7 +187,7 @@ def lifting(tools: Tools[Broker], move: Move, hand: Hand) -> Iterator[Lifting]:
 
 def _lift(tools: Tools[Broker], move: Move, hand: Hand) -> str | None:
     """None when all of it was seen to be resumed."""
-    left = _lift_all(tools, tools.observer.counts_at(move.source), move, hand)
+    left = _lift_all(tools, tools.observer.pauses_at(move.source), move, hand)
     return some(left) if left else None
 
 
@@ -196,7 +196,7 @@ def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, hand: H
     still paused then, in words. Raises `BrokerError`."""
 
     def left() -> list[Call]:
-        now = [tools.observer.brokers[move.source][view.pair].counts() for view in views]
+        now = [tools.observer.brokers[move.source][view.pair].pauses() for view in views]
         return [resume(view, queue, LEFT_OUT) for view in now for queue in to_lift(tools.rules, view, move)]
 
     calls = [call for view in views for call in lifts(tools.rules, view, move)]
