@@ -129,6 +129,34 @@ def test_what_is_not_there_is_said_in_the_same_words(subject: Subject) -> None:
     assert nowhere["status"] == 400
 
 
+def test_a_call_by_the_beginning_of_names_is_of_all_queues_that_begin_so(subject: Subject) -> None:
+    names = ("alike.a", 'alike."b"', "alike")
+    for name in names:
+        subject.create("london", name)
+    pattern = beans.queues_beginning("london", "alike.")
+
+    def paused() -> list[bool]:
+        return [subject.read("london", subject.queue("london", name), "Paused")["Paused"] for name in names]
+
+    told = subject.execute("london", pattern, "pause()")
+
+    assert {beans.parts(bean)["queue"]: value for bean, value in told["value"].items()} == dict.fromkeys(names[:2])
+    assert paused() == [True, True, False]
+    assert subject.execute("london", pattern, "resume()")["status"] == 200
+    assert paused() == [False, False, False]
+    nobody = beans.queues_beginning("london", "nobody.")
+    text = f"No MBean with pattern {nobody} found for invoking JMX operations"
+    assert subject.execute("london", nobody, "pause()") == failed(NO_BEAN, text, 404)
+    for name in names:
+        subject.execute("london", subject.server("london"), DESTROY, name)
+
+
+def test_a_broker_says_how_many_queues_it_has(subject: Subject) -> None:
+    listed = len(subject.read("london", beans.all_queues("london"), "Name"))
+
+    assert subject.read("london", subject.server("london"), "QueueCount") == {"QueueCount": listed}
+
+
 def test_errors_can_stand_in_the_place_of_values(subject: Subject) -> None:
     config = {"ignoreErrors": True, "includeRequest": False}
     body = {"type": "read", "mbean": subject.server("london"), "attribute": ["Active", "Nope"], "config": config}

@@ -48,6 +48,7 @@ def server(broker: MirrorBroker) -> dict[str, Any]:
         "ConnectionCount": len(own.connections(broker)),
         "QueueNames": [*told["QueueNames"], broker.outflow.name],
         "AddressNames": [*told["AddressNames"], broker.outflow.name],
+        "QueueCount": told["QueueCount"] + 1,
     }
 
 

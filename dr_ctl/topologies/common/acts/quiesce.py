@@ -62,8 +62,7 @@ def _pause(
             new = replace(each, when="queues were created, or paused, since the look")
             calls.append(told if told is not None and told.request == each.request else new)
     count = sum(len(to_pause(tools.rules, view, move)) for view in views)
-    outcomes = tools.change(calls, hand)
-    if any(call.part == TOGETHER and not isinstance(told, Done) for call, told in zip(calls, outcomes, strict=True)):
+    if _left_out(calls, tools.change(calls, hand)):
         views = tools.observer.pauses_at(move.source)
         left = [(view, queue) for view in views for queue in to_pause(tools.rules, view, move)]
         tools.change([pause(view, queue, LEFT_OUT) for view, queue in left], hand)
@@ -200,10 +199,14 @@ def _lift_all(tools: Tools[Broker], views: Sequence[Broker], move: Move, hand: H
         return [resume(view, queue, LEFT_OUT) for view in now for queue in to_lift(tools.rules, view, move)]
 
     calls = [call for view in views for call in lifts(tools.rules, view, move)]
-    tools.change(calls, hand)
+    outcomes = tools.change(calls, hand)
     still = left() if views else []
-    named = {(call.unit, call.thing) for call in calls if call.part != TOGETHER}
-    if again := [call for call in still if (call.unit, call.thing) not in named]:
-        tools.change(again, hand)
+    if still and _left_out(calls, outcomes):
+        tools.change(still, hand)
         still = left()
     return [call.about for call in still]
+
+
+def _left_out(calls: Sequence[Call], outcomes: Sequence[Outcome]) -> bool:
+    """Say whether a call for many queues was not answered well: it may have been of all, of some, or of none."""
+    return any(call.part == TOGETHER and not isinstance(told, Done) for call, told in zip(calls, outcomes, strict=True))

@@ -1,0 +1,163 @@
+"""Very many queues are paused and resumed in a few calls, each of exactly those that are meant; where such a call does
+not come through they are paused and resumed one by one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from dr_ctl.application.twins import PlayedTwin
+from dr_ctl.engine.outcome import Outcome
+from dr_ctl.engine.plan import Call
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.common.sender import Sender
+from dr_ctl.twin.faults import Fault, FaultKind, When
+from dr_ctl.twin.mirror.broker import MirrorBroker
+from dr_ctl.twin.names import is_pattern, matches
+from tests.conftest import Command
+from tests.twin.matrix import serving
+from tests.twin.test_crashes import Death, Died
+
+ALIKE = [f"load.{number}" for number in range(100, 220)]
+TOGETHER = beans.queues_beginning("london", "load.")
+BY_HAND = "load.205"
+
+
+@pytest.fixture
+def twin(tmp_path: Path) -> Iterator[PlayedTwin]:
+    with PlayedTwin.up(tmp_path / "twin", queues=("orders.in", "orders.out", *ALIKE)) as twin:
+        yield twin
+
+
+def asked(twin: PlayedTwin, verb: str) -> list[str]:
+    """The beans that were to pause, or to resume."""
+    return [each.bean for each in twin.changes() if each.operation.startswith(verb)]
+
+
+def together(twin: PlayedTwin, verb: str) -> list[str]:
+    return [bean for bean in asked(twin, verb) if is_pattern(bean)]
+
+
+def paused(twin: PlayedTwin, site: str = "london") -> set[str]:
+    broker = twin.host(site).broker
+    with broker.lock:
+        return {name for name, queue in broker.queues.items() if queue.paused}
+
+
+def moves(dr_ctl: Command) -> None:
+    ended = dr_ctl("swapover", "--to", "paris", "--yes")
+    assert ended.code == 0, ended.document
+
+
+def test_those_that_begin_alike_are_paused_and_resumed_in_one_call(twin: PlayedTwin, dr_ctl: Command) -> None:
+    moves(dr_ctl)
+
+    assert (together(twin, "pause"), together(twin, "resume")) == ([TOGETHER], [TOGETHER])
+    assert len(asked(twin, "pause")) == len(asked(twin, "resume")) < 10
+    assert (paused(twin), serving(twin)) == (set(), ("paris",))
+
+
+def test_the_plan_has_the_call_as_it_goes_out(twin: PlayedTwin, dr_ctl: Command) -> None:
+    plan = dr_ctl("swapover", "--to", "paris", "--dry-run").document["data"]["plan"]
+    calls = {step["verb"]: step["calls"] for step in plan["steps"]}
+    certain = [call for call in calls["quiesce"] if call["when"] is None]
+    [of_all] = [call for call in certain if call["thing"] == "load.*"]
+
+    moves(dr_ctl)
+
+    assert [call["bean"] for call in certain] == asked(twin, "pause")
+    assert of_all["about"] == "pause the 120 queues whose names begin with load. at london"
+    [left] = [call for call in calls["quiesce"] if call["when"] and "left it out" in call["when"]]
+    assert left["at_most"] == len(ALIKE)
+
+
+def test_no_call_is_of_a_queue_that_somebody_paused(twin: PlayedTwin, dr_ctl: Command) -> None:
+    twin.pause("london", BY_HAND)
+    theirs = beans.queue("london", BY_HAND, "anycast", BY_HAND)
+
+    moves(dr_ctl)
+
+    assert together(twin, "pause") == [beans.queues_beginning("london", "load.1")]
+    assert not [bean for verb in ("pause", "resume") for bean in asked(twin, verb) if matches(bean, theirs)]
+    assert paused(twin) == {BY_HAND}
+
+
+def test_older_brokers_are_asked_for_each_queue(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MirrorBroker, "version", "2.49.0")
+
+    moves(dr_ctl)
+
+    assert (together(twin, "pause"), paused(twin)) == ([], set())
+    assert len(asked(twin, "pause")) == len(asked(twin, "resume")) > len(ALIKE)
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+@pytest.mark.parametrize("kind", [FaultKind.RESET, FaultKind.UNANSWERED], ids=["not done", "done, and not answered"])
+def test_a_call_for_all_that_is_lost_is_looked_after(
+    twin: PlayedTwin, dr_ctl: Command, verb: str, kind: FaultKind
+) -> None:
+    twin.host("london").faults.add(Fault(kind, When(operation=verb, bean="load.*")))
+
+    moves(dr_ctl)
+
+    one_by_one = [bean for bean in asked(twin, verb) if not is_pattern(bean) and "load." in bean]
+    assert len(one_by_one) == (len(ALIKE) if kind is FaultKind.RESET else 0)
+    assert (paused(twin), serving(twin)) == (set(), ("paris",))
+
+
+@pytest.mark.parametrize(("repair", "serves"), [("resume", "paris"), ("abort", "london")])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("at", [1, 3], ids=["pause", "resume"])
+def test_a_run_that_is_killed_at_it_leaves_no_queue_paused(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, at: int, after: bool, repair: str, serves: str
+) -> None:
+    twin.pause("london", BY_HAND)
+    with monkeypatch.context() as patch:
+        Death(at, after=after).strike(patch)
+        with pytest.raises(Died):
+            dr_ctl("swapover", "--to", "paris", "--yes")
+    held = paused(twin)
+
+    ended = dr_ctl(repair, "--yes")
+
+    assert (at, after) != (1, True) or held > set(ALIKE[:100])
+    assert ended.code == (0 if repair == "resume" else ended.code), ended.document
+    assert (paused(twin), serving(twin)) == ({BY_HAND}, (serves,))
+
+
+def test_a_drain_that_fails_leaves_no_queue_paused(twin: PlayedTwin, dr_ctl: Command) -> None:
+    twin.pause("london", BY_HAND)
+    twin.host("paris").faults.add(Fault(FaultKind.LIE, When(), None, attribute="PendingMirrorAcks", value=3))
+
+    ended = dr_ctl("swapover", "--to", "paris", "--yes", "--timeout", "1s")
+
+    assert ended.code == 24, ended.document
+    assert (paused(twin), serving(twin)) == ({BY_HAND}, ("london",))
+
+
+def test_one_that_is_created_meanwhile_is_written_down_and_resumed(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is paused with the others: whoever lifts a dead run's pauses has to know."""
+    broker, post, noted = twin.host("london").broker, Sender._post, list[str]()
+
+    def late(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
+        with broker.lock:
+            if "load.300" not in broker.queues:
+                broker.create_queue({"name": "load.300", "routing-type": "ANYCAST"})
+            elif not noted:
+                locks = [queue.user for name, queue in broker.queues.items() if name.startswith("dr-ctl.lock.")]
+                noted.extend(name for text in locks for names in json.loads(text)["paused"].values() for name in names)
+        return post(sender, calls)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Sender, "_post", late)
+        moves(dr_ctl)
+
+    assert {"load.300", *ALIKE} <= set(noted)
+    assert paused(twin) == set()
