@@ -93,7 +93,8 @@ def _look(
             Read(server, _SERVER),
             clock(broker),
             Read(beans.all_acceptors(broker), parts.ACCEPTOR),
-            Read(f"{server},queue=*,*", _COUNTS),
+            # Those of the plugin that it has moved; all others are where they always were, and are read whole.
+            Read(f"{server},component=continuity,queue=*,*", _COUNTS),
             Read(beans.all_queues(broker), (*parts.QUEUE, "Filter")),
             Read(f"{server},bridge=*,*", _BRIDGE),
             Read(f"{server},component=bridges,name=*", _BRIDGE),

@@ -2,6 +2,7 @@
 
 A zero is only worth something once the bridges' confirmations are in, which come up to two seconds late. Then the ids
 decide: what must not be delivered at the other site is removed there, what lacks its copy there refuses the move.
+Removing does not wait for the plugin's commands, which say nothing of messages and are confirmed as late.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.acts.quiesce import lifting
 from dr_ctl.topologies.common.checks import error
 from dr_ctl.topologies.common.evidence import evidence, total
-from dr_ctl.topologies.common.gate import Sample, moved
+from dr_ctl.topologies.common.gate import Sample, clients_of, moved
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Way
 from dr_ctl.topologies.continuity.acts.catch_up import under_way
@@ -44,6 +45,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
 
 def _until_same(tools: ContinuityTools, drain: _Drain) -> Outcome:
     while drain.ways:
+        still = False
         try:
             pairs = tools.flows(drain.ways, timeout_s=drain.look_s)
         except BrokerError as error_:
@@ -51,20 +53,25 @@ def _until_same(tools: ContinuityTools, drain: _Drain) -> Outcome:
             drain.begun = {}
             drain.look_s = min(2 * drain.look_s, READ_S)
         else:
-            reasons = [reason for both in pairs for view in both for reason in view.unsettled()]
-            reasons += [f"{view.site} was opened" for both in pairs for view in both if view.open]
+            views = [view for both in pairs for view in both]
+            reasons = [reason for view in views for reason in view.unsettled()]
+            reasons += [f"{view.site} was opened" for view in views if view.open]
+            still = not any(reason for view in views for reason in (*view.uncomparable(), *clients_of(view)))
             drain.note(pairs)
+        quiet = not reasons
         drain.hand.waiting("reasons that keep the drain going", len(reasons), some(reasons) if reasons else None)
-        if drain.settled(quiet=not reasons) and (ended := _compare(tools, drain, pairs)) is not None:
-            return ended
+        if drain.calm(still=still or quiet) and (refused := _compare(tools, drain, pairs)) is not None and quiet:
+            return refused
+        if drain.same and quiet:
+            return drain.done()
         if (late := drain.why_late(reasons)) is not None:
             return late
         drain.hand.wait(tools.patience.plugin_poll_s)
     return drain.done()
 
 
-def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Outcome | None:
-    """The end of the drain, or None where something was removed and has to settle."""
+def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Refused | None:
+    """Remove what must not be delivered. Says what speaks against the move; what was removed has to settle."""
     removed = False
     for (here, there), (source, target) in zip(drain.ways, pairs, strict=True):
         if lacking := copies.one_sided(source, target):
@@ -86,15 +93,17 @@ def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Ou
             removed = True
     if removed:
         drain.begin_anew()
-        return None
-    return drain.done()
+    else:
+        drain.same = True
+    return None
 
 
 @dataclass
 class _Drain:
     """How far one drain is. `begun`: by pair the first look after which nothing was on its way, nor came in. The time
     in which bridges confirm late runs while what has arrived waits for the staging delay. `look_s`: how long a look may
-    take: more after each that took longer, for a console may be slow and a look that hangs is rare."""
+    take: more after each that took longer, for a console may be slow and a look that hangs is rare. `same`: since the
+    last comparison nothing was on its way."""
 
     ways: Sequence[Way]
     step: PlannedStep
@@ -103,6 +112,7 @@ class _Drain:
     look_s: float
     removed: dict[str, int] = field(default_factory=dict)
     unread: str | None = None
+    same: bool = False
     begun: dict[str, Sample] = field(default_factory=dict)
     _calm: int = 0
     _left: int | None = None
@@ -127,9 +137,11 @@ class _Drain:
             elif was is None or moved(was, now):
                 self.begun[source.pair] = now
 
-    def settled(self, *, quiet: bool) -> bool:
-        self._calm = self._calm + 1 if quiet else 0
-        return self._calm >= CALM
+    def calm(self, *, still: bool) -> bool:
+        """Say whether the messages were still for long enough to be compared, and have not been since."""
+        self._calm = self._calm + 1 if still else 0
+        self.same = self.same and still
+        return self._calm >= CALM and not self.same
 
     def begin_anew(self) -> None:
         self._calm, self._moved_at = 0, self.hand.monotonic()
