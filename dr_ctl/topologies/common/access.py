@@ -124,6 +124,10 @@ class Access(ABC, Generic[V_co]):
         self._last = self._look(timeout_s)
         return self._last
 
+    def aged(self, *, timeout_s: float = READ_S) -> V_co:
+        """Look, and at ages that only those need who tell them, where a topology asks for these by themselves."""
+        return self.look(timeout_s=timeout_s)
+
     def glance(self, *, timeout_s: float = READ_S) -> V_co | None:
         """What it still has to ship, its role and its links, and no other queue; None where it cannot be asked so
         little. What its last look told of names says where to look."""

@@ -25,8 +25,9 @@ Told = Broker | BrokerError
 
 
 class Verifier(ABC):
-    """The gate of one command. `seen` is how each pair was when it was last seen to hold; `begun`, by pair, a sample
-    from which on nothing was seen to move: the window counts from there, the gate's own looks do not.
+    """The gate of one command. `seen` is how each pair was when it was last seen to hold; `begun`, by pair, the
+    samples of whoever waited before: from the first on nothing was seen to move, and the window counts from there; at
+    each that follows, with none between, the gate held.
 
     A topology says how long the window is at least, and what it compares."""
 
@@ -37,7 +38,7 @@ class Verifier(ABC):
         self._poll_s = spans_s if poll_s < spans_s < 2 * poll_s else poll_s
         self.patience = observer.patience
         self.seen: dict[str, gate.Sample] = {}
-        self.begun: dict[str, gate.Sample] = {}
+        self.begun: dict[str, list[gate.Sample]] = {}
 
     def why_not_yet(self, now: gate.Sample, before: gate.Sample | None, move: Move) -> list[str]:
         """Everything that keeps the gate shut; `before` is the sample that began the window."""
@@ -101,8 +102,9 @@ class _AtTheGate:
         self.pair = self.way[0].pair
         self.outcome: Outcome | None = None
         self.reasons: list[str] = []
-        self.window: list[gate.Sample] = []
-        self._begun = self.verifier.begun.get(self.pair)
+        begun = self.verifier.begun.get(self.pair, [])
+        self.window: list[gate.Sample] = begun[1:]
+        self._begun = begun[0] if begun else None
         self._until = self.hand.monotonic() + self.step.limits["within"]
         self._differing: tuple[list[str], float] | None = None
 
