@@ -70,8 +70,8 @@ class Verifier(ABC):
                 if each.outcome is not None and not isinstance(each.outcome, Done):
                     named = f"{each.pair}: " if len(waits) > 1 else ""
                     return replace(each.outcome, text=f"{named}{each.outcome.text}")
-            if any(each.outcome is None for each in going_on):
-                until_next(hand, began, self._poll_s)
+            if left := [each for each in going_on if each.outcome is None]:
+                until_next(hand, began, max(self._poll_s, min(each.due_s() for each in left) - began))
         self.seen = {each.pair: each.window[-1] for each in waits}
         compared: dict[str, Json] = {each.pair: dict(each.outcome.evidence) for each in waits if each.outcome}
         findings = tuple(finding for each in waits if each.outcome for finding in each.outcome.findings)
@@ -120,8 +120,19 @@ class _AtTheGate:
             self.window, self._begun = [], None
         self.outcome = self._judged(hand)
 
+    def due_s(self) -> float:
+        """When the next look is worth its cost: where only the window has to pass, one at its end. Looks make a broker
+        slow that has little to do them with, and counters tell what came in between."""
+        if self._begun is None or len(self.window) + 1 < self._wanted:
+            return 0.0
+        return self._begun.at_s + self.verifier.least_window_s
+
+    @property
+    def _wanted(self) -> int:
+        return max(int(self.step.limits["stable"]), 2)
+
     def _judged(self, hand: Hand) -> Outcome | None:
-        wanted = max(int(self.step.limits["stable"]), 2)
+        wanted = self._wanted
         now = self.window[-1] if len(self.window) >= wanted else None
         if now is not None and self._begun is not None and now.at_s - self._begun.at_s >= self.verifier.least_window_s:
             wrong = self.verifier.differing(now, self.move)

@@ -130,12 +130,13 @@ def test_the_gate_opens_after_as_many_good_samples_as_asked_for(stable: int) -> 
     }
 
 
-def test_quick_samples_are_taken_until_the_least_window_is_over() -> None:
-    gate = Gate([LONDON], [PARIS], stable=2, poll=0.01)
+@pytest.mark.parametrize("stable", [2, 4])
+def test_where_only_the_least_window_has_to_pass_the_last_look_is_at_its_end(stable: int) -> None:
+    gate = Gate([LONDON], [PARIS], stable=stable, poll=0.01)
 
     assert isinstance(gate.outcome, Done)
     assert gate.hand.now_s == pytest.approx(0.05)
-    assert gate.london.taken == 6
+    assert gate.london.taken == stable
 
 
 def test_the_first_still_look_before_counts_for_the_window_and_not_as_a_look_at_the_gate() -> None:
