@@ -217,6 +217,28 @@ def test_a_deep_queue_that_was_moved_once_is_moved_back(
     assert pair.depths_at("london", "orders.in", "orders.in.in.mirror") == [40, 0]
 
 
+def test_what_came_back_to_where_it_was_is_removed_while_clients_are_served(
+    twin: PlayedTwin, dr_ctl: Command, tmp_path: Path
+) -> None:
+    put(twin, "london", "orders.in", 120)
+    done(dr_ctl("swapover", "--to", "paris", "--yes"))
+    twin.wait_mirrored()
+    with twin.load(100, work_ms=1, queues=["orders.out"]) as traffic:
+        traffic.wait_for(50)
+        back = done(dr_ctl("swapover", "--to", "london", "--yes"))
+        traffic.wait_for(traffic.counts().sent + 50)
+        verdict = traffic.stop()
+
+    lines = (tmp_path / "state" / "runs" / back.document["run"] / "journal.jsonl").read_text(encoding="utf-8")
+    told = [json.loads(line) for line in lines.splitlines()]
+    ends = {each["step"][3:]: each["evidence"] for each in told if each["kind"] == "step" and each["evidence"]}
+    assert ends["catch-up"]["removed"] == 120
+    assert "orders.in" not in ends["drain"]["removed"]
+    assert PluginSubject(twin).depths_at("london", "orders.in", "orders.in.in.mirror") == [120, 0]
+    assert verdict.clean
+    assert not verdict.processed_twice
+
+
 def test_what_a_return_brings_stands_in_the_result_that_its_journal_seals(
     twin: PlayedTwin, dr_ctl: Command, tmp_path: Path
 ) -> None:

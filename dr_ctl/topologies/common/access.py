@@ -143,6 +143,10 @@ class Access(ABC, Generic[V_co]):
         """A look for doors, links and clients; the queues may be as the last look told them."""
         return self.look()
 
+    def aged(self, *, timeout_s: float = READ_S) -> V_co:
+        """Look, and at ages that only those need who tell them, where a topology asks for these by themselves."""
+        return self.look(timeout_s=timeout_s)
+
     def glance(self, *, timeout_s: float = READ_S) -> V_co | None:
         """What it still has to ship, its role and its links, and no other queue; None where it cannot be asked so
         little. What its last look told of names says where to look."""

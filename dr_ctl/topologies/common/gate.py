@@ -27,7 +27,7 @@ def why_not_yet(now: Sample, before: Sample | None) -> list[str]:
     """Say everything that keeps the gate shut; `before` is the sample that began the window."""
     found = []
     for view in (now.source, now.target):
-        found += list(_closed(view))
+        found += list(clients_of(view))
         found += list(view.unsettled())
         found += list(_between_brokers(view))
     return found + (moved(before, now) if before is not None else [])
@@ -39,7 +39,9 @@ def moved(before: Sample, now: Sample) -> list[str]:
     return [reason for was, view in both for reason in _unmoved(was, view)]
 
 
-def _closed(view: Broker) -> Iterator[str]:
+def clients_of(view: Broker) -> Iterator[str]:
+    """Say what clients still have to do with a broker: a way in, a connection, messages that may yet come back to their
+    queue."""
     if view.open:
         yield f"{view.site} lets clients in"
     doors = {door.port for door in (*view.doors, *view.other_doors) if door.port is not None}

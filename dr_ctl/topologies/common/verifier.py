@@ -25,8 +25,9 @@ Told = Broker | BrokerError
 
 
 class Verifier(ABC):
-    """The gate of one command. `seen` is how each pair was when it was last seen to hold; `begun`, by pair, a sample
-    from which on nothing was seen to move: the window counts from there, the gate's own looks do not.
+    """The gate of one command. `seen` is how each pair was when it was last seen to hold; `begun`, by pair, the
+    samples of whoever waited before: from the first on nothing was seen to move, and the window counts from there; at
+    each that follows, with none between, the gate held.
 
     A topology says how long the window is at least, and what it compares."""
 
@@ -37,7 +38,7 @@ class Verifier(ABC):
         self._poll_s = spans_s if poll_s < spans_s < 2 * poll_s else poll_s
         self.patience = observer.patience
         self.seen: dict[str, gate.Sample] = {}
-        self.begun: dict[str, gate.Sample] = {}
+        self.begun: dict[str, list[gate.Sample]] = {}
 
     def why_not_yet(self, now: gate.Sample, before: gate.Sample | None, move: Move) -> list[str]:
         """Everything that keeps the gate shut; `before` is the sample that began the window."""
@@ -69,8 +70,8 @@ class Verifier(ABC):
                 if each.outcome is not None and not isinstance(each.outcome, Done):
                     named = f"{each.pair}: " if len(waits) > 1 else ""
                     return replace(each.outcome, text=f"{named}{each.outcome.text}")
-            if any(each.outcome is None for each in going_on):
-                until_next(hand, began, self._poll_s)
+            if left := [each for each in going_on if each.outcome is None]:
+                until_next(hand, began, max(self._poll_s, min(each.due_s() for each in left) - began))
         self.seen = {each.pair: each.window[-1] for each in waits}
         compared: dict[str, Json] = {each.pair: dict(each.outcome.evidence) for each in waits if each.outcome}
         findings = tuple(finding for each in waits if each.outcome for finding in each.outcome.findings)
@@ -101,8 +102,9 @@ class _AtTheGate:
         self.pair = self.way[0].pair
         self.outcome: Outcome | None = None
         self.reasons: list[str] = []
-        self.window: list[gate.Sample] = []
-        self._begun = self.verifier.begun.get(self.pair)
+        begun = self.verifier.begun.get(self.pair, [])
+        self.window: list[gate.Sample] = begun[1:]
+        self._begun = begun[0] if begun else None
         self._until = self.hand.monotonic() + self.step.limits["within"]
         self._differing: tuple[list[str], float] | None = None
 
@@ -118,8 +120,19 @@ class _AtTheGate:
             self.window, self._begun = [], None
         self.outcome = self._judged(hand)
 
+    def due_s(self) -> float:
+        """When the next look is worth its cost: where only the window has to pass, one at its end. Looks make a broker
+        slow that has little to do them with, and counters tell what came in between."""
+        if self._begun is None or len(self.window) + 1 < self._wanted:
+            return 0.0
+        return self._begun.at_s + self.verifier.least_window_s
+
+    @property
+    def _wanted(self) -> int:
+        return max(int(self.step.limits["stable"]), 2)
+
     def _judged(self, hand: Hand) -> Outcome | None:
-        wanted = max(int(self.step.limits["stable"]), 2)
+        wanted = self._wanted
         now = self.window[-1] if len(self.window) >= wanted else None
         if now is not None and self._begun is not None and now.at_s - self._begun.at_s >= self.verifier.least_window_s:
             wrong = self.verifier.differing(now, self.move)

@@ -24,22 +24,12 @@ class Access(access.Access[SiteView]):
         return replace(super()._config(), id_cache=told.id_cache_size)
 
     def _ask(self, broker: str, timeout_s: float) -> SiteView:
-        return self._asked(broker, timeout_s, ages=True)
-
-    def flows(self, *, timeout_s: float) -> SiteView:
-        """Look without the ages of what is to ship, for which a broker under load makes its console wait."""
-        return self._asked(self.names().broker, timeout_s, ages=False)
-
-    def _asked(self, broker: str, timeout_s: float, *, ages: bool) -> SiteView:
         return look.look(
-            self.reader(),
-            pair=self.pair,
-            site=self.site,
-            config=self.config,
-            broker=broker,
-            timeout_s=timeout_s,
-            ages=ages,
+            self.reader(), pair=self.pair, site=self.site, config=self.config, broker=broker, timeout_s=timeout_s
         )
+
+    def aged(self, *, timeout_s: float = READ_S) -> SiteView:
+        return look.aged(self.reader(), self.look(timeout_s=timeout_s), timeout_s=timeout_s)
 
     def glance(self, *, timeout_s: float = READ_S) -> SiteView:
         return look.glance(self.reader(), self.names(), timeout_s=timeout_s)

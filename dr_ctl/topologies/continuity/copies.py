@@ -194,6 +194,23 @@ def removals(target: SiteView, compared: Iterable[Compared]) -> Iterator[Call]:
         yield from remove(target, target.business[each.queue], each.done)
 
 
+def echoes(there: Reader, target: SiteView) -> dict[str, frozenset[str]]:
+    """What is staged at a closed site and lies in its queue as well, by queue: what was moved once comes back to where
+    it was. One of both is enough there, whatever the other site's clients do meanwhile."""
+    flows = [
+        flow
+        for flow in target.flows
+        if flow.in_mirror.depth
+        and target.lies(flow.queue) > flow.in_mirror.depth
+        and target.lies(flow.queue) <= IDS_UP_TO
+        # What a bridge has taken is not removed from its queue.
+        and not flow.target_bridge.started
+    ]
+    told = present(there, [queue for flow in flows for queue in target.places(flow.queue)])
+    both = zip(flows, told[::2], told[1::2], strict=True)
+    return {flow.queue: twice for flow, lying, staged in both if (twice := lying & staged)}
+
+
 def remove(view: SiteView, queue: Queue, names: Iterable[str]) -> Iterator[Call]:
     for some in batches(names):
         text = f"remove {len(some)} message(s) from {queue.name}"

@@ -65,35 +65,39 @@ def clock_ms(answer: Answer) -> int:
     return told.number("StartTime") + told.number("Uptime")
 
 
-def look(
-    reader: Reader,
-    *,
-    pair: str,
-    site: str,
-    config: Config,
-    broker: str,
-    timeout_s: float = READ_S,
-    ages: bool = True,
-) -> SiteView:
-    """Ask for everything in one POST. Raises `BrokerError`: a part that is missing is never taken for empty. Without
-    `ages` how old the oldest message to ship is stays unknown."""
+def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> SiteView:
+    """Ask for everything but ages in one POST. Raises `BrokerError`: a part that is missing is never taken for
+    empty."""
     try:
-        view = _look(reader, pair, site, config, broker, timeout_s, ages=ages)
+        view = _look(reader, pair, site, config, broker, timeout_s)
         return replace(view, queues=_as_listed(reader, view.queues, timeout_s))
     except (KeyError, ValueError, TypeError) as error:
         raise BadValue(f"{reader.url}: an answer is not as expected: {type(error).__name__}: {error}") from error
 
 
-def _look(
-    reader: Reader, pair: str, site: str, config: Config, broker: str, timeout_s: float, *, ages: bool
-) -> SiteView:
+def aged(reader: Reader, view: SiteView, *, timeout_s: float = READ_S) -> SiteView:
+    """The same, with how old the oldest message to ship is. By itself: a broker under load makes its console wait."""
+    if not view.flows:
+        return view
+    pattern = f'{beans.server(view.broker)},queue="*{MIRRORED}",*'
+    [told] = reader.look([Read(pattern, ("FirstMessageAge",))], timeout_s=timeout_s)
+    oldest = {beans.parts(bean)["queue"]: each.optional_number("FirstMessageAge") for bean, each in parts.found(told)}
+    flows = [
+        replace(flow, out_mirror=replace(flow.out_mirror, oldest_ms=oldest.get(flow.out_mirror.name)))
+        for flow in view.flows
+    ]
+    return replace(view, flows=tuple(flows))
+
+
+def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, timeout_s: float) -> SiteView:
     server, service = beans.server(broker), service_bean(broker)
     told = reader.look(
         [
             Read(server, _SERVER),
             clock(broker),
             Read(beans.all_acceptors(broker), parts.ACCEPTOR),
-            Read(f"{server},queue=*,*", _COUNTS),
+            # Those of the plugin that it has moved; all others are where they always were, and are read whole.
+            Read(f"{server},component=continuity,queue=*,*", _COUNTS),
             Read(beans.all_queues(broker), (*parts.QUEUE, "Filter")),
             Read(f"{server},bridge=*,*", _BRIDGE),
             Read(f"{server},component=bridges,name=*", _BRIDGE),
@@ -102,7 +106,6 @@ def _look(
             Ask(server, Listing.PREPARED),
             Search(service),
             Read(f"{service},subcomponent=flows,flow=*", _FLOW),
-            *([Read(f'{server},queue="*{MIRRORED}",*', ("FirstMessageAge",))] if ages else []),
             # Last: where the bean is not there, these versions answer that reading it is forbidden.
             Read(service, _SERVICE),
         ],
@@ -114,9 +117,7 @@ def _look(
     counted = [replace(parts.counted(bean, each), internal=True) for bean, each in parts.found(told[3])]
     queues = {queue.name: queue for queue in (*counted, *(parts.queue(bean, each) for bean, each in whole))}
     bridges = {each.name: each for each in (_bridge(*one) for group in told[5:7] for one in parts.found(group))}
-    old = parts.found(told[12]) if ages else []
-    oldest = {beans.parts(bean)["queue"]: each.optional_number("FirstMessageAge") for bean, each in old}
-    flows = [_flow(each, queues, bridges, oldest) for _, each in parts.found(told[11])] if plugin is not None else []
+    flows = [_flow(each, queues, bridges) for _, each in parts.found(told[11])] if plugin is not None else []
     theirs = {queue.name for flow in flows for queue in (*flow.outflow, flow.in_mirror, flow.in_acks)}
     commands = _commands(plugin, queues, bridges)
     theirs |= {commands.out.name, commands.into.name} if commands is not None else set()
@@ -286,14 +287,11 @@ def _bridge(bean: str, told: Fields) -> Bridge:
     )
 
 
-def _flow(
-    told: Fields, queues: Mapping[str, Queue], bridges: Mapping[str, Bridge], ages: Mapping[str, int | None]
-) -> Flow:
-    out_mirror = queues[told.text("OutflowMirrorName")]
+def _flow(told: Fields, queues: Mapping[str, Queue], bridges: Mapping[str, Bridge]) -> Flow:
     return Flow(
         queue=told.text("SubjectQueueName"),
         address=told.text("SubjectAddressName"),
-        out_mirror=replace(out_mirror, oldest_ms=ages.get(out_mirror.name)),
+        out_mirror=queues[told.text("OutflowMirrorName")],
         out_acks=queues[told.text("OutflowAcksName")],
         in_mirror=queues[told.text("InflowMirrorName")],
         in_acks=queues[told.text("InflowAcksName")],

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dr_ctl.engine.ports import Move
+from dr_ctl.topologies.common.access import READ_S
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.tools import Tools
-from dr_ctl.topologies.continuity.access import Access, Observer, Way
+from dr_ctl.topologies.continuity.access import Observer, Way
 from dr_ctl.topologies.continuity.verifier import ContinuityVerifier
 from dr_ctl.topologies.continuity.view import SiteView
 
@@ -64,13 +65,7 @@ class ContinuityTools(Tools[SiteView]):
         there = self.observer.brokers[move.target]
         return [(here, there[pair]) for pair, here in self.observer.brokers[move.source].items()]
 
-    def look(self, ways: Sequence[Way]) -> list[Both]:
-        return self._both(ways, lambda access: access.look())
-
-    def flows(self, ways: Sequence[Way], *, timeout_s: float) -> list[Both]:
-        """Look without ages: see `Access.flows`."""
-        return self._both(ways, lambda access: access.flows(timeout_s=timeout_s))
-
-    def _both(self, ways: Sequence[Way], ask: Callable[[Access], SiteView]) -> list[Both]:
-        seen = self.observer.together(ask, [access for way in ways for access in way])
+    def look(self, ways: Sequence[Way], *, timeout_s: float = READ_S) -> list[Both]:
+        both = [access for way in ways for access in way]
+        seen = self.observer.together(lambda access: access.look(timeout_s=timeout_s), both)
         return list(zip(seen[::2], seen[1::2], strict=True))

@@ -220,6 +220,15 @@ class SiteView(ArtemisBroker):
         return sum(each.depth for each in self.lying(queue))
 
     def unsettled(self) -> Iterator[str]:
+        yield from self.uncomparable()
+        if self.commands is not None:
+            for queue in (self.commands.out, self.commands.into):
+                if queue.depth:
+                    yield f"{self.site}: {queue.depth} command(s) in {queue.name}"
+
+    def uncomparable(self) -> Iterator[str]:
+        """What keeps the messages of both sites from being compared by id: all but commands, which say nothing of
+        them."""
         if self.service is None or self.commands is None:
             yield f"{self.site}: the continuity plugin has not started"
             return
@@ -227,9 +236,6 @@ class SiteView(ArtemisBroker):
             yield f"{self.site}: bridge {', '.join(stopped[:3])} is stopped"
         elif not self.attached:
             yield f"{self.site}: a bridge is not connected to its peer"
-        for queue in (self.commands.out, self.commands.into):
-            if queue.depth:
-                yield f"{self.site}: {queue.depth} command(s) in {queue.name}"
         yield from self.under_way()
         for flow in self.flows:
             if flow.in_mirror.scheduled:

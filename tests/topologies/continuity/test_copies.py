@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from dr_ctl.jolokia.client import Answer, Ask, Listing
 from dr_ctl.jolokia.errors import BadValue
 from dr_ctl.topologies.artemis.operations import change
-from dr_ctl.topologies.continuity.copies import BATCH, CALLS, Compared, batches, chosen, compare, ids, removals
-from tests.topologies.continuity.views import broker, flow, queue
+from dr_ctl.topologies.continuity.copies import (
+    BATCH,
+    CALLS,
+    IDS_UP_TO,
+    Compared,
+    batches,
+    chosen,
+    compare,
+    echoes,
+    ids,
+    removals,
+)
+from tests.topologies.continuity.views import bridge, broker, flow, queue
 
 
 def told(here: str, there: str, staged: str, behind: str = "") -> Compared:
@@ -118,6 +129,26 @@ def test_each_message_is_removed_where_it_lies() -> None:
         ('orders.in.mirror"', ("_AMQ_DUPL_ID IN ('b')",)),
         ('orders"', ("_AMQ_DUPL_ID IN ('c')",)),
     ]
+
+
+def test_an_echo_is_staged_and_in_the_queue_of_the_same_site() -> None:
+    """Whatever else is staged there may be the only copy, whether its queue has it at the other site or not."""
+    paris = broker("paris", flow("orders", staged=3), depths={"orders": 2})
+    there: Any = Console(orders=(["a", "b"], []), orders_in_mirror=(["b", "null"], ["c"]))
+
+    assert echoes(there, paris) == {"orders": frozenset("b")}
+
+
+@pytest.mark.parametrize(
+    ("staged", "depth", "delivers"),
+    [(1, 0, False), (0, 1, False), (1, 1, True), (1, IDS_UP_TO, False)],
+    ids=["nothing in the queue", "nothing staged", "its bridge has taken it", "too deep"],
+)
+def test_nobody_is_asked_for_echoes_where_none_can_be_removed(staged: int, depth: int, delivers: bool) -> None:
+    delivering = bridge("orders.in.mirror.bridge", started=delivers)
+    paris = broker("paris", flow("orders", staged=staged, target_bridge=delivering), depths={"orders": depth})
+
+    assert echoes(cast("Any", None), paris) == {}
 
 
 def test_many_are_removed_in_batches_and_quotes_stay_inside() -> None:

@@ -11,28 +11,28 @@ import pytest
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.lab.lab import Lab
+from dr_ctl.lab.traffic import Load
 from tests.broker.driving import Operator, changed_settings, execute, until
 from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, up
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep, needs_plugin]
 
 
-@pytest.mark.parametrize("moves", [2, pytest.param(10, marks=pytest.mark.chaos)])
+@pytest.mark.parametrize(("moves", "waiting"), [(2, 1000), pytest.param(10, 5000, marks=pytest.mark.chaos)])
 def test_there_and_back_under_load_nothing_is_lost_and_nothing_twice(
-    plugin_lab: Lab, operator: Operator, moves: int
+    plugin_lab: Lab, operator: Operator, moves: int, waiting: int
 ) -> None:
-    """Two flows whose consumers keep up, two with a backlog: the plugin loses acknowledgements of all of them."""
-    with (
-        plugin_lab.load(60, queues=FAST, work_ms=1) as fast,
-        plugin_lab.load(40, queues=SLOW, consumers=1, work_ms=40) as slow,
-    ):
-        for move in range(moves):
-            fast.wait_for(fast.counts().sent + 100)
-            ended = operator.run("swapover", "--to", ("paris", "london")[move % 2], "--yes")
-            assert ended.code == 0, ended.told
-            print(f"move {move + 1}: {ended.document['summary']}; {conserved(operator)} messages in both queues, by id")
-        slow.pause_producing()
-        verdicts = fast.stop(), slow.stop(drain_s=300)
+    """Two flows whose consumers keep up; after as many moves, two more with a backlog that is consumed slowly. The
+    plugin loses acknowledgements of all of them."""
+    with plugin_lab.load(100, queues=FAST, work_ms=1) as fast:
+        for number in range(moves):
+            move(operator, fast, number)
+        with plugin_lab.load(1000, queues=SLOW, consumers=1, work_ms=40) as slow:
+            slow.wait_for(waiting)
+            slow.pause_producing()
+            for number in range(moves, 2 * moves):
+                assert move(operator, fast, number) > waiting * 2 // 5
+            verdicts = fast.stop(), slow.stop(drain_s=400)
 
     for verdict in verdicts:
         print(verdict.as_json())
@@ -45,6 +45,16 @@ def test_there_and_back_under_load_nothing_is_lost_and_nothing_twice(
         ended = operator.run("swapover", "--to", target, "--yes")
         assert ended.code == 0, ended.told
     until(lambda: not left(plugin_lab), why=f"nothing is left: {left(plugin_lab)}")
+
+
+def move(operator: Operator, fast: Load, number: int) -> int:
+    """Move there, or back, and say how many messages waited."""
+    fast.wait_for(fast.counts().sent + 100)
+    ended = operator.run("swapover", "--to", ("paris", "london")[number % 2], "--yes")
+    assert ended.code == 0, ended.told
+    waited = conserved(operator)
+    print(f"move {number + 1}: {ended.document['summary']}; {waited} messages in both queues, by id")
+    return waited
 
 
 def conserved(operator: Operator) -> int:

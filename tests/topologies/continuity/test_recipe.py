@@ -81,6 +81,17 @@ def test_a_drain_says_beforehand_what_it_may_remove() -> None:
     assert all(call.when is not None and call.at_most > 1 for call in removing)
 
 
+def test_while_clients_work_only_what_is_staged_may_be_removed() -> None:
+    """What is removed from a queue is told to the other site, which then deletes its own."""
+    made, inverse = calls("catch-up", move())
+
+    assert {(call.site, call.thing, change(call).operation) for call in made} == {
+        ("paris", "orders.in.mirror", "removeMessages(java.lang.String)")
+    }
+    assert all(call.when is not None for call in made)
+    assert inverse == ()
+
+
 def test_a_quarantine_keeps_the_commands_too_and_undoes_it() -> None:
     made, inverse = calls("quarantine", move("failover"), "lost")
 

@@ -130,25 +130,44 @@ def test_the_gate_opens_after_as_many_good_samples_as_asked_for(stable: int) -> 
     }
 
 
-def test_quick_samples_are_taken_until_the_least_window_is_over() -> None:
-    gate = Gate([LONDON], [PARIS], stable=2, poll=0.01)
+@pytest.mark.parametrize("stable", [2, 4])
+def test_where_only_the_least_window_has_to_pass_the_last_look_is_at_its_end(stable: int) -> None:
+    gate = Gate([LONDON], [PARIS], stable=stable, poll=0.01)
 
     assert isinstance(gate.outcome, Done)
     assert gate.hand.now_s == pytest.approx(0.05)
-    assert gate.london.taken == 6
+    assert gate.london.taken == stable
 
 
-def test_what_was_seen_still_before_counts_for_the_window_and_not_as_a_look_at_the_gate() -> None:
-    gate = Gate([LONDON], [PARIS], stable=2, poll=0.01, begun={PAIR: Sample(-1.0, LONDON, PARIS)})
+def test_the_first_still_look_before_counts_for_the_window_and_not_as_a_look_at_the_gate() -> None:
+    gate = Gate([LONDON], [PARIS], stable=2, poll=0.01, begun={PAIR: [Sample(-1.0, LONDON, PARIS)]})
 
     assert isinstance(gate.outcome, Done)
     assert gate.hand.now_s == pytest.approx(0.01)
     assert gate.outcome.evidence[PAIR] == {"samples": 2, "ids_compared": 3, "depths": {"orders.in": 3}}
 
 
+def test_looks_at_which_the_gate_held_before_count_and_one_of_its_own_is_taken() -> None:
+    before = [Sample(-1.0 + number / 10, LONDON, PARIS) for number in range(3)]
+    gate = Gate([LONDON], [PARIS], stable=3, poll=0.01, begun={PAIR: before})
+
+    assert isinstance(gate.outcome, Done)
+    assert gate.london.taken == 1
+    assert gate.outcome.evidence[PAIR] == {"samples": 3, "ids_compared": 3, "depths": {"orders.in": 3}}
+
+
+@pytest.mark.parametrize("bad", [shipping("paris"), NO_ANSWER])
+def test_looks_before_count_no_more_once_the_gate_is_seen_shut(bad: Look) -> None:
+    before = [Sample(-1.0 + number / 10, LONDON, PARIS) for number in range(3)]
+    gate = Gate([LONDON], [bad, PARIS], stable=3, poll=0.1, begun={PAIR: before})
+
+    assert isinstance(gate.outcome, Done)
+    assert gate.london.taken == 1 + 3
+
+
 def test_what_came_in_since_then_begins_the_window_anew() -> None:
     less = with_queue(PARIS, queue("orders.in", 3, site="paris", added=2))
-    gate = Gate([LONDON], [PARIS], stable=2, poll=0.01, begun={PAIR: Sample(-1.0, LONDON, less)})
+    gate = Gate([LONDON], [PARIS], stable=2, poll=0.01, begun={PAIR: [Sample(-1.0, LONDON, less)]})
 
     assert isinstance(gate.outcome, Done)
     assert gate.hand.now_s == pytest.approx(0.01 + 0.05)

@@ -28,7 +28,10 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
 
 def _let_begin(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> None:
     """Wait for a delivery that is about to begin: an activation that went out before a crash is not sent again, for
-    each tells the other site to stop. Where no client is let in it has failed, and nothing is to be waited for."""
+    each tells the other site to stop. Where no client is let in it has failed, and nothing is to be waited for. A gate
+    that was seen to hold saw the target closed: nothing is about to begin there."""
+    if tools.gate.seen:
+        return
     within_s = WAITS_MS[peer_of(move.ask.operation)] / 1000 if step.part("doors") else 0.0
     until = hand.monotonic() + within_s + tools.patience.watch_poll_s
     while any(view.half_open for view in tools.observer.look_at(move.target)) and hand.monotonic() < until:

@@ -1,10 +1,16 @@
-"""What is done for `catch-up`: a wait while clients work, until little is under way and staged."""
+"""What is done for `catch-up`: a wait while clients work, until little is under way and staged.
+
+Then what lies at the target twice is removed, which the drain would have to do while clients are kept out. What is
+staged there and was consumed at the source is not: a message that a client has acknowledged in a transaction is listed
+nowhere, and may come back to its queue.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
@@ -24,6 +30,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
     until = hand.monotonic() + step.limits["within"]
     known: list[int] = []
     idle = _Idle(tools.patience.stuck_s)
+    removed: int | None = None
     while ways:
         pairs = tools.look(ways)
         left = under_way(pairs)
@@ -38,7 +45,10 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         hand.sample(evidence((view.site, view) for both in pairs for view in both))
         hand.waiting("under way between the sites", left, some(why) if why else None)
         if left is not None and left <= SMALL and not why:
-            return Done(f"{left} under way", {"under_way": left})
+            if removed is None and (removed := _without_echoes(tools, ways, pairs, hand)):
+                continue  # that took a moment, in which clients worked on
+            told = f"; {removed} message(s) removed that lay at {move.target} twice" if removed else ""
+            return Done(f"{left} under way{told}", {"under_way": left, "removed": removed})
         if hand.monotonic() > until:
             if why:
                 return Refused(f"not caught up: {some(why)}", findings=tuple(_not_taken(pairs)))
@@ -66,6 +76,23 @@ def _not_taken(pairs: Sequence[Both]) -> Iterator[Finding]:
                 "those who process it say so by its id: what was never done would be lost."
             )
             yield error("DR-CONT-017", text, remedy)
+
+
+def _without_echoes(tools: ContinuityTools, ways: Sequence[Way], pairs: Sequence[Both], hand: Hand) -> int:
+    """Remove what lies at the target twice from what is staged there, and say how many that were; none where they could
+    not be read, for the drain compares all of it."""
+    removed = 0
+    for (_, there), (_, target) in zip(ways, pairs, strict=True):
+        try:
+            twice = copies.echoes(there.reader(), target)
+        except BrokerError as error_:
+            hand.notice(f"what lies twice at {target.site} is left for the drain: {error_}")
+            continue
+        for name, ids in twice.items():
+            _, staged = target.places(name)
+            tools.change(list(copies.remove(target, staged, ids)), hand)
+            removed += len(ids)
+    return removed
 
 
 class _Idle:

@@ -2,6 +2,7 @@
 
 A zero is only worth something once the bridges' confirmations are in, which come up to two seconds late. Then the ids
 decide: what must not be delivered at the other site is removed there, what lacks its copy there refuses the move.
+Removing does not wait for the plugin's commands, which say nothing of messages and are confirmed as late.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.acts.quiesce import lifting
 from dr_ctl.topologies.common.checks import error
 from dr_ctl.topologies.common.evidence import evidence, total
-from dr_ctl.topologies.common.gate import Sample, moved
+from dr_ctl.topologies.common.gate import Sample, clients_of, moved, why_not_yet
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Way
 from dr_ctl.topologies.continuity.acts.catch_up import under_way
@@ -35,36 +36,50 @@ _NAMED: Final = 5
 
 def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Lift the pauses beside it; wait, compare by id, remove, and wait again for what that set going."""
+    drain = _Drain(tools.observer.ways(move), step, move, hand, tools.patience.plugin_look_s)
+    # The gate's window may begin with the first look: the lifts look too, and a broker answers one after the other.
+    first = _look(tools, drain)
     with lifting(tools, move, hand) as lifted:
-        drain = _Drain(tools.observer.ways(move), step, move, hand, tools.patience.plugin_look_s)
-        outcome = _until_same(tools, drain)
+        outcome = _until_same(tools, drain, first)
     tools.gate.begun = drain.begun
     return lifted.judged(outcome)
 
 
-def _until_same(tools: ContinuityTools, drain: _Drain) -> Outcome:
+def _look(tools: ContinuityTools, drain: _Drain) -> list[Both] | BrokerError:
+    """Look at both sites, and note what is to be kept of it."""
+    try:
+        pairs = tools.look(drain.ways, timeout_s=drain.look_s)
+    except BrokerError as error_:
+        drain.begun = {}
+        drain.look_s = min(2 * drain.look_s, READ_S)
+        return error_
+    drain.note(pairs)
+    return pairs
+
+
+def _until_same(tools: ContinuityTools, drain: _Drain, told: list[Both] | BrokerError) -> Outcome:
     while drain.ways:
-        try:
-            pairs = tools.flows(drain.ways, timeout_s=drain.look_s)
-        except BrokerError as error_:
-            pairs, reasons = [], [str(error_)]
-            drain.begun = {}
-            drain.look_s = min(2 * drain.look_s, READ_S)
-        else:
-            reasons = [reason for both in pairs for view in both for reason in view.unsettled()]
-            reasons += [f"{view.site} was opened" for both in pairs for view in both if view.open]
-            drain.note(pairs)
+        pairs = told if isinstance(told, list) else []
+        views = [view for both in pairs for view in both]
+        reasons = [reason for view in views for reason in view.unsettled()]
+        reasons += [f"{view.site} was opened" for view in views if view.open]
+        reasons += [] if isinstance(told, list) else [str(told)]
+        quiet = not reasons
+        still = quiet or (bool(views) and not any([*view.uncomparable(), *clients_of(view)] for view in views))
         drain.hand.waiting("reasons that keep the drain going", len(reasons), some(reasons) if reasons else None)
-        if drain.settled(quiet=not reasons) and (ended := _compare(tools, drain, pairs)) is not None:
-            return ended
+        if drain.calm(still=still) and (refused := _compare(tools, drain, pairs)) is not None and quiet:
+            return refused
+        if drain.same and quiet:
+            break
         if (late := drain.why_late(reasons)) is not None:
             return late
         drain.hand.wait(tools.patience.plugin_poll_s)
+        told = _look(tools, drain)
     return drain.done()
 
 
-def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Outcome | None:
-    """The end of the drain, or None where something was removed and has to settle."""
+def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Refused | None:
+    """Remove what must not be delivered. Says what speaks against the move; what was removed has to settle."""
     removed = False
     for (here, there), (source, target) in zip(drain.ways, pairs, strict=True):
         if lacking := copies.one_sided(source, target):
@@ -86,15 +101,18 @@ def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Ou
             removed = True
     if removed:
         drain.begin_anew()
-        return None
-    return drain.done()
+    else:
+        drain.same = True
+    return None
 
 
 @dataclass
 class _Drain:
-    """How far one drain is. `begun`: by pair the first look after which nothing was on its way, nor came in. The time
-    in which bridges confirm late runs while what has arrived waits for the staging delay. `look_s`: how long a look may
-    take: more after each that took longer, for a console may be slow and a look that hangs is rare."""
+    """How far one drain is. `begun`: by pair the first look after which nothing was on its way, nor came in, then the
+    last of those at which the gate held. The time in which bridges confirm late runs while what has arrived waits for
+    the staging delay. `look_s`: how long a look may
+    take: more after each that took longer, for a console may be slow and a look that hangs is rare. `same`: since the
+    last comparison nothing was on its way."""
 
     ways: Sequence[Way]
     step: PlannedStep
@@ -103,7 +121,8 @@ class _Drain:
     look_s: float
     removed: dict[str, int] = field(default_factory=dict)
     unread: str | None = None
-    begun: dict[str, Sample] = field(default_factory=dict)
+    same: bool = False
+    begun: dict[str, list[Sample]] = field(default_factory=dict)
     _calm: int = 0
     _left: int | None = None
 
@@ -120,19 +139,25 @@ class _Drain:
 
     def _note_begun(self, pairs: Sequence[Both]) -> None:
         for source, target in pairs:
+            # Its end: what it read it may have read then, and a window that is too short would prove nothing.
             now = Sample(self.hand.monotonic(), source, target)
             was = self.begun.get(source.pair)
             if not all(view.attached and not view.open and not [*view.under_way()] for view in (source, target)):
                 self.begun.pop(source.pair, None)
-            elif was is None or moved(was, now):
-                self.begun[source.pair] = now
+            elif was is None or moved(was[0], now):
+                self.begun[source.pair] = [now]
+            else:
+                self.begun[source.pair] = [*was, now] if not why_not_yet(now, was[0]) else was[:1]
 
-    def settled(self, *, quiet: bool) -> bool:
-        self._calm = self._calm + 1 if quiet else 0
-        return self._calm >= CALM
+    def calm(self, *, still: bool) -> bool:
+        """Say whether the messages were still for long enough to be compared, and have not been since."""
+        self._calm = self._calm + 1 if still else 0
+        self.same = self.same and still
+        return self._calm >= CALM and not self.same
 
     def begin_anew(self) -> None:
         self._calm, self._moved_at = 0, self.hand.monotonic()
+        self.begun = {pair: looks[:1] for pair, looks in self.begun.items()}
 
     def count(self, compared: Sequence[Compared]) -> None:
         for each in compared:

@@ -1,4 +1,4 @@
-"""What is decided for `catch-up`, and for `drain`: copies removed that must not be delivered. Pure."""
+"""What is decided for `catch-up` and `drain`, which remove copies that must not be delivered. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from dr_ctl.topologies.continuity.view import ContinuitySeen
 
 
 def catch_up(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
+    views = seen.views(move.target)
+    when = f"it lies in the queue of {move.target} as well"
     return Draft(
         move.source,
-        f"{while_serving(seen, move)}all bridges connected, the outflow small, nothing left to deliver from staging",
+        f"{while_serving(seen, move)}all bridges connected, the outflow small, nothing left to deliver from staging; "
+        f"what lies at {move.target} twice removed by id",
+        calls=tuple(copies.may_remove(view, flow.in_mirror, when) for view in views for flow in view.flows),
         limits={"within": step.limits.get("within", rules.patience.catch_up_s)},
     )
 
