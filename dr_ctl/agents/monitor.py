@@ -211,21 +211,26 @@ def history_rows(seen: Seen, at: datetime) -> list[Row]:
 
 @contextmanager
 def recording(installation: Installation, *, every_s: float) -> Iterator[None]:
-    """Record history beside what happens in the block."""
-    enough = threading.Event()
+    """Record history beside what happens in the block, which begins once a first look was made."""
+    begun, enough = threading.Event(), threading.Event()
 
     def record() -> None:
         clock, nowhere = SystemClock(), installation.file.parent  # history has no documents in it
-        with (
-            closing(registry.opened(installation, clock, Patience(), nowhere)) as topology,
-            closing(Monitor(installation, topology, clock, every_s=every_s)) as monitor,
-        ):
-            while not enough.is_set():
-                monitor.sample()
-                monitor.wait(None)
+        try:
+            with (
+                closing(registry.opened(installation, clock, Patience(), nowhere)) as topology,
+                closing(Monitor(installation, topology, clock, every_s=every_s)) as monitor,
+            ):
+                while not enough.is_set():
+                    monitor.sample()
+                    begun.set()
+                    monitor.wait(None)
+        finally:
+            begun.set()
 
     thread = threading.Thread(target=record, name="monitor")
     thread.start()
+    begun.wait()
     try:
         yield
     finally:

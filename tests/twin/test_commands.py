@@ -68,6 +68,7 @@ def test_a_failover_brings_no_more_twice_than_it_said_however_many_acknowledgeme
 
     assert ok(moved)
     at_most = moved.document["data"]["bounds"]["twice"]["at_most"]
+    assert at_most is not None, moved.document
     assert LEFT <= len(verdict.consumed_twice) <= at_most, at_most
     assert "DR-RPO-022" in [each["id"] for each in moved.document["findings"]]
 
