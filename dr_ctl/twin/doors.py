@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 LOOPBACK: Final = "127.0.0.1"
 TICK_S: Final = 0.1
+IDLE_S: Final = 2.0  # where no client is there to be ticked; whatever else happens sounds
 BACKLOG: Final = 128
 MOST_FILLERS: Final = 8
 
@@ -49,6 +50,7 @@ class Doors:
         self._selector.register(self._woken, selectors.EVENT_READ, None)
         self.frozen = False
         self._over = threading.Event()
+        self._ticks = False
         self._thread = threading.Thread(target=self._run, name=f"doors of {name}", daemon=True)
 
     def reserve(self, name: str, welcome: Welcome) -> int:
@@ -133,7 +135,7 @@ class Doors:
 
     def _run(self) -> None:
         while not self._over.is_set():
-            ready = self._selector.select(TICK_S)
+            ready = self._selector.select(TICK_S if self._ticks else IDLE_S)
             with self._lock:
                 if self._over.is_set():
                     return
@@ -161,9 +163,10 @@ class Doors:
                     visitor.write()
             else:
                 self._accept(sock)
-        for _, visitor in list(self._visitors.values()):
-            if visitor is not None:
-                visitor.tick()
+        clients = [visitor for _, visitor in self._visitors.values() if visitor is not None]
+        for visitor in clients:
+            visitor.tick()
+        self._ticks = bool(clients)
 
     def _accept(self, listener: socket.socket) -> None:
         name = next((name for name, sock in self._bound.items() if sock is listener and name in self._open), None)
