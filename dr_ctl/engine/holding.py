@@ -31,12 +31,14 @@ from dr_ctl.engine.lease import (
     lost_to,
     next_epoch,
     per_machine,
+    told_lately,
 )
 from dr_ctl.engine.runs import Locked
 
 LEASE_S: Final = 60.0
 RENEW_BELOW_S: Final = 50.0
 FRESH_S: Final = 1.0
+YOUNG_S: Final = 0.3  # what is no older now is fresh still when it is tended next
 PATIENCE_S: Final = 5.0  # a silent broker is not asked again for another one's sake before
 TRIES: Final = 3
 
@@ -226,7 +228,7 @@ class Lease:
         """Look at the lock at one broker, and renew it where it has to be. Raises `BrokerError`."""
         with slot.mutex:
             if slot.held is not None:
-                self._tend(slot)
+                self._tend(slot, young_s=YOUNG_S)
 
     def paused(self, site: str, pair: str, names: Iterable[str]) -> str | None:
         """Write down which queues are about to be paused; says why not where that cannot be done."""
@@ -318,14 +320,26 @@ class Lease:
     def _own(self, slot: Slot) -> dict[str, tuple[str, ...]]:
         return {self._who.run: slot.own} if slot.own else {}
 
-    def _tend(self, slot: Slot) -> None:
+    def _tend(self, slot: Slot, *, young_s: float = FRESH_S) -> None:
         assert slot.held is not None
+        if self._told_lately(slot, slot.held, young_s):
+            return
         look = self._look(slot, slot.held)
         if look is not None and self._left_s(slot) < RENEW_BELOW_S:
             # Renewed late, it may have run out and be another's by now: the look after it tells, as it told before.
             slot.held = replace(slot.held, expires_ms=look.now_ms + int(LEASE_S * 1000))
             self._write(slot, slot.held)
             self._look(slot, slot.held)
+
+    def _told_lately(self, slot: Slot, me: LockDocument, young_s: float) -> bool:
+        """Say whether a look that the run made anyway showed the lock as its own, and nothing is due. One that did not
+        may be from before it was written: then it is looked at."""
+        told = told_lately(slot.store)
+        if told is None or told[0] > young_s or lost_to(told[1], me) is not None:
+            return False
+        if (at := self._clock.monotonic() - told[0]) > slot.looked_at:
+            self._saw(slot, me, told[1], at)
+        return self._left_s(slot) >= RENEW_BELOW_S
 
     def _look(self, slot: Slot, me: LockDocument) -> Look | None:
         """Look at it; None where it is not this run's any more."""

@@ -154,6 +154,10 @@ class Store(Protocol):
         """The broker's clock, and the documents of a kind by number, as of the same moment: whole ones, whatever is in
         them; `NOBODYS` for what clients can have made."""
 
+    def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
+        """The same as the newest look at the broker told it, whatever that was made for, and how many seconds ago that
+        look began; None where there was none."""
+
     def create(self, kind: str, number: int, text: str) -> bool:
         """Create one, atomically: of several that try, one gets it. Raises `Forbidden`."""
 
@@ -230,7 +234,18 @@ def inherited(look: Look) -> dict[str, tuple[str, ...]]:
 
 def look_at(store: Store) -> Look:
     """Look at the locks of one broker. Raises `BrokerError`."""
-    now_ms, texts = store.read(LOCK)
+    return _look(store, *store.read(LOCK))
+
+
+def told_lately(store: Store) -> tuple[float, Look] | None:
+    """What a look that was made for something else told of the locks, and how many seconds ago it began."""
+    if (told := store.lately(LOCK)) is None:
+        return None
+    ago_s, now_ms, texts = told
+    return ago_s, _look(store, now_ms, texts)
+
+
+def _look(store: Store, now_ms: int, texts: Sequence[tuple[int, str]]) -> Look:
     documents = tuple(LockDocument.of_text(epoch, text) for epoch, text in texts if text != NOBODYS)
     return Look(store.site, store.pair, now_ms, documents, frozenset(epoch for epoch, text in texts if text == NOBODYS))
 

@@ -39,6 +39,9 @@ class FolderStore:
             raise BrokerError(f"the documents in {self._folder} cannot be read: {error}") from error
         return now_ms, sorted(found)
 
+    def lately(self, kind: str) -> None:
+        """No look at a broker tells of them."""
+
     def create(self, kind: str, number: int, text: str) -> bool:
         """A whole document or none: it gets its name once it is on disk."""
         path = self._path(kind, number)

@@ -54,11 +54,24 @@ class Reach:
 
     def __init__(self, shelf: Shelf, before: Callable[[], None] = lambda: None, *, cut: bool = False) -> None:
         self.site, self._shelf, self._before, self._cut = shelf.site, shelf, before, cut
+        self._told: tuple[float, int, list[tuple[str, int, str]]] | None = None
 
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
         self._ask()
         told = [(number, text) for (each, number), text in self._shelf.documents.items() if each == kind]
         return self._shelf.now_ms, told
+
+    def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
+        """What `look` was told, and how long that is ago."""
+        if self._told is None:
+            return None
+        at_s, now_ms, told = self._told
+        return self._shelf.time.s - at_s, now_ms, [(number, text) for each, number, text in told if each == kind]
+
+    def look(self) -> None:
+        """Look at the broker for something else."""
+        told = [(kind, number, text) for (kind, number), text in self._shelf.documents.items()]
+        self._told = self._shelf.time.s, self._shelf.now_ms, told
 
     def create(self, kind: str, number: int, text: str) -> bool:
         self._ask()

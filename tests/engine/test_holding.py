@@ -104,6 +104,63 @@ class TestHolding:
         assert "is not this run's any more: thief" in why
         assert not may_call(run, "paris")
 
+    def test_a_look_that_was_made_for_something_else_is_a_look(self) -> None:
+        shelves, asked = pair(), list[int]()
+        run = lease("run", shelves, before=lambda: asked.append(1))
+        run.take()
+        shelves[0].time.s += 2 * FRESH_S
+        for slot in run.slots:
+            slot.store.look()  # type: ignore[attr-defined]
+        before = len(asked)
+
+        assert may_call(run, "london")
+        for slot in run.slots:
+            run.tend(slot)
+        assert len(asked) == before
+
+        shelves[0].time.s += FRESH_S + 0.01
+        assert may_call(run, "london")
+        assert len(asked) == before + len(shelves)
+
+    def test_a_look_from_before_the_lock_was_taken_does_not_say_that_it_is_gone(self) -> None:
+        shelves = pair()
+        run = lease("run", shelves)
+        for slot in run.slots:
+            slot.store.look()  # type: ignore[attr-defined]
+
+        run.take()
+        for slot in run.slots:
+            run.tend(slot)
+
+        assert may_call(run, "london")
+
+    def test_a_look_that_was_made_for_something_else_shows_a_thief_too(self) -> None:
+        time = Time()
+        shelves = pair(time)
+        run = lease("run", shelves)
+        run.take()
+        lease("thief", shelves).take(steal=True)
+        run.slots[0].store.look()  # type: ignore[attr-defined]
+
+        run.tend(run.slots[0])
+
+        assert "thief" in str(run.why_not("london", PAIR, CALL_S))
+
+    def test_such_looks_do_not_keep_it_from_being_renewed(self) -> None:
+        time = Time()
+        shelves = pair(time)
+        run = lease("run", shelves)
+        run.take()
+
+        for _ in range(200):
+            time.s += 1.0
+            for slot in run.slots:
+                slot.store.look()  # type: ignore[attr-defined]
+                run.tend(slot)
+
+        with pytest.raises(Locked):
+            lease("second", shelves).take()
+
     def test_a_silent_broker_gets_no_call_and_does_not_keep_the_other_from_its_own(self) -> None:
         time = Time()
         london, paris = pair(time)

@@ -5,6 +5,7 @@ One read gives them all beside the broker's clock. The name says the kind, the s
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -45,6 +46,13 @@ class Documents:
             timeout_s=READ_S,
         )
         return self._access.clock_ms(now), numbered(_texts(told, names.papers), kind)
+
+    def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
+        if (newest := self._access.newest) is None:
+            return None
+        began, view = newest
+        texts = {**view.documents, **dict.fromkeys(view.forged, NOBODYS)}
+        return time.monotonic() - began, view.now_ms, numbered(texts, kind)
 
     def create(self, kind: str, number: int, text: str) -> bool:
         names = self._access.names()

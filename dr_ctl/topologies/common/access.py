@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -79,7 +80,8 @@ class Access(ABC, Generic[V_co]):
         self._installation = installation
         self.config = self._config()
         self._password: str | None = None
-        self._last: V_co | None = None
+        # The newest look, and the moment at which it began: what is in it is no older.
+        self.newest: tuple[float, V_co] | None = None
 
     @property
     def _site(self) -> Site[BrokerSettings]:
@@ -122,8 +124,14 @@ class Access(ABC, Generic[V_co]):
         return parse_address(self.settings.stomp).host if self.settings.stomp is not None else None
 
     def look(self, *, timeout_s: float = READ_S) -> V_co:
-        self._last = self._look(self.long_enough_s(timeout_s))
-        return self._last
+        began = time.monotonic()
+        view = self._look(self.long_enough_s(timeout_s))
+        self.newest = began, view
+        return view
+
+    @property
+    def _last(self) -> V_co | None:
+        return self.newest[1] if self.newest is not None else None
 
     def long_enough_s(self, timeout_s: float) -> float:
         """For a look that nothing cuts short: a broker known to have very many queues is given time for them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -64,9 +65,10 @@ class Access(access.Access[BrokerView]):
     def _again(self, attributes: tuple[str, ...]) -> BrokerView:
         if self._last is None:
             return self.look()
-        timeout_s = self.long_enough_s(READ_S)
-        self._last = look_again(self.reader(), self._last, attributes, timeout_s=timeout_s)
-        return self._last
+        began = time.monotonic()
+        view = look_again(self.reader(), self._last, attributes, timeout_s=self.long_enough_s(READ_S))
+        self.newest = began, view
+        return view
 
     def glance(self, *, timeout_s: float = READ_S) -> BrokerView:
         return glance(self.reader(), self.names(), timeout_s=timeout_s)
