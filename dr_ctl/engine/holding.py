@@ -38,7 +38,7 @@ from dr_ctl.engine.runs import Locked
 LEASE_S: Final = 60.0
 RENEW_BELOW_S: Final = 50.0
 FRESH_S: Final = 1.0
-YOUNG_S: Final = 0.3  # what is no older now is fresh still when it is tended next
+YOUNG_S: Final = 0.6  # what is no older now is fresh still when it is tended next
 PATIENCE_S: Final = 5.0  # a silent broker is not asked again for another one's sake before
 TRIES: Final = 3
 
@@ -229,6 +229,10 @@ class Lease:
         with slot.mutex:
             if slot.held is not None:
                 self._tend(slot, young_s=YOUNG_S)
+
+    def age_s(self, slot: Slot) -> float:
+        """For how long the lock at one broker has not been looked at; nothing where it is not held."""
+        return self._clock.monotonic() - slot.looked_at if slot.held is not None else 0.0
 
     def paused(self, site: str, pair: str, names: Iterable[str]) -> str | None:
         """Write down which queues are about to be paused; says why not where that cannot be done."""

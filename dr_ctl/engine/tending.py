@@ -4,7 +4,7 @@ for it, and one that is silent keeps nobody from the others."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import Final
 
@@ -15,6 +15,7 @@ from dr_ctl.engine.lease import LockDocument, Store
 
 # Within the second that a look may be old when a call goes out, so that no call has to wait for one.
 LOOK_EVERY_S: Final = 0.7
+SOON_S: Final = 0.1
 
 
 @contextmanager
@@ -37,8 +38,10 @@ def tended(stores: Sequence[Store], who: LockDocument, clock: Clock) -> Iterator
 
 
 def _keep(lease: Lease, slot: Slot, over: Event) -> None:
-    while not over.wait(LOOK_EVERY_S):
-        try:
+    wait_s = LOOK_EVERY_S
+    while not over.wait(wait_s):
+        wait_s = LOOK_EVERY_S
+        with suppress(BrokerError):  # the next call says so, if it is still so
             lease.tend(slot)
-        except BrokerError:
-            continue  # the next call says so, if it is still so
+            age_s = lease.age_s(slot)  # what the run has looked at anyway is some time old already
+            wait_s = max(LOOK_EVERY_S - age_s, SOON_S) if age_s < LOOK_EVERY_S else LOOK_EVERY_S
