@@ -5,15 +5,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dr_ctl.application.twins import PlayedTwin
+from dr_ctl.core.clock import SystemClock
+from dr_ctl.core.errors import TimedOut
+from dr_ctl.core.patience import Patience
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
+from dr_ctl.settings.loader import load
 from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.common.access import READ_S
 from dr_ctl.topologies.common.sender import Sender
+from dr_ctl.topologies.mirror import access
+from dr_ctl.topologies.mirror.view import BrokerView
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.mirror.broker import MirrorBroker
 from dr_ctl.twin.names import is_pattern, matches
@@ -161,3 +170,29 @@ def test_one_that_is_created_meanwhile_is_written_down_and_resumed(
 
     assert {"load.300", *ALIKE} <= set(noted)
     assert paused(twin) == set()
+
+
+@pytest.mark.parametrize("many", [100, 1000], ids=["it has many", "it has few"])
+def test_only_a_broker_with_many_queues_is_given_more_time_to_tell_of_them(
+    twin: PlayedTwin, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    look, given = access.look, list[float]()
+
+    def slow(*arguments: Any, timeout_s: float, **more: Any) -> BrokerView:
+        given.append(timeout_s)
+        if timeout_s <= READ_S:
+            raise TimedOut("no answer in time")
+        return look(*arguments, timeout_s=timeout_s, **more)
+
+    monkeypatch.setattr(access, "look", slow)
+    monkeypatch.setattr(access, "MANY", many)
+
+    with closing(access.Observer(load(twin.settings_path), SystemClock(), Patience())) as observer:
+        [london] = observer.at("london")
+        if many > len(ALIKE):
+            with pytest.raises(TimedOut):
+                london.look()
+            assert given == [READ_S]
+        else:
+            assert set(ALIKE) < set(london.look().business)
+            assert given[0] == READ_S < given[1] < READ_S + 1
