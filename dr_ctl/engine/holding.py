@@ -324,9 +324,9 @@ class Lease:
     def _own(self, slot: Slot) -> dict[str, tuple[str, ...]]:
         return {self._who.run: slot.own} if slot.own else {}
 
-    def _tend(self, slot: Slot, *, young_s: float = FRESH_S) -> None:
+    def _tend(self, slot: Slot, *, young_s: float | None = None) -> None:
         assert slot.held is not None
-        if self._told_lately(slot, slot.held, young_s):
+        if self._told_lately(slot, slot.held, FRESH_S if young_s is None else young_s):
             return
         look = self._look(slot, slot.held)
         if look is not None and self._left_s(slot) < RENEW_BELOW_S:
