@@ -8,7 +8,7 @@ from typing import Any
 
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.papers import CREATE_FILTERED
-from dr_ctl.topologies.continuity.look import look, service_bean
+from dr_ctl.topologies.continuity.look import aged, look, service_bean
 from dr_ctl.topologies.continuity.view import Flow, SiteView
 from tests.twin.subject import CONFIG, COUNTERS, SITES, Subject, until
 
@@ -77,7 +77,7 @@ class PluginSubject(Subject):
 
     def view(self, site: str) -> SiteView:  # type: ignore[override]
         with self.reader(site) as reader:
-            return look(reader, pair="orders-1", site=site, config=CONFIG, broker=self.broker[site])
+            return aged(reader, look(reader, pair="orders-1", site=site, config=CONFIG, broker=self.broker[site]))
 
     def flow(self, site: str, queue: str) -> Flow:
         found = self.view(site).flow(queue)
