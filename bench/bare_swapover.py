@@ -16,9 +16,7 @@ import yaml
 
 POLL_S, STABLE = 0.02, 3
 DOMAIN = "org.apache.activemq.artemis"
-QUEUE = ["MessageCount", "DeliveringCount", "ScheduledCount", "ConsumerCount", "Paused", "MessagesAdded",
-         "MessagesAcknowledged", "MessagesExpired", "MessagesKilled", "Durable", "Temporary", "InternalQueue",
-         "RingSize", "LastValue", "DeadLetterAddress", "ExpiryAddress"]  # fmt: skip
+COUNTS = ["MessageCount", "DeliveringCount", "MessagesAdded"]
 CONFIG = {"ignoreErrors": True, "includeRequest": False, "canonicalNaming": True}
 
 
@@ -35,6 +33,7 @@ class Broker:
             f'routing-type="anycast",queue="{outflow}"'
         )
         self.link = f'{self.server},component=broker-connections,name="{peer}"'
+        self.known: set[str] = set()
         self.http = requests.Session()
         self.http.auth = (told["username"], (folder / told["password"]["file"]).read_text().strip())
         self.http.headers["Origin"] = "http://127.0.0.1"
@@ -55,7 +54,8 @@ class Broker:
 
     def business(self) -> list[str]:
         told = self.post(self.read(self.queues(), "InternalQueue"))[0]
-        return [bean for bean, each in told.items() if not each["InternalQueue"]]
+        self.known = {bean for bean, each in told.items() if not each["InternalQueue"]}
+        return list(self.known)
 
     def delivering(self, queues: list[str]) -> int:
         told = self.post(self.read(self.queues(), "DeliveringCount"))[0]
@@ -78,7 +78,7 @@ class Broker:
             self.read("java.lang:type=Runtime", "StartTime"),
             self.read(f"{self.server},component=acceptors,name=*", "Name", "Started", "Parameters"),
             self.read(f"{self.server},component=broker-connections,name=*", "Name", "Started", "Connected", "Protocol"),
-            self.read(self.queues(), *QUEUE),
+            self.read(self.queues(), *COUNTS),
             self.call(self.server, "listConnections(java.lang.String,int,int)", "", -1, -1),
             self.call(self.server, "listConsumers(java.lang.String,int,int)", "", -1, -1),
             self.call(self.server, "listPreparedTransactionDetailsAsJSON()"),
@@ -89,7 +89,7 @@ class Broker:
         return {
             bean.replace(self.name, "HERE"): (each["MessageCount"], each["MessagesAdded"])
             for bean, each in queues.items()
-            if not each["InternalQueue"]
+            if bean in self.known
         }
 
     def origins(self, queues: list[str]) -> list[set[tuple[str, int]]]:
@@ -113,7 +113,7 @@ def main(settings: Path, target: str) -> None:
     lifting = Broker(settings.parent, source, target, sites[source]["brokers"][0])
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(Broker.flow, (here, there)))
-        queues = here.business()
+        queues, _ = here.business(), there.business()
         here.post(*[here.call(queue, "pause()") for queue in queues])
         calm = 0
         while (calm := calm + 1 if here.delivering(queues) == 0 else 0) < 2:
