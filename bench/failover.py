@@ -58,5 +58,6 @@ def measured() -> list[Figure]:
 def _detection_s(lab: Lab, lost: str) -> float:
     with closing(opened(loader.load(lab.settings_path), SystemClock(), Patience(), lab.directory)) as topology:
         began = time.monotonic()
-        assert topology.observe().roles[lost] is Role.DOWN
+        seen = topology.observe()
+        assert seen.roles[lost] is Role.DOWN, [(each.site, each.role, each.silent) for each in seen.brokers]
         return time.monotonic() - began
