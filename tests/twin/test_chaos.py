@@ -51,6 +51,9 @@ def test_whatever_fails_nothing_is_lost_and_never_do_both_sites_serve(
         # One that dies when the lock is given back is closed by its boot, after the end was verified.
         unharmed = {site for site in twin.sites if twin.host(site).broker.start_ms == lives[site]}
         if not served:
+            # By dr-ctl: beyond its doors a fence keeps clients' roles out.
+            dr_ctl("release", "london", "--yes")
+        if not serving(twin):
             twin.open_clients("london")
         verdict = traffic.stop(drain_s=10)
 
