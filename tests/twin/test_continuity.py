@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from dr_ctl.twin.continuity import beans
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.faults import Fault, FaultKind, When
 from dr_ctl.twin.kinds import CONTINUITY
+from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient
 from tests.twin.matrix import ACCEPTED, Judge, at_rest, done, lose_and_return, put, quick, serving
@@ -219,6 +221,13 @@ def test_a_deep_queue_that_was_moved_once_is_moved_back(
     assert pair.depths_at("london", "orders.in", "orders.in.in.mirror") == [40, 0]
 
 
+def ends_of(folder: Path, ended: Ended) -> dict[str, Any]:
+    """The evidence of each step, by its verb."""
+    lines = (folder / "state" / "runs" / ended.document["run"] / "journal.jsonl").read_text(encoding="utf-8")
+    told = [json.loads(line) for line in lines.splitlines()]
+    return {each["step"][3:]: each["evidence"] for each in told if each["kind"] == "step" and each["evidence"]}
+
+
 def test_what_came_back_to_where_it_was_is_removed_while_clients_are_served(
     twin: PlayedTwin, dr_ctl: Command, tmp_path: Path
 ) -> None:
@@ -231,14 +240,25 @@ def test_what_came_back_to_where_it_was_is_removed_while_clients_are_served(
         traffic.wait_for(traffic.counts().sent + 50)
         verdict = traffic.stop()
 
-    lines = (tmp_path / "state" / "runs" / back.document["run"] / "journal.jsonl").read_text(encoding="utf-8")
-    told = [json.loads(line) for line in lines.splitlines()]
-    ends = {each["step"][3:]: each["evidence"] for each in told if each["kind"] == "step" and each["evidence"]}
+    ends = ends_of(tmp_path, back)
     assert ends["catch-up"]["removed"] == 120
     assert "orders.in" not in ends["drain"]["removed"]
     assert PluginSubject(twin).depths_at("london", "orders.in", "orders.in.in.mirror") == [120, 0]
     assert verdict.clean
     assert not verdict.processed_twice
+
+
+def test_what_was_answered_and_not_removed_is_not_said_to_be(twin: PlayedTwin, dr_ctl: Command, tmp_path: Path) -> None:
+    put(twin, "london", "orders.in", 20)
+    done(dr_ctl("swapover", "--to", "paris", "--yes"))
+    twin.wait_mirrored()
+    twin.host("london").faults.add(Fault(FaultKind.IDLE, When(operation="removeMessages"), times=2))
+
+    back = done(dr_ctl("swapover", "--to", "london", "--yes"))
+
+    ends = ends_of(tmp_path, back)
+    assert ends["catch-up"]["removed"] == 0
+    assert ends["drain"]["removed"] == {"orders.in": 20}
 
 
 def test_what_a_return_brings_stands_in_the_result_that_its_journal_seals(

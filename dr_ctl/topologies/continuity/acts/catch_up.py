@@ -79,19 +79,18 @@ def _not_taken(pairs: Sequence[Both]) -> Iterator[Finding]:
 
 
 def _without_echoes(tools: ContinuityTools, ways: Sequence[Way], pairs: Sequence[Both], hand: Hand) -> int:
-    """Remove what lies at the target twice from what is staged there, and say how many that were; none where they could
-    not be read, for the drain compares all of it."""
+    """Remove what lies at the target twice from what is staged there, and say how many were seen to be gone; none where
+    they could not be read, for the drain compares all of it."""
     removed = 0
     for (_, there), (_, target) in zip(ways, pairs, strict=True):
         try:
-            twice = copies.echoes(there.reader(), target)
+            if twice := copies.echoes(there.reader(), target):
+                places = [(target.places(name)[1], ids) for name, ids in twice.items()]
+                tools.change([call for staged, ids in places for call in copies.remove(target, staged, ids)], hand)
+                left = copies.echoes(there.reader(), target)
+                removed += sum(len(ids - left.get(name, frozenset())) for name, ids in twice.items())
         except BrokerError as error_:
             hand.notice(f"what lies twice at {target.site} is left for the drain: {error_}")
-            continue
-        for name, ids in twice.items():
-            _, staged = target.places(name)
-            tools.change(list(copies.remove(target, staged, ids)), hand)
-            removed += len(ids)
     return removed
 
 

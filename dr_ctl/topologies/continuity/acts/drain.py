@@ -98,11 +98,9 @@ def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Re
         if calls := list(copies.removals(target, compared)):
             tools.change(calls, drain.hand)
             drain.count(compared)
+            drain.begin_anew()
             removed = True
-    if removed:
-        drain.begin_anew()
-    else:
-        drain.same = True
+    drain.same = not removed
     return None
 
 
@@ -110,16 +108,16 @@ def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Re
 class _Drain:
     """How far one drain is. `begun`: by pair the first look after which nothing was on its way, nor came in, then the
     last of those at which the gate held. The time in which bridges confirm late runs while what has arrived waits for
-    the staging delay. `look_s`: how long a look may
-    take: more after each that took longer, for a console may be slow and a look that hangs is rare. `same`: since the
-    last comparison nothing was on its way."""
+    the staging delay. `look_s`: how long a look may take: more after each that took longer, for a console may be slow
+    and a look that hangs is rare. `same`: the last comparison left nothing to remove, and nothing was on its way since.
+    `removed`: by queue, the ids."""
 
     ways: Sequence[Way]
     step: PlannedStep
     move: Move
     hand: Hand
     look_s: float
-    removed: dict[str, int] = field(default_factory=dict)
+    removed: dict[str, set[str]] = field(default_factory=dict)
     unread: str | None = None
     same: bool = False
     begun: dict[str, list[Sample]] = field(default_factory=dict)
@@ -161,8 +159,8 @@ class _Drain:
 
     def count(self, compared: Sequence[Compared]) -> None:
         for each in compared:
-            if number := len(each.surplus) + len(each.done):
-                self.removed[each.queue] = self.removed.get(each.queue, 0) + number
+            if ids := {*each.surplus, *each.done}:
+                self.removed.setdefault(each.queue, set()).update(ids)
 
     def why_late(self, reasons: Sequence[str]) -> Refused | None:
         took = self.hand.monotonic() - self._began
@@ -175,8 +173,8 @@ class _Drain:
         return None
 
     def done(self) -> Done:
-        removed: dict[str, Json] = dict(self.removed)
-        told = f"; {sum(self.removed.values())} message(s) removed that had been done" if removed else ""
+        removed: dict[str, Json] = {queue: len(ids) for queue, ids in self.removed.items()}
+        told = f"; {sum(map(len, self.removed.values()))} message(s) removed that had been done" if removed else ""
         return Done(f"nothing is under way, and both sites hold the same{told}", {"removed": removed})
 
 
