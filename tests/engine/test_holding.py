@@ -59,7 +59,8 @@ class TestHolding:
 
         lease("second", (london, paris)).take()
 
-    def test_it_is_renewed_while_it_is_tended(self) -> None:
+    @pytest.mark.parametrize("looked", [False, True], ids=["by itself", "beside looks made for something else"])
+    def test_it_is_renewed_while_it_is_tended(self, looked: bool) -> None:
         time = Time()
         shelves = pair(time)
         run = lease("run", shelves)
@@ -68,6 +69,8 @@ class TestHolding:
         for _ in range(200):
             time.s += 1.0
             for slot in run.slots:
+                if looked:
+                    slot.store.look()  # type: ignore[attr-defined]
                 run.tend(slot)
             assert may_call(run, "london")
 
@@ -145,21 +148,6 @@ class TestHolding:
         run.tend(run.slots[0])
 
         assert "thief" in str(run.why_not("london", PAIR, CALL_S))
-
-    def test_such_looks_do_not_keep_it_from_being_renewed(self) -> None:
-        time = Time()
-        shelves = pair(time)
-        run = lease("run", shelves)
-        run.take()
-
-        for _ in range(200):
-            time.s += 1.0
-            for slot in run.slots:
-                slot.store.look()  # type: ignore[attr-defined]
-                run.tend(slot)
-
-        with pytest.raises(Locked):
-            lease("second", shelves).take()
 
     def test_a_silent_broker_gets_no_call_and_does_not_keep_the_other_from_its_own(self) -> None:
         time = Time()
