@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from dr_ctl.application.estimates import objectives
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Finding, Json, Role, Severity
+from dr_ctl.core.patterns import matches
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.plan import Ask
-from dr_ctl.rpo.estimate.result import matches
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import BrokerSeen, Seen, keeps_one_store

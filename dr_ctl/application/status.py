@@ -9,6 +9,7 @@ from dr_ctl.application import lock, since
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
+from dr_ctl.application.looking import Looking
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.application.ways_out import Interrupted, open_run_findings
@@ -32,14 +33,14 @@ class Status:
     down: Mapping[tuple[str, str], since.Since] = field(default_factory=dict)
 
 
-def status(caller: Caller) -> Status:
-    """Look twice, so that rates are known."""
-    with World.of(caller) as world:
-        seen: Seen = world.topology.look(over_s=caller.patience.rates_s)
-        unverified = world.unverified()
-        links = seen.links()
-        judge = Judge.of(caller, world, seen, links)
-        nobody = list(not_one(judge))
+def status(caller: Caller, looked: Looking) -> Status:
+    """Tell what two looks saw, so that rates are known."""
+    world = World(looked.installation, looked.topology, caller.clock)
+    seen = looked.seen.result()
+    unverified = world.unverified()
+    links = seen.links()
+    judge = Judge.of(caller, world, seen, links)
+    nobody = list(not_one(judge))
     run = judge.open_run
     interrupted = Interrupted.of(run) if run is not None and not run.lives else None
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]

@@ -15,6 +15,7 @@ from dr_ctl.application.price import FailoverPrice
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.core.patterns import matches
 from dr_ctl.engine import runbook
 from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import (
@@ -35,7 +36,6 @@ from dr_ctl.engine.planner import plan
 from dr_ctl.engine.roles import is_split
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
 from dr_ctl.engine.verbs import GENERAL, HOOK
-from dr_ctl.rpo.estimate.result import matches
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies import registry
 from dr_ctl.topologies.topology import Seen, Topology

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from dr_ctl.application.looking import looking
 from dr_ctl.application.result import Result
-from dr_ctl.application.status import Status
-from dr_ctl.application.status import status as look
 from dr_ctl.cli.render import end
 from dr_ctl.cli.session import Session
 from dr_ctl.core.model import Role
 from dr_ctl.core.printable import page
 from dr_ctl.topologies.topology import BrokerSeen, workloads_of
 
+if TYPE_CHECKING:
+    from dr_ctl.application.status import Status
+
 WATCH_EVERY_S = 2.0
 
 
 def status(session: Session) -> Result:
-    found = look(session)
+    with looking(session) as looked:
+        from dr_ctl.application import status as telling  # noqa: PLC0415 - loaded while the looks are made
+
+        found = telling.status(session, looked)
     return found.result.with_text("\n".join(filter(None, (_text(found), found.estimate))))
 
 

@@ -24,7 +24,8 @@ from dr_ctl.lab.ledger import Event, Ledger, Verdict
 from dr_ctl.lab.sending import Sending, send
 from dr_ctl.lab.working import Store, Work
 from dr_ctl.stomp_io.address import endpoints
-from dr_ctl.stomp_io.connection import Connected, Connection, ConnectionLost, Knock, SaidError, wait_for
+from dr_ctl.stomp_io.answers import Connected
+from dr_ctl.stomp_io.connection import Connection, ConnectionLost, Knock, SaidError, wait_for
 from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
 
 if TYPE_CHECKING:

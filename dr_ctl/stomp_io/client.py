@@ -7,34 +7,17 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dr_ctl.stomp_io.address import Address, Login, TlsFiles
-from dr_ctl.stomp_io.connection import Connection, ConnectionLost, Greeting, knock
+from dr_ctl.stomp_io.answers import Failed, Greeting, Passed, RoundTrip
+from dr_ctl.stomp_io.connection import Connection, ConnectionLost, knock
 from dr_ctl.stomp_io.frames import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PROBE_HEADER = "dr_ctl_probe"
-
-
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """The message came back and its acknowledgement was confirmed; nothing of it is left."""
-
-    took_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """It did not come back; a message may be left in the queue."""
-
-    because: str
-
-
-RoundTrip = Passed | Failed
 
 
 def greet(address: Address, login: Login | None, tls: TlsFiles | None, *, timeout_s: float) -> Greeting:

@@ -16,11 +16,11 @@ import select
 import socket
 import ssl
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.stomp_io.address import endpoints
+from dr_ctl.stomp_io.answers import Closed, Connected, Greeting, Refused, Silent
 from dr_ctl.stomp_io.frames import HEART_BEAT, Frame, FrameReader, NotStomp
 
 # Only after `frames`, which sets what keeps stomp.py from looking this machine's name up.
@@ -35,38 +35,6 @@ if TYPE_CHECKING:
 
 CHUNK = 64 * 1024
 SEND_TIMEOUT_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Connected:
-    """The broker let us in."""
-
-    server: str
-    version: str
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """Nobody listens there: the connection was refused."""
-
-    because: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A broker answered, and said no."""
-
-    because: str
-
-
-@dataclass(frozen=True, slots=True)
-class Silent:
-    """It cannot be told: accepted without a greeting in time, reset, unreachable, or not STOMP."""
-
-    because: str
-
-
-Greeting = Connected | Closed | Refused | Silent
 
 
 class ConnectionLost(BrokerError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +19,15 @@ from tests.twin.subject import Client
 def stop_link(twin: PlayedTwin, site: str = "london") -> None:
     with twin.still():
         twin.host(site).broker.stop_link()
+
+
+def test_both_sites_are_asked_before_what_tells_of_them_is_loaded() -> None:
+    late = ("dr_ctl.application.status", "dr_ctl.engine.planner", "dr_ctl.rpo.estimate.result", "stomp", "rich")
+    code = f"import sys, dr_ctl.cli.show; print([each for each in {late} if each in sys.modules])"
+
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+    assert told.stdout.strip() == "[]"
 
 
 LOOKS = [["status"], ["validate"], ["plan", "swapover", "--to", "paris"]]

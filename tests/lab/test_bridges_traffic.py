@@ -13,8 +13,8 @@ from dr_ctl.lab.ids import IdStore
 from dr_ctl.lab.kinds import BRIDGES
 from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.traffic import Load
-from dr_ctl.stomp_io.client import Failed, Passed, greet, round_trip
-from dr_ctl.stomp_io.connection import Closed, Connected
+from dr_ctl.stomp_io.answers import Closed, Connected, Failed, Passed
+from dr_ctl.stomp_io.client import greet, round_trip
 from tests.lab.waiting import eventually
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]

@@ -11,8 +11,8 @@ from dr_ctl.lab.classic.admin import ClassicAdmin
 from dr_ctl.lab.fanout import LEAST_FILE
 from dr_ctl.lab.kinds import BROKERSYNC, FAN_OUT, SHARED_STORE
 from dr_ctl.lab.lab import Lab
+from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.stomp_io.client import greet
-from dr_ctl.stomp_io.connection import Closed, Connected
 from tests.lab.waiting import eventually
 
 if TYPE_CHECKING:

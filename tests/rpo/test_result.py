@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dr_ctl.core.patterns import matches, pattern_regex
 from dr_ctl.rpo.estimate.estimate import estimate
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import (
@@ -22,8 +23,6 @@ from dr_ctl.rpo.estimate.result import (
     Quantity,
     SeenWindow,
     Verdict,
-    matches,
-    pattern_regex,
 )
 
 if TYPE_CHECKING:

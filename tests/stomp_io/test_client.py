@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from dr_ctl.stomp_io.address import Address, Login
-from dr_ctl.stomp_io.client import Failed, Passed, greet, round_trip
-from dr_ctl.stomp_io.connection import Closed, Connected, Refused, Silent
+from dr_ctl.stomp_io.answers import Closed, Connected, Failed, Passed, Refused, Silent
+from dr_ctl.stomp_io.client import greet, round_trip
 from tests.stomp_io.doors import CONNECTED, Broker, closed_port, door
 from tests.stomp_io.encoding import encode
 

@@ -17,8 +17,8 @@ from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.ledger import Counts, Verdict
 from dr_ctl.lab.traffic import Load
 from dr_ctl.settings.loader import load
+from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.stomp_io.client import greet
-from dr_ctl.stomp_io.connection import Closed, Connected
 from tests.broker.driving import Ended, Operator, Stage, end_all, killed_at, recorded, until
 from tests.conftest import Command
 from tests.topologies.brokersync.real import Agents

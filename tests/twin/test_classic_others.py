@@ -11,8 +11,8 @@ import requests
 
 from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.stomp_io.address import Login
+from dr_ctl.stomp_io.answers import Closed, Connected, Silent
 from dr_ctl.stomp_io.client import greet
-from dr_ctl.stomp_io.connection import Closed, Connected, Silent
 from dr_ctl.topologies.sharedstore.lock import FileLock
 from dr_ctl.twin.broker import Broker
 from dr_ctl.twin.classic.fanout.broker import ID_HEADER, FanoutBroker, Producers

@@ -11,8 +11,9 @@ import pytest
 from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.address import Address, Login
+from dr_ctl.stomp_io.answers import Connected, Refused
 from dr_ctl.stomp_io.client import greet
-from dr_ctl.stomp_io.connection import Connected, ConnectionLost, Refused
+from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl.twin.kinds import BROKERSYNC
 from tests.twin.classic_subject import CONSUMED, DLQ, INVOICES, ORDERS, TEXT, ClassicSubject

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from dr_ctl.lab.kinds import CONTINUITY
+from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.stomp_io.client import greet
-from dr_ctl.stomp_io.connection import Closed, Connected
 from dr_ctl.topologies.continuity import copies
 from tests.twin.plugin_subject import ACTIVATE, DEACTIVATE, ID, PluginSubject, bare
 from tests.twin.subject import SITES, until

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from dr_ctl.stomp_io.answers import Closed, Connected, Refused
 from dr_ctl.stomp_io.client import greet
-from dr_ctl.stomp_io.connection import Closed, Connected, ConnectionLost, Refused
+from dr_ctl.stomp_io.connection import ConnectionLost
 from dr_ctl.topologies.mirror.origins import origin_ids
 from tests.stomp_io.encoding import encode
 from tests.twin.subject import SITES, Subject, comes, until

@@ -12,8 +12,8 @@ import requests
 import yaml
 
 from dr_ctl.lab.lab import Lab
+from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.stomp_io.client import greet
-from dr_ctl.stomp_io.connection import Closed, Connected
 from dr_ctl.topologies.sharedstore.lock import FileLock
 from dr_ctl.twin.kinds import SHARED_STORE
 from tests.twin.classic_subject import ORDERS, ClassicSubject

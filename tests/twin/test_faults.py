@@ -12,8 +12,8 @@ from dr_ctl.core.errors import BrokerError, Sick, TimedOut, Unreachable
 from dr_ctl.jolokia.client import Account, Change, Changer, Read, Reader, Wire
 from dr_ctl.jolokia.errors import NotJolokia
 from dr_ctl.stomp_io.address import Address, Login
+from dr_ctl.stomp_io.answers import Closed, Connected, Silent
 from dr_ctl.stomp_io.client import greet
-from dr_ctl.stomp_io.connection import Closed, Connected, Silent
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.twin.faults import Fault, FaultKind, Faults, When
 from dr_ctl.twin.host import Host

@@ -25,6 +25,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dr_ctl.core.patterns import matches
 from dr_ctl.rpo.bounds.death import latest
 from dr_ctl.rpo.bounds.likely import likely
 from dr_ctl.rpo.bounds.looks import Looks
@@ -32,7 +33,7 @@ from dr_ctl.rpo.bounds.pair import Pair, total
 from dr_ctl.rpo.bounds.received import Received
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound
 from dr_ctl.rpo.bounds.telling import because, findings
-from dr_ctl.rpo.estimate.result import LossLimit, Objectives, matches
+from dr_ctl.rpo.estimate.result import LossLimit, Objectives
 from dr_ctl.rpo.history.newest import US, WINDOW_US, recent
 from dr_ctl.rpo.history.row import micros, moment
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.clock import stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from dr_ctl.core.model import Finding, Json
@@ -57,28 +55,6 @@ class Objectives:
 
     loss: LossLimit = field(default_factory=LossLimit)
     classes: tuple[LossClass, ...] = ()
-
-
-def pattern_regex(pattern: str) -> str:
-    """Turn a queue pattern into an anchored regular expression, for the queue's name with a dot put in front.
-
-    Python and Java read it alike. Words are separated by dots; `*` is one word, `#` any number of words, none
-    included: `orders.#` is also `orders`.
-    """
-    # Each word brings the dot before it, so that a `#` of no words has no dot either. A name may have empty words:
-    # `#` must miss none.
-    words = {"#": r"(?:\.[^.]*)*", "*": r"\.[^.]+"}
-    return "^" + "".join(words.get(word, r"\." + re.escape(word)) for word in pattern.split(".")) + "$"
-
-
-def matches(patterns: Sequence[str], queue: str) -> bool:
-    return any(_compiled(pattern).search(f".{queue}") for pattern in patterns)
-
-
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """Kept: there may be ten thousand queues to ask it of."""
-    return re.compile(pattern_regex(pattern))
 
 
 @dataclass(frozen=True, slots=True)

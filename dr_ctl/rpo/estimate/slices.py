@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from dr_ctl.core.patterns import matches
 from dr_ctl.rpo.estimate.periods import HOUR, Calendar
-from dr_ctl.rpo.estimate.result import matches
 from dr_ctl.rpo.estimate.summary import SCHEMA as SCHEMA_OF_ROWS
 from dr_ctl.rpo.estimate.summary import Last, Window, summarized
 from dr_ctl.rpo.history.files import SCHEMA

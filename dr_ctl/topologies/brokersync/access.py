@@ -13,7 +13,7 @@ from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.classic_brokersync import BrokerSyncBroker
 from dr_ctl.stomp_io.address import Login
-from dr_ctl.stomp_io.connection import Closed, Connected
+from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.look import glance, seen
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncConfig, SyncSeen

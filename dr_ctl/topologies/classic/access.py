@@ -15,7 +15,7 @@ from dr_ctl.jolokia.client import Answer, Changer, Wire
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.classic import ClassicBroker as Settings
 from dr_ctl.stomp_io.address import parse_address
-from dr_ctl.stomp_io.client import RoundTrip
+from dr_ctl.stomp_io.answers import RoundTrip
 from dr_ctl.topologies.classic import look
 from dr_ctl.topologies.classic.broker import B_co
 from dr_ctl.topologies.classic.operations import DOCUMENT, TEXT, change

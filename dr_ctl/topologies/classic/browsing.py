@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError, LoginRefused, TimedOut
-from dr_ctl.stomp_io.connection import Connection, Refused, knock
+from dr_ctl.stomp_io.answers import Refused
+from dr_ctl.stomp_io.connection import Connection, knock
 from dr_ctl.stomp_io.frames import Frame
 from dr_ctl.topologies.common.access import Gate
 

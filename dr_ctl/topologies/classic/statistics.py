@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from dr_ctl.core.errors import BrokerError, TimedOut, Unreachable
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.stomp_io.connection import Connected, Connection, ConnectionLost, Refused, knock
+from dr_ctl.stomp_io.answers import Connected, Refused
+from dr_ctl.stomp_io.connection import Connection, ConnectionLost, knock
 from dr_ctl.stomp_io.frames import Frame
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.look import DEAD_LETTERS, Answered

@@ -16,8 +16,7 @@ from dr_ctl.settings.model import Broker as BrokerSettings
 from dr_ctl.settings.model import Installation, Site
 from dr_ctl.settings.parts import Secret
 from dr_ctl.stomp_io.address import Address, Login, TlsFiles, parse_address
-from dr_ctl.stomp_io.client import RoundTrip, greet, round_trip
-from dr_ctl.stomp_io.connection import Greeting
+from dr_ctl.stomp_io.answers import Greeting, RoundTrip
 from dr_ctl.topologies.common.seen import V_co
 from dr_ctl.topologies.common.view import Config
 
@@ -173,10 +172,14 @@ class Access(ABC, Generic[V_co]):
 
     def greet(self, *, timeout_s: float) -> Greeting | None:
         """One attempt to connect as a client; None where the settings name no STOMP address."""
+        from dr_ctl.stomp_io.client import greet  # noqa: PLC0415 - stomp.py is loaded by who asks a port, not by a look
+
         gate = self.gate()
         return greet(gate.address, gate.login, gate.tls, timeout_s=timeout_s) if gate is not None else None
 
     def round_trip(self, queue: str, *, timeout_s: float) -> RoundTrip | None:
+        from dr_ctl.stomp_io.client import round_trip  # noqa: PLC0415
+
         gate = self.gate()
         if gate is None:
             return None

@@ -13,8 +13,8 @@ from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Hand
-from dr_ctl.stomp_io.connection import Closed, Connected, Greeting, Silent
-from dr_ctl.stomp_io.connection import Refused as LoginDenied
+from dr_ctl.stomp_io.answers import Closed, Connected, Greeting, Silent
+from dr_ctl.stomp_io.answers import Refused as LoginDenied
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.effects import left_of

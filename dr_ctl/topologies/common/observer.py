@@ -17,7 +17,7 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Installation
 from dr_ctl.stomp_io.address import takes_connections
-from dr_ctl.stomp_io.connection import Closed
+from dr_ctl.stomp_io.answers import Closed
 from dr_ctl.topologies.common import queues
 from dr_ctl.topologies.common.access import READ_S, Access
 from dr_ctl.topologies.common.seen import Seen, Silent, V_co
@@ -146,12 +146,14 @@ class Observer(ABC, Generic[V_co, A_co]):
         return seen
 
     def observe_over(self, seconds: float) -> Seen[V_co]:
-        """Two looks so far apart: the second, with what moved since the first."""
-        before, began = self.look_once(), self.clock.monotonic()
-        self.clock.sleep(seconds)
+        """Two looks that begin so far apart: the second, with what moved since the first."""
+        began = self.clock.monotonic()
+        before = self.look_once()
+        self.clock.sleep(max(0.0, began + seconds - self.clock.monotonic()))
+        again = self.clock.monotonic()
         after = self.look_once()
         moved = self._with_movement(before, after)
-        return replace(moved, before=before, took_s=self.clock.monotonic() - began)
+        return replace(moved, before=before, took_s=again - began)
 
     def look_once(self, *, least_s: float = 0.0) -> Seen[V_co]:
         """Look once. A site that may be lost is given `least_s`, whatever was spent on it before."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dr_ctl.rpo.estimate.result import matches
+from dr_ctl.core.patterns import matches
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common.names import OTHERS
 from dr_ctl.topologies.common.view import Broker, Queue

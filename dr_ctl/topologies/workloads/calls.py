@@ -8,11 +8,11 @@ from math import ceil
 from typing import Final, assert_never
 
 from dr_ctl.core.model import Json
+from dr_ctl.core.patterns import matches
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Ask, Call, PlannedStep
 from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.jolokia import beans
-from dr_ctl.rpo.estimate.result import matches
 from dr_ctl.settings.workloads import CamelRoutes, Commands, HttpService, SystemdUnit, Workload
 from dr_ctl.topologies.topology import PartState, WorkloadSeen
 

@@ -13,8 +13,9 @@ import pytest
 from dr_ctl.lab.classic.admin import ClassicAdmin
 from dr_ctl.lab.kinds import SHARED_STORE
 from dr_ctl.lab.lab import Lab
+from dr_ctl.stomp_io.answers import Connected
 from dr_ctl.stomp_io.client import greet
-from dr_ctl.stomp_io.connection import Connected, knock
+from dr_ctl.stomp_io.connection import knock
 from tests.broker.driving import Ended, Operator, changed_settings, end_all, killed_at, recorded, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]

@@ -11,7 +11,7 @@ from dr_ctl.engine.operations import ACTIVATE, DRAIN, SWAPOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.stomp_io.client import Failed, Passed
+from dr_ctl.stomp_io.answers import Failed, Passed
 from dr_ctl.topologies.common import checks, receipts
 from dr_ctl.topologies.common.drafts.proving import fences, probe_queue
 from dr_ctl.topologies.common.tools import Tools

@@ -1,0 +1,34 @@
+"""Two looks at both sites, begun before what tells of them is loaded: the time between them is waited for anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dr_ctl.topologies import registry
+from dr_ctl.topologies.topology import Seen, Topology
+
+if TYPE_CHECKING:
+    from dr_ctl.application.caller import Caller
+    from dr_ctl.settings.model import Installation
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """An installation that is looked at, twice, so that rates are known; `seen` is there when both have answered."""
+
+    installation: Installation
+    topology: Topology[Any]
+    seen: Future[Seen]
+
+
+@contextmanager
+def looking(caller: Caller) -> Iterator[Looking]:
+    """Begin to look. What was opened is closed after the block."""
+    installation = caller.installation()
+    topology = registry.opened(installation, caller.clock, caller.patience, caller.runs().documents)
+    with closing(topology), ThreadPoolExecutor(max_workers=1, thread_name_prefix="both looks") as beside:
+        yield Looking(installation, topology, beside.submit(topology.look, over_s=caller.patience.rates_s))
