@@ -243,6 +243,7 @@ def _answers(url: str, answered: Told, wanted: int) -> list[Answer]:
         if start[:1] in ("[", "{"):
             raise Torn(f"{url}: the JSON of the answer ends early or is damaged") from error
         raise NotJolokia(f"{url}: HTTP {status}, and no JSON but {start!r}") from error
+    body.clear()  # of ten thousand queues it is megabytes, and so is what was read
     if isinstance(told, dict) and "value" not in told and isinstance(told.get("status"), int):
         told = [told] * wanted  # a refusal of the whole POST comes as one object; one value is no answer to many
     if not isinstance(told, list) or not all(isinstance(each, dict) and "status" in each for each in told):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from sys import intern
 from typing import Any, Final, NamedTuple
 
 from dr_ctl.jolokia.client import READ_S, Answer, Read, Reader, Search
@@ -25,6 +26,8 @@ QUEUE: Final = (
 # of ten thousand queues a tenth of a second.
 COUNTS: Final = ("MessageCount", "DeliveringCount", "MessagesAdded")
 PAUSES: Final = ("Paused",)
+# What the history keeps of a queue.
+MOVING: Final = (*COUNTS, "MessagesAcknowledged", "MessagesExpired", "MessagesKilled")
 
 
 class Documents(NamedTuple):
@@ -108,11 +111,13 @@ def acceptor(bean: str, fields: Fields) -> Acceptor:
 def counted(bean: str, fields: Fields) -> Queue:
     """A queue by what moves in it; durable, of no special kind, where nothing else is read."""
     keys = beans.parts(bean)
+    name, address = keys["queue"], keys["address"]
     acked = fields.number("MessagesAcknowledged")
     return Queue(
-        name=keys["queue"],
-        address=keys["address"],
-        routing=keys["routing-type"],
+        name=name,
+        # Texts that many queues have are kept once.
+        address=name if address == name else address,
+        routing=intern(keys["routing-type"]),
         bean=bean,
         depth=fields.number("MessageCount"),
         delivering=fields.number("DeliveringCount"),
@@ -142,9 +147,13 @@ def queue(bean: str, fields: Fields) -> Queue:
         internal=fields.flag("InternalQueue") if fields.has("InternalQueue") else bare.name.startswith(OUTFLOW_PREFIX),
         ring=fields.has("RingSize") and fields.number("RingSize") >= 0,
         last_value=fields.has("LastValue") and fields.flag("LastValue"),
-        dead_letter_address=fields.optional_text("DeadLetterAddress"),
-        expiry_address=fields.optional_text("ExpiryAddress"),
+        dead_letter_address=_kept_once(fields.optional_text("DeadLetterAddress")),
+        expiry_address=_kept_once(fields.optional_text("ExpiryAddress")),
     )
+
+
+def _kept_once(text: str | None) -> str | None:
+    return intern(text) if text is not None else None
 
 
 def seen_again(known: Queue, fields: Fields, attributes: Iterable[str]) -> Queue:
@@ -153,9 +162,14 @@ def seen_again(known: Queue, fields: Fields, attributes: Iterable[str]) -> Queue
         paused = fields.flag("Paused")
         return known if paused is known.paused else replace(known, paused=paused)
     depth, delivering, added = (fields.number(each) for each in COUNTS)
-    if (depth, delivering, added) == (known.depth, known.delivering, known.added):
+    acked, removed = known.acked, known.removed
+    if attributes == MOVING:
+        acked = fields.number("MessagesAcknowledged")
+        removed = acked + fields.number("MessagesExpired") + fields.number("MessagesKilled")
+    now = depth, delivering, added, acked, removed
+    if now == (known.depth, known.delivering, known.added, known.acked, known.removed):
         return known
-    return replace(known, depth=depth, delivering=delivering, added=added)
+    return replace(known, depth=depth, delivering=delivering, added=added, acked=acked, removed=removed)
 
 
 def connection(row: dict[str, Any]) -> Connection:

@@ -154,6 +154,11 @@ class Access(ABC, Generic[V_co]):
         """Look, and at ages that only those need who tell them, where a topology asks for these by themselves."""
         return self.look(timeout_s=timeout_s)
 
+    def moving(self, *, timeout_s: float = READ_S) -> V_co:
+        """A look for the history: of queues that are known, at least what it keeps of them. The rest of them may be as
+        the last look told it."""
+        return self.aged(timeout_s=timeout_s)
+
     def glance(self, *, timeout_s: float = READ_S) -> V_co | None:
         """What it still has to ship, its role and its links, and no other queue; None where it cannot be asked so
         little. What its last look told of names says where to look."""

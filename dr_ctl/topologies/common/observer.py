@@ -168,7 +168,7 @@ class Observer(ABC, Generic[V_co, A_co]):
         be asked so little."""
 
         def view(access: Access[V_co]) -> V_co | Silent | None:
-            return self._view(access, 0.0) if whole else self._answer(access, partial(access.glance, timeout_s=READ_S))
+            return self._answer(access, partial(access.moving if whole else access.glance, timeout_s=READ_S))
 
         all_told, ago_s = self._watch.ask(self.all(), view, small=not whole)
         told = [each for each in all_told if each is not None]

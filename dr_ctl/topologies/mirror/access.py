@@ -11,7 +11,7 @@ from dr_ctl.core.errors import TimedOut
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis_mirror import MirrorBroker
 from dr_ctl.topologies.artemis import access
-from dr_ctl.topologies.artemis.look import COUNTS, PAUSES
+from dr_ctl.topologies.artemis.look import COUNTS, MOVING, PAUSES
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import A_QUEUE_S, READ_S
 from dr_ctl.topologies.common.view import Config
@@ -62,11 +62,14 @@ class Access(access.Access[BrokerView]):
     def doors(self) -> BrokerView:
         return self._again(())
 
-    def _again(self, attributes: tuple[str, ...]) -> BrokerView:
+    def moving(self, *, timeout_s: float = READ_S) -> BrokerView:
+        return self._again(MOVING, timeout_s=timeout_s)
+
+    def _again(self, attributes: tuple[str, ...], *, timeout_s: float = READ_S) -> BrokerView:
         if self._last is None:
-            return self.look()
+            return self.look(timeout_s=timeout_s)
         began = time.monotonic()
-        view = look_again(self.reader(), self._last, attributes, timeout_s=self.long_enough_s(READ_S))
+        view = look_again(self.reader(), self._last, attributes, timeout_s=self.long_enough_s(timeout_s))
         self.newest = began, view
         return view
 

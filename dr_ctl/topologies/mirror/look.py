@@ -25,6 +25,8 @@ from dr_ctl.topologies.mirror.view import BrokerView, Link
 _SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", "PendingMirrorAcks", "DiskStoreUsage")
 _LINK: Final = ("Name", "Started", "Connected", "Protocol")
 _EVERYTHING: Final = ("", -1, -1)
+FEW: Final = 100
+"""Queues that are asked for one by one; of more the whole is asked for."""
 
 
 def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> BrokerView:
@@ -34,8 +36,8 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
 
 def look_again(reader: Reader, known: BrokerView, attributes: tuple[str, ...], *, timeout_s: float) -> BrokerView:
     """The same with less of each queue: its counts, whether it is paused, or nothing; the outflow is told whole. The
-    rest is as `known`, an earlier look, has it; of a broker that was restarted since, or has another queue, all is
-    asked for. Raises `BrokerError`."""
+    rest is as `known`, an earlier look, has it; of a broker that was restarted since, or has many other queues, all is
+    asked for, of a few other queues all of those. Raises `BrokerError`."""
     look_at = partial(_look, reader, known.pair, known.site, known.config, known.broker, timeout_s)
     return _checked(reader, partial(look_at, known, attributes))
 
@@ -82,8 +84,15 @@ def _look(
     start = str(Fields(beans.RUNTIME, told[1].value()).number("StartTime"))
     queues = {queue.bean: queue for queue in known.queues} if known is not None else {}
     rows = parts.found(told[-1]) if attributes else []
-    if known is not None and (known.start != start or any(bean not in queues for bean, _ in rows)):
+    others = [bean for bean, _ in rows if bean not in queues] if known is not None else []
+    if known is not None and (known.start != start or len(others) > FEW):
         return _look(reader, pair, site, config, broker, timeout_s, None, parts.QUEUE)
+    if others:
+        asked = reader.look([Read(bean, parts.QUEUE) for bean in others], timeout_s=timeout_s)
+        # Clients remove their temporary queues at any moment: what is gone by now has no figures.
+        whole = [(bean, each) for bean, each in zip(others, asked, strict=True) if not _is_gone(each)]
+        queues |= {bean: parts.queue(bean, Fields(bean, each.value())) for bean, each in whole}
+        rows = [(bean, each) for bean, each in rows if bean in queues]
     if attributes:
         queues = {bean: _queue(queues.get(bean), bean, each, attributes) for bean, each in rows}
     queues |= {bean: _aged(parts.queue(bean, each), each, now_ms) for bean, each in parts.found(told[4])}
@@ -232,6 +241,10 @@ def _started(reader: Reader, view: BrokerView, told: Sequence[Answer]) -> dict[s
 def _link(bean: str, fields: Fields) -> Link:
     del bean
     return Link(fields.text("Name"), fields.flag("Started"), fields.flag("Connected"), fields.text("Protocol"))
+
+
+def _is_gone(answer: Answer) -> bool:
+    return isinstance(answer.error, NoSuchBean)
 
 
 def _queue(known: Queue | None, bean: str, fields: Fields, attributes: tuple[str, ...]) -> Queue:

@@ -10,7 +10,7 @@ import pytest
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.look import COUNTS, PAUSES, dispatch, find_broker
+from dr_ctl.topologies.artemis.look import COUNTS, MOVING, PAUSES, dispatch, find_broker
 from dr_ctl.topologies.common.view import Config, Connection, Consumer
 from dr_ctl.topologies.mirror.look import look, look_again, look_at_flow
 from dr_ctl.topologies.mirror.origins import origin_ids
@@ -300,6 +300,35 @@ class TestAgain:
         london.queue("held", RingSize=-1)
 
         assert look_again(london.reader(), known, COUNTS, timeout_s=1).business["held"].ring
+
+    def test_what_the_history_keeps_is_as_it_is_now(self, london: Management) -> None:
+        london.queue("held", MessageCount=9, MessagesAdded=20)
+        known = seen(london)
+        london.queue("held", MessageCount=3, MessagesAdded=21, MessagesAcknowledged=11, MessagesExpired=4)
+
+        view = look_again(london.reader(), known, MOVING, timeout_s=1)
+
+        held, still = view.business["held"], view.business["orders.in"]
+        assert (held.depth, held.added, held.acked, held.removed) == (3, 21, 11, 15)
+        assert still is known.business["orders.in"]  # ten thousand queues that stand still take no room again
+
+    @pytest.mark.parametrize("many", [1, 150])
+    def test_queues_that_clients_have_made_since_are_told_whole(self, london: Management, many: int) -> None:
+        known = seen(london)
+        for number in range(many):
+            london.queue(f"new.{number}", MessagesAcknowledged=2, MessagesKilled=3, RingSize=5)
+
+        view = look_again(london.reader(), known, MOVING, timeout_s=1)
+
+        new = [view.business[f"new.{number}"] for number in range(many)]
+        assert {(each.removed, each.ring) for each in new} == {(5, True)}
+
+    def test_a_queue_that_its_client_has_removed_by_then_is_not_told(self, london: Management) -> None:
+        known = seen(london)
+        london.queue("temporary", MessageCount=1)
+        london.instead["one"] = failed("No MBean found", NO_BEAN, 404)
+
+        assert "temporary" not in look_again(london.reader(), known, COUNTS, timeout_s=1).business
 
     def test_without_counts_only_the_outflow_is_read_again(self, london: Management) -> None:
         london.queue("held", MessageCount=9)
