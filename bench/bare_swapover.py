@@ -1,13 +1,16 @@
 """The yardstick: the same steps, gate and sample count as a swapover of dr-ctl, with nothing around them.
 
-No checks, no journal, no proofs, no undo. Reads where the brokers are from the settings file of a lab.
+No checks, no journal, no proofs, no undo. Reads where the brokers are from the settings file of a lab or a twin, moves
+all pairs side by side, and prints for how many seconds no door was open.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +26,13 @@ CONFIG = {"ignoreErrors": True, "includeRequest": False, "canonicalNaming": True
 class Broker:
     """One broker's console."""
 
-    def __init__(self, folder: Path, site: str, peer: str, told: dict[str, Any]) -> None:
-        self.url, self.name, self.node = told["jolokia"], f'broker="{site}"', ""
+    def __init__(self, folder: Path, peer: str, told: dict[str, Any]) -> None:
+        self.url, self.node = told["jolokia"], ""
+        self.http = requests.Session()
+        self.http.auth = (told["username"], (folder / told["password"]["file"]).read_text().strip())
+        self.http.headers["Origin"] = "http://127.0.0.1"
+        [name] = self.post({"type": "search", "mbean": f"{DOMAIN}:broker=*"})[0]
+        self.name = name.partition(":")[2]
         self.server = f"{DOMAIN}:{self.name}"
         self.door = f'{self.server},component=acceptors,name="clients"'
         outflow = f"$ACTIVEMQ_ARTEMIS_MIRROR_{peer}"
@@ -34,9 +42,7 @@ class Broker:
         )
         self.link = f'{self.server},component=broker-connections,name="{peer}"'
         self.known: set[str] = set()
-        self.http = requests.Session()
-        self.http.auth = (told["username"], (folder / told["password"]["file"]).read_text().strip())
-        self.http.headers["Origin"] = "http://127.0.0.1"
+        self.business: list[str] = []
 
     def post(self, *bodies: dict[str, Any]) -> list[Any]:
         told = self.http.post(self.url, json=[{**body, "config": CONFIG} for body in bodies], timeout=10).json()
@@ -52,14 +58,20 @@ class Broker:
     def queues(self) -> str:
         return f"{self.server},component=addresses,address=*,subcomponent=queues,routing-type=*,queue=*"
 
-    def business(self) -> list[str]:
+    def find(self) -> None:
         told = self.post(self.read(self.queues(), "InternalQueue"))[0]
-        self.known = {bean for bean, each in told.items() if not each["InternalQueue"]}
-        return list(self.known)
+        self.business = [bean for bean, each in told.items() if not each["InternalQueue"]]
+        self.known = {*self.business}
 
-    def delivering(self, queues: list[str]) -> int:
+    def all_queues(self, operation: str) -> None:
+        self.post(*[self.call(queue, operation) for queue in self.business])
+
+    def delivering(self) -> int:
         told = self.post(self.read(self.queues(), "DeliveringCount"))[0]
-        return sum(told[queue]["DeliveringCount"] for queue in queues)
+        return sum(told[queue]["DeliveringCount"] for queue in self.business)
+
+    def clients(self, operation: str) -> None:
+        self.post(self.call(self.door, operation))
 
     def flow(self) -> tuple[int, ...]:
         pending, outflow, link, _ = self.post(
@@ -108,33 +120,41 @@ def main(settings: Path, target: str) -> None:
     """Move the service of a lab to `target`."""
     sites = yaml.safe_load(settings.read_text())["sites"]
     source = next(site for site in sites if site != target)
-    here = Broker(settings.parent, source, target, sites[source]["brokers"][0])
-    there = Broker(settings.parent, target, source, sites[target]["brokers"][0])
-    lifting = Broker(settings.parent, source, target, sites[source]["brokers"][0])
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(Broker.flow, (here, there)))
-        queues, _ = here.business(), there.business()
-        here.post(*[here.call(queue, "pause()") for queue in queues])
+    with ThreadPoolExecutor(min(64, 3 * len(sites[source]["brokers"]))) as pool:
+
+        def together(ask: Callable[..., Any], *of: Iterable[Any]) -> list[Any]:
+            return list(pool.map(ask, *of))
+
+        def brokers(site: str, peer: str) -> list[Broker]:
+            return together(partial(Broker, settings.parent, peer), sites[site]["brokers"])
+
+        here, there, lifting = brokers(source, target), brokers(target, source), brokers(source, target)
+        together(Broker.flow, (*here, *there))
+        together(Broker.find, (*here, *there, *lifting))
+        together(lambda broker: broker.all_queues("pause()"), here)
         calm = 0
-        while (calm := calm + 1 if here.delivering(queues) == 0 else 0) < 2:
+        while (calm := calm + 1 if not any(together(Broker.delivering, here)) else 0) < 2:
             time.sleep(POLL_S)
-        here.post(here.call(here.door, "stop()"))
-        lifted = pool.submit(lifting.post, *[here.call(queue, "resume()") for queue in queues])
+        began = time.perf_counter()
+        together(lambda broker: broker.clients("stop()"), here)
+        lifted = [pool.submit(broker.all_queues, "resume()") for broker in lifting]
         calm = 0
-        while (calm := calm + 1 if not any(map(any, pool.map(Broker.flow, (here, there)))) else 0) < 2:
+        while (calm := calm + 1 if not any(map(any, together(Broker.flow, (*here, *there)))) else 0) < 2:
             time.sleep(POLL_S)
-        lifted.result()
+        for each in lifted:
+            each.result()
         window: list[Any] = []
         while True:
-            now = list(pool.map(Broker.everything, (here, there)))
+            now = together(Broker.everything, (*here, *there))
             window = [*window, now] if not window or window[0] == now else [now]
             counts = [{name: depth for name, (depth, _) in each.items() if depth} for each in now]
-            if len(window) >= STABLE and counts[0] == counts[1]:
-                ids = list(pool.map(Broker.origins, (here, there), ([*counts[0]], [*counts[1]])))
-                assert ids[0] == ids[1], ids
+            if len(window) >= STABLE and counts[: len(here)] == counts[len(here) :]:
+                ids = together(Broker.origins, (*here, *there), [[*each] for each in counts])
+                assert ids[: len(here)] == ids[len(here) :], ids
                 break
             time.sleep(POLL_S)
-        there.post(there.call(there.door, "start()"))
+        together(lambda broker: broker.clients("start()"), there)
+        print(time.perf_counter() - began)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 
-from bench.table import Figure
+from bench.table import HERE, Figure
 from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.lab.lab import Lab
 
@@ -20,23 +21,34 @@ WARM, MOVES = 2, 6
 Place = AbstractContextManager[Lab | PlayedTwin]
 
 
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """For how long clients were out in each move, by dr-ctl and by the bare script, and how many threads dr-ctl had."""
+
+    ours: tuple[float, ...]
+    bare: tuple[float, ...]
+    threads: int
+
+
 def measured() -> list[Figure]:
-    """The brokers share the machine's cores with dr-ctl: of what many pairs take, theirs is a part."""
-    simulated, threads = _moved(SIMULATED, _twin)
-    real, _ = _moved(REAL, _lab)
+    """The brokers share the machine's cores with dr-ctl: of what many pairs take, theirs is a part. What that part is
+    the bare script tells, which moves the same pairs in turn."""
+    simulated = _moved(SIMULATED, _twin)
+    threads = max(each.threads for each in simulated.values())
     return [
         *_beside_one("simulated", simulated),
-        *_beside_one("real", real),
+        *_beside_one("real", _moved(REAL, _lab)),
         Figure(f"threads of dr-ctl with {SIMULATED[-1]} pairs, at most", "", (float(threads),)),
     ]
 
 
-def _beside_one(what: str, out_s: dict[int, tuple[float, ...]]) -> list[Figure]:
-    one, *others = out_s
-    return [
-        Figure(f"{what}: clients out, {pairs} pairs beside one", "s", out_s[pairs], out_s[one], goal=1.2)
-        for pairs in others
-    ]
+def _beside_one(what: str, moved: dict[int, Moved]) -> Iterator[Figure]:
+    one, *others = moved
+    for pairs in others:
+        name = f"{what}: clients out, {pairs} pairs beside"
+        yield Figure(f"{name} one", "s", moved[pairs].ours, moved[one].ours, goal=1.2)
+        yield Figure(f"{name} the bare script", "s", moved[pairs].ours, moved[pairs].bare)
+        yield Figure(f"bare script: {name} one", "s", moved[pairs].bare, moved[one].bare)
 
 
 def _twin(pairs: int, folder: Path) -> Place:
@@ -47,16 +59,26 @@ def _lab(pairs: int, folder: Path) -> Place:
     return Lab.up(folder, pairs=pairs)
 
 
-def _moved(sizes: tuple[int, ...], up: Callable[[int, Path], Place]) -> tuple[dict[int, tuple[float, ...]], int]:
-    """For how long clients were out, by how many pairs there were, and how many threads there were at most. The first
-    moves warm the brokers."""
-    found, threads = dict[int, tuple[float, ...]](), 0
+def _moved(sizes: tuple[int, ...], up: Callable[[int, Path], Place]) -> dict[int, Moved]:
+    """By how many pairs there were. Two moves of one tool, then two of the other; the first ones warm the brokers."""
+    found = dict[int, Moved]()
     for pairs in sizes:
+        ours, bare, threads = list[float](), list[float](), 0
         with tempfile.TemporaryDirectory() as folder, up(pairs, Path(folder) / "sites") as there:
-            told = [_move(there.settings_path, folder, ("paris", "london")[number % 2]) for number in range(MOVES)]
-        found[pairs] = tuple(out_s for out_s, _ in told[WARM:])
-        threads = max(threads, *(most for _, most in told))
-    return found, threads
+            for number in range(-WARM, 2 * MOVES):
+                target = ("paris", "london")[number % 2]
+                if number // 2 % 2:
+                    out_s, most = _move(there.settings_path, folder, target)
+                    ours, threads = [*ours, out_s], max(threads, most)
+                else:
+                    bare.append(_move_bare(there.settings_path, target))
+        found[pairs] = Moved(tuple(ours[WARM:]), tuple(bare), threads)
+    return found
+
+
+def _move_bare(settings: Path, target: str) -> float:
+    command = [sys.executable, str(HERE / "bare_swapover.py"), str(settings), target]
+    return float(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def _move(settings: Path, folder: str, target: str) -> tuple[float, int]:

@@ -23,10 +23,11 @@ _HZ = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a process has used: memory now and at most in MiB, processor time."""
+    """What a process has used: memory now and at most in MiB, what of it is its own now, processor time."""
 
     now: float
     most: float
+    own: float
     cpu_s: float
 
 
@@ -51,6 +52,7 @@ def measured() -> list[Figure]:
     what = f"monitor of {MOST} queues a site for {LASTING_S // 60} minutes"
     return [
         Figure(f"{what}: memory at most", "MiB", (used[-1].most,), most=143),
+        Figure(f"{what}: of that its own, without the pages of libraries", "MiB", (max(each.own for each in used),)),
         Figure(f"{what}: memory of the second half beside the first", "MiB", second, first, goal=1.1),
         Figure(f"{what}: of a core", "%", (share,), most=15),
         Figure(f"{what}: history, bytes a row", "bytes", (bytes_a_row,), most=40),
@@ -68,8 +70,8 @@ def _used(process: subprocess.Popen[bytes]) -> Iterator[Used]:
             return
         if "VmRSS:" not in told:
             return  # it has ended, and nobody has waited for it
-        now, most = (int(told.partition(f"{key}:")[2].split()[0]) / 1024 for key in ("VmRSS", "VmHWM"))
-        yield Used(now, most, (int(ticks[11]) + int(ticks[12])) / _HZ)
+        sizes = (int(told.partition(f"{key}:")[2].split()[0]) / 1024 for key in ("VmRSS", "VmHWM", "RssAnon"))
+        yield Used(*sizes, (int(ticks[11]) + int(ticks[12])) / _HZ)
         try:
             process.wait(1.0)
         except subprocess.TimeoutExpired:
