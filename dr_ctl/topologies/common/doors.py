@@ -94,16 +94,17 @@ class Doors:
 
     def _not_lasting(self, views: Sequence[Broker]) -> Iterator[Finding]:
         """What the lasting fence that the settings ask for lacks; the doors are closed all the same."""
-        for view in views:
-            lasting, name = view.config.lasting, f"{view.site}/{view.pair}"
-            if lasting is None:
-                continue
-            roles = ", ".join(lasting.roles)
-            if not view.shut_out:
+        keep_out = [(view, told) for view in views if (told := view.config.lasting) is not None]
+        shut_out = [self._observer.brokers[view.site][view.pair] for view, _ in keep_out if view.shut_out]
+        left = dict(zip(shut_out, self._observer.together(lambda access: access.uncovered(), shut_out), strict=True))
+        for view, told in keep_out:
+            access = self._observer.brokers[view.site][view.pair]
+            name, roles = f"{view.site}/{view.pair}", ", ".join(told.roles)
+            if access not in left:
                 text = f"{name}: role {roles} is not kept out: a restart would end the fence"
                 yield checks.warning("DR-FENCE-007", text, "May the user of dr-ctl call addSecuritySettings?")
-            elif left := self._observer.brokers[view.site][view.pair].uncovered():
-                text = f"{name}: role {roles} may still send or consume, once a door opens: {some(left)}"
+            elif left[access]:
+                text = f"{name}: role {roles} may still send or consume, once a door opens: {some(left[access])}"
                 yield checks.warning("DR-FENCE-008", text, "Name their match under `lasting_fence:` too.")
 
     def why_not_serving(self, accesses: Sequence[Access[Broker]]) -> dict[str, WhyNot | None]:
