@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
@@ -110,9 +110,7 @@ class Seen(Generic[V_co]):
         found: list[Row] = []
         for view in self._all():
             found += view.outflow_rows(self._peer(view), at)
-            found += [
-                replace(queue.row(view, at), acked=queue.acked) for queue in view.business.values() if queue.counted
-            ]
+            found += [queue.row(view, at, acked=queue.acked) for queue in view.business.values() if queue.counted]
         return found
 
     def stake(self, site: str) -> Sequence[Stake]:

@@ -57,8 +57,8 @@ class Queue:
         """Say whether clients' messages lie in it: neither the broker's own nor dr-ctl's."""
         return not self.internal and not self.name.startswith(OTHERS)
 
-    def row(self, broker: Broker, at: datetime) -> Row:
-        """It as the history keeps it, without what only some kinds of queue have."""
+    def row(self, broker: Broker, at: datetime, *, acked: int | None = None) -> Row:
+        """It as the history keeps it. `acked`: of a queue of clients; of others it tells nothing."""
         return Row(
             ts=at,
             site=broker.site,
@@ -70,6 +70,7 @@ class Queue:
             delivering=self.delivering,
             added=self.added,
             removed=self.removed,
+            acked=acked,
             oldest_ms=self.oldest_ms,
         )
 
