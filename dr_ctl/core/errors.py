@@ -66,8 +66,8 @@ class Unreachable(BrokerError):
 
     remedy = "Is the broker running, and is its console bound to an address that this machine reaches?"
 
-    def __init__(self, text: str, *, refused: bool) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, *, refused: bool, remedy: str | None = None) -> None:
+        super().__init__(text, remedy=remedy)
         self.refused = refused
 
 

@@ -190,6 +190,8 @@ def test_tls_that_fails_is_unreachable_and_not_refused() -> None:
         depths(server.url.replace("http:", "https:"))
 
     assert not caught.value.refused
+    assert "`tls.ca`" in caught.value.remedy
+    assert "http://" in caught.value.remedy
 
 
 def test_throttling_says_how_long_to_wait() -> None:
@@ -376,5 +378,8 @@ def test_a_file_of_tls_that_is_missing_makes_the_site_unreachable(tmp_path: Path
     account = Account("https://127.0.0.1:1/console/jolokia", "me", "p", "https://x", verify=str(tmp_path / "ca.pem"))
     wire = Wire(account)
 
-    with pytest.raises(Unreachable, match=r"a file that TLS needs cannot be used, of .*/ca\.pem:"), closing(wire):
+    told = pytest.raises(Unreachable, match=r"a file that TLS needs cannot be used, of .*/ca\.pem:")
+    with told as caught, closing(wire):
         Reader(wire).look([Search("a:b=*")])
+
+    assert caught.value.remedy.startswith("Name files that this user can read")
