@@ -36,19 +36,19 @@ def measured() -> list[Figure]:
     simulated = _moved(SIMULATED, _twin)
     threads = max(each.threads for each in simulated.values())
     return [
-        *_beside_one("simulated", simulated),
-        *_beside_one("real", _moved(REAL, _lab)),
+        *_compared("simulated", simulated),
+        *_compared("real", _moved(REAL, _lab)),
         Figure(f"threads of dr-ctl with {SIMULATED[-1]} pairs, at most", "", (float(threads),)),
     ]
 
 
-def _beside_one(what: str, moved: dict[int, Moved]) -> Iterator[Figure]:
+def _compared(what: str, moved: dict[int, Moved]) -> Iterator[Figure]:
     one, *others = moved
     for pairs in others:
-        name = f"{what}: clients out, {pairs} pairs beside"
-        yield Figure(f"{name} one", "s", moved[pairs].ours, moved[one].ours, goal=1.2)
-        yield Figure(f"{name} the bare script", "s", moved[pairs].ours, moved[pairs].bare)
-        yield Figure(f"bare script: {name} one", "s", moved[pairs].bare, moved[one].bare)
+        name = f"{what}: clients out, {pairs} pairs beside one"
+        yield Figure(name, "s", moved[pairs].ours, moved[one].ours, goal=1.2)
+    for pairs, each in moved.items():
+        yield Figure(f"{what}: clients out, {pairs} pair(s) beside the bare script", "s", each.ours, each.bare)
 
 
 def _twin(pairs: int, folder: Path) -> Place:

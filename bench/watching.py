@@ -41,7 +41,7 @@ def measured() -> list[Figure]:
             used = list(_used(process))
         assert process.returncode == 0
         history = lab.settings_path.parent / "history"
-        files = [path for path in history.rglob("*.parquet") if not path.name.startswith("_")]
+        files = [path for path in history.glob("date=*/site=*/*.parquet") if not path.name.startswith("_")]
         rows = sum(pq.ParquetFile(path).metadata.num_rows for path in files)
         apart_s = _apart_s(files)
         bytes_a_row = sum(path.stat().st_size for path in files) / rows

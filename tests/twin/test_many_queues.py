@@ -15,6 +15,7 @@ from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.patience import Patience
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.settings.loader import load
@@ -170,6 +171,33 @@ def test_one_that_is_created_meanwhile_is_written_down_and_resumed(
 
     assert {"load.300", *ALIKE} <= set(noted)
     assert paused(twin) == set()
+
+
+def test_while_clients_are_out_no_look_asks_for_all_figures_of_all_queues(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first call of the fence to the opening one; the lasting fence is lifted in between. Each figure costs a
+    broker of ten thousand queues a tenth of a second."""
+    look, post, sent, whole = access.look, Sender._post, list[Goal | None](), list[list[Goal | None]]()
+
+    def noted(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
+        sent.extend(call.goal for call in calls)
+        return post(sender, calls)
+
+    def looked(*arguments: Any, **more: Any) -> BrokerView:
+        if Goal.CLOSE in sent and Goal.OPEN not in sent:
+            whole.append([*sent])
+        return look(*arguments, **more)
+
+    moves(dr_ctl)  # london's roles are kept out from then on
+    monkeypatch.setattr(Sender, "_post", noted)
+    monkeypatch.setattr(access, "look", looked)
+
+    ended = dr_ctl("swapover", "--to", "london", "--yes")
+
+    assert ended.code == 0, ended.document
+    assert {Goal.CLOSE, Goal.SHUT_OUT, Goal.ADMIT, Goal.OPEN} <= {*sent}
+    assert whole == []
 
 
 @pytest.mark.parametrize("many", [100, 1000], ids=["it has many", "it has few"])

@@ -147,7 +147,7 @@ class Access(ABC, Generic[V_co]):
         return self.look()
 
     def doors(self) -> V_co:
-        """A look for doors, links and clients; the queues may be as the last look told them."""
+        """A look for doors, links, clients and what their roles may do; queues may be as the last look told them."""
         return self.look()
 
     def aged(self, *, timeout_s: float = READ_S) -> V_co:

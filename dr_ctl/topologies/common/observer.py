@@ -100,13 +100,13 @@ class Observer(ABC, Generic[V_co, A_co]):
 
         return self.together(pauses, self.at(site))
 
-    def doors_at(self, site: str) -> list[V_co]:
-        """The same for doors and clients: the queues may be as they were."""
+    def doors_at(self, site: str, pairs: Collection[str] | None = None) -> list[V_co]:
+        """The same for doors, clients and what their roles may do: the queues may be as they were."""
 
         def doors(access: Access[V_co]) -> V_co:
             return access.doors()
 
-        return self.together(doors, self.at(site))
+        return self.together(doors, [each for each in self.at(site) if pairs is None or each.pair in pairs])
 
     def answering(self, site: str) -> list[V_co]:
         """Look at one site; only those of its brokers that answer."""

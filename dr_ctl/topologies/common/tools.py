@@ -53,11 +53,12 @@ class Tools(Generic[V_co]):
         self.change([call for call in calls if not holds(call, views)], hand)
         return still(calls, self.views(*sites))
 
-    def admit(self, site: str, calls: Sequence[Call], hand: Hand) -> str | None:
+    def admit(self, site: str, calls: Sequence[Call], hand: Hand, *, seen: Sequence[V_co] | None = None) -> str | None:
         """Give the clients' roles back what a lasting fence took; broker.xml is read again only where they are still
-        kept out. Says why they are; None where nothing keeps them out."""
+        kept out. Says why they are; None where nothing keeps them out. `seen`: the brokers as they are now, where that
+        is known."""
         gives = [call for call in calls if call.thing != ALL]
-        missing = self._missing(gives, site)
+        missing = self._missing(gives, site) if seen is None else [call for call in gives if not holds(call, seen)]
         if missing:
             self.change(missing, hand)
             missing = self._missing(gives, site)
@@ -68,7 +69,7 @@ class Tools(Generic[V_co]):
         return f"{site}: has not come true: {some([call.about for call in missing])}" if missing else None
 
     def _missing(self, calls: Sequence[Call], site: str) -> list[Call]:
-        views = self.observer.look_at(site, {call.unit for call in calls})
+        views = self.observer.doors_at(site, {call.unit for call in calls})
         return [call for call in calls if not holds(call, views)]
 
     def put_back(self, step: PlannedStep, site: str, hand: Hand) -> Outcome:

@@ -26,7 +26,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     starts = [call for call in step.part("doors") if not holds(call, views)]
     strikes, admits, rest = step.part("strikes"), step.part("admit"), step.part("")
     tools.change(rest, hand)
-    kept_out = tools.admit(move.target, admits, hand)
+    kept_out = tools.admit(move.target, admits, hand, seen=views)
     if kept_out is not None and move.ask.operation != FAILOVER:
         return Refused(kept_out)
     # That took a moment, and what lets clients in follows a look at the other site.
