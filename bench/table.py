@@ -77,7 +77,8 @@ def keep(figures: Sequence[Figure]) -> None:
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, load {os.getloadavg()[1]:.1f}"
     for each in figures:
         kept[each.name] = {**asdict(each), "median": each.median, "ratio": each.ratio, "machine": machine}
-    JSON_FILE.write_text(json.dumps(kept, indent=1) + "\n")
+    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(told)}" for name, told in kept.items())
+    JSON_FILE.write_text(f"{{\n{rows}\n}}\n")  # a line each: of some there are thousands
     read = [Figure(**{key: told[key] for key in Figure.__slots__}) for told in kept.values()]
     lines = [_row(_HEAD), _row(["---"] * len(_HEAD)), *(_row(each.cells()) for each in read)]
     before, _, rest = DOCS.read_text(encoding="utf-8").partition(BEGIN)

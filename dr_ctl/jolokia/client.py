@@ -234,16 +234,17 @@ def _answers(url: str, answered: Told, wanted: int) -> list[Answer]:
         raise Throttled(f"{url}: logins are throttled (HTTP 429){wait}")
     if len(body) > MAX_BYTES:
         raise Torn(f"{url}: the answer is larger than {MAX_BYTES} bytes")
+    start = body[:60].decode("utf-8", "replace").strip()
     try:
-        told = json.loads(body)
+        text = body.decode()
+        body.clear()  # of ten thousand queues it is megabytes, and so is what is read of it
+        told = json.loads(text)
     except (ValueError, RecursionError) as error:
-        start = body[:60].decode("utf-8", "replace").strip()
         if status >= 500:  # noqa: PLR2004
             raise Sick(f"{url}: HTTP {status} without JSON: {start!r}") from error
         if start[:1] in ("[", "{"):
             raise Torn(f"{url}: the JSON of the answer ends early or is damaged") from error
         raise NotJolokia(f"{url}: HTTP {status}, and no JSON but {start!r}") from error
-    body.clear()  # of ten thousand queues it is megabytes, and so is what was read
     if isinstance(told, dict) and "value" not in told and isinstance(told.get("status"), int):
         told = [told] * wanted  # a refusal of the whole POST comes as one object; one value is no answer to many
     if not isinstance(told, list) or not all(isinstance(each, dict) and "status" in each for each in told):
