@@ -27,8 +27,8 @@ class Looking:
 
 @contextmanager
 def looking(caller: Caller) -> Iterator[Looking]:
-    """Begin to look. What was opened is closed after the block."""
+    """Begin to look. What was opened is closed after the block, which ends a look that nobody waits for any more."""
     installation = caller.installation()
     topology = registry.opened(installation, caller.clock, caller.patience, caller.runs().documents)
-    with closing(topology), ThreadPoolExecutor(max_workers=1, thread_name_prefix="both looks") as beside:
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="both looks") as beside, closing(topology):
         yield Looking(installation, topology, beside.submit(topology.look, over_s=caller.patience.rates_s))

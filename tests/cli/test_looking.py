@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
+from dr_ctl.application.looking import looking
 from dr_ctl.application.twins import PlayedTwin
+from dr_ctl.core.errors import Stopped
+from dr_ctl.core.patience import Patience
+from dr_ctl.topologies import registry
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
 from tests.twin.subject import Client
@@ -28,6 +35,32 @@ def test_both_sites_are_asked_before_what_tells_of_them_is_loaded() -> None:
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
 
     assert told.stdout.strip() == "[]"
+
+
+class Frozen:
+    """A topology whose brokers answer nothing until nobody asks any more."""
+
+    def __init__(self) -> None:
+        self._closed = Event()
+        self.gave_up = False
+
+    def look(self, *, over_s: float) -> None:
+        assert over_s > 0
+        self.gave_up = self._closed.wait(20)
+
+    def close(self) -> None:
+        self._closed.set()
+
+
+def test_who_gives_up_waits_for_no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen, runs = Frozen(), SimpleNamespace(documents=None)
+    caller: Any = SimpleNamespace(installation=lambda: None, clock=None, patience=Patience(), runs=lambda: runs)
+    monkeypatch.setattr(registry, "opened", lambda *_: frozen)
+
+    with pytest.raises(Stopped), looking(caller):
+        raise Stopped(signal.SIGINT)
+
+    assert frozen.gave_up
 
 
 LOOKS = [["status"], ["validate"], ["plan", "swapover", "--to", "paris"]]
