@@ -40,6 +40,9 @@ class Scene(Protocol):
     def copies(self) -> int: ...
 
 
+NOBODY = {"InFlightCount": 0, "ConsumerCount": 0}
+
+
 class InMemory:
     def __init__(self) -> None:
         self.sites = Sites()
@@ -83,6 +86,9 @@ class Brokers:
             client.subscribe(ORDERS, **{"activemq.prefetchSize": "1"})
             for _ in range(count):
                 client.confirmed("ACK", id=client.message().headers["ack"])
+        bean = self.subject.queue("london", ORDERS)
+        # What it held besides goes back to the queue once the broker has noticed that it is gone.
+        until(lambda: self.subject.read("london", bean, "InFlightCount", "ConsumerCount") == NOBODY)
 
     def purge(self) -> None:
         self.subject.done("london", self.subject.queue("london", ORDERS), "purge()")
