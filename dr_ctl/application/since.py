@@ -22,8 +22,8 @@ class Since:
     text: str
 
 
-def unserved(installation: Installation, interrupted: Interrupted | None) -> Since:
-    """Since when nobody is served."""
+def unserved(installation: Installation, interrupted: Interrupted | None, *, sure: bool) -> Since:
+    """Since when nobody is served. Not `sure` where a site may serve that did not say so."""
     if interrupted is not None and interrupted.out_since is not None:
         begun = interrupted.out_since
         return Since(begun, f"nobody is served since {begun}: {interrupted.run.files.name} keeps clients out")
@@ -33,10 +33,11 @@ def unserved(installation: Installation, interrupted: Interrupted | None) -> Sin
     seen = [
         (at, site) for site in installation.settings.sites if (at := last_seen(history, site, Role.SERVING)) is not None
     ]
+    nobody = "nobody is served" if sure else "nobody was seen to be served"
     if not seen:
-        return Since(None, "nobody is served; since when is not known")
+        return Since(None, f"{nobody}; since when is not known")
     latest, site = max(seen)
-    return Since(stamp(latest), f"nobody is served; {site} was last seen to serve at {stamp(latest)}")
+    return Since(stamp(latest), f"{nobody}; {site} was last seen to serve at {stamp(latest)}")
 
 
 def links(installation: Installation, seen: Seen, shown: Sequence[LinkSeen]) -> dict[tuple[str, str], Since]:

@@ -57,7 +57,8 @@ def status(caller: Caller, looked: Looking) -> Status:
         *nobody,
     ]
     estimated, line, stale = with_age(world.installation, serving[0]) if len(serving) == 1 else (None, "", [])
-    out = None if serving else since.unserved(world.installation, interrupted)
+    unsure = [f"{site} is {role.value}" for site, role in seen.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
+    out = None if serving else since.unserved(world.installation, interrupted, sure=not unsure)
     down = since.links(world.installation, seen, links)
     data: dict[str, Json] = {
         "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
@@ -79,7 +80,8 @@ def status(caller: Caller, looked: Looking) -> Status:
     elif is_split(seen):
         summary, code = f"both sites serve: {served_where(seen)}", ExitCode.OK
     else:
-        summary, code = "both sites let clients in" if serving else "no site serves", ExitCode.OK
+        nobody_serves = f"no site was seen to serve: {', '.join(unsure)}" if unsure else "no site serves"
+        summary, code = "both sites let clients in" if serving else nobody_serves, ExitCode.OK
     debts = owed_now(caller, seen)
     result = Result(code, summary, [*findings, *stale, *debts.findings], data, debts=debts.debts)
     more = {(link.site, link.pair): told for link in links if (told := down.get((link.site, link.pair))) is not None}

@@ -63,6 +63,19 @@ def test_who_gives_up_waits_for_no_second_look(monkeypatch: pytest.MonkeyPatch) 
     assert frozen.gave_up
 
 
+def test_status_does_not_say_that_nobody_is_served_where_a_site_was_not_read(
+    dr_ctl: Shell, installation: Installation, nobody: str
+) -> None:
+    """That site serves: it is only not reached by what the settings say."""
+    dr_ctl.settings(nobody, installation.urls["paris"])
+
+    ended = dr_ctl("status")
+
+    assert "no site was seen to serve: london is unknown" in ended.out
+    assert "nobody was seen to be served; since when is not known" in ended.out
+    assert "nobody is served" not in ended.out
+
+
 LOOKS = [["status"], ["validate"], ["plan", "swapover", "--to", "paris"]]
 
 
