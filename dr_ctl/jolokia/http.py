@@ -29,9 +29,10 @@ CONNECT_S: Final = 2.0
 _KEPT: Final = 10
 """Threads that share a place keep so many connections; another's is closed after its answer."""
 _CHUNK: Final = 64 * 1024
-_CERTIFICATE: Final = (
-    "Where its certificate is not trusted: name the file of its authority as `tls.ca` of that site, or mend its host "
-    "name or date. Where it speaks no TLS: `jolokia:` begins with http://."
+_NO_TLS: Final = (
+    "If its certificate is not trusted, name the file of its authority as `tls.ca` of that site; if the certificate is "
+    "of another host name, `jolokia:` must have that name; if the broker asks for one, name `tls.cert` and `tls.key`; "
+    "if the broker speaks no TLS, `jolokia:` begins with http://."
 )
 
 
@@ -78,7 +79,7 @@ class Http:
                 preload_content=False,
             )
         except SSLError as error:
-            raise Unreachable(f"{url}: TLS failed: {error}", refused=False, remedy=_CERTIFICATE) from error
+            raise Unreachable(f"{url}: TLS failed: {error}", refused=False, remedy=_NO_TLS) from error
         except NameResolutionError as error:
             raise NotConnected(f"{url}: its name cannot be resolved", refused=False) from error
         except NewConnectionError as error:
@@ -100,7 +101,7 @@ class Http:
             text = (
                 f"{url}: a file that TLS needs cannot be used, of {', '.join([*files, *(self._cert or ())])}: {error}"
             )
-            remedy = "Name files that this user can read as `tls.ca`, `tls.cert` and `tls.key` of that site."
+            remedy = "Name PEM files that this user can read as `tls.ca`, `tls.cert` and `tls.key` of that site."
             raise NotConnected(text, refused=False, remedy=remedy) from error
 
     def _opened(self, url: str) -> urllib3.PoolManager:

@@ -382,4 +382,4 @@ def test_a_file_of_tls_that_is_missing_makes_the_site_unreachable(tmp_path: Path
     with told as caught, closing(wire):
         Reader(wire).look([Search("a:b=*")])
 
-    assert caught.value.remedy.startswith("Name files that this user can read")
+    assert caught.value.remedy.startswith("Name PEM files")
