@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from dr_ctl.jolokia.client import READ_S
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.look import find_broker
+from dr_ctl.topologies.artemis.look import MOVING, find_broker
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
+from dr_ctl.topologies.mirror.look import look_again
 from tests.twin.subject import SITES, Subject, until
 
 ILLEGAL = "java.lang.IllegalArgumentException"
@@ -314,3 +316,26 @@ def test_users_are_told_with_their_roles(subject: Subject) -> None:
 
     assert {row["username"]: row["roles"] for row in everyone} == {"admin": ["amq"], "app": ["apps"]}
     assert nobody == [{"username": "nobody", "roles": []}]
+
+
+def test_a_look_that_asks_for_less_tells_the_same_of_queues_that_were_filled_made_and_removed(subject: Subject) -> None:
+    server, made = subject.server("london"), ["made.before", "made.since"]
+    documents = [json.dumps({"name": name, "routing-type": "ANYCAST", "durable": True}) for name in made]
+    subject.execute("london", server, CREATE, documents[0])
+    known = subject.view("london")
+    subject.execute("london", server, DESTROY, made[0])
+    subject.execute("london", server, CREATE, documents[1])
+    subject.put("london", "orders.in", 2)
+    subject.put("london", made[1])
+
+    with subject.reader("london") as reader:
+        again = look_again(reader, known, MOVING, timeout_s=READ_S)
+
+    try:
+        assert again.business == subject.view("london").business
+        assert {name: queue.depth for name, queue in again.business.items() if queue.depth} == {
+            "orders.in": 2,
+            made[1]: 1,
+        }
+    finally:
+        subject.execute("london", server, DESTROY, made[1])
