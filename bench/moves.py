@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.table import HERE, Figure
+from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.lab.artemis.continuity import JAR
 from dr_ctl.lab.lab import Lab
 
@@ -19,7 +20,7 @@ FAST, SLOW = ("fast.a", "fast.b"), ("slow.a", "slow.b")
 WAITING = 2000
 
 
-def environment(lab: Lab, folder: str) -> dict[str, str]:
+def environment(lab: Lab | PlayedTwin, folder: str) -> dict[str, str]:
     return {**os.environ, "DR_CTL_CONFIG": str(lab.settings_path), "DR_CTL_STATE_DIR": f"{folder}/state"}
 
 

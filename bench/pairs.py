@@ -3,42 +3,58 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.moves import environment
 from bench.table import HERE, Figure
 from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.lab.lab import Lab
 
 SIMULATED, REAL = (1, 4, 50), (1, 4)
 WARM, MOVES = 2, 6
+WHILE_OUT = ("fence", "drain", "verify", "activate")
 Place = AbstractContextManager[Lab | PlayedTwin]
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """For how long clients were out in each move, by dr-ctl and by the bare script, and how many threads dr-ctl had."""
+class Move:
+    """One move by dr-ctl: for how long clients were out, how many threads it had at most, how long each step took."""
 
-    ours: tuple[float, ...]
-    bare: tuple[float, ...]
+    out_s: float
     threads: int
+    steps: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The same pairs by dr-ctl and by the bare script, of which only is told for how long clients were out."""
+
+    ours: Sequence[Move]
+    bare: tuple[float, ...]
+
+    @property
+    def out_s(self) -> tuple[float, ...]:
+        return tuple(each.out_s for each in self.ours)
 
 
 def measured() -> list[Figure]:
     """The brokers share the machine's cores with dr-ctl: of what many pairs take, theirs is a part. What that part is
     the bare script tells, which moves the same pairs in turn."""
     simulated = _moved(SIMULATED, _twin)
-    threads = max(each.threads for each in simulated.values())
+    most = simulated[SIMULATED[-1]].ours
     return [
         *_compared("simulated", simulated),
+        *_by_step(SIMULATED[-1], most),
         *_compared("real", _moved(REAL, _lab)),
-        Figure(f"threads of dr-ctl with {SIMULATED[-1]} pairs, at most", "", (float(threads),)),
+        Figure(
+            f"threads of dr-ctl with {SIMULATED[-1]} pairs, at most", "", (float(max(each.threads for each in most)),)
+        ),
     ]
 
 
@@ -46,9 +62,16 @@ def _compared(what: str, moved: dict[int, Moved]) -> Iterator[Figure]:
     one, *others = moved
     for pairs in others:
         name = f"{what}: clients out, {pairs} pairs beside one"
-        yield Figure(name, "s", moved[pairs].ours, moved[one].ours, goal=1.2)
+        yield Figure(name, "s", moved[pairs].out_s, moved[one].out_s, goal=1.2)
     for pairs, each in moved.items():
-        yield Figure(f"{what}: clients out, {pairs} pair(s) beside the bare script", "s", each.ours, each.bare)
+        yield Figure(f"{what}: clients out, {pairs} pair(s) beside the bare script", "s", each.out_s, each.bare)
+
+
+def _by_step(pairs: int, moves: Sequence[Move]) -> Iterator[Figure]:
+    for name in WHILE_OUT:
+        yield Figure(
+            f"simulated: {pairs} pairs, of that the step {name}", "s", tuple(each.steps[name] for each in moves)
+        )
 
 
 def _twin(pairs: int, folder: Path) -> Place:
@@ -63,16 +86,15 @@ def _moved(sizes: tuple[int, ...], up: Callable[[int, Path], Place]) -> dict[int
     """By how many pairs there were. Two moves of one tool, then two of the other; the first ones warm the brokers."""
     found = dict[int, Moved]()
     for pairs in sizes:
-        ours, bare, threads = list[float](), list[float](), 0
+        ours, bare = list[Move](), list[float]()
         with tempfile.TemporaryDirectory() as folder, up(pairs, Path(folder) / "sites") as there:
             for number in range(-WARM, 2 * MOVES):
                 target = ("paris", "london")[number % 2]
                 if number // 2 % 2:
-                    out_s, most = _move(there.settings_path, folder, target)
-                    ours, threads = [*ours, out_s], max(threads, most)
+                    ours.append(_move(there, folder, target))
                 else:
                     bare.append(_move_bare(there.settings_path, target))
-        found[pairs] = Moved(tuple(ours[WARM:]), tuple(bare), threads)
+        found[pairs] = Moved(ours[WARM:], tuple(bare))
     return found
 
 
@@ -81,8 +103,8 @@ def _move_bare(settings: Path, target: str) -> float:
     return float(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
-def _move(settings: Path, folder: str, target: str) -> tuple[float, int]:
-    env = {**os.environ, "DR_CTL_CONFIG": str(settings), "DR_CTL_STATE_DIR": f"{folder}/state"}
+def _move(there: Lab | PlayedTwin, folder: str, target: str) -> Move:
+    env = environment(there, folder)
     command = [sys.executable, "-m", "dr_ctl", "swapover", "--to", target, "--yes", "--json"]
     threads = 0
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
@@ -95,7 +117,14 @@ def _move(settings: Path, folder: str, target: str) -> tuple[float, int]:
                 continue
         told = json.loads(process.stdout.read())
     assert (told["exit_code"], {each["serving"] for each in told["data"]["pairs"]}) == (0, {target}), told
-    return told["data"]["outage_s"], threads
+    return Move(told["data"]["outage_s"], threads, _steps(Path(folder) / "state" / "runs" / told["run"]))
+
+
+def _steps(run: Path) -> dict[str, float]:
+    """How long each took, as its run's journal says."""
+    lines = (run / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+    ended = [each for line in lines if (each := json.loads(line))["kind"] == "step" and "took_s" in each["evidence"]]
+    return {each["step"].partition("-")[2]: each["evidence"]["took_s"] for each in ended}
 
 
 def _threads(pid: int) -> int:

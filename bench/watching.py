@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,8 +16,9 @@ import pyarrow.parquet as pq
 from bench.moves import environment
 from bench.size import MOST, lab_of
 from bench.table import Figure
+from dr_ctl.application.twins import PlayedTwin
 
-LASTING_S, RATE = 600, 100
+LASTING_S, SHORT_S, RATE = 600, 20, 100
 LOOKS = LASTING_S / 5
 _HZ = os.sysconf("SC_CLK_TCK")
 
@@ -36,10 +38,7 @@ def measured() -> list[Figure]:
     half of the looks are missing."""
     with lab_of(MOST) as (lab, folder), lab.load(RATE, queues=("orders.in",), work_ms=1) as load:
         load.wait_for(RATE)
-        command = [sys.executable, "-m", "dr_ctl", "monitor", "--for", f"{LASTING_S}s", "--quiet"]
-        with subprocess.Popen(command, env=environment(lab, folder), stdout=subprocess.DEVNULL) as process:
-            used = list(_used(process))
-        assert process.returncode == 0
+        used = _watched(environment(lab, folder), LASTING_S)
         history = lab.settings_path.parent / "history"
         files = [path for path in history.glob("date=*/site=*/*.parquet") if not path.name.startswith("_")]
         rows = sum(pq.ParquetFile(path).metadata.num_rows for path in files)
@@ -52,12 +51,26 @@ def measured() -> list[Figure]:
     what = f"monitor of {MOST} queues a site for {LASTING_S // 60} minutes"
     return [
         Figure(f"{what}: memory at most", "MiB", (used[-1].most,), most=143),
+        Figure("monitor of 1 queue a site: memory at most", "MiB", (_of_one_queue()[-1].most,)),
         Figure(f"{what}: of that its own, without the pages of libraries", "MiB", (max(each.own for each in used),)),
         Figure(f"{what}: memory of the second half beside the first", "MiB", second, first, goal=1.1),
         Figure(f"{what}: of a core", "%", (share,), most=15),
         Figure(f"{what}: history, bytes a row", "bytes", (bytes_a_row,), most=40),
         Figure(f"{what}: between two looks at the outflows", "s", apart_s, most=0.3),
     ]
+
+
+def _of_one_queue() -> list[Used]:
+    with tempfile.TemporaryDirectory() as folder, PlayedTwin.up(Path(folder) / "sites") as twin:
+        return _watched(environment(twin, folder), SHORT_S)
+
+
+def _watched(env: Mapping[str, str], lasting_s: int) -> list[Used]:
+    command = [sys.executable, "-m", "dr_ctl", "monitor", "--for", f"{lasting_s}s", "--quiet"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL) as process:
+        used = list(_used(process))
+    assert process.returncode == 0
+    return used
 
 
 def _used(process: subprocess.Popen[bytes]) -> Iterator[Used]:
