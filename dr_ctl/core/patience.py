@@ -101,6 +101,9 @@ class Patience:
     """Between looks at them while a lost site is taken in."""
     stuck_s: float = 1.5
     """What is staged for delivery and does not move for so long was refused by its queue: it lies there already."""
+    refused_s: float = 10.0
+    """What a queue does not take for so long that takes what others send meanwhile it had before: bridges confirm late,
+    and one whose broker hesitates must not be taken for refused."""
     watch_s: float = 3.0
     """How long no command may be under way: longer than bridges confirm late, and than most wait for their next try."""
     watch_intervals: int = 3

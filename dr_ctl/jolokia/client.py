@@ -69,6 +69,7 @@ class Listing(Enum):
     SCHEDULED = "listScheduledMessagesAsJSON()"
     DELIVERING = "listDeliveringMessagesAsJSON()"
     ROLES = "getRolesAsJSON(java.lang.String)"
+    ADDRESS_SETTINGS = "getAddressSettingsAsJSON(java.lang.String)"
     USERS = "listUser(java.lang.String)"
     MAY_CALL = "canInvoke(java.lang.String,java.lang.String,[Ljava.lang.String;)"
 

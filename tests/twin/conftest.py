@@ -44,7 +44,15 @@ def twin(tmp_path: Path, topology: str, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 def prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what waits for the late confirmations of real bridges wait for those of a twin, which come at once."""
-    impatient(monkeypatch, plugin_window_s=0.1, watch_s=0.1, watch_intervals=0, stuck_s=0.3, plugin_left_over_s=0.3)
+    impatient(
+        monkeypatch,
+        plugin_window_s=0.1,
+        watch_s=0.1,
+        watch_intervals=0,
+        stuck_s=0.3,
+        refused_s=0.6,
+        plugin_left_over_s=0.3,
+    )
 
 
 @pytest.fixture(params=["twin", pytest.param("brokers", marks=[pytest.mark.broker, pytest.mark.deep])])

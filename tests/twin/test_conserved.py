@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.engine import runbook
 from dr_ctl.twin.continuity.broker import ContinuityBroker
 from dr_ctl.twin.kinds import CONTINUITY
+from dr_ctl.twin.messages import Reason
 from dr_ctl.twin.parts import Acceptor
 from tests.conftest import Command
 from tests.patience import impatient
@@ -128,6 +130,60 @@ def test_what_arrives_behind_the_fence_was_never_delivered_either(twin: PlayedTw
     assert "DR-CONT-017" in [each["id"] for each in ended.document["findings"]]
     assert unprocessed(twin) == had
     assert len(had) == 30
+
+
+def had_and_staged_again(twin: PlayedTwin) -> None:
+    """What clients of London have consumed comes back to be delivered there once more, and Paris keeps its copies: what
+    a waiting site does that is started again while it holds messages."""
+    put(twin, "london", ORDERS, 3)
+    twin.wait_mirrored()
+    london = plugin(twin, "london")
+    with twin.still():
+        flow = london.flows[ORDERS]
+        for message in list(flow.queue.live()):
+            flow.queue.remove(message, Reason.NORMAL)
+            flow.in_mirror.add(replace(message, number=london.next_number(), address=flow.in_mirror.address))
+        london.changed.notify_all()
+    assert staged(twin, "london") == staged(twin, "paris") == 3
+
+
+def test_what_a_queue_refuses_that_takes_what_others_send_it_had_before(twin: PlayedTwin, dr_ctl: Command) -> None:
+    had_and_staged_again(twin)
+
+    with twin.load(100, queues=[ORDERS]) as traffic:
+        traffic.wait_for(20)
+        ended = done(dr_ctl("swapover", "--to", "paris", "--yes"))
+        traffic.wait_for(traffic.counts().sent + 20)
+        verdict = traffic.stop()
+
+    assert "refused there, for they were delivered before: orders.in: 3" in ended.err
+    assert verdict.clean
+    assert not verdict.unexpected  # none of the three was delivered again
+    assert staged(twin, "paris") == 0
+
+
+@pytest.mark.parametrize("why", ["full", "idle", "unread"])
+def test_what_a_queue_refuses_that_is_idle_or_may_be_full_stays_where_it_is(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, why: str
+) -> None:
+    had_and_staged_again(twin)
+    mine = brief(tmp_path)
+    monkeypatch.setattr(runbook, "shipped", lambda: mine)
+    if why == "full":
+        plugin(twin, "london").full.add(ORDERS)
+    if why == "unread":
+        monkeypatch.setattr("dr_ctl.twin.continuity.beans.SETTINGS", "another()")
+
+    with twin.load(100, queues=["orders.out" if why == "idle" else ORDERS]) as traffic:
+        traffic.wait_for(1)
+        refused = dr_ctl("swapover", "--to", "paris", "--yes")
+        verdict = traffic.stop()
+
+    assert refused.code == 10, refused.document
+    assert "DR-CONT-017" in [each["id"] for each in refused.document["findings"]]
+    assert ("whether it refuses them was not read" in refused.document["summary"]) == (why == "unread")
+    assert verdict.clean
+    assert staged(twin, "london") == staged(twin, "paris") == 3
 
 
 @pytest.mark.parametrize("site", [pytest.param("london", marks=pytest.mark.deep), "paris"])

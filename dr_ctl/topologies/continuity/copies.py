@@ -16,6 +16,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.jolokia.client import READ_S, Ask, Listing, Reader
 from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.view import Queue
@@ -32,6 +33,7 @@ CALLS: Final = 200
 REMOVE: Final = "removeMessages(java.lang.String)"
 MOVE_ALL: Final = "moveMessages(java.lang.String,java.lang.String)"
 _ID: Final = "_AMQ_DUPL_ID"
+_NONE: Final[Mapping[str, frozenset[str]]] = {}
 BY_COUNT: Final = (
     "Let some of it be consumed first. --accept-difference QUEUE=N moves with exactly that difference of its counts, "
     "which does not show what has no copy there and is lost, nor what was not removed there and comes twice."
@@ -42,7 +44,8 @@ BY_COUNT: Final = (
 class Compared:
     """One flow at both sites, by ids: of the site that is left (in its queue, staged), and of the one that is to serve.
 
-    None for a place that could not be read as a whole.
+    None for a place that could not be read as a whole. `had`: what the first one's queue was seen to refuse because it
+    had it before.
     """
 
     queue: str
@@ -50,6 +53,7 @@ class Compared:
     behind: frozenset[str] | None
     there: frozenset[str] | None
     staged: frozenset[str] | None
+    had: frozenset[str] = frozenset()
 
     @property
     def known(self) -> bool:
@@ -58,8 +62,9 @@ class Compared:
     @property
     def undelivered(self) -> frozenset[str]:
         """What is staged at the site that is left, not in its queue, and at the other site as well: nobody had it there
-        yet, or it was refused and consumed since. Its copies are not to be told apart, and none is removed."""
-        return (_set(self.behind) - _set(self.here)) & (_set(self.there) | _set(self.staged))
+        yet, or it was refused and consumed since. Where that was not seen its copies are not to be told apart, and none
+        is removed."""
+        return ((_set(self.behind) - _set(self.here)) & (_set(self.there) | _set(self.staged))) - self.had
 
     @property
     def missing(self) -> frozenset[str]:
@@ -161,13 +166,18 @@ def one_sided(source: SiteView, target: SiteView) -> list[str]:
     )
 
 
-def compare(here: Reader, there: Reader, source: SiteView, target: SiteView) -> list[Compared]:
-    """Compare every flow that holds something anywhere. Raises `BrokerError`."""
+def compare(
+    here: Reader, there: Reader, source: SiteView, target: SiteView, had: Mapping[str, frozenset[str]] = _NONE
+) -> list[Compared]:
+    """Compare every flow that holds something anywhere. `had`: by queue, see `Compared`. Raises `BrokerError`."""
     flows = [flow for flow in target.flows if source.lies(flow.queue) or target.lies(flow.queue)]
     shallow = [flow for flow in flows if max(source.lies(flow.queue), target.lies(flow.queue)) <= IDS_UP_TO]
     mine = _both(ids(here, [queue for flow in shallow for queue in source.places(flow.queue)]))
     theirs = _both(ids(there, [queue for flow in shallow for queue in target.places(flow.queue)]))
-    compared = [Compared(flow.queue, *ours, *others) for flow, ours, others in zip(shallow, mine, theirs, strict=True)]
+    compared = [
+        Compared(flow.queue, *ours, *others, had.get(flow.queue, frozenset()))
+        for flow, ours, others in zip(shallow, mine, theirs, strict=True)
+    ]
     deep = {flow.queue for flow in flows} - {flow.queue for flow in shallow}
     return compared + [Compared(name, None, None, None, None) for name in sorted(deep)]
 
@@ -178,6 +188,17 @@ def still_to_deliver(here: Reader, there: Reader, source: SiteView, target: Site
     lying, staged = source.places(queue)
     behind, mine = present(here, [staged, lying])
     return (behind - mine) & frozenset().union(*present(there, target.places(queue)))
+
+
+def refuses_only_what_it_had(here: Reader, source: SiteView, queue: str) -> bool:
+    """Say so of a queue that takes what others send and nothing of what is staged for it. An address that fails sends
+    while it is full may have refused then what it would take now. Raises `BrokerError`."""
+    bean, address = beans.server(source.broker), source.business[queue].address
+    [settings] = _told(here, [Ask(bean, Listing.ADDRESS_SETTINGS, (address,))])
+    policy = settings.get("addressFullMessagePolicy") if isinstance(settings, dict) else None
+    if not isinstance(policy, str):
+        raise BadValue(f"{here.url}: the settings of address {address} do not tell what it does when it is full")
+    return policy != "FAIL"
 
 
 def _both(told: Sequence[frozenset[str] | None]) -> list[tuple[frozenset[str] | None, frozenset[str] | None]]:

@@ -41,7 +41,8 @@ class Applied:
 
 
 class ContinuityTools(Tools[SiteView]):
-    """`recovered` and `removed` are ids by queue; `compares` once a return of this command has compared them."""
+    """`recovered` and `removed` are ids by queue; `compares` once a return of this command has compared them. `had`: by
+    pair and queue the ids of what is staged at the serving site and was seen to be refused as had before."""
 
     observer: Observer
 
@@ -50,6 +51,7 @@ class ContinuityTools(Tools[SiteView]):
         self.recovered: dict[str, set[str]] = {}
         self.removed: dict[str, set[str]] = {}
         self.compares = False
+        self.had: dict[str, dict[str, frozenset[str]]] = {}
 
     @property
     def number(self) -> int | None:

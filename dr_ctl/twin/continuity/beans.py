@@ -25,6 +25,7 @@ UPDATE: Final = (
     f"updateQueue({TEXT},{TEXT},{TEXT},java.lang.Integer,java.lang.Boolean,java.lang.Boolean,java.lang.Boolean,"
     f"java.lang.Integer,java.lang.Boolean,java.lang.Integer,java.lang.Long,{TEXT})"
 )
+SETTINGS: Final = f"getAddressSettingsAsJSON({TEXT})"
 _PAGED: Final = f"{TEXT},int,int"
 INTERNAL: Final = "continuity-internal"
 INTERVAL: Final = "500"
@@ -127,8 +128,13 @@ def _server_operations(broker: ContinuityBroker) -> Operations:
         queue.options |= {"max-consumers": most} if most is not None else {}
         return _settled(queue)
 
+    def settings(address: str) -> str:
+        policy = "FAIL" if address in broker.full else "PAGE"
+        return json.dumps({"DLA": "DLQ", "expiryAddress": "ExpiryQueue", "addressFullMessagePolicy": policy})
+
     return {
         **common.server_operations(broker),
+        SETTINGS: settings,
         CREATE: create,
         f"createQueue({TEXT},{TEXT})": lambda address, name: broker.create_queue({"name": name, "address": address}),
         UPDATE: update,

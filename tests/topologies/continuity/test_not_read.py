@@ -32,6 +32,7 @@ class World:
         self.now_s = 0.0
         self.depths: list[int | None] = []
         self.sampled: list[Any] = []
+        self.had: dict[str, dict[str, frozenset[str]]] = {}
 
     def ways(self, move: Any) -> list[Any]:
         return [self.views]

@@ -13,7 +13,8 @@ from dr_ctl.core.errors import BrokerError
 from dr_ctl.lab.lab import Lab
 from dr_ctl.lab.traffic import Load
 from tests.broker.driving import Operator, changed_settings, execute, until
-from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, up
+from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, stage, up
+from tests.twin.subject import Client
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep, needs_plugin]
 
@@ -187,6 +188,36 @@ def test_what_a_full_address_has_not_taken_is_never_removed(tmp_path: Path) -> N
     assert "paris still delivers" in back.document["summary"]
     assert 0 < depths["slow.a"] < sent
     assert depths["slow.a"] + depths["slow.a.in.mirror"] == sent
+
+
+def test_what_a_serving_queue_refuses_because_it_had_it_is_not_delivered_at_the_other_site(
+    plugin_lab: Lab, operator: Operator
+) -> None:
+    """What a waiting site does that is started again while it holds messages: it delivers some of them, and they come
+    back to where they were consumed."""
+    lab, idents, queue = plugin_lab, ["had-1", "had-2", "had-3"], SLOW[1]
+    operator.run("swapover", "--to", "london", "--yes")
+    client = Client(lab.site("london"), {})
+    for ident in idents:
+        client.send(queue, _AMQ_DUPL_ID=ident, order_id=ident)
+    client.subscribe(queue)
+    for _ in idents:
+        client.ack(client.message())
+    client.connection.close()
+    until(lambda: not left(lab), why=f"all is consumed: {left(lab)}")
+    for site in ("london", "paris"):
+        stage(lab, site, queue, idents)
+
+    with lab.load(20, queues=[queue], work_ms=1) as traffic:
+        traffic.wait_for(20)
+        ended = operator.run("swapover", "--to", "paris", "--yes")
+        traffic.wait_for(traffic.counts().sent + 20)
+        verdict = traffic.stop()
+
+    assert ended.code == 0, ended.told
+    assert f"refused there, for they were delivered before: {queue}: 3" in ended.err
+    assert verdict.clean
+    assert not verdict.unexpected
 
 
 def test_a_plugin_that_left_its_beans_where_they_were_is_read_as_well(tmp_path: Path) -> None:

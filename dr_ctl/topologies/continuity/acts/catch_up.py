@@ -8,10 +8,12 @@ nowhere, and may come back to its queue.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import Finding, some
+from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.core.patience import Patience
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
@@ -29,7 +31,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
     ways = tools.observer.ways(move)
     until = hand.monotonic() + step.limits["within"]
     known: list[int] = []
-    idle = _Idle(tools.patience.stuck_s)
+    idle = _Idle(tools.patience, tools.had)
     removed: int | None = None
     while ways:
         pairs = tools.look(ways)
@@ -48,7 +50,12 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
             if removed is None and (removed := _without_echoes(tools, ways, pairs, hand)):
                 continue  # that took a moment, in which clients worked on
             told = f"; {removed} message(s) removed that lay at {move.target} twice" if removed else ""
-            return Done(f"{left} under way{told}", {"under_way": left, "removed": removed})
+            had = {queue: ids for flows in tools.had.values() for queue, ids in flows.items() if ids}
+            if had:
+                numbers = some([f"{queue}: {len(ids)}" for queue, ids in had.items()])
+                told += f"; staged at {move.source} and refused there, for they were delivered before: {numbers}"
+            named: dict[str, Json] = {queue: [*sorted(ids)] for queue, ids in had.items()}
+            return Done(f"{left} under way{told}", {"under_way": left, "removed": removed, "had": named})
         if hand.monotonic() > until:
             if why:
                 return Refused(f"not caught up: {some(why)}", findings=tuple(_not_taken(pairs)))
@@ -71,9 +78,10 @@ def _not_taken(pairs: Sequence[Both]) -> Iterator[Finding]:
         if staged:
             text = f"staged at {source.site} and not taken by its queues: {some(staged)}"
             remedy = (
-                f"See that these addresses take messages at {source.site}: their size and policy, the disk. What is "
-                "refused although there is room was there before. Remove it by hand from what is staged only where "
-                "those who process it say so by its id: what was never done would be lost."
+                f"See that these addresses take messages at {source.site}: their size and policy, the disk. What a "
+                "queue refuses while it takes what clients send was there before, and dr-ctl goes on: run the command "
+                "again while they send to it. Remove it by hand from what is staged only where those who process it "
+                "say so by its id: what was never done would be lost."
             )
             yield error("DR-CONT-017", text, remedy)
 
@@ -94,31 +102,55 @@ def _without_echoes(tools: ContinuityTools, ways: Sequence[Way], pairs: Sequence
     return removed
 
 
-class _Idle:
-    """Since when what is staged at a serving site has not moved."""
+@dataclass(frozen=True, slots=True)
+class _Still:
+    """What is staged of a flow, how much of what was delivered is confirmed; since when that is so, and how many
+    messages its queue had been given by then."""
 
-    def __init__(self, stuck_s: float) -> None:
-        self._stuck_s = stuck_s
-        self._since: dict[tuple[str, str], tuple[tuple[int, int], float]] = {}
+    staged: int
+    confirmed: int
+    since_s: float
+    added: int
+
+
+class _Idle:
+    """What is staged at a serving site and has not moved: `had` by pair and queue what was had there before."""
+
+    def __init__(self, patience: Patience, had: dict[str, dict[str, frozenset[str]]]) -> None:
+        self._patience, self._had = patience, had
+        self._still: dict[tuple[str, str], _Still] = {}
 
     def why(self, way: Way, both: Both, now_s: float) -> list[str]:
-        """Say what is still being delivered: all but what was seen to be refused for long enough, and lies there."""
+        """Say what is still being delivered: all but what was seen to be refused for long enough, and was had there."""
         source, found = both[0], []
         for flow in source.flows:
-            state = (flow.in_mirror.depth, flow.target_bridge.acked)
-            was, since = self._since.get((source.pair, flow.queue), (None, now_s))
-            if state != was:
-                since = now_s
-                self._since[source.pair, flow.queue] = (state, since)
-            refused = flow.stuck and now_s - since >= self._stuck_s and not _to_deliver(way, both, flow.queue)
-            if flow.in_mirror.depth and not refused:
-                found.append(f"{source.site} still delivers {flow.in_mirror.depth} staged message(s) of {flow.queue}")
+            queue = source.business.get(flow.queue)
+            now = _Still(flow.in_mirror.depth, flow.target_bridge.acked, now_s, queue.added if queue is not None else 0)
+            was = self._still.get((source.pair, flow.queue), now)
+            if (now.staged, now.confirmed) != (was.staged, was.confirmed):
+                was = now
+            self._still[source.pair, flow.queue] = was
+            for_s = now_s - was.since_s
+            stuck = flow.stuck and for_s >= self._patience.stuck_s
+            takes = for_s >= self._patience.refused_s and now.added > was.added
+            unread = ""
+            try:
+                refused = stuck and self._refused(way, both, flow.queue, takes=takes)
+            except BrokerError as error_:
+                refused, unread = False, f" (whether it refuses them was not read: {error_})"
+            if now.staged and not refused:
+                found.append(f"{source.site} still delivers {now.staged} staged message(s) of {flow.queue}{unread}")
         return found
 
-
-def _to_deliver(way: Way, both: Both, queue: str) -> bool:
-    """Say whether a queue that takes nothing lacks some of it: an address that is full, a disk without room."""
-    here, there = way
-    if queue in copies.one_sided(*both):
+    def _refused(self, way: Way, both: Both, queue: str, *, takes: bool) -> bool:
+        """Say whether a queue that takes nothing of it lacks none of it. What lies in neither its queue nor at the
+        other site was consumed. What is not in its queue any more, and still at the other site, was had here where the
+        queue takes what others send; else the address may be full, or the disk."""
+        here, there = way
+        if queue in copies.one_sided(*both):
+            return False
+        left = copies.still_to_deliver(here.reader(), there.reader(), *both, queue)
+        if left and not (takes and copies.refuses_only_what_it_had(here.reader(), both[0], queue)):
+            return False
+        self._had.setdefault(both[0].pair, {})[queue] = left
         return True
-    return bool(copies.still_to_deliver(here.reader(), there.reader(), *both, queue))

@@ -84,7 +84,7 @@ def _compare(tools: ContinuityTools, drain: _Drain, pairs: Sequence[Both]) -> Re
     for (here, there), (source, target) in zip(drain.ways, pairs, strict=True):
         if lacking := copies.one_sided(source, target):
             return _one_sided(lacking, source.site, target.site)
-        compared = copies.compare(here.reader(), there.reader(), source, target)
+        compared = copies.compare(here.reader(), there.reader(), source, target, tools.had.get(source.pair, {}))
         unread = [each.queue for each in compared if not each.known]
         if unread and _differs(source, target, unread, drain.move):
             drain.unread = f"{some(unread)} could not be compared by id, and a count does not show what would be lost"
