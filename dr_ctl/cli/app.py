@@ -222,9 +222,9 @@ def monitor(
     metrics: METRICS = None,
 ) -> Result:
     """Sample both sites into the history, refresh the stored estimate. Changes nothing, unless debts are to be paid."""
-    # Arrow reads it when it is loaded. Its own allocator keeps what was freed; who writes once in a while loses nothing
-    # by giving it back.
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    from dr_ctl.core import memory  # noqa: PLC0415
+
+    memory.give_back()
     from dr_ctl.application import monitoring  # noqa: PLC0415
     from dr_ctl.cli import asking  # noqa: PLC0415
 
