@@ -50,8 +50,10 @@ def moved_to_a_full_address(twin: PlayedTwin, dr_ctl: Command) -> set[str]:
     put(twin, "paris", ORDERS, 10)
     twin.wait_mirrored()
     plugin(twin, "london").full.add(ORDERS)
-    done(dr_ctl("swapover", "--to", "london", "--yes"))
+    moved = done(dr_ctl("swapover", "--to", "london", "--yes"))
     assert staged(twin, "london") == 10
+    [told] = [each["text"] for each in moved.document["findings"] if each["id"] == "DR-CONT-018"]
+    assert told == "staged at london and not taken by its queues: orders.in: 10"
     return unprocessed(twin)
 
 

@@ -184,6 +184,7 @@ def test_what_a_full_address_has_not_taken_is_never_removed(tmp_path: Path) -> N
         depths = lab.admin("paris").depths()
 
     assert moved.code == 0, moved.told
+    assert "DR-CONT-018" in moved.told
     assert back.code == 10, back.told
     assert "paris still delivers" in back.document["summary"]
     assert 0 < depths["slow.a"] < sent

@@ -6,10 +6,11 @@ has its port, and a command that was stuck behind a bridge can take the activati
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode
+from dr_ctl.core.model import ExitCode, Finding, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
@@ -93,15 +94,45 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) ->
             left = "commands of the plugin are still under way" if waiting else f"{why}"
             return _not_left_alone(move, left)
         hand.wait(tools.patience.watch_poll_s)
+    findings = _not_taken(tools, move, hand)
     if not again:
-        return Done("no command undid the activation")
+        return Done("no command undid the activation", findings=findings)
     try:
         why = tools.doors.why_not(move.target, serving=True)
     except BrokerError as error:
         why = str(error)
     if why is not None:
         return Unknown(f"{move.target} was deactivated and activated again, and {why}: look at {move.target} first")
-    return Done(f"activated again {again} time(s) after a late command")
+    return Done(f"activated again {again} time(s) after a late command", findings=findings)
+
+
+def _not_taken(tools: ContinuityTools, move: Move, hand: Hand) -> tuple[Finding, ...]:
+    """What has been handed to its queue and is not taken, for longer than bridges confirm late."""
+    first = _handed(tools.observer.look_at(move.target))
+    if not first:
+        return ()
+    hand.wait(tools.patience.plugin_window_s)
+    now = _handed(tools.observer.look_at(move.target))
+    left = [f"{queue}: {now[pair, queue][0]}" for pair, queue in first if now.get((pair, queue)) == first[pair, queue]]
+    if not left:
+        return ()
+    text = f"staged at {move.target} and not taken by its queues: {some(left)}"
+    remedy = (
+        f"No client of {move.target} gets these. See that the addresses take messages: their size and "
+        "address-full-policy, the disk; then stop and start the bridge that delivers (QUEUE.in.mirror.bridge) in the "
+        "console: it tries again only when it starts. What a queue refuses although there is room it had before."
+    )
+    return (warning("DR-CONT-018", text, remedy),)
+
+
+def _handed(views: Sequence[SiteView]) -> dict[tuple[str, str], tuple[int, int]]:
+    """How many wait, and how many were confirmed, of each flow all of whose messages have been handed over."""
+    return {
+        (view.pair, flow.queue): (flow.in_mirror.depth, flow.target_bridge.acked)
+        for view in views
+        for flow in view.flows
+        if flow.stuck
+    }
 
 
 def _not_left_alone(move: Move, why: str) -> Refused:
