@@ -232,8 +232,19 @@ class Observer(observer.Observer[BrokerView, Access]):
 def _between(seen: Seen[BrokerView]) -> bool:
     """Say whether a broker has the store and does not serve yet, as it is starting or has died a moment ago; or may
     take it now, as nobody has it."""
-    every = [each for brokers in seen.sites.values() for each in brokers.values()]
-    return any(
-        isinstance(each.error, Between) if isinstance(each, Silent) else each.named_in_vain or each.may_take
-        for each in every
-    )
+    first, *_ = seen.sites.values()
+    pairs = [[brokers[name] for brokers in seen.sites.values()] for name in first]
+    return any(_starts(pair) or any(map(_is_between, pair)) for pair in pairs)
+
+
+def _is_between(broker: BrokerView | Silent) -> bool:
+    if isinstance(broker, Silent):
+        return isinstance(broker.error, Between)
+    return broker.named_in_vain or broker.may_take
+
+
+def _starts(pair: Sequence[BrokerView | Silent]) -> bool:
+    """Say whether somebody has the store, and the ports of all refuse: a lock that is a file names nobody."""
+    views = [each for each in pair if isinstance(each, BrokerView)]
+    closed = len(views) == len(pair) and not any(each.answered for each in views)
+    return closed and any(each.lock is not None and each.lock.held for each in views)

@@ -89,7 +89,10 @@ def _until_served(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) 
     accesses = tools.observer.at(move.target)
     left_s: float | None = None
     while True:
-        told = [why.text for why in tools.doors.why_not_serving(accesses).values() if why is not None]
+        why_not = tools.doors.why_not_serving(accesses).values()
+        if all(why is None or why.lets_in for why in why_not):
+            hand.let_in()
+        told = [why.text for why in why_not if why is not None]
         seen = tools.observer.look_once(least_s=tools.patience.last_look_s)
         lives = seen.roles[move.source]
         if not told and seen.roles[move.target] is Role.SERVING and _is_over(seen, move):
