@@ -12,6 +12,8 @@ from dr_ctl.topologies.classic.access import Access
 from dr_ctl.topologies.common.view import Queue
 
 BROWSE_S: Final = 30.0  # 20 000 messages take 6 s
+TRIES: Final = 6
+WHOLE: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,27 +30,42 @@ def lying(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
 
     A broker ends a listing silently where its policy says so (400 where it says nothing): one that is shorter than the
     queue is not believed, because what it leaves out would look as if it were consumed. Raises `BrokerError`."""
+    found, short = _listed(access, queue)
+    if short is not None:
+        raise short
+    return found
+
+
+def lying_at_work(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
+    """The same of a queue that clients work on: what any of several listings shows, two of them whole. One leaves out a
+    message now and then that is on its way to a consumer (548 of 549 were seen); one that a policy ends always does."""
+    found, shorts = dict[str, str | None](), list[BadValue]()
+    for number in range(1, TRIES + 1):
+        shown, short = _listed(access, queue)
+        found |= shown
+        shorts += [short] if short is not None else []
+        if number - len(shorts) == WHOLE:
+            return found
+    raise shorts[-1]
+
+
+def _listed(access: Access[Any], queue: Queue | None) -> tuple[dict[str, str | None], BadValue | None]:
+    """What one listing shows, and what is wrong with one that is shorter than its queue."""
     if queue is None:
-        return {}
+        return {}, None
     size = Read(queue.bean, ("QueueSize",))
     before, listed, after = access.reader().look([size, Ask(queue.bean, Listing.BROWSE_ALL), size], timeout_s=BROWSE_S)
     rows = listed.value()
     if not isinstance(rows, list):
         raise BadValue(f"{access.site}: a listing of {queue.name} gave no messages")
-    least = min(_size(before.value()), _size(after.value()))
+    least, short = min(_size(before.value()), _size(after.value())), None
     if len(rows) < least:
-        raise BadValue(
+        short = BadValue(
             f"{access.site}: {queue.name} holds {least} message(s) and shows {len(rows)} of them: its broker's policy "
             "limits what a listing shows",
             remedy=f"Raise maxBrowsePageSize of the policy entry for {queue.name} at {access.site} above that number.",
         )
-    return {_id(access, row): _origin(row) for row in rows}
-
-
-def lying_at_work(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
-    """The same of a queue that clients work on: what either of two listings shows. One leaves out a message now and
-    then that is on its way to a consumer (548 of 549 were seen)."""
-    return {**lying(access, queue), **lying(access, queue)}
+    return {_id(access, row): _origin(row) for row in rows}, short
 
 
 def differing(here: Access[Any], ours: Queue | None, there: Access[Any], theirs: Queue | None) -> Differing:
