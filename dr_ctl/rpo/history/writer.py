@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from dr_ctl.core.clock import Clock
     from dr_ctl.rpo.history.row import Row
 
-MOST_WAITING: Final = 40_000
-"""Rows that wait at most, whatever the time: of fifteen hundred queues at two sites a minute's looks are fewer."""
+MOST_WAITING: Final = 50_000
+"""Rows that wait at most, whatever the time: of up to two thousand queues at two sites a minute's looks are fewer."""
 MOST_KEPT: Final = 200_000
 """Rows that wait at most for a disk that takes none."""
 AGAIN_S: Final = 10.0
