@@ -19,7 +19,7 @@ from dr_ctl.topologies.common.checks import warning
 from dr_ctl.topologies.common.drafts.activate import peer_of
 from dr_ctl.topologies.continuity.drafts.probe import AGAIN_AT_MOST
 from dr_ctl.topologies.continuity.tools import ContinuityTools
-from dr_ctl.topologies.continuity.view import WAITS_MS, SiteView
+from dr_ctl.topologies.continuity.view import WAITS_MS, Flow, SiteView
 
 
 def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -113,26 +113,28 @@ def _not_taken(tools: ContinuityTools, move: Move, hand: Hand) -> tuple[Finding,
         return ()
     hand.wait(tools.patience.plugin_window_s)
     now = _handed(tools.observer.look_at(move.target))
-    left = [f"{queue}: {now[pair, queue][0]}" for pair, queue in first if now.get((pair, queue)) == first[pair, queue]]
+    left = [flow for key, flow in now.items() if key in first and _stands(first[key]) == _stands(flow)]
     if not left:
         return ()
-    text = f"staged at {move.target} and not taken by its queues: {some(left)}"
+    numbers = some([f"{flow.queue}: {flow.in_mirror.depth}" for flow in left])
+    text = f"staged at {move.target} and not taken by its queues: {numbers}"
     remedy = (
         f"No client of {move.target} gets these. See that the addresses take messages: their size and "
-        "address-full-policy, the disk; then stop and start the bridge that delivers (QUEUE.in.mirror.bridge) in the "
-        "console: it tries again only when it starts. What a queue refuses although there is room it had before."
+        f"address-full-policy, the disk; then stop and start in the console of {move.target} the bridges that deliver, "
+        f"which try again only then: {some([flow.target_bridge.name for flow in left])}. What a queue refuses "
+        "although there is room it had before."
     )
     return (warning("DR-CONT-018", text, remedy),)
 
 
-def _handed(views: Sequence[SiteView]) -> dict[tuple[str, str], tuple[int, int]]:
-    """How many wait, and how many were confirmed, of each flow all of whose messages have been handed over."""
-    return {
-        (view.pair, flow.queue): (flow.in_mirror.depth, flow.target_bridge.acked)
-        for view in views
-        for flow in view.flows
-        if flow.stuck
-    }
+def _handed(views: Sequence[SiteView]) -> dict[tuple[str, str], Flow]:
+    """The flows all of whose staged messages have been handed over, by pair and queue."""
+    return {(view.pair, flow.queue): flow for view in views for flow in view.flows if flow.stuck}
+
+
+def _stands(flow: Flow) -> tuple[int, int]:
+    """How many wait, and how many were confirmed."""
+    return flow.in_mirror.depth, flow.target_bridge.acked
 
 
 def _not_left_alone(move: Move, why: str) -> Refused:
