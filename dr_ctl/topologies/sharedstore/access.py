@@ -205,7 +205,7 @@ class Observer(observer.Observer[BrokerView, Access]):
         """A broker that takes the store is a moment later one that serves."""
         until = self.clock.monotonic() + self.patience.store_starts_s
         seen = super().observe(least_s=least_s)
-        while _between(seen) and self.clock.monotonic() < until:
+        while between(seen) and self.clock.monotonic() < until:
             self.clock.sleep(self.patience.apart_s)
             seen = super().observe(least_s=least_s)
         return seen
@@ -229,7 +229,7 @@ class Observer(observer.Observer[BrokerView, Access]):
         self.shared.close()
 
 
-def _between(seen: Seen[BrokerView]) -> bool:
+def between(seen: Seen[BrokerView]) -> bool:
     """Say whether a broker has the store and does not serve yet, as it is starting or has died a moment ago; or may
     take it now, as nobody has it."""
     first, *_ = seen.sites.values()
@@ -244,7 +244,7 @@ def _is_between(broker: BrokerView | Silent) -> bool:
 
 
 def _starts(pair: Sequence[BrokerView | Silent]) -> bool:
-    """Say whether somebody has the store, and the ports of all refuse: a lock that is a file names nobody."""
+    """Say whether somebody has the store whom the lock does not name, as a file does not, and all ports refuse."""
     views = [each for each in pair if isinstance(each, BrokerView)]
     closed = len(views) == len(pair) and not any(each.answered for each in views)
-    return closed and any(each.lock is not None and each.lock.held for each in views)
+    return closed and any(each.lock is not None and each.lock.held and each.lock.holder is None for each in views)

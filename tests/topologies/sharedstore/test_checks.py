@@ -15,6 +15,7 @@ from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.classic.operations import STOPS
 from dr_ctl.topologies.common.seen import Silent
 from dr_ctl.topologies.sharedstore import procedure
+from dr_ctl.topologies.sharedstore.access import between
 from dr_ctl.topologies.sharedstore.lock import Lag, LockSeen
 from dr_ctl.topologies.sharedstore.view import BrokerView
 from tests.topologies.sharedstore.views import FILE, FRESH, PAIR, broker, config, queue, seen, waiting, with_commands
@@ -98,6 +99,24 @@ def test_of_a_run_that_goes_on_who_gave_up_the_store_may_have_ended() -> None:
 )
 def test_who_waits_for_a_store_that_nobody_holds_may_take_it(view: BrokerView, may: bool) -> None:
     assert view.may_take is may
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "is_between"),
+    [
+        (waiting("london", lock=FILE, runs=False), waiting(lock=FILE, runs=True), True),
+        (waiting("london", lock=FREE, runs=False), waiting(lock=FREE, runs=True), True),
+        (waiting("london", lock=FRESH, runs=False), waiting(lock=FRESH, runs=True), False),
+        (broker(lock=FILE), waiting(lock=FILE), False),
+        (waiting("london", lock=None), waiting(lock=None), False),
+        (Silent(PAIR, "london", TimedOut("frozen")), waiting(lock=FILE), False),
+    ],
+    ids=["starts", "may take", "its lease lasts", "serves", "not read", "frozen"],
+)
+def test_a_moment_in_which_a_broker_takes_the_store_is_waited_out(
+    here: BrokerView | Silent, there: BrokerView, is_between: bool
+) -> None:
+    assert between(seen(here, there)) is is_between
 
 
 def test_a_stop_that_is_denied_to_the_console_is_not_needed_where_the_process_has_a_command() -> None:
