@@ -4,9 +4,7 @@ runs, so that help and completion stay instant."""
 from __future__ import annotations
 
 import gc
-import io
 import itertools
-import os
 import signal
 import sys
 from pathlib import Path
@@ -21,6 +19,7 @@ from dr_ctl.cli.helping import Whole
 from dr_ctl.cli.lab_app import lab_app
 from dr_ctl.cli.operations_app import link_app, operations_app
 from dr_ctl.cli.session import Session, Time
+from dr_ctl.cli.streams import make_lasting
 from dr_ctl.core.errors import DrCtlError, Stopped, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
 from dr_ctl.lab.kinds import MIRROR
@@ -282,24 +281,13 @@ def demo(
 
 def main() -> None:
     """Run the command line and end the process."""
-    _make_streams_safe()
+    make_lasting()
     # Hundreds of modules are loaded and none is ever garbage: to look among them for cycles, again and again while they
     # come and once more at the end, is a seventh of the time that a short command takes.
     gc.set_threshold(_SELDOM)
     code = run(sys.argv[1:])
     gc.freeze()
     sys.exit(code)
-
-
-def _make_streams_safe() -> None:
-    """A stream that the caller has closed swallows what is written, and keeps its number: no file that is opened later
-    gets it. What a stream's encoding lacks is written as an escape instead of ending a run."""
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115, PTH123
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def run(arguments: list[str], time: Time | None = None) -> int:

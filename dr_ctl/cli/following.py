@@ -12,6 +12,7 @@ from dr_ctl.application.result import Result
 from dr_ctl.cli.past import how_ended, line_of
 from dr_ctl.cli.render import as_line
 from dr_ctl.cli.session import Session
+from dr_ctl.cli.streams import has_reader
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.printable import line
@@ -63,9 +64,11 @@ def follow(session: Session, run: str | None) -> Result:
                 shown.show(entry)
             if is_over:
                 break
+            if not has_reader():
+                return _left(files.name)
             time.sleep(POLL_S)
-    except (Stopped, BrokenPipeError):
-        return Result(ExitCode.OK, f"{files.name} is no longer followed; it goes on", run=files.name)
+    except Stopped:
+        return _left(files.name)
     if files.journal.exists():
         read(files.journal)  # a line that is damaged in the middle hid those after it: say so as `runs show` does
     outcome, summary = how_ended(files)
@@ -76,6 +79,10 @@ def follow(session: Session, run: str | None) -> Result:
     remedy = "`dr-ctl resume` goes on with it, `dr-ctl abort` undoes it."
     finding = Finding("DR-RUN-003", Severity.WARNING, text, remedy)
     return Result(ExitCode.OK, text, (finding,), data, files.name)
+
+
+def _left(run: str) -> Result:
+    return Result(ExitCode.OK, f"{run} is no longer followed; the run goes on", run=run)
 
 
 class _Shown:

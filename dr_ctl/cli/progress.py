@@ -21,23 +21,14 @@ _STYLES = {"done": "green", "not needed": "dim", "refused": "red", "unknown": "y
 
 
 class Screen:
-    """Shows events as they come. Never raises: a closed terminal does not stop a run."""
+    """Shows events as they come. Standard error never raises (`streams.py`): a closed terminal stops no run."""
 
     def __init__(self, *, color: bool) -> None:
         self._console = Console(file=sys.stderr, no_color=not color, highlight=False, markup=False, soft_wrap=True)
         self._status: Status | None = None
         self._said_at = float("-inf")
-        self._gone = False
 
     def __call__(self, event: Event) -> None:
-        if self._gone:
-            return
-        try:
-            self._show(event)
-        except OSError:
-            self._gone = True
-
-    def _show(self, event: Event) -> None:
         match event:
             case StepStarted():
                 safe = "Ctrl-C undoes" if event.safe_to_stop else "do not stop"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 import typer
 
 from dr_ctl.application.result import Result
+from dr_ctl.cli.streams import has_reader
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
 from dr_ctl.core.printable import line, page
 
@@ -20,19 +22,22 @@ _MARKS = {Severity.ERROR: "!!", Severity.WARNING: " !", Severity.INFO: "  "}
 
 
 def end(result: Result, session: Session) -> int:
-    """Write the result, return its exit code. A reader that went away changes neither."""
+    """Write the result, return its exit code. Where standard output refuses a run's result, standard error gets it."""
     if session.warn_exit:
         result = result.with_warn_exit()
-    try:
-        if session.json:
-            sys.stdout.write(as_line(result.envelope(session.command)) + "\n")
-        else:
-            _text(result)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Python would complain about the same pipe once more while it shuts down.
-        sys.stdout = open("/dev/null", "w", encoding="utf-8")  # noqa: SIM115, PTH123
+    _write(result, session)
+    if result.run is not None and not has_reader():
+        with redirect_stdout(sys.stderr):
+            _write(result, session)
     return int(result.code)
+
+
+def _write(result: Result, session: Session) -> None:
+    if session.json:
+        sys.stdout.write(as_line(result.envelope(session.command)) + "\n")
+    else:
+        _text(result)
+    sys.stdout.flush()
 
 
 def _text(result: Result) -> None:

@@ -8,7 +8,8 @@ from dr_ctl.application.looking import looking
 from dr_ctl.application.result import Result
 from dr_ctl.cli.render import end
 from dr_ctl.cli.session import Session
-from dr_ctl.core.model import Role
+from dr_ctl.cli.streams import has_reader
+from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.core.printable import page
 from dr_ctl.topologies.topology import BrokerSeen, workloads_of
 
@@ -27,10 +28,11 @@ def status(session: Session) -> Result:
 
 
 def watch(session: Session) -> Result:
-    """The status again and again; each is a whole document or screen. Ends with Ctrl-C."""
-    while True:
+    """The status again and again; each is a whole document or screen. Ctrl-C ends it, or a reader that goes away."""
+    while has_reader():
         end(status(session), session)
         session.clock.sleep(WATCH_EVERY_S)
+    return Result(ExitCode.OK, "nobody reads the status any more")
 
 
 def _text(found: Status) -> str:

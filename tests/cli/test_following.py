@@ -156,7 +156,7 @@ def test_ctrl_c_ends_the_showing_and_not_the_run(
 
     ended = dr_ctl("runs", "show", "--follow")
 
-    assert (ended.code, ended.out.splitlines()[-1]) == (0, f"{NAME} is no longer followed; it goes on")
+    assert (ended.code, ended.out.splitlines()[-1]) == (0, f"{NAME} is no longer followed; the run goes on")
     scribe.close()
 
 
