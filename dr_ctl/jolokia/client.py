@@ -23,6 +23,7 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 READ_S: Final = 5.0
 CHANGE_S: Final = 30.0
 _SIGNED: Final = re.compile(r"\w+\([\w.,\[\]$;]*\)")
+_MISWRITTEN: Final = re.compile(r"\\(?:u([0-9a-fA-F]{3})([:-?])|.)")
 _CONFIG: Final[dict[str, Json]] = {"ignoreErrors": True, "includeRequest": False, "canonicalNaming": True}
 
 
@@ -239,7 +240,7 @@ def _answers(url: str, answered: Told, wanted: int) -> list[Answer]:
     try:
         text = body.decode()
         body.clear()  # of ten thousand queues it is megabytes, and so is what is read of it
-        told = json.loads(text)
+        told = _json(text)
     except (ValueError, RecursionError) as error:
         if status >= 500:  # noqa: PLR2004
             raise Sick(f"{url}: HTTP {status} without JSON: {start!r}") from error
@@ -255,6 +256,19 @@ def _answers(url: str, answered: Told, wanted: int) -> list[Answer]:
     if len(told) != wanted:
         raise Torn(f"{url}: {wanted} questions, {len(told)} answers")
     return [_answer(url, each) for each in told]
+
+
+def _json(text: str) -> Any:
+    """Read JSON, and control characters as Artemis 2.56 writes them: the last digit of the escape is not hexadecimal
+    but the character that far above '0', so that U+001B stands there as `\\u001;`. No JSON has such an escape."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json.loads(_MISWRITTEN.sub(_rewritten, text))
+
+
+def _rewritten(escape: re.Match[str]) -> str:
+    return escape[0] if escape[2] is None else f"\\u{escape[1]}{ord(escape[2]) - ord('0'):x}"
 
 
 def _answer(url: str, told: dict[str, Any]) -> Answer:

@@ -145,7 +145,8 @@ class _Handler(BaseHTTPRequestHandler):
             elif fault.kind is FaultKind.DIES_AFTER:
                 self._host.die(back_after_s=fault.back_after_s)
                 raise Hung
-        self._reply(200, json.dumps(answers if isinstance(document, list) else answers[0]), "application/json")
+        text = self._host.management.dialect.written(answers if isinstance(document, list) else answers[0])
+        self._reply(200, text, "application/json")
 
     def _no_request(self, why: str) -> None:
         """Refuse the whole POST, as a page of the server, or in the way in which a request would be."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +16,17 @@ NO_BEAN: Final = "javax.management.InstanceNotFoundException"
 NO_ATTRIBUTE: Final = "javax.management.AttributeNotFoundException"
 REFUSED: Final = "java.lang.Exception"
 TYPES: Final = frozenset({"read", "exec", "search", "version"})
-# The operations that change nothing.
 # Whether an operation may be called is asked of a bean that does not exist: that changes nothing.
 NOBODY: Final = "=dr-ctl.nobody"
 LOOKING: Final = re.compile(r"(list|browse|count|get|is|canInvoke)")
 
+_CONTROL: Final = re.compile(r"\\(?:(u00[01])([a-f])|.)")
+
 Answer = dict[str, Any]
+
+
+def _miswritten(escape: re.Match[str]) -> str:
+    return escape[0] if escape[2] is None else f"\\{escape[1]}{chr(ord('0') + int(escape[2], 16))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +34,8 @@ class Dialect:
     """What a console says of itself, where it is, and how it differs from others. `page`: what any other path shows.
     `forbids`: an attribute of what is not there is not missing, it is forbidden. `refuses_in_json`: what is no request
     is answered like one. `backs_off`: a user who fails too often has to wait. `servlet`: Jolokia behind a server
-    that asks for the login and knows no other page; it wants to be told an origin."""
+    that asks for the login and knows no other page; it wants to be told an origin. `miswrites`: the last digit of a
+    control character's escape is the character that far above '0', so that U+001B is written as `\\u001;`."""
 
     agent: str
     protocol: str
@@ -39,6 +46,12 @@ class Dialect:
     refuses_in_json: bool = False
     backs_off: bool = True
     servlet: bool = False
+    miswrites: bool = False
+
+    def written(self, document: Any) -> str:
+        """The text of a JSON document, as this console writes it."""
+        text = json.dumps(document)
+        return _CONTROL.sub(_miswritten, text) if self.miswrites else text
 
 
 class Policy(Protocol):

@@ -53,6 +53,21 @@ def test_the_whole_look_of_the_product_reads_the_same_things(subject: Subject) -
     assert london.node != paris.node
 
 
+def test_a_queue_with_control_characters_in_its_name_is_read_by_that_name(subject: Subject) -> None:
+    name, server = "odd\x01\x0b\x1b\x1f\x7f\x85.name\\u001;", subject.server("london")
+    created = {"name": name, "address": "odd", "routing-type": "ANYCAST", "durable": True}
+
+    assert subject.execute("london", server, CREATE, json.dumps(created))["status"] == 200
+    listing = subject.post("london", {"type": "read", "mbean": server, "attribute": "QueueNames"})
+    view = subject.view("london")
+    subject.execute("london", server, DESTROY, name)
+
+    assert r"odd\u0001\u000;\u001;\u001?" in listing.text
+    with pytest.raises(ValueError, match="Invalid"):
+        listing.json()
+    assert name in view.business
+
+
 def find(subject: Subject, site: str) -> str:
     with subject.reader(site) as reader:
         return find_broker(reader)

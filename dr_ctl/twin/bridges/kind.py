@@ -38,7 +38,7 @@ KIND: Final = Kind(
     broker=_broker,
     way=BridgesWay,
     beans=beans,
-    dialect=console("2.4.3", "8.1"),
+    dialect=console("2.4.3", "8.1", miswrites=True),
     settings=_settings,
     roles={user: user for user in (CLIENTS, BRIDGE, AGENT)},
 )

@@ -33,6 +33,6 @@ KIND: Final = Kind(
     broker=_broker,
     way=MirrorWay,
     beans=beans,
-    dialect=console("2.4.3", "8.1"),
+    dialect=console("2.4.3", "8.1", miswrites=True),
     settings=_settings,
 )
