@@ -131,9 +131,14 @@ class TestPartlyActivated:
         shut.instead["start"] = NOT_NOW
         swapover(dr_ctl)
         del shut.instead["start"]
+        advice = dr_ctl("explain", "21", "--json").document["data"]["do"]
+        resumed = dr_ctl("resume", "--yes", "--json")
 
         ended = swapover(dr_ctl)
 
+        assert resumed.code == 10
+        assert "The same command again" in advice
+        assert "dr-ctl resume" not in advice
         assert ended.code == 0, ended.document
         assert ended.document["run"] is not None
         assert serving(ended) == dict.fromkeys(NAMES, "paris")
