@@ -16,9 +16,9 @@ from bench.table import Figure
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.model import Role
 from dr_ctl.core.patience import Patience
-from dr_ctl.lab.lab import Lab
 from dr_ctl.settings import loader
 from dr_ctl.topologies.registry import opened
+from dr_ctl_lab.lab.lab import Lab
 
 LOSSES, RATE = 5, 300
 

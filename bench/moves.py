@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.table import HERE, Figure
-from dr_ctl.application.twins import PlayedTwin
-from dr_ctl.lab.artemis.continuity import JAR
-from dr_ctl.lab.lab import Lab
+from dr_ctl_lab.lab.artemis.continuity import JAR
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.played import PlayedTwin
 
 MOVES = 6
 MIRROR_RATE, PLUGIN_RATE = 300, 100

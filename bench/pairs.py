@@ -13,8 +13,8 @@ from pathlib import Path
 
 from bench.moves import environment
 from bench.table import HERE, Figure
-from dr_ctl.application.twins import PlayedTwin
-from dr_ctl.lab.lab import Lab
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.played import PlayedTwin
 
 SIMULATED, REAL = (1, 4, 50), (1, 4)
 WARM, MOVES = 2, 6

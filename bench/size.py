@@ -19,10 +19,10 @@ from bench.moves import environment
 from bench.table import Figure
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.patience import Patience
-from dr_ctl.lab.lab import Lab
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.artemis.look import QUEUE
 from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl_lab.lab.lab import Lab
 
 SIZES, MOST = (1, 1_000, 10_000), 10_000
 LOOKS, MOVES, BEHIND = 7, 4, 5_000

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.moves import environment
 from bench.table import Figure
-from dr_ctl.lab.lab import Lab
+from dr_ctl_lab.lab.lab import Lab
 
 STARTS = 11
 

@@ -23,10 +23,10 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from dr_ctl.jolokia.client import Account, Read, Reader, Wire
-from dr_ctl.lab.classic.admin import ORIGIN, jolokia
-from dr_ctl.lab.kinds import BROKERSYNC
-from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.connection import Connection, knock
+from dr_ctl_lab.lab.classic.admin import ORIGIN, jolokia
+from dr_ctl_lab.lab.kinds import BROKERSYNC
+from dr_ctl_lab.lab.lab import Lab
 
 QUEUE, BODY = "orders.in", "x" * 250
 TICK_S, LOOK_S = 0.02, 0.1

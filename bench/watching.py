@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from bench.moves import environment
 from bench.size import MOST, lab_of
 from bench.table import Figure
-from dr_ctl.application.twins import PlayedTwin
+from dr_ctl_lab.played import PlayedTwin
 
 LASTING_S, SHORT_S, RATE = 600, 20, 100
 LOOKS = LASTING_S / 5

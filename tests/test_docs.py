@@ -23,7 +23,8 @@ def docs(name: str) -> str:
 
 
 def test_every_finding_is_explained_and_no_other() -> None:
-    made = {word for path in (ROOT / "dr_ctl").rglob("*.py") for word in FINDING.findall(path.read_text("utf-8"))}
+    sources = [path for package in ("dr_ctl", "dr_ctl_lab") for path in (ROOT / package).rglob("*.py")]
+    made = {word for path in sources for word in FINDING.findall(path.read_text("utf-8"))}
 
     assert made == set(explaining.findings())
     assert set(explaining.codes()) == set(ExitCode)
@@ -71,8 +72,9 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 
 def test_the_page_on_the_architecture_names_every_package_and_no_module_that_is_not_there() -> None:
     page = docs("architecture.md")
-    packages = {path.name for path in (ROOT / "dr_ctl").iterdir() if (path / "__init__.py").exists()}
+    roots = (ROOT / "dr_ctl", ROOT / "dr_ctl_lab")
+    packages = {path.name for root in roots for path in root.iterdir() if (path / "__init__.py").exists()}
     named = set(re.findall(r"`(?:[\w<>]+/)*(\w+)\.py`", page)) - {"procedure"}
 
-    assert {name for name in packages if f"`{name}/`" not in page} == set()
-    assert named <= {path.stem for where in ("dr_ctl", "tests") for path in (ROOT / where).rglob("*.py")}
+    assert {name for name in packages if f"{name}/`" not in page} == set()
+    assert named <= {path.stem for where in ("dr_ctl", "dr_ctl_lab", "tests") for path in (ROOT / where).rglob("*.py")}

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent / "dr_ctl"
+LAB = ROOT.with_name("dr_ctl_lab")
 LAYERS = (
     {"core"},
     {"telemetry"},
@@ -16,13 +17,15 @@ LAYERS = (
     {"engine"},
     {"jolokia", "stomp_io", "processes", "rpo"},
     {"topologies"},
-    {"report", "lab", "twin", "agents"},
+    {"report", "agents"},
     {"application"},
     {"cli"},
+    {LAB.name},
 )
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
-# What the twin shared with the product it could not show to be wrong.
-ALONE = {"twin": {"core"}}
+# An error that the twin shared with the product would show in no test.
+TWIN = f"{LAB.name}.twin."
+TWIN_MAY = ("core.", TWIN)
 HOMES = {"pyspark": ("rpo/spark/session.py", "rpo/spark/tasks.py"), "rich": ("cli/progress.py",), "click": ()}
 CONTRACT = ("topologies.topology", "topologies.registry")
 # What stands below a topology: what is common to all kinds of broker, and the family that its brokers are of.
@@ -48,12 +51,10 @@ ACTING = {"acts", "tools", "sender", "access", "observer", "driver", "doors", "v
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    """Every module of the product by its name below `dr_ctl`."""
-    return {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts): ast.parse(path.read_text(encoding="utf-8"))
-        for path in sorted(ROOT.rglob("*.py"))
-        if path.parent != ROOT
-    }
+    """Every module of the product by its name below `dr_ctl`, and those of the lab by their whole names."""
+    paths = [(path.relative_to(ROOT), path) for path in sorted(ROOT.rglob("*.py")) if path.parent != ROOT]
+    paths += [(path.relative_to(LAB.parent), path) for path in sorted(LAB.rglob("*.py"))]
+    return {".".join(place.with_suffix("").parts): ast.parse(path.read_text(encoding="utf-8")) for place, path in paths}
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
@@ -95,7 +96,13 @@ def test_imports_point_down_only() -> None:
 
     assert len(crossing) > 100
     assert [each for each in crossing if LEVEL[floor(each[1])] >= LEVEL[floor(each[0])]] == []
-    assert [each for each in crossing if floor(each[1]) not in ALONE.get(floor(each[0]), LEVEL)] == []
+
+
+def test_the_twin_knows_nothing_of_the_product_but_its_core() -> None:
+    twin = {name: imported for name, imported in ties().items() if name.startswith(TWIN)}
+
+    assert len(twin) > 50
+    assert [(name, each) for name, all_ in twin.items() for each in all_ if not each.startswith(TWIN_MAY)] == []
 
 
 def test_libraries_have_one_home_and_the_twin_none_at_all() -> None:
@@ -104,7 +111,7 @@ def test_libraries_have_one_home_and_the_twin_none_at_all() -> None:
     for name, library in foreign:
         if library in HOMES:
             assert name.replace(".", "/") + ".py" in HOMES[library], (name, library)
-        if floor(name) in ALONE and library != "dr_ctl":
+        if name.startswith(TWIN) and library not in (ROOT.name, LAB.name):
             assert library in sys.stdlib_module_names, (name, library)
 
 

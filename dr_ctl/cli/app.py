@@ -9,20 +9,19 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from dr_ctl.application.result import Result, of_error
+from dr_ctl.cli.added import TEXTS, added
 from dr_ctl.cli.command import command, common, group
 from dr_ctl.cli.helping import Whole
-from dr_ctl.cli.lab_app import lab_app
 from dr_ctl.cli.operations_app import link_app, operations_app
 from dr_ctl.cli.session import Session, Time
 from dr_ctl.cli.streams import make_lasting
 from dr_ctl.core.errors import DrCtlError, Stopped, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Severity
-from dr_ctl.lab.kinds import MIRROR
 
 app = typer.Typer(cls=Whole, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.callback()(common)
@@ -33,7 +32,6 @@ app.add_typer(operations_app)
 app.add_typer(runs_app, name="runs")
 app.add_typer(runbook_app, name="runbook")
 app.add_typer(rpo_app, name="rpo")
-app.add_typer(lab_app, name="lab")
 app.add_typer(link_app, name="link")
 _GROUPS = frozenset(each.name for each in app.registered_groups if each.name)
 
@@ -257,28 +255,6 @@ def sync(
     return syncing.sync(session, asking.seconds_of("--for", lasting), metrics=metrics)
 
 
-@command(app, "demo")
-def demo(
-    session: Session,
-    *,
-    directory: Annotated[
-        Path, typer.Option("--dir", metavar="DIR", help="Where it works and leaves its report.")
-    ] = Path("dr-ctl-demo"),
-    on: Annotated[
-        Literal["brokers", "twin"],
-        typer.Option("--on", help="Two real brokers, or a twin: simulated ones, without Java."),
-    ] = "brokers",
-    topology: Annotated[
-        str, typer.Option("--topology", metavar="ID", help="What joins the sites, as in `lab up`.")
-    ] = MIRROR,
-) -> Result:
-    """The main job on two brokers: a swapover, a failover and a failback under load; the ledger judges each."""
-    from dr_ctl.application import demonstration  # noqa: PLC0415
-
-    out = None if session.quiet else sys.stderr if session.json else sys.stdout
-    return demonstration.demo(out, directory, demonstration.On(on), topology)
-
-
 def main() -> None:
     """Run the command line and end the process."""
     make_lasting()
@@ -294,7 +270,7 @@ def run(arguments: list[str], time: Time | None = None) -> int:
     """Run one command: every path ends with its document or its text, and with its exit code. No words ask for help,
     as does a group alone. `time` is what its waits are made of; default: the machine's own, and all of it."""
     # The last word may be the value of an option, too.
-    alone = bool(arguments) and arguments[-1] in _GROUPS and arguments[-1:] == _command(arguments)
+    alone = bool(arguments) and _is_group(arguments[-1]) and arguments[-1:] == _command(arguments)
     if not arguments or (alone and not _wants_json(arguments)):
         arguments = [*arguments, "--help"]
     signal.signal(signal.SIGTERM, _stop)
@@ -336,11 +312,17 @@ def _command(arguments: list[str]) -> list[str]:
     words = [word for word in arguments if not word.startswith("-")]
     groups = {each.name: _names(each.typer_instance) for each in app.registered_groups if each.name}
     for word, then in itertools.pairwise([*words, ""]):
+        if word in TEXTS:
+            return [word, then] if then in _names(added(word)) else [word]
         if word in groups:
             return [word, then] if then in groups[word] else [word]
         if word in _names(app) | _names(operations_app):
             return [word]
     return []
+
+
+def _is_group(word: str) -> bool:
+    return word in _GROUPS or (word in TEXTS and len(_names(added(word))) > 1)
 
 
 def _names(group: typer.Typer | None) -> set[str | None]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from typer.core import TyperGroup
+from typer.main import get_command
 
+from dr_ctl.cli.added import TEXTS, added
 from dr_ctl.core.model import ExitCode
 
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
@@ -52,7 +54,20 @@ class Group(TyperGroup):
 
 
 class Whole(Group):
-    """The command line as a whole: its commands by what they are for."""
+    """The command line as a whole: its commands by what they are for, those of other packages among them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *TEXTS]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        own = super().get_command(ctx, cmd_name)
+        if own is not None or (commands := added(cmd_name)) is None:
+            return own
+        return get_command(commands)
+
+    def _rows(self, ctx: Any) -> dict[str, str]:
+        own = {name: super(Whole, self).get_command(ctx, name) for name in super().list_commands(ctx)}
+        return {name: each.get_short_help_str(_WHOLE) for name, each in own.items() if each is not None} | TEXTS
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         rows = self._rows(ctx)

@@ -17,14 +17,14 @@ from typing import Any
 
 import yaml
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.patience import Patience
-from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.traffic import Dialler
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.traffic import Dialler
+from dr_ctl_lab.played import PlayedTwin
 from tests.broker.recorder import Recorder, Seen
 
 LONG_S = 120.0

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done
-from dr_ctl.lab.cache import release_ports, reserve_ports
-from dr_ctl.lab.camel import LOG, Camel
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.workloads.calls import call
 from dr_ctl.topologies.workloads.yard import Yard
+from dr_ctl_lab.lab.cache import release_ports, reserve_ports
+from dr_ctl_lab.lab.camel import LOG, Camel
+from dr_ctl_lab.played import PlayedTwin
 from tests.conftest import Command
 from tests.lab.waiting import eventually
 from tests.twin.matrix import OPERATIONS, at_rest, done, serving

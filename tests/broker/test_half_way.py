@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.lab.lab import Lab
+from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Ended, Operator, changed_settings, end_all, on_queue, until
 from tests.twin.subject import Client
 from tests.twin.test_half_way import Consumer

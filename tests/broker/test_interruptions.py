@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.lab.lab import Lab
+from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, recorded, send, state_of, until
 from tests.broker.recorder import Recorder, Seen
 from tests.lab.holding import HoldingConsumer

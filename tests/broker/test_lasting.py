@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.connection import ConnectionLost, knock
+from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, changed_settings, end_all, reset, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]

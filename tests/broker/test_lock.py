@@ -16,9 +16,9 @@ import pytest
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.lease import LOCK, LockDocument
-from dr_ctl.lab.lab import Lab
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
+from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Ended, Operator, state_of, until
 from tests.broker.test_interruptions import cut_at_the_fence, drain_waits
 

@@ -16,9 +16,9 @@ from statistics import median
 import pytest
 
 from dr_ctl.agents.monitor import recording
-from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.traffic import Load
 from dr_ctl.settings.loader import load
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.traffic import Load
 from tests.broker.driving import Operator, changed_settings, end_all, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]

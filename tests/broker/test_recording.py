@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.lab.lab import Lab
 from dr_ctl.rpo.history.files import usable_files
+from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import LONG_S, Operator, changed_settings
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.lab import distribution
-from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.address import Address
+from dr_ctl_lab.lab import distribution
+from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import (
     Ended,
     Operator,

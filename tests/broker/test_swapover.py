@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.stomp_io.client import greet
+from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, on_queue, recorded, send, state_of, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]

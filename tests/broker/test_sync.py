@@ -12,10 +12,10 @@ import pytest
 
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.engine.runs import Runs
-from dr_ctl.lab.classic.admin import ClassicAdmin
-from dr_ctl.lab.kinds import BROKERSYNC
-from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.connection import knock
+from dr_ctl_lab.lab.classic.admin import ClassicAdmin
+from dr_ctl_lab.lab.kinds import BROKERSYNC
+from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, end_all, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]

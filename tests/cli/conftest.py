@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 import tests.patience
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
 from dr_ctl.core.clock import SystemClock
-from dr_ctl.twin.console import ADMIN
-from dr_ctl.twin.site import PAIR
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.console import ADMIN
+from dr_ctl_lab.twin.site import PAIR
 from tests.cli.installation import PASSWORD, QUEUES, Installation, listen
 
 SECRET = {"env": "DR_CTL_TEST_PASSWORD"}

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.artemis.operations import change
-from dr_ctl.twin import console
-from dr_ctl.twin.console import ADMIN, Console
-from dr_ctl.twin.faults import Fault, FaultKind
-from dr_ctl.twin.jolokia import Answer, Management, Request, answer, failed
-from dr_ctl.twin.messages import Message
-from dr_ctl.twin.mirror.broker import MirrorBroker
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin import console
+from dr_ctl_lab.twin.console import ADMIN, Console
+from dr_ctl_lab.twin.faults import Fault, FaultKind
+from dr_ctl_lab.twin.jolokia import Answer, Management, Request, answer, failed
+from dr_ctl_lab.twin.messages import Message
+from dr_ctl_lab.twin.mirror.broker import MirrorBroker
 from tests.broker.recorder import LOCKING
 from tests.twin.subject import until
 

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from dr_ctl.cli.added import TEXTS, added
 from dr_ctl.cli.app import app
 from dr_ctl.cli.helping import CODES, SECTIONS
 from dr_ctl.core.model import ExitCode
@@ -63,16 +64,34 @@ GROUPS = ("runs", "runbook", "rpo", "lab", "link")
 def commands() -> set[str]:
     """Every command there is, by its whole name."""
     found = {str(each.name) for each in app.registered_commands}
-    for group in app.registered_groups:
-        assert group.typer_instance is not None
-        prefix = f"{group.name} " if group.name else ""
-        found |= {f"{prefix}{each.name}" for each in group.typer_instance.registered_commands}
+    groups = [(group.name, group.typer_instance) for group in app.registered_groups]
+    for name, group in (*groups, *((name, added(name)) for name in TEXTS)):
+        assert group is not None
+        for command in group.registered_commands:
+            found.add(f"{name} {command.name}" if name and command.name != name else str(command.name))
     return found
 
 
 def test_the_table_covers_every_command() -> None:
     assert commands() == set(OPTIONS)
-    assert {each.name for each in app.registered_groups if each.name} == set(GROUPS)
+    assert {each.name for each in app.registered_groups if each.name} | {"lab"} == set(GROUPS)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_what_help_says_of_an_added_command_is_what_it_says_itself(dr_ctl: Shell, name: str) -> None:
+    shown = " ".join(dr_ctl(name, "--help").out.split())
+
+    assert TEXTS[name] in shown
+
+
+def test_without_the_package_that_adds_them_its_commands_are_unknown(
+    dr_ctl: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: ())
+
+    ended = dr_ctl("lab", "status", "--json")
+
+    assert (ended.code, ended.document["summary"]) == (2, "No such command 'lab'.")
 
 
 @pytest.mark.parametrize(("name", "options"), OPTIONS.items(), ids=OPTIONS)

@@ -13,8 +13,8 @@ from dr_ctl.core.clock import SystemClock
 from dr_ctl.engine import holding
 from dr_ctl.engine.lease import LockDocument
 from dr_ctl.engine.runs import Runs
-from dr_ctl.twin.broker import Broker
-from dr_ctl.twin.jolokia import failed
+from dr_ctl_lab.twin.broker import Broker
+from dr_ctl_lab.twin.jolokia import failed
 from tests.cli.conftest import Ended, Shell
 from tests.cli.installation import Installation, Site
 from tests.cli.test_gone_on_with import begun

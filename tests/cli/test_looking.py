@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from dr_ctl.application.looking import looking
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.patience import Patience
 from dr_ctl.topologies import registry
+from dr_ctl_lab.played import PlayedTwin
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
 from tests.twin.subject import Client

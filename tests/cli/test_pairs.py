@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dr_ctl.application.twins import PlayedTwin
+from dr_ctl_lab.played import PlayedTwin
 from tests.cli.conftest import Ended, Shell
 from tests.cli.installation import NOT_NOW, QUEUES, Site, listen
 from tests.patience import impatient

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.twin.console import ADMIN
+from dr_ctl_lab.twin.console import ADMIN
 from tests.cli.conftest import Shell
 from tests.cli.installation import NOT_NOW, Installation
 

@@ -18,7 +18,7 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.runbook import shipped
 from dr_ctl.topologies.common.driver import Driver
 from dr_ctl.topologies.common.view import Broker
-from dr_ctl.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from tests.cli.conftest import Ended, Shell
 from tests.cli.installation import NOT_NOW, Installation
 from tests.patience import impatient

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dr_ctl.application.twins import PlayedTwin
+from dr_ctl_lab.played import PlayedTwin
 from tests.cli.conftest import Shell
 from tests.cli.installation import QUEUES, Installation, listen
 from tests.cli.test_gone_on_with import begun

@@ -6,15 +6,15 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from dr_ctl.lab.traffic import BEAT_S, SILENT_S, TURN_S, Dialler
-from dr_ctl.lab.working import identify, subscribe
 from dr_ctl.stomp_io.connection import Connection, ConnectionLost
+from dr_ctl_lab.lab.traffic import BEAT_S, SILENT_S, TURN_S, Dialler
+from dr_ctl_lab.lab.working import identify, subscribe
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from dr_ctl.lab.traffic import Target
+    from dr_ctl_lab.lab.traffic import Target
 
 PLENTY = 1024 * 1024
 

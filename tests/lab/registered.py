@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.lab import daemons
-from dr_ctl.lab.make import Kind, Make, Options
-from dr_ctl.lab.state import SiteState
+from dr_ctl_lab.lab import daemons
+from dr_ctl_lab.lab.make import Kind, Make, Options
+from dr_ctl_lab.lab.state import SiteState
 
 FOLDERS: dict[str, Path] = {}
 

@@ -6,11 +6,11 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
-from dr_ctl.lab.artemis.bridges import IDS, configured
-from dr_ctl.lab.kinds import BRIDGES
-from dr_ctl.lab.make import Make
-from dr_ctl.lab.settings_file import write
 from dr_ctl.settings.loader import load
+from dr_ctl_lab.lab.artemis.bridges import IDS, configured
+from dr_ctl_lab.lab.kinds import BRIDGES
+from dr_ctl_lab.lab.make import Make
+from dr_ctl_lab.lab.settings_file import write
 from tests.lab.test_configuration import LAB, LONDON, PARIS, STOCK
 
 PORTS = {"http": 20001, "clients": 20002, "bridge": 20003, "agents": 20004}

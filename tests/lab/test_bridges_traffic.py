@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
-from dr_ctl.lab.artemis.bridges import IDS, BridgesAdmin, buffer
-from dr_ctl.lab.ids import IdStore
-from dr_ctl.lab.kinds import BRIDGES
-from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.traffic import Load
 from dr_ctl.stomp_io.answers import Closed, Connected, Failed, Passed
 from dr_ctl.stomp_io.client import greet, round_trip
+from dr_ctl_lab.lab.artemis.bridges import IDS, BridgesAdmin, buffer
+from dr_ctl_lab.lab.ids import IdStore
+from dr_ctl_lab.lab.kinds import BRIDGES
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.traffic import Load
 from tests.lab.waiting import eventually
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.lab import distribution
-from dr_ctl.lab.cache import cache_dir, locked, release_ports, reserve_ports
-from dr_ctl.lab.distribution import Coordinates
+from dr_ctl_lab.lab import distribution
+from dr_ctl_lab.lab.cache import cache_dir, locked, release_ports, reserve_ports
+from dr_ctl_lab.lab.distribution import Coordinates
 
 TOY = Coordinates("org.example", "toy", "1.0")
 MAVEN = """#!/bin/sh
@@ -61,8 +61,8 @@ def test_ports_of_two_labs_differ_although_nobody_listens_yet(tmp_path: Path) ->
 
 
 def test_ports_of_a_lab_that_is_gone_are_free_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dr_ctl.lab.cache._range", lambda: (20_000, 20_006))
-    monkeypatch.setattr("dr_ctl.lab.cache._is_free", lambda _: True)
+    monkeypatch.setattr("dr_ctl_lab.lab.cache._range", lambda: (20_000, 20_006))
+    monkeypatch.setattr("dr_ctl_lab.lab.cache._is_free", lambda _: True)
     lab = tmp_path / "lab"
     lab.mkdir()
     reserve_ports(6, lab)
@@ -78,7 +78,7 @@ def test_ports_of_a_lab_that_is_gone_are_free_again(tmp_path: Path, monkeypatch:
 def test_a_port_in_use_is_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        monkeypatch.setattr("dr_ctl.lab.cache._range", lambda: (port, port + 1))
+        monkeypatch.setattr("dr_ctl_lab.lab.cache._range", lambda: (port, port + 1))
 
         with pytest.raises(EnvironmentFault):
             reserve_ports(1, tmp_path)

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.lab.classic import brokersync, create, fanout, sharedstore
-from dr_ctl.lab.classic.policy import policy
-from dr_ctl.lab.kinds import BROKERSYNC, FAN_OUT, KINDS, SHARED_STORE
-from dr_ctl.lab.make import Make
-from dr_ctl.lab.settings_file import document, write
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.topologies.classic_brokersync import BrokerSyncBroker
 from dr_ctl.stomp_io.dialect import ARTEMIS, CLASSIC
+from dr_ctl_lab.lab.classic import brokersync, create, fanout, sharedstore
+from dr_ctl_lab.lab.classic.policy import policy
+from dr_ctl_lab.lab.kinds import BROKERSYNC, FAN_OUT, KINDS, SHARED_STORE
+from dr_ctl_lab.lab.make import Make
+from dr_ctl_lab.lab.settings_file import document, write
 from tests.lab.test_configuration import LAB, LONDON, PARIS
 
 PORTS = {"http": 20001, "clients": 20002, "openwire": 20003, "sync": 20004}

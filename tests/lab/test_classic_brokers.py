@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dr_ctl.core.errors import BrokerError, UsageError
-from dr_ctl.lab.classic.admin import ClassicAdmin
-from dr_ctl.lab.fanout import LEAST_FILE
-from dr_ctl.lab.kinds import BROKERSYNC, FAN_OUT, SHARED_STORE
-from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.stomp_io.client import greet
+from dr_ctl_lab.lab.classic.admin import ClassicAdmin
+from dr_ctl_lab.lab.fanout import LEAST_FILE
+from dr_ctl_lab.lab.kinds import BROKERSYNC, FAN_OUT, SHARED_STORE
+from dr_ctl_lab.lab.lab import Lab
 from tests.lab.waiting import eventually
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.lab import settings_file, state
-from dr_ctl.lab.artemis.mirror import configured
-from dr_ctl.lab.daemons import Process
-from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.make import Make
-from dr_ctl.lab.state import LabState, LinkState, SiteState
+from dr_ctl_lab.lab import settings_file, state
+from dr_ctl_lab.lab.artemis.mirror import configured
+from dr_ctl_lab.lab.daemons import Process
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.make import Make
+from dr_ctl_lab.lab.state import LabState, LinkState, SiteState
 
 if TYPE_CHECKING:
     from pathlib import Path

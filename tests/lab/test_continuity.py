@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.lab.artemis.continuity import JAR, KIND, configured, find_jar, profile
-from dr_ctl.lab.make import Make
+from dr_ctl_lab.lab.artemis.continuity import JAR, KIND, configured, find_jar, profile
+from dr_ctl_lab.lab.make import Make
 from tests.lab.test_configuration import LONDON, PARIS, STOCK
 
 

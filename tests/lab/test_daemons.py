@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.lab import daemons
+from dr_ctl_lab.lab import daemons
 from tests.lab.waiting import eventually
 
 if TYPE_CHECKING:

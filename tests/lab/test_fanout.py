@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dr_ctl.lab.fanout import FanOut
-from dr_ctl.lab.traffic import Load, Target
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.dialect import CLASSIC
+from dr_ctl_lab.lab.fanout import FanOut
+from dr_ctl_lab.lab.traffic import Load, Target
 from tests.lab.test_traffic import Queue
 from tests.lab.waiting import eventually
 from tests.stomp_io.doors import door

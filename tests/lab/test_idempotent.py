@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.lab.ids import QUEUE_HEADER, Ids, IdStore, Where
-from dr_ctl.lab.processor import process
-from dr_ctl.lab.traffic import Load, Target
 from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.frames import Frame
+from dr_ctl_lab.lab.ids import QUEUE_HEADER, Ids, IdStore, Where
+from dr_ctl_lab.lab.processor import process
+from dr_ctl_lab.lab.traffic import Load, Target
 from tests.lab.waiting import eventually
 from tests.stomp_io.doors import CONNECTED, door
 from tests.stomp_io.encoding import encode
@@ -133,7 +133,7 @@ def test_one_message_is_in_hand_at_a_time(
     tmp_path: Path, stores: dict[str, IdStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that confirms no acknowledgement: nothing is worked on that it might then give to the peer's clients."""
-    monkeypatch.setattr("dr_ctl.lab.traffic.FINISH_S", 0.1)
+    monkeypatch.setattr("dr_ctl_lab.lab.traffic.FINISH_S", 0.1)
     site = Site()
     site.waiting = ["1", "2", "3"]
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
-from dr_ctl.lab.kinds import KINDS, MIRROR
-from dr_ctl.lab.lab import Lab
+from dr_ctl_lab.lab.kinds import KINDS, MIRROR
+from dr_ctl_lab.lab.lab import Lab
 
 
 @pytest.fixture
@@ -76,8 +76,8 @@ def test_a_topology_that_no_lab_is_made_of_is_refused(tmp_path: Path) -> None:
 
 def test_a_kind_is_loaded_when_it_is_named() -> None:
     program = (
-        "import sys; import dr_ctl.lab.lab; from dr_ctl.lab.kinds import KINDS;"
-        "before = [each for each in sys.modules if each.startswith('dr_ctl.lab.artemis')];"
+        "import sys; import dr_ctl_lab.lab.lab; from dr_ctl_lab.lab.kinds import KINDS;"
+        "before = [each for each in sys.modules if each.startswith('dr_ctl_lab.lab.artemis')];"
         "KINDS.named('artemis-mirror');"
         "print(before, [each for each in sys.modules if 'continuity' in each])"
     )

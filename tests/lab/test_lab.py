@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.lab import distribution
-from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.answers import Closed, Connected, Passed, Refused
 from dr_ctl.stomp_io.client import greet, round_trip
+from dr_ctl_lab.lab import distribution
+from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator
 from tests.lab.holding import HoldingConsumer
 from tests.lab.waiting import eventually

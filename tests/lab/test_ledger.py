@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dr_ctl.lab.ledger import Event, Gap, Ledger, Verdict
+from dr_ctl_lab.lab.ledger import Event, Gap, Ledger, Verdict
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from dr_ctl.application.twins import PlayedTwin
+from dr_ctl_lab.played import PlayedTwin
 
 HERE = Path(__file__).parent / "recorded"
 LEFT_OUT = ("report.html", "journal.reserve", "estimate-request.json")

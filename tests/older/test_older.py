@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.engine.runs import Runs
+from dr_ctl_lab.played import PlayedTwin
 from tests.conftest import Command
 from tests.twin.conftest import prompt
 from tests.twin.matrix import paused, serving

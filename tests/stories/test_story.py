@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from dr_ctl.agents.monitor import recording
-from dr_ctl.application.twins import PlayedTwin
-from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.ledger import Counts, Verdict
-from dr_ctl.lab.traffic import Load
 from dr_ctl.settings.loader import load
 from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.stomp_io.client import greet
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.ledger import Counts, Verdict
+from dr_ctl_lab.lab.traffic import Load
+from dr_ctl_lab.played import PlayedTwin
 from tests.broker.driving import Ended, Operator, Stage, end_all, killed_at, recorded, until
 from tests.conftest import Command
 from tests.topologies.brokersync.real import Agents

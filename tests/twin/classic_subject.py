@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import requests
 
-from dr_ctl.application.twins import PlayedTwin
-from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.state import SiteState
 from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.connection import Connection, SaidError, knock
 from dr_ctl.stomp_io.frames import Frame
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.state import SiteState
+from dr_ctl_lab.played import PlayedTwin
 from tests.twin.subject import SITES, Client, other, until
 
 TEXT = "java.lang.String"

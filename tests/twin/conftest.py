@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
-from dr_ctl.lab.lab import Lab
-from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, REPLICA, SHARED_STORE
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, REPLICA, SHARED_STORE
 from tests.broker.driving import on_queue, reset
 from tests.conftest import Command
 from tests.patience import impatient

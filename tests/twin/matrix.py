@@ -14,20 +14,20 @@ from uuid import uuid4
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.jolokia.client import Answer, Wire
-from dr_ctl.twin.bridges.broker import BridgesBroker
-from dr_ctl.twin.broker import Broker
-from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
-from dr_ctl.twin.classic.fanout.broker import ID_HEADER, FanoutBroker
-from dr_ctl.twin.classic.replica.broker import ReplicaBroker
-from dr_ctl.twin.classic.replica.events import PLUGIN
-from dr_ctl.twin.classic.sharedstore.broker import SharedStoreBroker
-from dr_ctl.twin.host import APP, Change, Host
-from dr_ctl.twin.jolokia import Request
-from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, MIRROR, REPLICA, SHARED_STORE
-from dr_ctl.twin.messages import Message, Queue
-from dr_ctl.twin.names import keys_of
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.bridges.broker import BridgesBroker
+from dr_ctl_lab.twin.broker import Broker
+from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, FanoutBroker
+from dr_ctl_lab.twin.classic.replica.broker import ReplicaBroker
+from dr_ctl_lab.twin.classic.replica.events import PLUGIN
+from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
+from dr_ctl_lab.twin.host import APP, Change, Host
+from dr_ctl_lab.twin.jolokia import Request
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, MIRROR, REPLICA, SHARED_STORE
+from dr_ctl_lab.twin.messages import Message, Queue
+from dr_ctl_lab.twin.names import keys_of
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient

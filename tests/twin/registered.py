@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dr_ctl.twin.host import Host
-from dr_ctl.twin.mirror.kind import KIND as MIRROR
-from dr_ctl.twin.parts import Acceptor
+from dr_ctl_lab.twin.host import Host
+from dr_ctl_lab.twin.mirror.kind import KIND as MIRROR
+from dr_ctl_lab.twin.parts import Acceptor
 
 
 def settings(host: Host) -> Mapping[str, Any]:

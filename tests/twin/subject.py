@@ -10,11 +10,7 @@ from typing import Any
 
 import requests
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.jolokia.client import Account, Reader, Wire
-from dr_ctl.lab.artemis.admin import jolokia
-from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.state import SiteState
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.connection import Connection, knock
 from dr_ctl.stomp_io.frames import Frame
@@ -22,6 +18,10 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.mirror.look import look
 from dr_ctl.topologies.mirror.view import BrokerView
+from dr_ctl_lab.lab.artemis.admin import jolokia
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.state import SiteState
+from dr_ctl_lab.played import PlayedTwin
 
 SITES = ("london", "paris")
 CONFIG = Config(("clients",), ("mirror",), None)

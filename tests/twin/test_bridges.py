@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.topologies.artemis_bridges import BridgesBroker as Told
 from dr_ctl.stomp_io.connection import ConnectionLost
-from dr_ctl.twin.bridges.broker import BridgesBroker
-from dr_ctl.twin.bridges.clients import work_off
-from dr_ctl.twin.bridges.kind import KIND
-from dr_ctl.twin.bridges.way import BridgesWay
-from dr_ctl.twin.kinds import BRIDGES
-from dr_ctl.twin.messages import Message
-from dr_ctl.twin.way import Mode
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.bridges.broker import BridgesBroker
+from dr_ctl_lab.twin.bridges.clients import work_off
+from dr_ctl_lab.twin.bridges.kind import KIND
+from dr_ctl_lab.twin.bridges.way import BridgesWay
+from dr_ctl_lab.twin.kinds import BRIDGES
+from dr_ctl_lab.twin.messages import Message
+from dr_ctl_lab.twin.way import Mode
 from tests.twin.subject import SITES, Subject, comes, until
 
 TEXT = "java.lang.String"

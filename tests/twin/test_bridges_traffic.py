@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
-from dr_ctl.lab.artemis.bridges import IDS, BridgesAdmin
-from dr_ctl.lab.ids import IdStore, store_at
-from dr_ctl.lab.kinds import BRIDGES
+from dr_ctl_lab.lab.artemis.bridges import IDS, BridgesAdmin
+from dr_ctl_lab.lab.ids import IdStore, store_at
+from dr_ctl_lab.lab.kinds import BRIDGES
+from dr_ctl_lab.played import PlayedTwin
 from tests.lab.waiting import eventually
 
 QUEUES = ("A", "B")

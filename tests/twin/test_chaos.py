@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
-from dr_ctl.twin.faults import Faults
-from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, MIRROR
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.faults import Faults
+from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, MIRROR
 from tests.conftest import Command
 from tests.patience import impatient
 from tests.twin.matrix import serving

@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.jolokia.client import Account, Reader, Wire
 from dr_ctl.settings.loader import load
 from dr_ctl.settings.topologies.classic_brokersync import ClassicBrokerSync
 from dr_ctl.topologies.classic import look
 from dr_ctl.topologies.classic.operations import PAUSES, REMOVES, REMOVES_QUEUES, RESUMES, STOPS
-from dr_ctl.twin.classic.brokersync.agent import Agent
-from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
-from dr_ctl.twin.classic.brokersync.way import BrokerSyncWay
-from dr_ctl.twin.classic.policy import HARDENED
-from dr_ctl.twin.classic.topics import matches
-from dr_ctl.twin.kinds import BROKERSYNC
-from dr_ctl.twin.messages import Message, Reason
-from dr_ctl.twin.parts import Acceptor
-from dr_ctl.twin.way import Mode
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.classic.brokersync.agent import Agent
+from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl_lab.twin.classic.brokersync.way import BrokerSyncWay
+from dr_ctl_lab.twin.classic.policy import HARDENED
+from dr_ctl_lab.twin.classic.topics import matches
+from dr_ctl_lab.twin.kinds import BROKERSYNC
+from dr_ctl_lab.twin.messages import Message, Reason
+from dr_ctl_lab.twin.parts import Acceptor
+from dr_ctl_lab.twin.way import Mode
 from tests.twin.classic_subject import CONSUMED, DLQ, ORDERS, ClassicSubject
 from tests.twin.subject import comes, until
 from tests.twin.test_invariants import NoPorts

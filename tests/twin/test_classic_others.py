@@ -9,17 +9,17 @@ from typing import Any, TypeVar
 import pytest
 import requests
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.answers import Closed, Connected, Silent
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.topologies.sharedstore.lock import FileLock
-from dr_ctl.twin.broker import Broker
-from dr_ctl.twin.classic.fanout.broker import ID_HEADER, FanoutBroker, Producers
-from dr_ctl.twin.classic.replica.broker import ReplicaBroker
-from dr_ctl.twin.classic.replica.events import EVENTS
-from dr_ctl.twin.classic.sharedstore.broker import SharedStoreBroker
-from dr_ctl.twin.kinds import FANOUT, REPLICA, SHARED_STORE
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.broker import Broker
+from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, FanoutBroker, Producers
+from dr_ctl_lab.twin.classic.replica.broker import ReplicaBroker
+from dr_ctl_lab.twin.classic.replica.events import EVENTS
+from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
+from dr_ctl_lab.twin.kinds import FANOUT, REPLICA, SHARED_STORE
 from tests.twin.classic_subject import ORDERS, ClassicSubject
 from tests.twin.subject import comes, until
 

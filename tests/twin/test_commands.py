@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.agents.monitor import recording
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.settings.loader import load
-from dr_ctl.twin.continuity.broker import ContinuityBroker
-from dr_ctl.twin.faults import Fault, FaultKind, When
-from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, MIRROR, SHARED_STORE
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
+from dr_ctl_lab.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, MIRROR, SHARED_STORE
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.engine import runbook
-from dr_ctl.twin.continuity.broker import ContinuityBroker
-from dr_ctl.twin.kinds import CONTINUITY
-from dr_ctl.twin.messages import Reason
-from dr_ctl.twin.parts import Acceptor
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
+from dr_ctl_lab.twin.kinds import CONTINUITY
+from dr_ctl_lab.twin.messages import Reason
+from dr_ctl_lab.twin.parts import Acceptor
 from tests.conftest import Command
 from tests.patience import impatient
 from tests.twin.matrix import OPERATIONS, WHOLE_MOVES, at_rest, done, nothing, put, quick, serving, take, unprocessed
@@ -174,7 +174,7 @@ def test_what_a_queue_refuses_that_is_idle_or_may_be_full_stays_where_it_is(
     if why == "full":
         plugin(twin, "london").full.add(ORDERS)
     if why == "unread":
-        monkeypatch.setattr("dr_ctl.twin.continuity.beans.SETTINGS", "another()")
+        monkeypatch.setattr("dr_ctl_lab.twin.continuity.beans.SETTINGS", "another()")
 
     with twin.load(100, queues=["orders.out" if why == "idle" else ORDERS]) as traffic:
         traffic.wait_for(1)

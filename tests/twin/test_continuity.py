@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity import copies, view
-from dr_ctl.twin.continuity import beans
-from dr_ctl.twin.continuity.broker import ContinuityBroker
-from dr_ctl.twin.faults import Fault, FaultKind, When
-from dr_ctl.twin.kinds import CONTINUITY
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.continuity import beans
+from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
+from dr_ctl_lab.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.kinds import CONTINUITY
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient

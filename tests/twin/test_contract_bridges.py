@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
-from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.connection import ConnectionLost
-from dr_ctl.twin.kinds import BRIDGES
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.kinds import BRIDGES
 from tests.twin.subject import SITES, Subject, comes, other, until
 
 TEXT = "java.lang.String"

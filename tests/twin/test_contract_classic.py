@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
-from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.answers import Connected, Refused
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import ConnectionLost
-from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
-from dr_ctl.twin.kinds import BROKERSYNC
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl_lab.twin.kinds import BROKERSYNC
 from tests.twin.classic_subject import CONSUMED, DLQ, INVOICES, ORDERS, TEXT, ClassicSubject
 from tests.twin.subject import SITES, comes, until
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.lab.kinds import CONTINUITY
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.papers import UPDATE_FILTERED
+from dr_ctl_lab.lab.kinds import CONTINUITY
 from tests.twin.plugin_subject import FLOWS, PluginSubject, bare
 from tests.twin.subject import SITES
 

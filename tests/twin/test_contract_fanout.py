@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.address import Address
 from dr_ctl.topologies.common.access import Gate
 from dr_ctl.topologies.fanout.letters import put, read
-from dr_ctl.twin.kinds import FANOUT
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.twin.kinds import FANOUT
 from tests.twin.classic_subject import INVOICES, ORDERS, TEXT, ClassicSubject
 from tests.twin.subject import SITES, until
 

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
-from dr_ctl.lab.kinds import CONTINUITY
 from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.topologies.continuity import copies
+from dr_ctl_lab.lab.kinds import CONTINUITY
 from tests.twin.plugin_subject import ACTIVATE, DEACTIVATE, ID, PluginSubject, bare
 from tests.twin.subject import SITES, until
 

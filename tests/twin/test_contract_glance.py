@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.model import Role
 from dr_ctl.core.patience import Patience
@@ -28,7 +27,8 @@ from dr_ctl.settings.loader import load
 from dr_ctl.topologies import registry
 from dr_ctl.topologies.common.watching import LATE_S
 from dr_ctl.topologies.topology import Topology, glance_of
-from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, MIRROR, REPLICA
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, MIRROR, REPLICA
 from tests.twin.subject import until
 
 AT = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -11,11 +11,11 @@ import pytest
 import requests
 import yaml
 
-from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.topologies.sharedstore.lock import FileLock
-from dr_ctl.twin.kinds import SHARED_STORE
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.twin.kinds import SHARED_STORE
 from tests.twin.classic_subject import ORDERS, ClassicSubject
 from tests.twin.subject import SITES, until
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.lease import LOCK, Store, look_at, next_epoch
 from dr_ctl.engine.stores import FolderStore
-from dr_ctl.lab.lab import Lab
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies import registry
-from dr_ctl.twin.kinds import CONTINUITY, MIRROR
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.kinds import CONTINUITY, MIRROR
 
 TEXTS = (
     *("", "{}", '{"run": "20261121T02', "[1]", "it's 'ours' \\ \"Größe\"\n\x09", "\"dr_ctl_says = 'x'\"", "x" * 20_000),

@@ -8,19 +8,19 @@ from typing import Protocol
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.patience import Patience
-from dr_ctl.lab.lab import Lab
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.brokersync.access import Observer
 from dr_ctl.topologies.brokersync.sync.end import End
 from dr_ctl.topologies.brokersync.sync.ports import Primary, Standby
 from dr_ctl.topologies.brokersync.sync.primary import RealPrimary
 from dr_ctl.topologies.brokersync.sync.standby import RealStandby
-from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
-from dr_ctl.twin.kinds import BROKERSYNC
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl_lab.twin.kinds import BROKERSYNC
 from tests.topologies.brokersync.sync.fakes import Q, Sites
 from tests.twin.classic_subject import ORDERS, ClassicSubject
 from tests.twin.subject import until

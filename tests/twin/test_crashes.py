@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.sender import Sender
-from dr_ctl.twin.kinds import BROKERSYNC, CONTINUITY, FANOUT, REPLICA, SHARED_STORE
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.kinds import BROKERSYNC, CONTINUITY, FANOUT, REPLICA, SHARED_STORE
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.twin.matrix import OPERATIONS, SOME_AND_ALL, Judge, at_rest, done, moments, of_each, unprocessed

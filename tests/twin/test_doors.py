@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 
-from dr_ctl.twin.doors import Doors, Visitor
+from dr_ctl_lab.twin.doors import Doors, Visitor
 
 SOUNDS = 100_000  # far more than wait in a socket's buffer
 

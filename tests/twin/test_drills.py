@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import tests.patience
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.cli.app import run
 from dr_ctl.cli.session import Time
 from dr_ctl.core.clock import SystemClock, stamp
@@ -20,7 +19,8 @@ from dr_ctl.rpo.estimate.result import EstimateAnswer, Quantity, Verdict
 from dr_ctl.rpo.estimate.stored import store
 from dr_ctl.rpo.history.files import write
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.twin.site import PAIR
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.site import PAIR
 from tests.conftest import Command
 from tests.patience import impatient
 from tests.rpo.test_stored import answer

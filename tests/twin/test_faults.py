@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.core.errors import BrokerError, Sick, TimedOut, Unreachable
 from dr_ctl.jolokia.client import Account, Change, Changer, Read, Reader, Wire
 from dr_ctl.jolokia.errors import NotJolokia
@@ -15,8 +14,9 @@ from dr_ctl.stomp_io.address import Address, Login
 from dr_ctl.stomp_io.answers import Closed, Connected, Silent
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.topologies.artemis import beans
-from dr_ctl.twin.faults import Fault, FaultKind, Faults, When
-from dr_ctl.twin.host import Host
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.faults import Fault, FaultKind, Faults, When
+from dr_ctl_lab.twin.host import Host
 from tests.twin.subject import until
 
 PAUSE = Change(beans.queue("london", "orders.in", "anycast", "orders.in"), "pause()")

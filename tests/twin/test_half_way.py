@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
-from dr_ctl.lab.lab import Lab
 from dr_ctl.topologies.mirror.acts import reinstate
-from dr_ctl.twin.mirror import way
-from dr_ctl.twin.mirror.broker import MirrorBroker
-from dr_ctl.twin.mirror.outflow import Event
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.mirror import way
+from dr_ctl_lab.twin.mirror.broker import MirrorBroker
+from dr_ctl_lab.twin.mirror.outflow import Event
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.twin.matrix import ACCEPTED, done, put

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
-from dr_ctl.twin.clock import Clock
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.clock import Clock
 from tests.twin.hour import BEGIN
 
 PACE, HOUR_S, RATE = 15.0, 3600.0, 40

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dr_ctl.twin.broker import ANYCAST
-from dr_ctl.twin.messages import Message
-from dr_ctl.twin.mirror.broker import MirrorBroker
-from dr_ctl.twin.mirror.outflow import Link
-from dr_ctl.twin.mirror.way import MirrorWay
-from dr_ctl.twin.parts import Acceptor
-from dr_ctl.twin.way import Mode
+from dr_ctl_lab.twin.broker import ANYCAST
+from dr_ctl_lab.twin.messages import Message
+from dr_ctl_lab.twin.mirror.broker import MirrorBroker
+from dr_ctl_lab.twin.mirror.outflow import Link
+from dr_ctl_lab.twin.mirror.way import MirrorWay
+from dr_ctl_lab.twin.parts import Acceptor
+from dr_ctl_lab.twin.way import Mode
 
 QUEUES = ("orders.in", "orders.out")
 

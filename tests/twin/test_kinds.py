@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from dr_ctl.core.errors import UsageError
-from dr_ctl.twin.clock import Clock
-from dr_ctl.twin.continuity.broker import ContinuityBroker
-from dr_ctl.twin.kinds import KINDS
-from dr_ctl.twin.mirror.broker import MirrorBroker
-from dr_ctl.twin.site import Twin
+from dr_ctl_lab.twin.clock import Clock
+from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
+from dr_ctl_lab.twin.kinds import KINDS
+from dr_ctl_lab.twin.mirror.broker import MirrorBroker
+from dr_ctl_lab.twin.site import Twin
 
 
 def test_a_kind_that_is_registered_makes_twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +40,7 @@ def test_a_twin_is_made_of_no_other() -> None:
 
 def test_a_kind_is_loaded_when_it_is_named() -> None:
     program = (
-        "import sys; import dr_ctl.twin.site; from dr_ctl.twin.kinds import KINDS; before = {*sys.modules};"
+        "import sys; import dr_ctl_lab.twin.site; from dr_ctl_lab.twin.kinds import KINDS; before = {*sys.modules};"
         "KINDS.named('artemis-mirror'); kinds = ('twin.mirror', 'twin.continuity', 'twin.artemis');"
         "print([each for each in before if each.removeprefix('dr_ctl.').startswith(kinds)],"
         "[each for each in sys.modules if 'continuity' in each])"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
-from dr_ctl.twin.faults import Fault, FaultKind, When
-from dr_ctl.twin.host import APP
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.host import APP
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.twin.matrix import done, lose_and_return, serving

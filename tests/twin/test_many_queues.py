@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.core.patience import Patience
@@ -24,9 +23,10 @@ from dr_ctl.topologies.common.access import READ_S
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.mirror import access
 from dr_ctl.topologies.mirror.view import BrokerView
-from dr_ctl.twin.faults import Fault, FaultKind, When
-from dr_ctl.twin.mirror.broker import MirrorBroker
-from dr_ctl.twin.names import is_pattern, matches
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.mirror.broker import MirrorBroker
+from dr_ctl_lab.twin.names import is_pattern, matches
 from tests.conftest import Command
 from tests.twin.matrix import serving
 from tests.twin.test_crashes import Death, Died

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.sender import Sender
+from dr_ctl_lab.played import PlayedTwin
 from tests.conftest import Command
 from tests.twin.matrix import OPERATIONS
 from tests.twin.subject import until

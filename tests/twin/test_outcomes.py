@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
-from dr_ctl.twin.faults import Fault, FaultKind, When
-from dr_ctl.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, REPLICA, SHARED_STORE
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.kinds import BRIDGES, BROKERSYNC, CONTINUITY, FANOUT, MIRROR, REPLICA, SHARED_STORE
 from tests.conftest import Command
 from tests.twin.matrix import (
     NOTHING_CHANGED,

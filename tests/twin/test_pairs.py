@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
-from dr_ctl.lab.traffic import Load
-from dr_ctl.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.lab.traffic import Load
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient

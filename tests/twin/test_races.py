@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
+from dr_ctl_lab.played import PlayedTwin
 from tests.broker.driving import Operator, end_all
 from tests.twin.matrix import Judge, paused, serving
 

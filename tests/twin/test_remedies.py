@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.engine.runbook import files, shipped
-from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, MIRROR
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, MIRROR
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.replica.calls import ROLE
-from dr_ctl.twin.classic.policy import HARDENED
-from dr_ctl.twin.classic.replica.broker import ReplicaBroker
-from dr_ctl.twin.classic.replica.events import Role
-from dr_ctl.twin.faults import Fault, FaultKind, When
-from dr_ctl.twin.kinds import REPLICA
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.classic.policy import HARDENED
+from dr_ctl_lab.twin.classic.replica.broker import ReplicaBroker
+from dr_ctl_lab.twin.classic.replica.events import Role
+from dr_ctl_lab.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.kinds import REPLICA
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.sender import Sender
-from dr_ctl.twin.classic.sharedstore.broker import SharedStoreBroker
-from dr_ctl.twin.kinds import SHARED_STORE
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
+from dr_ctl_lab.twin.kinds import SHARED_STORE
 from tests.broker.driving import Ended
 from tests.conftest import Command
 from tests.patience import impatient

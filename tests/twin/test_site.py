@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.application import demonstration
 from dr_ctl.cli.app import run
 from dr_ctl.core.errors import UsageError
 from dr_ctl.settings.loader import load
-from dr_ctl.twin.filters import compiled
-from dr_ctl.twin.names import canonical, matches
-from dr_ctl.twin.site import Twin
+from dr_ctl_lab import demonstration
+from dr_ctl_lab.twin.filters import compiled
+from dr_ctl_lab.twin.names import canonical, matches
+from dr_ctl_lab.twin.site import Twin
 from tests.twin.conftest import LATER
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dr_ctl.agents.sync import SyncAgent
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.cli.app import run
-from dr_ctl.twin.classic.brokersync.broker import BrokerSyncBroker
-from dr_ctl.twin.kinds import BROKERSYNC, MIRROR
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
+from dr_ctl_lab.twin.kinds import BROKERSYNC, MIRROR
 from tests.conftest import Command
 from tests.patience import time_now
 from tests.twin.classic_subject import ORDERS, ClassicSubject

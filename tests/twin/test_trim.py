@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
-from dr_ctl.twin.bridges.broker import BridgesBroker
-from dr_ctl.twin.bridges.clients import work_off
-from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, MIRROR
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.bridges.broker import BridgesBroker
+from dr_ctl_lab.twin.bridges.clients import work_off
+from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, MIRROR
 from tests.conftest import Command
 from tests.twin.matrix import put
 from tests.twin.subject import until

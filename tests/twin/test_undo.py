@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.sender import Sender
-from dr_ctl.twin.classic.broker import ClassicBroker
-from dr_ctl.twin.classic.replica.broker import ReplicaBroker
-from dr_ctl.twin.classic.replica.events import Role
-from dr_ctl.twin.classic.sharedstore.broker import SharedStoreBroker
-from dr_ctl.twin.faults import Fault, FaultKind, When
-from dr_ctl.twin.host import Change
-from dr_ctl.twin.jolokia import Request
-from dr_ctl.twin.kinds import BRIDGES, CONTINUITY, FANOUT, MIRROR, REPLICA
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.classic.broker import ClassicBroker
+from dr_ctl_lab.twin.classic.replica.broker import ReplicaBroker
+from dr_ctl_lab.twin.classic.replica.events import Role
+from dr_ctl_lab.twin.classic.sharedstore.broker import SharedStoreBroker
+from dr_ctl_lab.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.host import Change
+from dr_ctl_lab.twin.jolokia import Request
+from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, FANOUT, MIRROR, REPLICA
 from tests.conftest import Command
 from tests.twin.conftest import BOTH
 from tests.twin.matrix import (

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.workloads.yard import Yard
-from dr_ctl.twin.faults import Fault, FaultKind, When
-from dr_ctl.twin.kinds import BRIDGES, MIRROR
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.faults import Fault, FaultKind, When
+from dr_ctl_lab.twin.kinds import BRIDGES, MIRROR
 from tests.conftest import Command
 from tests.topologies.workloads.work import Work
 from tests.twin.conftest import BOTH

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import time
 
-from dr_ctl.lab.artemis.bridges import IDS, BridgesAdmin, buffer
-from dr_ctl.lab.lab import Lab
+from dr_ctl_lab.lab.artemis.bridges import IDS, BridgesAdmin, buffer
+from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import until
 from tests.topologies.bridges.real import admin
 

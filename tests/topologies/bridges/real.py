@@ -8,11 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from dr_ctl.core.clock import SystemClock, stamp
-from dr_ctl.lab.artemis.bridges import IDS, BridgesAdmin
-from dr_ctl.lab.ids import IdStore
-from dr_ctl.lab.kinds import BRIDGES
-from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.ledger import Verdict
+from dr_ctl_lab.lab.artemis.bridges import IDS, BridgesAdmin
+from dr_ctl_lab.lab.ids import IdStore
+from dr_ctl_lab.lab.kinds import BRIDGES
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.ledger import Verdict
 from tests.broker.driving import Operator
 
 QUEUES = ("FOO", "BAR", "BAZ")

@@ -7,8 +7,8 @@ from statistics import median
 
 import pytest
 
-from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.traffic import Load
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.traffic import Load
 from tests.broker.driving import Operator, until
 from tests.topologies.bridges.by_hand import moved
 from tests.topologies.bridges.real import OTHERS, QUEUES, assert_clean, fence_to_open, ids, longest_gap, now, shipped

@@ -9,10 +9,10 @@ from __future__ import annotations
 import pytest
 
 from dr_ctl.agents.monitor import recording
-from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.ledger import Counts, Key, Verdict
-from dr_ctl.lab.traffic import Load
 from dr_ctl.settings.loader import load
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.ledger import Counts, Key, Verdict
+from dr_ctl_lab.lab.traffic import Load
 from tests.broker.driving import Ended, Operator, until
 from tests.topologies.bridges.real import QUEUES, admin, ids, shipped
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from dr_ctl.lab.artemis.bridges import BRIDGE, ORIGIN, TEXT
-from dr_ctl.lab.lab import Lab
+from dr_ctl_lab.lab.artemis.bridges import BRIDGE, ORIGIN, TEXT
+from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Ended, Operator, execute, send_as_client, until
 from tests.topologies.bridges.real import QUEUES, admin, assert_clean, longest_gap, now, shipped
 

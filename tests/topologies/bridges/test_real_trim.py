@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from dr_ctl.lab.lab import Lab
+from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator
 from tests.topologies.bridges.real import QUEUES, assert_clean
 

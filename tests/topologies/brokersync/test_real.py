@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from dr_ctl.agents.monitor import recording
-from dr_ctl.lab.classic.admin import ClassicAdmin
-from dr_ctl.lab.kinds import BROKERSYNC
-from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.ledger import Counts, Verdict
-from dr_ctl.lab.traffic import Load
 from dr_ctl.settings.loader import load
+from dr_ctl_lab.lab.classic.admin import ClassicAdmin
+from dr_ctl_lab.lab.kinds import BROKERSYNC
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.ledger import Counts, Verdict
+from dr_ctl_lab.lab.traffic import Load
 from tests.broker.driving import Ended, Operator, changed_settings, until
 from tests.topologies.brokersync.real import Agents
 

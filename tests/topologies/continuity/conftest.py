@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.lab.lab import Lab
+from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, end_all
 from tests.topologies.continuity.plugin import up
 

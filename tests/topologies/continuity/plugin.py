@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.lab.artemis.continuity import JAR
-from dr_ctl.lab.kinds import CONTINUITY
-from dr_ctl.lab.lab import Lab
+from dr_ctl_lab.lab.artemis.continuity import JAR
+from dr_ctl_lab.lab.kinds import CONTINUITY
+from dr_ctl_lab.lab.lab import Lab
 
 FAST, SLOW = ("fast.a", "fast.b"), ("slow.a", "slow.b")
 needs_plugin = pytest.mark.skipif(

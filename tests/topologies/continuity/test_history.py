@@ -11,9 +11,9 @@ import pytest
 from dr_ctl.agents.monitor import Monitor, recording
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.patience import Patience
-from dr_ctl.lab.lab import Lab
 from dr_ctl.settings.loader import load
 from dr_ctl.topologies.registry import opened
+from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, changed_settings, until
 from tests.topologies.continuity.plugin import FAST, SLOW, bridges, needs_plugin
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.traffic import Load
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.traffic import Load
 from tests.broker.driving import Operator, changed_settings, execute, until
 from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, left, needs_plugin, stage, up
 from tests.twin.subject import Client

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from dr_ctl.agents.monitor import recording
-from dr_ctl.lab.lab import Lab
-from dr_ctl.lab.ledger import Counts, Key
-from dr_ctl.lab.traffic import Load
 from dr_ctl.settings.loader import load
 from dr_ctl.stomp_io.answers import Closed
 from dr_ctl.stomp_io.client import greet
+from dr_ctl_lab.lab.lab import Lab
+from dr_ctl_lab.lab.ledger import Counts, Key
+from dr_ctl_lab.lab.traffic import Load
 from tests.broker.driving import Operator, until
 from tests.topologies.continuity.plugin import FAST, SLOW, activated, bridges, needs_plugin, up
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dr_ctl.application.twins import PlayedTwin
-from dr_ctl.twin.kinds import FANOUT
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.kinds import FANOUT
 from tests.conftest import Command
 from tests.patience import impatient
 

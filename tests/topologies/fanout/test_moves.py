@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from dr_ctl.application.twins import PlayedTwin
-from dr_ctl.twin.classic.fanout.broker import ID_HEADER, LEAST, OWN, PRODUCERS, FanoutBroker
-from dr_ctl.twin.messages import Message
+from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.classic.fanout.broker import ID_HEADER, LEAST, OWN, PRODUCERS, FanoutBroker
+from dr_ctl_lab.twin.messages import Message
 from tests.broker.driving import Ended
 from tests.conftest import Command
 

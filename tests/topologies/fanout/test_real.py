@@ -10,10 +10,10 @@ from statistics import median
 import pytest
 
 from dr_ctl.agents.monitor import recording
-from dr_ctl.lab.fanout import LEAST_FILE
-from dr_ctl.lab.kinds import FAN_OUT
-from dr_ctl.lab.lab import Lab
 from dr_ctl.settings.loader import load
+from dr_ctl_lab.lab.fanout import LEAST_FILE
+from dr_ctl_lab.lab.kinds import FAN_OUT
+from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Operator, end_all
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]

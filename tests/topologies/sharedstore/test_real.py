@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from dr_ctl.lab.classic.admin import ClassicAdmin
-from dr_ctl.lab.kinds import SHARED_STORE
-from dr_ctl.lab.lab import Lab
 from dr_ctl.stomp_io.answers import Connected
 from dr_ctl.stomp_io.client import greet
 from dr_ctl.stomp_io.connection import knock
+from dr_ctl_lab.lab.classic.admin import ClassicAdmin
+from dr_ctl_lab.lab.kinds import SHARED_STORE
+from dr_ctl_lab.lab.lab import Lab
 from tests.broker.driving import Ended, Operator, changed_settings, end_all, killed_at, recorded, until
 
 pytestmark = [pytest.mark.broker, pytest.mark.deep]
@@ -177,7 +177,8 @@ def test_processes_are_stopped_and_started_by_their_own_commands(lab: Lab, opera
 def with_stops(told: dict[str, Any], lab: Lab) -> None:
     """Each process is stopped by a command too, as the lab does it; those of the lab are run in its directory."""
     stops = (
-        "import sys; from pathlib import Path; from dr_ctl.lab.lab import Lab; Lab.open(Path('.')).stop(sys.argv[1])"
+        "import sys; from pathlib import Path; from dr_ctl_lab.lab.lab import Lab; "
+        "Lab.open(Path('.')).stop(sys.argv[1])"
     )
     for site, each in told["sites"].items():
         process = each["brokers"][0]["process"]

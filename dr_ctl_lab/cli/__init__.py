@@ -1,0 +1,1 @@
+"""The commands `dr-ctl lab` and `dr-ctl demo`, which dr-ctl finds by their entry points."""

@@ -1,0 +1,149 @@
+"""`dr-ctl lab` and `dr-ctl demo`, declared; what takes more than a call of the lab stands in `labs`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from dr_ctl.application.result import Result
+from dr_ctl.cli.added import TEXTS
+from dr_ctl.cli.command import command, group
+from dr_ctl.cli.session import Session
+from dr_ctl.core.model import ExitCode
+from dr_ctl_lab.lab.kinds import KINDS, MIRROR
+
+if TYPE_CHECKING:
+    from dr_ctl_lab.lab.lab import Lab
+
+lab_app = group(TEXTS["lab"])
+demo_app = group(TEXTS["demo"])
+
+LAB = Annotated[Path, typer.Option("--dir", metavar="DIR", help="The lab's directory.")]
+LAB_DEFAULT = Path("lab")
+SITE = Annotated[str, typer.Argument(metavar="SITE")]
+
+
+def _lab(directory: Path) -> Lab:
+    from dr_ctl_lab.lab.lab import Lab  # noqa: PLC0415 - only commands that need it pay for it
+
+    return Lab.open(directory)
+
+
+@command(lab_app, "up", full="lab up")
+def lab_up(
+    session: Session,
+    *,
+    directory: LAB = LAB_DEFAULT,
+    queue: Annotated[list[str] | None, typer.Option("--queue", metavar="NAME", help="Queues to create.")] = None,
+    delay: Annotated[int, typer.Option("--delay", metavar="MS", help="One-way delay of the links.")] = 0,
+    sites: Annotated[
+        str, typer.Option("--sites", metavar="A,B", help="Names of the sites; the first serves.")
+    ] = "london,paris",
+    topology: Annotated[
+        str, typer.Option("--topology", metavar="ID", help=f"What joins the sites: {' or '.join(KINDS)}.")
+    ] = MIRROR,
+    plugin: Annotated[
+        Path | None,
+        typer.Option("--plugin", metavar="JAR", help="The continuity plugin; default: DR_CTL_CONTINUITY_JAR."),
+    ] = None,
+    pairs: Annotated[int, typer.Option("--pairs", metavar="N", help="How many brokers each site has.")] = 1,
+) -> Result:
+    """Start pairs of real brokers on loopback, joined by the topology, and write their settings file."""
+    from dr_ctl_lab.cli import labs  # noqa: PLC0415
+
+    return labs.up(session, directory, queue, delay, sites, topology=topology, plugin=plugin, pairs=pairs)
+
+
+@command(lab_app, "down", full="lab down")
+def lab_down(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
+    """End everything of the lab and remove its directory."""
+    del session
+    _lab(directory).down()
+    return Result(ExitCode.OK, f"{directory} is gone, with all that ran in it")
+
+
+@command(lab_app, "status", full="lab status")
+def lab_status(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
+    """What of the lab runs, and how its links stand."""
+    from dr_ctl_lab.cli import labs  # noqa: PLC0415
+
+    return labs.status(session, directory)
+
+
+@command(lab_app, "kill", full="lab kill")
+def lab_kill(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
+    """Kill a site's broker at once (SIGKILL)."""
+    del session
+    _lab(directory).kill(site)
+    return Result(ExitCode.OK, f"{site} was killed")
+
+
+@command(lab_app, "start", full="lab start")
+def lab_start(session: Session, *, site: SITE, directory: LAB = LAB_DEFAULT) -> Result:
+    """Start a site's broker again; its doors stay closed."""
+    del session
+    _lab(directory).start(site)
+    return Result(ExitCode.OK, f"{site} runs; its doors are closed")
+
+
+@command(lab_app, "cut", full="lab cut")
+def lab_cut(
+    session: Session,
+    *,
+    source: Annotated[str | None, typer.Option("--from", metavar="SITE", help="Only this site's link.")] = None,
+    mode: Annotated[
+        str, typer.Option("--mode", metavar="refuse|hang", help="Refuse connections, or let them hang.")
+    ] = "refuse",
+    directory: LAB = LAB_DEFAULT,
+) -> Result:
+    """Cut the links between the sites."""
+    del session
+    _lab(directory).cut(source, mode)
+    return Result(ExitCode.OK, f"the link of {source} is cut" if source else "both links are cut")
+
+
+@command(lab_app, "heal", full="lab heal")
+def lab_heal(session: Session, *, directory: LAB = LAB_DEFAULT) -> Result:
+    """Heal the links."""
+    del session
+    _lab(directory).heal()
+    return Result(ExitCode.OK, "the links are healed")
+
+
+@command(lab_app, "load", full="lab load")
+def lab_load(
+    session: Session,
+    *,
+    rate: Annotated[float, typer.Option("--rate", metavar="N", help="Messages a second, in total.")] = 300.0,
+    lasting: Annotated[str, typer.Option("--for", metavar="T", help="How long to send.")] = "30s",
+    directory: LAB = LAB_DEFAULT,
+) -> Result:
+    """Send and receive, keep a ledger of every message id, and judge: lost, twice, in doubt."""
+    from dr_ctl_lab.cli import labs  # noqa: PLC0415
+
+    return labs.load(session, directory, rate, lasting)
+
+
+@command(demo_app, "demo")
+def demo(
+    session: Session,
+    *,
+    directory: Annotated[
+        Path, typer.Option("--dir", metavar="DIR", help="Where it works and leaves its report.")
+    ] = Path("dr-ctl-demo"),
+    on: Annotated[
+        Literal["brokers", "twin"],
+        typer.Option("--on", help="Two real brokers, or a twin: simulated ones, without Java."),
+    ] = "brokers",
+    topology: Annotated[
+        str, typer.Option("--topology", metavar="ID", help="What joins the sites, as in `lab up`.")
+    ] = MIRROR,
+) -> Result:
+    """The main job on two brokers: a swapover, a failover and a failback under load; the ledger judges each."""
+    from dr_ctl_lab import demonstration  # noqa: PLC0415
+
+    out = None if session.quiet else sys.stderr if session.json else sys.stdout
+    return demonstration.demo(out, directory, demonstration.On(on), topology)

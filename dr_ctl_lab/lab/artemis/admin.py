@@ -1,0 +1,97 @@
+"""The few management calls a lab needs to set itself up and to say how it is."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from dr_ctl.core.errors import BrokerError
+from dr_ctl.jolokia.client import Account, Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dr_ctl_lab.lab.state import SiteState
+
+DOMAIN = "org.apache.activemq.artemis"
+ORIGIN = "http://127.0.0.1"
+
+
+def jolokia(site: SiteState) -> str:
+    """Where a broker is managed."""
+    return f"http://127.0.0.1:{site.ports['http']}/console/jolokia"
+
+
+class Admin:
+    """Management of one site's broker. Every method raises BrokerError where it does not answer or refuses."""
+
+    def __init__(self, site: SiteState, *, timeout_s: float = 5.0) -> None:
+        self._site = site
+        self._timeout_s = timeout_s
+        self._broker = f'{DOMAIN}:broker="{site.broker}"'
+
+    def active(self) -> bool:
+        return self._read(self._broker, "Active") is True
+
+    def prepare(self) -> None:
+        """broker.xml says it all."""
+
+    def link_attached(self, peer: str) -> bool:
+        """Say whether the link ships: the flag alone is true as soon as anything accepts the connection."""
+        flag = self._read(f'{self._broker},component=broker-connections,name="{peer}"', "Connected")
+        if flag is not True:
+            return False
+        outflow = f"$ACTIVEMQ_ARTEMIS_MIRROR_{peer}"
+        pattern = f'{self._broker},component=addresses,address="{outflow}",subcomponent=queues,*'
+        value = self._call({"type": "read", "mbean": pattern, "attribute": ["ConsumerCount"]})
+        return any(one["ConsumerCount"] for one in value.values())
+
+    def clients_open(self, acceptor: str = "clients") -> bool:
+        return self._read(self._acceptor(acceptor), "Started") is True
+
+    def open_clients(self, acceptor: str = "clients") -> None:
+        self._call({"type": "exec", "mbean": self._acceptor(acceptor), "operation": "start()"})
+
+    def close_clients(self, acceptor: str = "clients") -> None:
+        self._call({"type": "exec", "mbean": self._acceptor(acceptor), "operation": "stop()"})
+
+    def create_queue(self, name: str) -> None:
+        """Make a durable anycast queue of any name; one that exists is left as it is."""
+        told = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": True, "auto-create-address": True}
+        self._call(
+            {
+                "type": "exec",
+                "mbean": self._broker,
+                "operation": "createQueue(java.lang.String,boolean)",
+                "arguments": [json.dumps(told), True],
+            }
+        )
+
+    def served(self, queues: Sequence[str]) -> list[str]:
+        return list(queues) if self.clients_open() else []
+
+    def depths(self) -> dict[str, int]:
+        """Count the messages of every queue, by name; the broker's own (store-and-forward) included."""
+        pattern = f"{self._broker},component=addresses,subcomponent=queues,*"
+        value = self._call({"type": "read", "mbean": pattern, "attribute": ["Name", "MessageCount"]})
+        return {str(one["Name"]): int(one["MessageCount"]) for one in value.values()}
+
+    def depth(self, queue: str) -> int:
+        """Count the messages of one queue; 0 where it does not exist."""
+        return self.depths().get(queue, 0)
+
+    def _acceptor(self, name: str) -> str:
+        return f'{self._broker},component=acceptors,name="{name}"'
+
+    def _read(self, mbean: str, attribute: str) -> Any:
+        return self._call({"type": "read", "mbean": mbean, "attribute": attribute})
+
+    def _call(self, request: dict[str, Any]) -> Any:
+        who = self._site.admin
+        # One for each call: a broker that is starting may refuse the login that it grants a moment later.
+        with closing(Wire(Account(jolokia(self._site), who.user, who.password, ORIGIN))) as wire:
+            try:
+                return wire.post([request], self._timeout_s)[0].value()
+            except BrokerError as error:
+                raise BrokerError(f"{self._site.name}: {error}") from error

@@ -1,0 +1,190 @@
+"""What is different in a lab whose sites are joined by the continuity plugin: its broker, its file, its management.
+
+The plugin is not published anywhere that Maven looks: its jar comes from the caller. It runs in Artemis 2.11.0.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from xml.sax.saxutils import quoteattr
+
+from dr_ctl.core.errors import BrokerError, EnvironmentFault
+from dr_ctl_lab.lab.artemis.admin import Admin
+from dr_ctl_lab.lab.artemis.create import artemis, create, only, queues
+from dr_ctl_lab.lab.distribution import Coordinates
+from dr_ctl_lab.lab.state import ADMIN
+
+if TYPE_CHECKING:
+    from dr_ctl_lab.lab.make import Make, Options
+
+ARTEMIS: Final = Coordinates("org.apache.activemq", "apache-artemis", "2.11.0")
+JAR: Final = "DR_CTL_CONTINUITY_JAR"
+STAGING_MS: Final = 500
+ACTIVATION_MS: Final = 30_000
+OPENS_WITHIN_S: Final = 40.0
+# This version's JAXB injects classes by reflection: without it a later Java does not even read bootstrap.xml.
+OPENED: Final = " ".join(
+    f"--add-opens java.base/{each}=ALL-UNNAMED" for each in ("java.lang", "java.util", "sun.nio.ch")
+)
+
+
+def find_jar(told: Path | None) -> Path:
+    """The plugin's jar: the one told, or that of the environment. EnvironmentFault, saying what to do, without one."""
+    named = str(told) if told is not None else os.environ.get(JAR, "")
+    remedy = f"Build it from its public source (docs/artemis-continuity.md), then --plugin JAR or {JAR}=JAR."
+    if not named:
+        raise EnvironmentFault(
+            "this topology needs the jar of the continuity plugin, and none was named", remedy=remedy
+        )
+    path = Path(named).resolve()
+    if not path.is_file():
+        raise EnvironmentFault(f"there is no plugin at {path}", remedy=remedy)
+    return path
+
+
+def options(told: Options) -> Options:
+    """`plugin` is the jar; a site whose `link_auto_start` is false has bridges that are not waited for."""
+    known = only(told, ("plugin", "link_auto_start"), "artemis-continuity")
+    return {**known, "plugin": find_jar(known.get("plugin"))}
+
+
+def create_with_plugin(home: Path, instance: Path, make: Make) -> None:
+    create(home, instance, make, memory=None, profile=profile, configured=configured)
+    (instance / "lib").mkdir(exist_ok=True)
+    shutil.copy(make.options["plugin"], instance / "lib")
+
+
+def profile(text: str) -> str:
+    """The start-up options of this version, fit for a later Java."""
+    text = re.sub(r"-XX:\+(PrintClassHistogram|AggressiveOpts|UseFastAccessorMethods|UseG1GC|UseParallelGC)", "", text)
+    text = re.sub(r"-Xmx\d+[MG]", "-Xmx512M", text)
+    return f'{text}\nJAVA_ARGS="$JAVA_ARGS {OPENED}"\n'
+
+
+def configured(xml: str, make: Make) -> str:
+    """Turn the stock broker.xml into that of one site with the plugin in it.
+
+    Clients and the peer's bridges have acceptors of their own: the plugin stops the first kind only.
+    """
+    site, peer = make.site, make.peer
+    acceptors = f"""<acceptors>
+         <acceptor name="clients">tcp://127.0.0.1:{site.ports["clients"]}?protocols=CORE,AMQP,STOMP</acceptor>
+         <acceptor name="mirror">tcp://127.0.0.1:{site.ports["mirror"]}?protocols=CORE,AMQP</acceptor>
+         <acceptor name="continuity-internal">vm://1</acceptor>
+      </acceptors>
+
+      <connectors>
+         <connector name="local">vm://1</connector>
+         <connector name="peer">tcp://127.0.0.1:{make.link_port}</connector>
+      </connectors>"""
+    told = {
+        "site-id": site.name,
+        "local-username": ADMIN,
+        "local-password": site.admin_password,
+        "remote-username": ADMIN,
+        "remote-password": peer.admin_password,
+        "serving-acceptors": "clients",
+        "local-connector-ref": "local",
+        "remote-connector-refs": "peer",
+        # Who serves is for the operator to say: neither site takes over by itself because the other came back.
+        "active-on-start": "false",
+        "inflow-staging-delay-ms": STAGING_MS,
+        "bridge-interval-ms": 500,
+        "bridge-interval-multiplier": 1.0,
+        "outflow-exhausted-poll-duration-ms": 100,
+        "inflow-acks-consumed-poll-duration-ms": 100,
+        "activation-timeout-ms": ACTIVATION_MS,
+        "reorg-management-hierarchy": "true",
+    }
+    properties = "".join(
+        f"\n            <property key={quoteattr(k)} value={quoteattr(str(v))}/>" for k, v in told.items()
+    )
+    plugin = f"""<broker-plugins>
+         <broker-plugin class-name="org.apache.activemq.continuity.plugins.ContinuityPlugin">{properties}
+         </broker-plugin>
+      </broker-plugins>
+   </core>"""
+    xml = re.sub(r"<acceptors>.*?</acceptors>", lambda _: acceptors, xml, count=1, flags=re.DOTALL)
+    xml = re.sub(r'(type="(?!delete)[A-Za-z]+" roles=)"amq"', r'\1"amq,apps"', xml)
+    xml = re.sub(r"<addresses>", lambda _: f"<addresses>{queues(make)}", xml, count=1)
+    xml = re.sub(r"</core>", lambda _: plugin, xml, count=1)
+    xml = re.sub(
+        r"<persistence-enabled>", "<persist-id-cache>true</persist-id-cache>\n      <persistence-enabled>", xml
+    )
+    return re.sub(r"<max-disk-usage>\d+<", "<max-disk-usage>99<", xml)
+
+
+class ContinuityAdmin(Admin):
+    """Management of one such broker: the plugin opens and closes the clients' acceptor, and tells who serves."""
+
+    @property
+    def _service(self) -> str:
+        return f'{self._broker},component=continuity,name="continuity.service"'
+
+    def active(self) -> bool:
+        """The plugin's own bean comes last: once it is there the broker takes orders."""
+        return bool(self._call({"type": "search", "mbean": self._service}))
+
+    def link_attached(self, peer: str) -> bool:
+        """A bridge that is connected is a consumer of what it ships."""
+        del peer
+        told = self._queues("ConsumerCount")
+        shipped = (".out.mirror", ".out.acks", ".cmd.out")
+        return all(row["ConsumerCount"] for row in told.values() if row["Name"].endswith(shipped))
+
+    def clients_open(self, acceptor: str = "clients") -> bool:
+        told = self._read(self._service, "Delivering")
+        return told is True and super().clients_open(acceptor)
+
+    def open_clients(self, acceptor: str = "clients") -> None:
+        """Activate the site as a person at its console would; returns when it delivers."""
+        operation = {"type": "exec", "mbean": self._service, "operation": "activateSite(java.lang.Long)"}
+        self._call({**operation, "arguments": [ACTIVATION_MS]})
+        until = time.monotonic() + OPENS_WITHIN_S
+        while not self.clients_open(acceptor):
+            if time.monotonic() > until:
+                raise BrokerError(f"{self._site.name}: activated, and does not deliver")
+            time.sleep(0.05)
+
+    def close_clients(self, acceptor: str = "clients") -> None:
+        del acceptor
+        self._call({"type": "exec", "mbean": self._service, "operation": "deactivateSite()"})
+
+    def create_queue(self, name: str) -> None:
+        kinds = "java.lang.String,java.lang.String,java.lang.String,java.lang.String,boolean,int,boolean,boolean"
+        try:
+            self._call(
+                {
+                    "type": "exec",
+                    "mbean": self._broker,
+                    "operation": f"createQueue({kinds})",
+                    "arguments": [name, "ANYCAST", name, None, True, -1, False, True],
+                }
+            )
+        except BrokerError as error:
+            if "already exists" not in str(error):
+                raise
+
+    def depths(self) -> dict[str, int]:
+        return {str(one["Name"]): int(one["MessageCount"]) for one in self._queues("MessageCount").values()}
+
+    def _queues(self, attribute: str) -> dict[str, Any]:
+        """The plugin moves the beans of its own queues elsewhere: only an open pattern finds all."""
+        request = {"type": "read", "mbean": f"{self._broker},queue=*,*", "attribute": ["Name", attribute]}
+        told: dict[str, Any] = self._call(request)
+        return told
+
+
+KIND: Final = artemis(
+    joined="the continuity plugin joins",
+    distribution=ARTEMIS,
+    ports=("http", "clients", "mirror"),
+    options=options,
+    create=create_with_plugin,
+    admin=ContinuityAdmin,
+)

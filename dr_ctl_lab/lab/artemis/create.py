@@ -1,0 +1,158 @@
+"""One Artemis broker of a lab: created, started, and what the settings file says of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from functools import partial
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import quoteattr
+
+from dr_ctl.core.errors import EnvironmentFault, UsageError
+from dr_ctl_lab.lab import daemons
+from dr_ctl_lab.lab.artemis.admin import jolokia
+from dr_ctl_lab.lab.make import Kind
+from dr_ctl_lab.lab.state import ADMIN, APP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+    from typing import Any
+
+    from dr_ctl_lab.lab.make import Make, Options
+    from dr_ctl_lab.lab.state import SiteState
+
+CREATE_TIMEOUT_S = 60
+LOGS = ("log/artemis.log", "log/out.txt")
+PLAIN_QUEUE = re.compile(r"[A-Za-z0-9._-]+")
+# Several brokers share a small machine and live for minutes: the collector with the fewest threads, and only the quick
+# compiler. A start takes half the time with it, and 300 messages per second two thirds of the processor.
+LIGHT = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+# What the environment of the caller must not decide for the brokers.
+FOREIGN = {"JAVA_ARGS", "JAVA_ARGS_APPEND", "DEBUG_ARGS", "ARTEMIS_HOME", "ARTEMIS_INSTANCE", "ARTEMIS_DATA_DIR"}
+
+
+def memory(make: Make) -> str:
+    """Enough for a lab's load and for its queues: each takes a tenth of a megabyte."""
+    return f"{512 + len(make.queues) // 8}M"
+
+
+def create(
+    home: Path,
+    instance: Path,
+    make: Make,
+    *,
+    memory: Callable[[Make], str] | None,
+    profile: Callable[[str], str],
+    configured: Callable[[str, Make], str],
+    clients_role: str = "apps",
+) -> None:
+    """Make the broker's instance directory. `memory` is what `artemis create` is told of its heap, where it can be told
+    that; `profile` and `configured` change the start-up options and the broker.xml that it writes. A user of the kind
+    has the role of his name. EnvironmentFault where it fails."""
+    site = make.site
+    argv = [
+        str(home / "bin" / "artemis"), "create", str(instance), "--silent", "--name", site.broker,
+        "--user", ADMIN, "--password", "replaced", "--role", "amq", "--require-login",
+        "--host", "127.0.0.1", "--http-host", "127.0.0.1", "--http-port", str(site.ports["http"]), "--relax-jolokia",
+        "--default-port", str(site.ports["clients"]), "--no-autotune", "--nio",
+        *(("--java-memory", memory(make)) if memory is not None else ()),
+        "--no-hornetq-acceptor", "--no-mqtt-acceptor", "--no-amqp-acceptor", "--no-stomp-acceptor",
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            timeout=CREATE_TIMEOUT_S,
+            check=False,
+            env={**environment(), "JAVA_ARGS": LIGHT},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentFault(f"{site.broker}: artemis create: {error}") from error
+    if done.returncode != 0:
+        raise EnvironmentFault(f"{site.broker}: artemis create: {(done.stdout + done.stderr).strip()[-600:]}")
+    etc = instance / "etc"
+    _write(
+        etc / "artemis-users.properties",
+        _properties({ADMIN: site.admin_password, APP: site.app_password, **site.others}),
+    )
+    _write(
+        etc / "artemis-roles.properties",
+        _properties({"amq": ADMIN, clients_role: APP, **{user: user for user in site.others}}),
+    )
+    stock = (etc / "artemis.profile").read_text()
+    _write(etc / "artemis.profile", profile(re.sub(r"-Xms\d+[MG]", "-Xms128M", stock)))
+    xml = configured((etc / "broker.xml").read_text(), make)
+    _write(etc / "broker.xml", make.edit(xml) if make.edit else xml)
+
+
+def start(instance: Path) -> daemons.Process:
+    """Launch the broker; it is not up when this returns."""
+    return daemons.launch(
+        [str(instance / "bin" / "artemis"), "run"], cwd=instance, log=instance / LOGS[-1], env=environment()
+    )
+
+
+def settings(site: SiteState, secret: str) -> dict[str, Any]:
+    return {
+        "name": site.pair,
+        "jolokia": jolokia(site),
+        "stomp": str(site.stomp),
+        "username": ADMIN,
+        "password": {"file": secret},
+        "clients": ["clients"],
+        "mirror": ["mirror"],
+    }
+
+
+def only(options: Options, known: Iterable[str], topology: str) -> Options:
+    """UsageError where an option is none that a lab of this topology has."""
+    if unknown := sorted(set(options) - set(known)):
+        raise UsageError(f"a lab of {topology} has no option {', '.join(unknown)}")
+    return options
+
+
+def links_at_boot(make: Make) -> bool:
+    starts: bool = make.options.get("link_auto_start", {}).get(make.site.name, True)
+    return starts
+
+
+def plain(name: str) -> bool:
+    """Names that need no management call: they stand in broker.xml."""
+    return PLAIN_QUEUE.fullmatch(name) is not None
+
+
+def queues(make: Make) -> str:
+    """The queues that stand in broker.xml."""
+    return "".join(
+        f"\n         <address name={quoteattr(name)}><anycast><queue name={quoteattr(name)}/></anycast></address>"
+        for name in make.queues
+        if plain(name)
+    )
+
+
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in FOREIGN}
+
+
+def _properties(told: Mapping[str, str]) -> str:
+    return "".join(f"{key} = {value}\n" for key, value in told.items())
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o600)  # passwords stand in it
+
+
+# A kind of Artemis, but for what is its own.
+artemis = partial(
+    Kind,
+    link_target="mirror",
+    start=start,
+    settings=settings,
+    logs=LOGS,
+    links_at_boot=links_at_boot,
+    made_at_once=plain,
+)

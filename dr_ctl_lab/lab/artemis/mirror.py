@@ -1,0 +1,75 @@
+"""Labs whose sites mirror each other.
+
+Options: `admin_door` gives each broker one more open acceptor; `link_auto_start` maps a site to whether its link starts
+at boot.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from dr_ctl_lab.lab.artemis.admin import Admin
+from dr_ctl_lab.lab.artemis.create import LIGHT, artemis, create, links_at_boot, memory, only, queues
+from dr_ctl_lab.lab.distribution import ARTEMIS
+from dr_ctl_lab.lab.state import ADMIN
+
+if TYPE_CHECKING:
+    from dr_ctl_lab.lab.make import Make, Options
+
+
+def options(told: Options) -> Options:
+    return only(told, ("admin_door", "link_auto_start"), "artemis-mirror")
+
+
+def profile(text: str) -> str:
+    """The start-up options of a mirrored broker, made light."""
+    return text.replace("-XX:+UseStringDeduplication ", "").replace("-XX:+UseG1GC", LIGHT)
+
+
+def configured(xml: str, make: Make) -> str:
+    """Turn the stock broker.xml into that of one side of a mirrored pair.
+
+    The clients' acceptor boots closed, so that a site that comes back never serves by itself; the mirror has its own,
+    which stays open through a fence. Clients have another role than the mirror, so that they can be kept out alone.
+    """
+    site = make.site
+    door = (
+        f'\n         <acceptor name="admin-door">tcp://127.0.0.1:{site.ports["door"]}?protocols=CORE,AMQP,STOMP</acceptor>'
+        if make.options.get("admin_door")
+        else ""
+    )
+    acceptors = f"""<acceptors>
+         <acceptor name="clients">tcp://127.0.0.1:{site.ports["clients"]}?protocols=CORE,AMQP,STOMP;autoStart=false</acceptor>
+         <acceptor name="mirror">tcp://127.0.0.1:{site.ports["mirror"]}?protocols=AMQP;amqpCredits=1000;amqpLowCredits=300</acceptor>{door}
+      </acceptors>
+
+      <broker-connections>
+         <amqp-connection uri="tcp://127.0.0.1:{make.link_port}" name="{make.peer.name}" user="{ADMIN}" password="{make.peer.admin_password}"
+                          retry-interval="500" reconnect-attempts="-1" auto-start="{str(links_at_boot(make)).lower()}">
+            <mirror message-acknowledgements="true" queue-creation="true" queue-removal="true" durable="true" sync="false"
+                    address-filter="!dr-ctl."/>
+         </amqp-connection>
+      </broker-connections>
+      <mirror-ack-manager-warn-unacked>true</mirror-ack-manager-warn-unacked>"""  # noqa: E501 - read as XML
+    xml = re.sub(r"<acceptors>.*?</acceptors>", lambda _: acceptors, xml, count=1, flags=re.DOTALL)
+    xml = re.sub(
+        r'<security-setting match="#">.*?</security-setting>',
+        lambda found: re.sub(r'(type="(?!delete)[A-Za-z]+" roles=)"amq"', r'\1"amq,apps"', found.group()),
+        xml,
+        count=1,
+        flags=re.DOTALL,
+    )
+    xml = re.sub(r"<addresses>", lambda _: f"<addresses>{queues(make)}", xml, count=1)
+    return re.sub(r"<max-disk-usage>\d+<", "<max-disk-usage>99<", xml)
+
+
+KIND: Final = artemis(
+    joined="mirror each other",
+    distribution=ARTEMIS,
+    ports=("http", "clients", "mirror", "door"),
+    options=options,
+    create=partial(create, memory=memory, profile=profile, configured=configured),
+    admin=Admin,
+)

@@ -1,0 +1,158 @@
+"""A Camel application with its Jolokia: routes that work on a site's messages, to be stopped and started with it.
+
+Camel and the agent come from Maven once, some 22 MB. Nothing is compiled: a folder holds properties and routes in YAML.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+from xml.sax.saxutils import escape
+
+from dr_ctl.core.errors import BrokerError, EnvironmentFault
+from dr_ctl.jolokia.client import Account, Wire
+from dr_ctl_lab.lab import daemons
+from dr_ctl_lab.lab.cache import cache_dir, locked
+from dr_ctl_lab.lab.distribution import FETCH_TIMEOUT_S, maven, need_java
+from dr_ctl_lab.lab.started import POLL_S, log_tail
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dr_ctl.core.model import Json
+    from dr_ctl.stomp_io.address import Address, Login
+
+CAMEL, AGENT, LOGGING = "4.8.1", "2.1.1", "2.0.16"
+PARTS = ("main", "management", "yaml-dsl", "amqp", "seda", "direct", "timer", "file", "log")
+ARTIFACTS = (
+    *(("org.apache.camel", f"camel-{part}", CAMEL, "") for part in PARTS),
+    ("org.jolokia", "jolokia-agent-jvm", AGENT, "javaagent"),
+    ("org.slf4j", "slf4j-simple", LOGGING, ""),
+)
+UP_S = 60.0
+LOG = "camel.log"
+# What one that shuts down gives its exchanges; `stop()` of a route too.
+SHUTDOWN_S = 10
+
+
+def obtain() -> Path:
+    """Return the folder with the jars. EnvironmentFault as for a broker's distribution; two that ask fetch once."""
+    need_java()
+    home = cache_dir() / f"camel-{CAMEL}-jolokia-{AGENT}"
+    with locked(home.name, within_s=FETCH_TIMEOUT_S):
+        if not home.is_dir():
+            with tempfile.TemporaryDirectory(prefix=f".{home.name}-", dir=home.parent) as scratch:
+                (Path(scratch) / "pom.xml").write_text(_pom())
+                maven(home.name, ["dependency:copy-dependencies", "-DoutputDirectory=lib"], Path(scratch))
+                (Path(scratch) / "lib").rename(home)  # appears whole or not at all
+    return home
+
+
+@dataclass(frozen=True, slots=True)
+class Camel:
+    """An application that runs; `name` is that of its Camel context."""
+
+    name: str
+    folder: Path
+    port: int
+    process: daemons.Process
+
+    @classmethod
+    def up(cls, folder: Path, routes: str, *, port: int, name: str, told: Mapping[str, str] | None = None) -> Self:
+        """Start an application with these routes (YAML) in a new folder; return when all of them are started. `told`
+        are properties beside its own. EnvironmentFault, with the end of its log, where they do not start."""
+        jars = obtain()
+        folder.mkdir(mode=0o700, parents=True)
+        (folder / "routes.yaml").write_text(routes, encoding="utf-8")
+        properties = folder / "application.properties"
+        properties.touch(mode=0o600)  # a broker's password may stand in it
+        properties.write_text(_properties(name, told or {}), encoding="utf-8")
+        # Several threads: with one, nobody can look while a `stop` waits for its exchanges.
+        agent = f"host=127.0.0.1,port={port},discoveryEnabled=false,executor=fixed,threadNr=5"
+        argv = [
+            "java", "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            f"-javaagent:{jars}/jolokia-agent-jvm-{AGENT}-javaagent.jar={agent}",
+            "-cp", f".:{jars}/*", "org.apache.camel.main.Main",
+        ]  # fmt: skip
+        app = cls(name, folder, port, daemons.launch(argv, cwd=folder, log=folder / LOG))
+        try:
+            app._wait_started(time.monotonic() + UP_S)
+        except BaseException:
+            app.down()
+            raise
+        return app
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.down()
+
+    @property
+    def jolokia(self) -> str:
+        """Its address; without the last slash this agent answers 404."""
+        return f"http://127.0.0.1:{self.port}/jolokia/"
+
+    def states(self) -> dict[str, str]:
+        """Say how each route is, in Camel's words. BrokerError where it does not answer, or has none yet."""
+        pattern = f"org.apache.camel:context={self.name},type=routes,name=*"
+        request: dict[str, Json] = {"type": "read", "mbean": pattern, "attribute": ["RouteId", "State"]}
+        with closing(Wire(Account(self.jolokia, "", "", "http://127.0.0.1"))) as wire:
+            told = wire.post([request], timeout_s=2.0)[0].value()
+        return {one["RouteId"]: one["State"] for one in told.values()}
+
+    def down(self) -> None:
+        """End it, letting it finish what it has in hand at most as long as it takes by itself. Twice is once."""
+        daemons.end(self.process, within_s=SHUTDOWN_S + 5)
+
+    def _wait_started(self, until: float) -> None:
+        because = "not yet"
+        while self.process.alive() and time.monotonic() < until:
+            try:
+                states = self.states()
+                if set(states.values()) == {"Started"}:
+                    return
+                because = str(states)
+            except BrokerError as error:  # the agent answers before the routes are there
+                because = str(error)
+            time.sleep(POLL_S)
+        raise EnvironmentFault(f"{self.name}: its routes did not start: {because}\n{log_tail([self.folder / LOG])}")
+
+
+def connected(address: Address, login: Login) -> dict[str, str]:
+    """Properties with which `amqp:` in a route is a broker at this address; it speaks AMQP where it speaks STOMP."""
+    factory = {
+        "": "#class:org.apache.qpid.jms.JmsConnectionFactory",
+        ".remoteURI": f"amqp://{address.host}:{address.port}",
+        ".username": login.user,
+        ".password": login.password,
+    }
+    beans = {f"camel.beans.broker{key}": value for key, value in factory.items()}
+    return {**beans, "camel.component.amqp.connectionFactory": "#bean:broker"}
+
+
+def _properties(name: str, told: Mapping[str, str]) -> str:
+    own = {
+        "camel.main.name": name,
+        "camel.main.routesIncludePattern": "file:routes.yaml",
+        "camel.main.shutdownTimeout": str(SHUTDOWN_S),
+    }
+    return "".join(f"{key}={value}\n" for key, value in {**own, **told}.items())
+
+
+def _pom() -> str:
+    """A project that needs all of it, so that Maven finds what those parts need in turn."""
+    needed = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        f"{f'<classifier>{escape(classifier)}</classifier>' if classifier else ''}</dependency>"
+        for group, artifact, version, classifier in ARTIFACTS
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>dr-ctl</groupId><artifactId>camel</artifactId><version>1</version><packaging>pom</packaging>"
+        f"<dependencies>{needed}</dependencies></project>"
+    )

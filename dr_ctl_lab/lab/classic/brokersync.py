@@ -1,0 +1,128 @@
+"""Labs whose sites copy each queue to the other: a composite queue fills a copy queue, a network connector ships it.
+
+Both sites are configured alike, each for its own direction. What came over a network connector has a broker path and
+is not copied again, so nothing loops.
+
+Options: `one_way` names the only site that copies, as in the document that this topology comes from; `link_auto_start`
+maps a site to whether its network connector starts at boot; and those of the family.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from dr_ctl_lab.lab.classic import create
+from dr_ctl_lab.lab.classic.admin import network
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dr_ctl_lab.lab.make import Make, Options
+    from dr_ctl_lab.lab.state import SiteState
+
+# A message that came over no network has no broker path. To a selector that is the word "null": IS NULL is never true.
+SENT_HERE: Final = "JMSActiveMQBrokerPath = 'null'"
+ONE_WAY: Final = "{queue}.DR"
+
+
+def options(told: Options) -> Options:
+    return create.options(told, also=("one_way", "link_auto_start"), topology="classic-brokersync")
+
+
+def copies(peer: str, told: Options) -> str:
+    """How the queue is named that holds copies on their way to a peer."""
+    return ONE_WAY if "one_way" in told else f"{{queue}}.to-{peer}"
+
+
+def ships(make: Make) -> bool:
+    """Whether this site copies to its peer at all."""
+    one_way = make.options.get("one_way")
+    return one_way is None or one_way == make.site.name
+
+
+def starts(make: Make) -> bool:
+    auto: bool = make.options.get("link_auto_start", {}).get(make.site.name, True)
+    return ships(make) and auto
+
+
+def joined(instance: Path, make: Make) -> create.Joined:
+    del instance
+    leaving = copies(make.peer.name, make.options)
+    arriving = copies(make.site.name, make.options)
+    composites = [_leaving(name, leaving.format(queue=name)) for name in make.queues] if ships(make) else []
+    if make.options.get("one_way") != make.site.name:
+        composites += [_arriving(arriving.format(queue=name), name) for name in make.queues]
+    virtual = f"""
+    <destinationInterceptors><virtualDestinationInterceptor><virtualDestinations>{"".join(composites)}
+    </virtualDestinations></virtualDestinationInterceptor></destinationInterceptors>"""
+    shipped = [leaving.format(queue=name) for name in make.queues]
+    return create.Joined(
+        store=create.kahadb(),
+        composites=virtual,
+        network=_network(make, shipped) if ships(make) else "",
+        stopped=(network(make.peer.name),) if ships(make) and not starts(make) else (),
+        boots_open=make.options["boots_open"],
+    )
+
+
+def _leaving(queue: str, copy: str) -> str:
+    return f"""
+      <compositeQueue name="{queue}" forwardOnly="false"><forwardTo>
+        <filteredDestination selector="{SENT_HERE}" queue="{copy}"/>
+      </forwardTo></compositeQueue>"""
+
+
+def _arriving(copy: str, queue: str) -> str:
+    return f"""
+      <compositeQueue name="{copy}" forwardOnly="true"><forwardTo>
+        <queue physicalName="{queue}"/>
+      </forwardTo></compositeQueue>"""
+
+
+def _network(make: Make, shipped: Sequence[str]) -> str:
+    """A static bridge ships what is named here and nothing else, whoever asks for it at the peer."""
+    again = "initialReconnectDelay=200&amp;maxReconnectDelay=500&amp;useExponentialBackOff=false"
+    included = "".join(f'\n        <queue physicalName="{name}"/>' for name in shipped)
+    return f"""
+    <networkConnectors>
+      <networkConnector name="{network(make.peer.name)}" duplex="false" networkTTL="1" staticBridge="true"
+                        userName="{create.BRIDGE}" password="{make.site.others[create.BRIDGE]}"
+                        uri="static:(tcp://127.0.0.1:{make.link_port}?wireFormat.maxInactivityDuration=5000)?{again}">
+        <staticallyIncludedDestinations>{included}
+        </staticallyIncludedDestinations>
+      </networkConnector>
+    </networkConnectors>"""
+
+
+def settings(site: SiteState, secret: str) -> dict[str, Any]:
+    sync = {
+        "stomp": f"stomp://127.0.0.1:{site.ports['sync']}",
+        "username": create.AGENT,
+        "password": {"file": f"{secret}.{create.AGENT}"},
+        "connector": "sync",
+    }
+    return {**create.settings(site, secret), "sync": sync}
+
+
+def complete(document: dict[str, Any], told: Options) -> dict[str, Any]:
+    """Say at each site what leads to the other one."""
+    sites = document["sites"]
+    for name, peer in zip(sites, reversed(sites), strict=True):
+        for broker in sites[name]["brokers"]:
+            broker["copies"] = copies(peer, told)
+            if told.get("one_way", name) == name:
+                broker["network"] = network(peer)
+    return create.without_jolokia(document, told)
+
+
+KIND: Final = create.classic(
+    joined="copy queues and a network connector join",
+    link_target="openwire",
+    options=options,
+    create=partial(create.create, joined=joined),
+    settings=settings,
+    complete=complete,
+    links_at_boot=starts,
+)

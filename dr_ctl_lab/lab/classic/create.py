@@ -1,0 +1,246 @@
+"""One Classic broker of a lab: its directory, its activemq.xml, its launch, what the settings file says of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+from xml.sax.saxutils import quoteattr
+
+from dr_ctl.core.errors import UsageError
+from dr_ctl.stomp_io.dialect import CLASSIC
+from dr_ctl_lab.lab import daemons
+from dr_ctl_lab.lab.classic.admin import CLIENTS, ClassicAdmin, jolokia
+from dr_ctl_lab.lab.classic.policy import policy
+from dr_ctl_lab.lab.distribution import Coordinates
+from dr_ctl_lab.lab.make import Kind
+from dr_ctl_lab.lab.state import ADMIN, APP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from dr_ctl_lab.lab.make import Make, Options
+    from dr_ctl_lab.lab.state import SiteState
+
+DISTRIBUTION: Final = Coordinates("org.apache.activemq", "apache-activemq", "5.18.3")
+AGENT, BRIDGE = "agent", "bridge"  # who else logs in
+PORTS: Final = ("http", "clients", "openwire", "sync")
+LOG, LOG_BEFORE, ARGV = "broker.log", "broker.log.1", "argv.json"
+# More than any test puts into a queue: what is browsed is then all there is.
+BROWSE_PAGE: Final = 100_000
+NOWHERE: Final = "stomp://127.0.0.1:0"
+EVERYWHERE: Final = ("policy", "browse_page", "jolokia", "boots_open")
+# Other names mean something to Classic (wildcards, lists, options), or are altered in the names of beans.
+PLAIN_QUEUE: Final = re.compile(r"[A-Za-z0-9._-]+")
+LIGHT: Final = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+OPENED: Final = ("java.base/java.lang", "java.base/java.util", "java.base/java.net", "java.rmi/sun.rmi.transport")
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """What a topology adds to activemq.xml; `stopped` are network connectors that do not ship after a start."""
+
+    store: str
+    composites: str = ""
+    network: str = ""
+    beans: str = ""
+    connectors: str = ""
+    stopped: Sequence[str] = ()
+    boots_open: bool = False
+
+
+def options(told: Options, *, also: Iterable[str], topology: str) -> Options:
+    """UsageError where an option is none that a lab of this topology has. Those of the family: `policy`, a text of
+    jolokia-access.xml or "hardened"; `browse_page`; `jolokia`, false where dr-ctl shall do without; `boots_open`, true
+    where the clients' connector is open after a start."""
+    if unknown := sorted(set(told) - {*EVERYWHERE, *also}):
+        raise UsageError(f"a lab of {topology} has no option {', '.join(unknown)}")
+    return {"browse_page": BROWSE_PAGE, "jolokia": True, "boots_open": False, **told}
+
+
+def create(home: Path, instance: Path, make: Make, *, joined: Callable[[Path, Make], Joined]) -> None:
+    """Make a broker's directory. UsageError where a queue's name is none that a bean can have as it is."""
+    if odd := [name for name in make.queues if PLAIN_QUEUE.fullmatch(name) is None]:
+        raise UsageError(f"{odd[0]!r}: a queue of Classic brokers is named with letters, digits, dots, - and _ here")
+    conf = instance / "conf"
+    shutil.copytree(home / "conf", conf)
+    for name in ("data", "tmp"):
+        (instance / name).mkdir()
+    _write(conf / "jetty-realm.properties", f"{ADMIN}: {make.site.admin_password}, admin\n")
+    if "policy" in make.options:
+        _write(conf / "jolokia-access.xml", policy(make.options["policy"]))
+    jetty = conf / "jetty.xml"
+    _write(jetty, without_console(jetty.read_text()))
+    xml = configured(make, joined(instance, make))
+    _write(conf / "activemq.xml", make.edit(xml) if make.edit else xml)
+    (instance / ARGV).write_text(json.dumps(_argv(home, instance, make.site)))
+
+
+def start(instance: Path) -> daemons.Process:
+    """Launch the broker; it is not up when this returns. The log of the start before is kept beside."""
+    log = instance / LOG
+    if log.exists():
+        log.replace(instance / LOG_BEFORE)
+    return daemons.launch(json.loads((instance / ARGV).read_text()), cwd=instance, log=log)
+
+
+def configured(make: Make, joined: Joined) -> str:
+    """Write the activemq.xml of a broker."""
+    site = make.site
+    users = {ADMIN: (site.admin_password, "admins"), APP: (site.app_password, "apps")}
+    users |= {name: (password, f"{name}s") for name, password in site.others.items() if name in {AGENT, BRIDGE}}
+    logins = "".join(
+        f"\n        <authenticationUser username={quoteattr(name)} password={quoteattr(password)}"
+        f" groups={quoteattr(group)}/>"
+        for name, (password, group) in users.items()
+    )
+    queues = "".join(f"\n      <queue physicalName={quoteattr(name)}/>" for name in make.queues)
+    return f"""<beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+  xsi:schemaLocation="http://www.springframework.org/schema/beans http://www.springframework.org/schema/beans/spring-beans.xsd
+  http://activemq.apache.org/schema/core http://activemq.apache.org/schema/core/activemq-core.xsd">
+  <!-- Without it the marks in jetty.xml stay as they are, and the broker stops again when Jetty fails. -->
+  <bean class="org.springframework.beans.factory.config.PropertyPlaceholderConfigurer"/>{joined.beans}
+  <broker xmlns="http://activemq.apache.org/schema/core" id="broker" brokerName="{site.broker}"
+          dataDirectory="${{activemq.data}}" useJmx="true" persistent="true">
+    <destinations>{queues}
+    </destinations>
+    <destinationPolicy><policyMap><policyEntries>
+      <policyEntry queue="&gt;" advisoryForConsumed="true" sendAdvisoryIfNoConsumers="true"
+                   maxBrowsePageSize="{make.options["browse_page"]}"/>
+    </policyEntries></policyMap></destinationPolicy>
+    <managementContext><managementContext createConnector="false"/></managementContext>{joined.composites}{joined.network}
+    <persistenceAdapter>{joined.store}</persistenceAdapter>
+    <plugins>
+      <simpleAuthenticationPlugin><users>{logins}
+      </users></simpleAuthenticationPlugin>
+      <statisticsBrokerPlugin/>
+    </plugins>
+    <systemUsage><systemUsage>
+      <memoryUsage><memoryUsage percentOfJvmHeap="70"/></memoryUsage>
+      <storeUsage><storeUsage limit="1 gb"/></storeUsage>
+      <tempUsage><tempUsage limit="256 mb"/></tempUsage>
+    </systemUsage></systemUsage>
+    <transportConnectors>
+      <transportConnector name="openwire" uri="tcp://127.0.0.1:{site.ports["openwire"]}"/>
+      <transportConnector name="sync" uri="stomp://127.0.0.1:{site.ports["sync"]}"/>{joined.connectors}
+      <transportConnector name="{CLIENTS}" uri="{address(site) if joined.boots_open else NOWHERE}"/>
+    </transportConnectors>
+  </broker>{_after_the_start(make.site, joined)}
+  <import resource="jetty.xml"/>
+</beans>
+"""  # noqa: E501 - read as XML
+
+
+def kahadb(directory: str = "${activemq.data}/kahadb", *, locker: str = "") -> str:
+    """The store in files; its journal in small ones, which are laid out in full when they are made."""
+    attributes = f'directory={quoteattr(directory)} journalMaxFileLength="4mb"'
+    return f"<kahaDB {attributes} {locker}" if locker else f"<kahaDB {attributes}/>"
+
+
+def settings(site: SiteState, secret: str) -> dict[str, Any]:
+    return {
+        "name": site.pair,
+        "jolokia": jolokia(site),
+        "stomp": str(site.stomp),
+        "username": ADMIN,
+        "password": {"file": secret},
+        "clients": [CLIENTS],
+    }
+
+
+def without_console(xml: str) -> str:
+    """Take the web console out of jetty.xml: it needs longer to start than the broker, and nobody looks at it here."""
+    console = r'<bean class="[a-zA-Z.]+\.WebAppContext">\s*<property name="contextPath" value="/admin".*?</bean>'
+    return re.sub(console, "", xml, count=1, flags=re.DOTALL)
+
+
+def without_jolokia(document: dict[str, Any], told: Options) -> dict[str, Any]:
+    """Take the brokers' management out of the settings file, where dr-ctl shall do without."""
+    if not told.get("jolokia", True):
+        for site in document["sites"].values():
+            for broker in site["brokers"]:
+                del broker["jolokia"]
+    return document
+
+
+def address(site: SiteState) -> str:
+    """Where the clients' connector listens once it is open."""
+    return f"stomp://127.0.0.1:{site.ports['clients']}"
+
+
+def _after_the_start(site: SiteState, joined: Joined) -> str:
+    """What Spring does once the broker runs, before its management answers.
+
+    No connector of Classic has a switch that keeps it from starting. The clients' one therefore starts where nobody
+    looks for it, is stopped, and told its address: whoever starts it then opens that. A network connector has shipped
+    for a moment before it is stopped.
+    """
+    told = [_invoked("getNetworkConnectorByName", name, "stop") for name in joined.stopped]
+    if not joined.boots_open:
+        door = "getTransportConnectorByName", CLIENTS
+        told += [_invoked(*door, "stop"), _invoked(*door, "setUri", address(site))]
+    return "".join(told)
+
+
+def _invoked(getter: str, name: str, method: str, *arguments: str) -> str:
+    """A bean that calls a method of one of the broker's connectors."""
+    invoking = "org.springframework.beans.factory.config.MethodInvoking"
+    return f"""
+  <bean class="{invoking}Bean">
+    <property name="targetObject">
+      <bean class="{invoking}FactoryBean">
+        <property name="targetObject" ref="broker"/>
+        <property name="targetMethod" value="{getter}"/>
+        <property name="arguments">{_list(name)}</property>
+      </bean>
+    </property>
+    <property name="targetMethod" value="{method}"/>
+    <property name="arguments">{_list(*arguments)}</property>
+  </bean>"""
+
+
+def _list(*values: str) -> str:
+    return f"<list>{''.join(f'<value>{value}</value>' for value in values)}</list>"
+
+
+def _argv(home: Path, instance: Path, site: SiteState) -> list[str]:
+    told = {
+        "java.awt.headless": "true",
+        "jetty.host": "127.0.0.1",
+        "jetty.port": site.ports["http"],
+        "jolokia.conf": f"file:{instance}/conf/jolokia-access.xml",
+        "java.security.auth.login.config": f"{instance}/conf/login.config",
+        "java.io.tmpdir": instance / "tmp",
+        "activemq.classpath": f"{instance}/conf:{home}/lib/:",
+        "activemq.home": home,
+        "activemq.base": instance,
+        "activemq.conf": instance / "conf",
+        "activemq.data": instance / "data",
+    }
+    opened = [word for package in OPENED for word in ("--add-opens", f"{package}=ALL-UNNAMED")]
+    properties = [f"-D{name}={value}" for name, value in told.items()]
+    return ["java", *LIGHT, *opened, *properties, "-jar", str(home / "bin" / "activemq.jar"), "start"]
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o600)  # passwords stand in it
+
+
+# A kind of Classic, but for what is its own.
+classic = partial(
+    Kind,
+    distribution=DISTRIBUTION,
+    ports=PORTS,
+    start=start,
+    admin=ClassicAdmin,
+    settings=settings,
+    logs=(LOG_BEFORE, LOG),
+    made_at_once=lambda _: True,
+    users=(AGENT, BRIDGE),
+    dialect=CLASSIC,
+)

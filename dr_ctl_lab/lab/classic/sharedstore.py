@@ -1,0 +1,180 @@
+"""Labs whose brokers share one store: who holds its lock serves, the other waits for it with no port open.
+
+The store is a directory with a lock file. Option `database` makes it a PostgreSQL with a lease; `lease_ms` is how long
+a lease lasts, `keep_alive_ms` how often its holder renews it. The rest is the family's.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from dr_ctl.core.errors import BrokerError, Unreachable, UsageError
+from dr_ctl.engine.runs import write_text
+from dr_ctl_lab.lab.classic import create
+from dr_ctl_lab.lab.classic.admin import ClassicAdmin
+from dr_ctl_lab.lab.classic.database import USER, Database, driver
+from dr_ctl_lab.lab.state import PAIR
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dr_ctl_lab.lab.daemons import Process
+    from dr_ctl_lab.lab.make import Make, Options
+    from dr_ctl_lab.lab.state import SiteState
+
+STORE, SECRET = "store", "secrets/store"
+PID: Final = "pid"
+LEASE_MS, KEEP_ALIVE_MS = 10_000, 5_000
+FILE_TRIED_MS, FILE_KEPT_MS = 1_000, 2_000
+# What a broker writes that found the lock taken: a file, or a lease.
+WAITING: Final = ("in slave mode waiting a lock", "failed to acquire lease")
+TELLING: Final = """
+logger.lease.name=org.apache.activemq.store.jdbc.LeaseDatabaseLocker
+logger.lease.level=DEBUG
+"""
+
+
+def options(told: Options) -> Options:
+    """As in `create.options`; the clients' connector opens with the broker, or a takeover would let nobody in."""
+    known = create.options(told, also=("database", "lease_ms", "keep_alive_ms"), topology="classic-shared-store")
+    return {"database": False, "lease_ms": LEASE_MS, "keep_alive_ms": KEEP_ALIVE_MS, **known, "boots_open": True}
+
+
+def make_broker(home: Path, instance: Path, make: Make) -> None:
+    if make.site.pair != PAIR:
+        raise UsageError("brokers that share one store: such a lab has one pair")
+    create.create(home, instance, make, joined=joined)
+    if make.options["database"]:
+        (instance / "lib").mkdir()
+        shutil.copy(driver(), instance / "lib")
+        _tell_of_the_lease(instance / "conf" / "log4j2.properties")
+
+
+def joined(instance: Path, make: Make) -> create.Joined:
+    told = make.options
+    if told["database"]:
+        return create.Joined(store=_leased(told), beans=_source(database(make)), boots_open=True)
+    locker = (
+        f'lockKeepAlivePeriod="{FILE_KEPT_MS}"><locker><shared-file-locker '
+        f'lockAcquireSleepInterval="{FILE_TRIED_MS}"/></locker></kahaDB>'
+    )
+    return create.Joined(store=create.kahadb(str(instance.parent / STORE), locker=locker), boots_open=True)
+
+
+def database(make: Make) -> Database:
+    """The one that both brokers of a pair use."""
+    first = min(make.site, make.peer, key=lambda site: site.name)
+    return Database(first.ports["database"], first.others["database"])
+
+
+def beside(directory: Path, makes: Sequence[Make]) -> Process | None:
+    """Start the database, if there is one, and write down how it is reached."""
+    first = makes[0]
+    if not first.options["database"]:
+        return None
+    (directory / SECRET).parent.mkdir(mode=0o700, exist_ok=True)
+    write_text(directory / SECRET, database(first).dsn + "\n")
+    return database(first).up(directory / STORE)
+
+
+def waits(instance: Path) -> bool:
+    """Whether a broker has found the lock taken since it was started."""
+    said = (instance / create.LOG).read_text(errors="replace")
+    return any(word in said for word in WAITING)
+
+
+class SharedAdmin(ClassicAdmin):
+    """Management of a broker that answers while it holds the lock."""
+
+    def create_queue(self, name: str) -> None:
+        """Make a queue, if this is the broker that has the store."""
+        try:
+            super().create_queue(name)
+        except BrokerError as error:
+            if not _waits(error):
+                raise
+
+    def depths(self) -> dict[str, int]:
+        """As of any broker; one that waits for the store has no queues."""
+        try:
+            return super().depths()
+        except BrokerError as error:
+            if _waits(error):
+                return {}
+            raise
+
+
+def _waits(error: BrokerError) -> bool:
+    return isinstance(error.__cause__, Unreachable) and error.__cause__.refused
+
+
+def complete(document: dict[str, Any], told: Options) -> dict[str, Any]:
+    """Say where the lock is."""
+    leases = bool(told["database"])
+    every = (told["lease_ms"], told["keep_alive_ms"]) if leases else (FILE_TRIED_MS, FILE_KEPT_MS)
+    where = {"dsn": {"file": SECRET}} if leases else {"lock": f"{STORE}/lock"}
+    document["store"] = {**where, "lease": f"{every[0]}ms", "keep_alive": f"{every[1]}ms"}
+    return create.without_jolokia(document, told)
+
+
+def settings(site: SiteState, secret: str) -> dict[str, Any]:
+    """A broker that waits tells its name to nobody, and the lock's row has it; its process is asked for."""
+    asked = f'case "$(cut -d" " -f3 /proc/$(cat {site.broker}/{PID})/stat 2>&1)" in R|S|D|T) ;; *) exit 3;; esac'
+    words = {"state": ["sh", "-c", asked], "start": [sys.executable, "-m", "dr_ctl", "lab", "start", site.name]}
+    words["start"] += ["--dir", "."]
+    return {**create.settings(site, secret), "broker": site.broker, "process": {**words, "timeout": "60s"}}
+
+
+def start(instance: Path) -> Process:
+    """As of any broker; its pid is kept for whoever asks by the settings file, in a moment and without Python."""
+    process = create.start(instance)
+    write_text(instance / PID, f"{process.pid}\n")
+    return process
+
+
+def _tell_of_the_lease(log4j: Path) -> None:
+    """A broker says only when debugging that another one has the lease."""
+    told = log4j.read_text().replace("console.filter.threshold.level=INFO", "console.filter.threshold.level=DEBUG")
+    log4j.write_text(told + TELLING)
+
+
+def _leased(told: Options) -> str:
+    return (
+        f'<jdbcPersistenceAdapter dataSource="#source" lockKeepAlivePeriod="{told["keep_alive_ms"]}"><locker>'
+        f'<lease-database-locker lockAcquireSleepInterval="{told["lease_ms"]}"/></locker></jdbcPersistenceAdapter>'
+    )
+
+
+def _source(where: Database) -> str:
+    told = {
+        "driverClassName": "org.postgresql.Driver",
+        "url": where.jdbc,
+        "username": USER,
+        "password": where.password,
+        "maxTotal": "20",
+        "poolPreparedStatements": "true",
+    }
+    properties = "".join(f'\n    <property name="{name}" value="{value}"/>' for name, value in told.items())
+    return f"""
+  <bean id="source" class="org.apache.commons.dbcp2.BasicDataSource" destroy-method="close">{properties}
+  </bean>"""
+
+
+KIND: Final = create.classic(
+    joined="share one store",
+    ports=(*create.PORTS, "database"),
+    link_target=None,
+    options=options,
+    create=make_broker,
+    admin=SharedAdmin,
+    settings=settings,
+    start=start,
+    complete=complete,
+    links_at_boot=lambda _: False,
+    beside=beside,
+    waits=waits,
+    users=("database",),
+)

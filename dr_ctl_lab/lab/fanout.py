@@ -1,0 +1,163 @@
+"""Producers that write each message to all sites at once, and count it as sent once enough of them have confirmed it.
+
+How many are enough stands in a file that may change meanwhile. While fewer sites let producers in than that, nothing is
+sent: a message that can no longer be confirmed by enough of them is in doubt.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dr_ctl.stomp_io.connection import Connection, ConnectionLost, knock
+from dr_ctl_lab.lab.ledger import Event, Ledger
+from dr_ctl_lab.lab.sending import MOST_OUTSTANDING, send
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from dr_ctl.stomp_io.address import Address, Login
+    from dr_ctl.stomp_io.dialect import Dialect
+
+LEAST_FILE = "min-ack-count"  # in a lab's directory
+AGAIN_S, GREETING_S = 0.2, 0.5
+SILENT_S, BEAT_S = 4.0, 4.0
+FINISH_S, TURN_S = 3.0, 0.005
+HEART_BEATS = {"heart-beat": "10000,1000"}
+
+
+@dataclass(frozen=True, slots=True)
+class FanOut:
+    """Where producers write to, and the file that says how many sites have to confirm."""
+
+    sites: tuple[tuple[str, Address], ...]
+    least_in: Path
+
+    def least(self) -> int:
+        """How many; all of them while the file is being written."""
+        told = self.least_in.read_text().strip()
+        return int(told) if told.isdigit() else len(self.sites)
+
+
+@dataclass(frozen=True, slots=True)
+class Producing:
+    """What one producer sends, how often, and while what is set."""
+
+    numbered: Iterator[tuple[str, str]]  # id and queue of each message
+    body: str
+    dialect: Dialect
+    ledger: Ledger
+    interval_s: float
+    producing: threading.Event
+    no_more: threading.Event
+
+
+def produce(fan: FanOut, login: Login, what: Producing) -> None:
+    """Send at the rate until told to stop, and then until the last one is confirmed or in doubt."""
+    lines = _Lines(fan, login, what.no_more)
+    sending = _Sending(what)
+    due, stopped_at = time.monotonic(), None
+    while True:
+        now, least = time.monotonic(), fan.least()
+        if what.no_more.is_set():
+            stopped_at = stopped_at or now
+            if not sending.outstanding or now - stopped_at > FINISH_S:
+                break
+        elif not what.producing.is_set():
+            due = now
+        elif len(lines.connect(now)) >= least:
+            while due <= now and len(sending.outstanding) < MOST_OUTSTANDING and len(lines.open) >= least:
+                sending.send_one(lines)
+                # After a stall the rate goes on; what was missed is not made up for in one burst.
+                due = max(due + what.interval_s, now - 1.0)
+        for site, receipt in lines.receive():
+            sending.confirmed(site, receipt)
+        sending.settle(least, lines.open)
+    sending.give_up()
+    lines.close()
+
+
+@dataclass(slots=True)
+class _Message:
+    queue: str
+    asked: frozenset[str]
+    confirmed: set[str] = field(default_factory=set)
+
+
+class _Lines:
+    """A producer's connections, one to each site that lets it in."""
+
+    def __init__(self, fan: FanOut, login: Login, stop: threading.Event) -> None:
+        self.open: dict[str, Connection] = {}
+        self._fan, self._login, self._stop = fan, login, stop
+        self._not_before: dict[str, float] = {}
+
+    def connect(self, now: float) -> dict[str, Connection]:
+        """Knock where there is no connection, every now and then."""
+        for site, address in self._fan.sites:
+            if site not in self.open and now >= self._not_before.get(site, 0.0):
+                _, connection = knock(address, self._login, None, timeout_s=GREETING_S, headers=HEART_BEATS)
+                self._not_before[site] = time.monotonic() + AGAIN_S
+                if connection is not None:
+                    self.open[site] = connection
+        return self.open
+
+    def receive(self) -> Iterator[tuple[str, str]]:
+        """Take the receipts that came, and wait a moment for them; a connection that is lost is forgotten."""
+        if not self.open:
+            self._stop.wait(TURN_S)
+        for site, connection in list(self.open.items()):
+            try:
+                for frame in connection.receive(TURN_S):
+                    if frame.cmd == "RECEIPT":
+                        yield site, frame.headers.get("receipt-id", "")
+                connection.beat(every_s=BEAT_S, silent_s=SILENT_S)
+            except ConnectionLost:
+                self.lose(site)
+
+    def lose(self, site: str) -> None:
+        self.open.pop(site).close(politely=False)
+
+    def close(self) -> None:
+        for connection in self.open.values():
+            connection.close()
+
+
+class _Sending:
+    """What a producer has sent and does not know the end of."""
+
+    def __init__(self, what: Producing) -> None:
+        self._what = what
+        self.outstanding: dict[str, _Message] = {}
+
+    def send_one(self, lines: _Lines) -> None:
+        ident, queue = next(self._what.numbered)
+        self._what.ledger.attempt(queue, ident)
+        self.outstanding[ident] = _Message(queue, frozenset(lines.open))
+        for site, connection in list(lines.open.items()):
+            try:
+                send(connection, self._what.dialect, queue, ident, self._what.body)
+            except ConnectionLost:
+                lines.lose(site)
+
+    def confirmed(self, site: str, ident: str) -> None:
+        if ident in self.outstanding:
+            self.outstanding[ident].confirmed.add(site)
+
+    def settle(self, least: int, connected: dict[str, Connection]) -> None:
+        """Record what enough sites have confirmed, and what they no longer can."""
+        for ident, message in list(self.outstanding.items()):
+            if len(message.confirmed) >= least:
+                self._record(Event.SENT, ident, min(message.confirmed))
+            elif len(message.confirmed | (message.asked & connected.keys())) < least:
+                self._record(Event.SEND_IN_DOUBT, ident, min(message.asked))
+
+    def give_up(self) -> None:
+        for ident, message in list(self.outstanding.items()):
+            self._record(Event.SEND_IN_DOUBT, ident, min(message.asked))
+
+    def _record(self, event: Event, ident: str, site: str) -> None:
+        self._what.ledger.record(event, self.outstanding.pop(ident).queue, ident, site)

@@ -1,0 +1,30 @@
+"""The kinds of labs there are, by the topology that joins their sites."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from dr_ctl.core.registry import Registry
+
+if TYPE_CHECKING:
+    from dr_ctl_lab.lab.make import Kind
+
+MIRROR: Final = "artemis-mirror"
+CONTINUITY: Final = "artemis-continuity"
+BRIDGES: Final = "artemis-bridges"
+BROKERSYNC: Final = "classic-brokersync"
+SHARED_STORE: Final = "classic-shared-store"
+FAN_OUT: Final = "classic-fanout"
+
+KINDS: Final[Registry[Kind]] = Registry(
+    "KIND",
+    {
+        MIRROR: "dr_ctl_lab.lab.artemis.mirror",
+        CONTINUITY: "dr_ctl_lab.lab.artemis.continuity",
+        BRIDGES: "dr_ctl_lab.lab.artemis.bridges",
+        BROKERSYNC: "dr_ctl_lab.lab.classic.brokersync",
+        SHARED_STORE: "dr_ctl_lab.lab.classic.sharedstore",
+        FAN_OUT: "dr_ctl_lab.lab.classic.fanout",
+    },
+    unknown="no lab is made of",
+)

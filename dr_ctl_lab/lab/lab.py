@@ -1,0 +1,400 @@
+"""A lab: two sites with real brokers on this machine, a proxy on each link, everything under one directory.
+
+The processes outlive the command that started them; `lab.json` knows them. A lab that fails to come up leaves nothing
+behind. `Lab` is a context manager for those who want it gone at the end of a block.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Self
+
+from dr_ctl.core.errors import BrokerError, EnvironmentFault, UsageError
+from dr_ctl.stomp_io.address import Address
+from dr_ctl_lab.lab import daemons, distribution, layout, processor, settings_file, status, wire
+from dr_ctl_lab.lab import state as lab_state
+from dr_ctl_lab.lab.cache import release_ports
+from dr_ctl_lab.lab.fanout import LEAST_FILE, FanOut
+from dr_ctl_lab.lab.ids import SHARED, Ids, IdStore, store_at
+from dr_ctl_lab.lab.kinds import KINDS, MIRROR
+from dr_ctl_lab.lab.make import Make
+from dr_ctl_lab.lab.stage import Played
+from dr_ctl_lab.lab.started import wait_until
+from dr_ctl_lab.lab.state import LabState, LinkState, SiteState
+from dr_ctl_lab.lab.traffic import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from dr_ctl_lab.lab.make import Admin, Kind, Options
+
+UP_S = 90.0
+DOWN_S = 15.0
+SITE_NAME = re.compile(r"[a-z][a-z0-9-]*")
+MOST_PAIRS = 4
+
+
+class Lab(Played):
+    """A lab that is up. What a method changes of the processes is written down before it returns."""
+
+    def __init__(self, directory: Path, state: LabState) -> None:
+        self.directory = directory
+        self.state = state
+
+    @classmethod
+    def up(
+        cls,
+        directory: Path,
+        *,
+        sites: tuple[str, str] = ("london", "paris"),
+        serving: str | None = "london",
+        queues: Sequence[str] = ("orders.in", "orders.out"),
+        delay_ms: float = 0.0,
+        edit: Callable[[str], str] | None = None,
+        topology: str = MIRROR,
+        options: Options | None = None,
+        pairs: int = 1,
+    ) -> Self:
+        """Start a new lab and return when all brokers are active, joined, and `serving` lets clients in.
+
+        `delay_ms` is for each direction of each link; one that does not start at boot is not waited for. `edit` changes
+        each broker's configuration before the first start; `options` are those of the topology's kind; `pairs` says how
+        many brokers each site has. EnvironmentFault, with the end of the log, where it is not up within 90 s.
+        """
+        for name in sites:
+            if not SITE_NAME.fullmatch(name):
+                raise UsageError(f"{name!r} is no name for a site: small letters, digits and hyphens")
+        if sites[0] == sites[1] or (serving is not None and serving not in sites):
+            raise UsageError(
+                f"sites {sites[0]} and {sites[1]}, serving {serving}: two different sites, one of them serving"
+            )
+        if not 1 <= pairs <= MOST_PAIRS:
+            raise UsageError(f"{pairs} pairs: a lab has one to {MOST_PAIRS}, each broker takes half a gigabyte")
+        directory = directory.resolve()
+        if directory.exists() and any(directory.iterdir()):
+            raise UsageError(f"{directory} is not empty", remedy="`dr-ctl lab down` ends a lab that is up there.")
+        kind = KINDS.named(topology)
+        wanted = kind.options(options or {})
+        home = distribution.obtain(kind.distribution) if kind.distribution is not None else directory
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o700)
+        lab = cls(directory, layout.new(directory, sites, queues, topology, wanted, pairs))
+        try:
+            lab._save()
+            lab._start_links(delay_ms)
+            makes = lab._makes(edit)
+            lab._create(home, makes)
+            lab._start_beside(makes)
+            lab._start_brokers([make.site for make in makes if kind.links_at_boot(make)], first=serving)
+            settings_file.write(directory, lab.state)
+            lab._start_processors()
+            if serving is not None:
+                lab.open_clients(serving)
+        except BaseException:
+            lab.down()
+            raise
+        return lab
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """Take up a lab that an earlier command started; UsageError where there is none."""
+        directory = directory.resolve()
+        return cls(directory, lab_state.load(directory))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.down()
+
+    @property
+    def settings_path(self) -> Path:
+        return self.directory / settings_file.NAME
+
+    @property
+    def ledgers(self) -> Path:
+        """Where loads leave their ledgers."""
+        path = self.directory / "ledgers"
+        path.mkdir(mode=0o700, exist_ok=True)
+        return path
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        return self.state.queues
+
+    @property
+    def pairs(self) -> tuple[str, ...]:
+        return self.state.pairs
+
+    def site(self, name: str, pair: str | None = None) -> SiteState:
+        """Ports, addresses and logins of a site's broker: that of its first pair, as everywhere where none is named."""
+        return self.state.site(name, pair)
+
+    def instance(self, site: str, pair: str | None = None) -> Path:
+        """Where the broker lives; its logs are in `log`."""
+        return self._home(self.site(site, pair))
+
+    def admin(self, site: str, pair: str | None = None, *, timeout_s: float = 5.0) -> Admin:
+        """Management of a site's broker, for setting a scene."""
+        return self._admin(self.site(site, pair), timeout_s=timeout_s)
+
+    def pid(self, site: str, pair: str | None = None) -> int | None:
+        """The broker's process; None where it does not run."""
+        process = self.site(site, pair).process
+        return process.pid if process is not None and process.alive() else None
+
+    def processes(self) -> list[daemons.Process]:
+        """Everything that was started and may still run."""
+        sites, links = self.state.sites, self.state.links
+        started = [site.process for site in sites] + [link.process for link in links]
+        started += [*(site.processor for site in sites), self.state.beside]
+        return [one for one in started if one is not None]
+
+    def down(self) -> None:
+        """End every process of the lab, brokers first, and remove its directory. Twice is once."""
+        self._as_written()
+        running = [site.process for site in self.state.sites if site.process is not None]
+        with ThreadPoolExecutor(max_workers=2 * MOST_PAIRS) as side_by_side:
+            list(side_by_side.map(lambda process: daemons.end(process, within_s=DOWN_S), running))
+        beside = [link.process for link in self.state.links] + [site.processor for site in self.state.sites]
+        beside.append(self.state.beside)
+        for process in beside:
+            if process is not None:
+                daemons.end(process, within_s=2)
+        release_ports(self.directory)
+        if (self.directory / lab_state.FILE).exists():
+            shutil.rmtree(self.directory)
+
+    def kill(self, site: str, pair: str | None = None) -> None:
+        """End a site's brokers with SIGKILL: the site is lost. Returns when their ports refuse. With a pair, its one
+        alone, here and in what follows."""
+        self._as_written()
+        for broker in self.state.brokers(site, pair):
+            if broker.process is not None:
+                daemons.kill(broker.process)
+            self._keep(replace(broker, process=None))
+
+    def stop(self, site: str, pair: str | None = None) -> None:
+        """End a site's brokers in an orderly way."""
+        self._as_written()
+        for broker in self.state.brokers(site, pair):
+            if broker.process is not None:
+                daemons.end(broker.process, within_s=DOWN_S)
+            self._keep(replace(broker, process=None))
+
+    def start(self, site: str, pair: str | None = None, *, wait: bool = True) -> None:
+        """Start a site's brokers again, clients kept out; a running one is left alone. Waits until they are active."""
+        self._as_written()
+        for broker in self.state.brokers(site, pair):
+            if broker.process is None or not broker.process.alive():
+                self._keep(replace(broker, process=self._kind.start(self._home(broker))))
+        if wait:
+            self._wait_active(self.state.brokers(site, pair), time.monotonic() + UP_S)
+
+    def freeze(self, site: str) -> None:
+        """Stop a site's brokers in their tracks (SIGSTOP): their ports accept, nothing answers."""
+        self._signal(site, signal.SIGSTOP)
+
+    def thaw(self, site: str) -> None:
+        self._signal(site, signal.SIGCONT)
+
+    def cut(self, site_from: str | None = None, mode: str = "refuse") -> None:
+        """Cut the links that leave `site_from`, or both: `refuse`, `hang` or `accept` (see the module `wire`)."""
+        if mode not in {one.value for one in wire.Mode if one is not wire.Mode.OPEN}:
+            raise UsageError(f"a link is cut by refuse, hang or accept, not by {mode!r}")
+        self._tell(site_from, {"mode": mode})
+
+    def heal(self, site_from: str | None = None) -> None:
+        """Let the links work again; what a proxy held meanwhile is reset, so that brokers dial anew at once."""
+        self._tell(site_from, {"mode": wire.Mode.OPEN.value})
+
+    def delay(self, ms: float, site_from: str | None = None) -> None:
+        """Make each direction of the links later by so many milliseconds; the round trip grows by twice that."""
+        self._tell(site_from, {"delay_ms": ms})
+
+    def open_clients(self, site: str) -> None:
+        """Let clients in at a site, as a person at its console could: the other site is not looked at."""
+        for broker in self.state.brokers(site):
+            self._admin(broker).open_clients()
+
+    def close_clients(self, site: str) -> None:
+        for broker in self.state.brokers(site):
+            self._admin(broker).close_clients()
+
+    def create_queue(self, name: str) -> None:
+        """Make a queue of any name at every broker, and remember it."""
+        for broker in self.state.sites:
+            self._admin(broker).create_queue(name)
+        if name not in self.state.queues:
+            self.state = replace(self.state, queues=(*self.state.queues, name))
+            self._save()
+
+    def wait_mirrored(self, within_s: float = 30.0) -> None:
+        """Wait until all links are connected; EnvironmentFault where they are not in time."""
+        self._wait_links(self.state.sites, time.monotonic() + within_s)
+
+    def target(self, pair: str | None = None) -> Target:
+        """Where the clients of a pair may be served: for a `Load`."""
+        name = pair or self.pairs[0]
+        brokers = [broker for broker in self.state.sites if broker.pair == name]
+        sites = tuple((broker.name, broker.stomp) for broker in brokers)
+        stores = {broker.name: self.id_store(broker.name, name) for broker in brokers}
+        kind, fan_out = self._kind, None
+        ids = Ids(stores, kind.ids.address) if kind.ids is not None else None
+        if kind.fan_out is not None:
+            doors = tuple((broker.name, Address("127.0.0.1", broker.ports[kind.fan_out])) for broker in brokers)
+            fan_out = FanOut(doors, self.directory / LEAST_FILE)
+            ids = Ids(dict.fromkeys(stores, store_at(self.directory, SHARED)), None)
+        return Target(sites, self.state.sites[0].app, partial(self._left, name), ids, kind.dialect, fan_out)
+
+    def id_store(self, site: str, pair: str | None = None) -> Path:
+        """Where a site knows what is processed, if consumers of this kind of lab do."""
+        return store_at(self.directory, self.site(site, pair).broker)
+
+    def status(self) -> status.LabStatus:
+        """Say how everything is; what does not answer within two seconds is said not to answer."""
+        return status.read(self.state)
+
+    def _as_written(self) -> None:
+        """Another command may have started a broker since."""
+        if (self.directory / lab_state.FILE).exists():
+            self.state = lab_state.load(self.directory)
+
+    def _start_links(self, delay_ms: float) -> None:
+        for link in self.state.links:
+            door = self.site(link.target, link.pair).ports[self._kind.link_target or ""]
+            argv = [
+                sys.executable, "-m", wire.__name__, "--port", str(link.port), "--control", str(link.control),
+                "--to", f"127.0.0.1:{door}", "--delay-ms", str(delay_ms),
+            ]  # fmt: skip
+            process = daemons.launch(argv, cwd=self.directory, log=self.directory / f"wire-{link.name}.log")
+            self._keep(replace(link, process=process))
+
+    def _makes(self, edit: Callable[[str], str] | None) -> list[Make]:
+        ports = {(link.source, link.pair): link.port for link in self.state.links}
+        return [
+            Make(
+                site=site,
+                peer=self.state.other(site.name, site.pair),
+                link_port=ports.get((site.name, site.pair)),
+                queues=self.queues,
+                options=self.state.options,
+                edit=edit,
+            )
+            for site in self.state.sites
+        ]
+
+    def _create(self, home: Path, makes: Sequence[Make]) -> None:
+        with ThreadPoolExecutor(max_workers=2) as side_by_side:
+            list(side_by_side.map(lambda make: self._kind.create(home, self._home(make.site), make), makes))
+
+    def _start_beside(self, makes: Sequence[Make]) -> None:
+        if self._kind.beside is not None:
+            self.state = replace(self.state, beside=self._kind.beside(self.directory, makes))
+            self._save()
+
+    def _start_brokers(self, linked: Sequence[SiteState], *, first: str | None) -> None:
+        until = time.monotonic() + UP_S
+        names = dict.fromkeys(broker.name for broker in self.state.sites)
+        for name in sorted(names, key=lambda name: name != first):
+            self.start(name, wait=self._kind.waits is not None)
+        self._wait_active(self.state.sites, until)
+        self._wait_links([self.site(broker.name, broker.pair) for broker in linked], until)
+        for name in self.queues:
+            if not self._kind.made_at_once(name):
+                self.create_queue(name)
+        for broker in self.state.sites:
+            self._admin(broker).prepare()
+        # Again: what ships a queue may dial anew until the peer has that queue too.
+        self._wait_links([self.site(broker.name, broker.pair) for broker in linked], until)
+
+    def _start_processors(self) -> None:
+        ids = self._kind.ids
+        if ids is None:
+            return
+        (self.directory / "ids").mkdir(mode=0o700)
+        for broker in self.state.sites:
+            store = self.id_store(broker.name, broker.pair)
+            IdStore(store).close()  # made before several open it at once
+            argv = [
+                sys.executable, "-m", processor.__name__, "--port", str(broker.ports[ids.acceptor]), "--user", ids.user,
+                "--password-file", str(settings_file.secret(self.directory, broker, ids.user)),
+                "--queue", ids.address, "--store", str(store),
+            ]  # fmt: skip
+            log = self.directory / f"processor-{broker.broker}.log"
+            self._keep(replace(broker, processor=daemons.launch(argv, cwd=self.directory, log=log)))
+
+    def _wait_active(self, started: Sequence[SiteState], until: float) -> None:
+        for broker in started:
+            wait_until("active", partial(self._up, broker), self._logs(broker), broker, until)
+
+    def _up(self, broker: SiteState) -> bool:
+        waits = self._kind.waits
+        return (waits is not None and waits(self._home(broker))) or self._admin(broker, timeout_s=2).active()
+
+    def _wait_links(self, sources: Sequence[SiteState], until: float) -> None:
+        for broker in sources:
+            peer = self.state.other(broker.name, broker.pair).name
+            connected = partial(self._admin(broker, timeout_s=2).link_attached, peer)
+            wait_until(f"link to {peer}", connected, self._logs(broker), broker, until)
+
+    @property
+    def _kind(self) -> Kind:
+        return KINDS.named(self.state.topology)
+
+    def _logs(self, broker: SiteState) -> list[Path]:
+        return [self._home(broker) / name for name in self._kind.logs]
+
+    def _home(self, broker: SiteState) -> Path:
+        return self.directory / broker.broker
+
+    def _admin(self, broker: SiteState, *, timeout_s: float = 5.0) -> Admin:
+        return self._kind.admin(broker, timeout_s=timeout_s)
+
+    def _left(self, pair: str, queues: Sequence[str]) -> int | None:
+        """Count what lies in a pair's queues where clients are served; None where one of them is served nowhere."""
+        found: dict[str, int] = {}
+        for broker in self.state.sites:
+            if broker.pair != pair:
+                continue
+            admin = self._admin(broker, timeout_s=2)
+            try:
+                if served := admin.served(queues):
+                    depths = admin.depths()
+                    found |= {name: found.get(name, 0) + depths.get(name, 0) for name in served}
+            except BrokerError:
+                continue
+        return sum(found.values()) if found.keys() >= set(queues) else None
+
+    def _signal(self, site: str, signum: signal.Signals) -> None:
+        self._as_written()
+        for broker in self.state.brokers(site):
+            if broker.process is None or not daemons.send(broker.process, signum):
+                raise EnvironmentFault(f"the broker {broker.broker} does not run")
+
+    def _tell(self, site_from: str | None, change: Mapping[str, str | float]) -> None:
+        if not self.state.links:
+            raise UsageError(f"no link joins the sites of a lab of {self.state.topology}")
+        if site_from is not None:
+            self.site(site_from)
+        for link in self.state.links:
+            if site_from in {None, link.source}:
+                wire.ask(link.control, change)
+
+    def _keep(self, changed: SiteState | LinkState) -> None:
+        if isinstance(changed, SiteState):
+            self.state = self.state.with_site(changed)
+        else:
+            self.state = self.state.with_link(changed)
+        self._save()
+
+    def _save(self) -> None:
+        self.state.save(self.directory)

@@ -1,0 +1,48 @@
+"""What a new lab consists of, before anything of it runs: ports, passwords, links."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from dr_ctl_lab.lab.cache import reserve_ports
+from dr_ctl_lab.lab.kinds import KINDS
+from dr_ctl_lab.lab.state import PAIR, LabState, LinkState, SiteState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from dr_ctl_lab.lab.make import Options
+
+PORTS_PER_LINK = 2
+
+
+def new(
+    directory: Path, sites: tuple[str, str], queues: Sequence[str], topology: str, told: Options, pairs: int
+) -> LabState:
+    """Lay out a lab of that topology in `directory`; the ports are its own until that is gone."""
+    kind = KINDS.named(topology)
+    app_password = secrets.token_urlsafe(18)  # one for both sites: clients move with the service
+    others = {user: secrets.token_urlsafe(18) for user in kind.users}
+    ports = iter(reserve_ports(2 * pairs * (len(kind.ports) + PORTS_PER_LINK), directory))
+    names = [PAIR, *(f"orders-{number}" for number in range(2, pairs + 1))]
+    made = tuple(
+        SiteState(
+            name=name,
+            ports={what: next(ports) for what in kind.ports},
+            admin_password=secrets.token_urlsafe(18),
+            app_password=app_password,
+            pair=pair,
+            others=others,
+        )
+        for pair in names
+        for name in sites
+    )
+    joined = () if kind.link_target is None else (sites, sites[::-1])
+    links = tuple(
+        LinkState(source=source, target=target, port=next(ports), control=next(ports), pair=pair)
+        for pair in names
+        for source, target in joined
+    )
+    return LabState(directory.name, made, links, tuple(queues), topology=topology, options=told)

@@ -1,0 +1,114 @@
+"""What a kind of lab is: how the brokers of one topology are made, started and managed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dr_ctl.stomp_io.dialect import ARTEMIS, Dialect
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dr_ctl_lab.lab.daemons import Process
+    from dr_ctl_lab.lab.distribution import Coordinates
+    from dr_ctl_lab.lab.state import SiteState
+
+# What a caller wants otherwise than usual, by names that each kind has of its own.
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Make:
+    """How a site's broker is to be made; `link_port` is the proxy's, on the way to `peer`, if anything goes there.
+    `edit` changes the broker's own configuration before its first start."""
+
+    site: SiteState
+    peer: SiteState
+    link_port: int | None
+    queues: Sequence[str]
+    options: Options = field(default_factory=dict)
+    edit: Callable[[str], str] | None = None
+
+
+class Admin(Protocol):
+    """Management of one site's broker. Every method raises BrokerError where it does not answer or refuses."""
+
+    def active(self) -> bool: ...
+
+    def prepare(self) -> None:
+        """Do what the first start leaves to management, before any site serves."""
+
+    def link_attached(self, peer: str) -> bool:
+        """Say whether the broker ships to its peer."""
+
+    def clients_open(self, acceptor: str = "clients") -> bool: ...
+
+    def open_clients(self, acceptor: str = "clients") -> None:
+        """Let clients in, as a person at its console could."""
+
+    def close_clients(self, acceptor: str = "clients") -> None: ...
+
+    def create_queue(self, name: str) -> None:
+        """Make a durable queue of any name; one that exists is left as it is."""
+
+    def served(self, queues: Sequence[str]) -> list[str]:
+        """Say which of those queues clients are served from here."""
+
+    def depths(self) -> dict[str, int]:
+        """Count the messages of every queue, by name; the broker's own included."""
+
+    def depth(self, queue: str) -> int:
+        """Count the messages of one queue; 0 where it does not exist."""
+
+
+class Manage(Protocol):
+    """What opens the management of a broker."""
+
+    def __call__(self, site: SiteState, *, timeout_s: float = 5.0) -> Admin: ...
+
+
+@dataclass(frozen=True, slots=True)
+class IdsAt:
+    """Where processed ids travel: the address that consumers tell them at is the name of the queue where the peer's
+    arrive; `user` takes them from there, at the acceptor of that name."""
+
+    address: str
+    acceptor: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How the brokers of one topology are made. `ports`: those that each has, `clients` among them; `link_target` is
+    where the peer's link goes; None where the sites have none. `options` checks what a caller wants and adds what
+    holds otherwise."""
+
+    joined: str  # what two such brokers do, to be read after them
+    distribution: Coordinates | None  # None: nothing has to be fetched
+    ports: tuple[str, ...]
+    link_target: str | None
+    options: Callable[[Options], Options]
+    create: Callable[[Path, Path, Make], None]  # from the distribution, into a directory; nothing runs after it
+    start: Callable[[Path], Process]
+    admin: Manage
+    settings: Callable[[SiteState, str], dict[str, Any]]  # of the settings file, with the place of the secret
+    logs: tuple[str, ...]
+    links_at_boot: Callable[[Make], bool] = lambda _: True
+    # Whether a queue of that name is there from the first start on; any other is made over management.
+    made_at_once: Callable[[str], bool] = lambda _: False
+    # Who else logs in at the brokers: each has a password of its own, the same at both sites.
+    users: tuple[str, ...] = ()
+    # What of the settings file one broker alone does not say.
+    complete: Callable[[dict[str, Any], Options], dict[str, Any]] = lambda document, _: document
+    # What the brokers need beside them: started before, ended after them.
+    beside: Callable[[Path, Sequence[Make]], Process | None] | None = None
+    # Where one broker of a pair runs at a time: whether a started one waits for its peer to end, by what it wrote.
+    waits: Callable[[Path], bool] | None = None
+    dialect: Dialect = ARTEMIS  # how its clients speak STOMP
+    # Where consumers tell which ids they have processed. They skip then what their site's store knows, serve one queue
+    # each, wherever that is open, and a processor at each site writes into its store what the peer's consumers told.
+    ids: IdsAt | None = None
+    # The port where producers write to both sites at once. Consumers, wherever they are, then share one store of ids.
+    fan_out: str | None = None

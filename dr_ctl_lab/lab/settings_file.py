@@ -1,0 +1,51 @@
+"""The settings file that a lab writes for itself, so that every command works on it as anywhere else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from dr_ctl.engine.runs import write_text
+from dr_ctl_lab.lab.kinds import KINDS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dr_ctl_lab.lab.state import LabState, SiteState
+
+NAME = "dr-ctl.yaml"
+
+
+def write(directory: Path, state: LabState) -> Path:
+    """Write `dr-ctl.yaml` and the secrets it points to; all readable by their owner only."""
+    (directory / "secrets").mkdir(mode=0o700, exist_ok=True)
+    for site in state.sites:
+        write_text(secret(directory, site), site.admin_password + "\n")
+        for user, password in site.others.items():
+            write_text(secret(directory, site, user), password + "\n")
+    path = directory / NAME
+    text = yaml.safe_dump(document(state), sort_keys=False, allow_unicode=True, default_flow_style=None)
+    write_text(path, f"# Written by `dr-ctl lab up`: real brokers on this machine.\n{text}")
+    return path
+
+
+def secret(directory: Path, site: SiteState, user: str | None = None) -> Path:
+    """Where a password stands: the administrator's, or that of another one whom the kind of lab has."""
+    return directory / "secrets" / (site.broker if user is None else f"{site.broker}.{user}")
+
+
+def document(state: LabState) -> dict[str, Any]:
+    kind = KINDS.named(state.topology)
+    document = {
+        "version": 1,
+        "name": state.name,
+        "topology": state.topology,
+        "sites": {
+            name: {"brokers": [kind.settings(one, f"secrets/{one.broker}") for one in state.brokers(name)]}
+            for name in dict.fromkeys(site.name for site in state.sites)
+        },
+        "objectives": {"loss": {"messages": 0, "age": "30s"}, "recovery": "2m"},
+        "history": {"path": "history"},
+    }
+    return kind.complete(document, state.options)

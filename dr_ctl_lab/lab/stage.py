@@ -1,0 +1,54 @@
+"""Where clients can be let loose: on a lab, or on whatever else has pairs, queues and a place for ledgers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
+
+from dr_ctl_lab.lab.traffic import Load, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+class Stage(Protocol):
+    """What traffic needs to know of it; `target` is where the clients of a pair may be served."""
+
+    @property
+    def pairs(self) -> tuple[str, ...]: ...
+
+    @property
+    def queues(self) -> tuple[str, ...]: ...
+
+    @property
+    def ledgers(self) -> Path: ...
+
+    def target(self, pair: str | None = None) -> Target: ...
+
+
+class Manner(TypedDict, total=False):
+    """How clients behave: `work_ms` is what a consumer needs for each message."""
+
+    producers: int
+    consumers: int
+    work_ms: float
+
+
+class Played:
+    """What makes a stage of whatever has all that."""
+
+    def load(
+        self: Stage,
+        rate: float,
+        *,
+        queues: Sequence[str] | None = None,
+        pair: str | None = None,
+        **manner: Unpack[Manner],
+    ) -> Load:
+        """Prepare traffic for all its queues, or for those; its ledger goes under `ledgers`. Without a pair the clients
+        are dealt out over all of them."""
+        first, *beside = [self.target(each) for each in (self.pairs if pair is None else (pair,))]
+        path = self.ledgers / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.jsonl"
+        names = self.queues if queues is None else tuple(queues)
+        return Load(first, names, rate, beside=beside, ledger_path=path, **manner)

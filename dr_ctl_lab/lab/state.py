@@ -1,0 +1,142 @@
+"""What a lab remembers of itself, in `lab.json` in its directory: sites, ports, logins, processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+
+from dr_ctl.core.errors import UsageError
+from dr_ctl.engine.runs import write_text
+from dr_ctl.stomp_io.address import Address, Login
+from dr_ctl_lab.lab.daemons import Process
+from dr_ctl_lab.lab.kinds import MIRROR
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = "lab.json"
+VERSION = 2
+# Version 1 had the ports of an Artemis broker one by one.
+PORTS_OF_1 = ("http", "clients", "mirror", "door")
+ADMIN, APP = "admin", "app"
+PAIR = "orders-1"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteState:
+    """One broker of a site: its ports by name, who may log in, and the process, None while it is not running.
+
+    `others` are the passwords of whoever else its kind has; `processor` is what applies the ids that the peer's
+    consumers processed, where the kind has that: it outlives its broker.
+    """
+
+    name: str
+    ports: Mapping[str, int]
+    admin_password: str = field(repr=False)
+    app_password: str = field(repr=False)
+    process: Process | None = None
+    pair: str = PAIR
+    others: Mapping[str, str] = field(default_factory=dict, repr=False)
+    processor: Process | None = None
+
+    @property
+    def broker(self) -> str:
+        """Its own name: that of its site, and of its pair where that is not the first. No site's name has a dot."""
+        return self.name if self.pair == PAIR else f"{self.name}.{self.pair}"
+
+    @property
+    def stomp(self) -> Address:
+        return Address("127.0.0.1", self.ports["clients"])
+
+    @property
+    def admin(self) -> Login:
+        return Login(ADMIN, self.admin_password)
+
+    @property
+    def app(self) -> Login:
+        return Login(APP, self.app_password)
+
+    def login(self, user: str) -> Login:
+        """Whoever else may log in, by name."""
+        return Login(user, self.others[user])
+
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """The proxy on the way from one site's broker to the other's mirror acceptor."""
+
+    source: str
+    target: str
+    port: int
+    control: int
+    process: Process | None = None
+    pair: str = PAIR
+
+    @property
+    def name(self) -> str:
+        return f"{self.source}-{self.target}" + ("" if self.pair == PAIR else f".{self.pair}")
+
+
+@dataclass(frozen=True, slots=True)
+class LabState:
+    """The whole lab; changed by replacing, written whole. `sites` are the brokers of both, pair by pair; `options`
+    are those of its kind, `beside` is what its brokers need to run, if anything."""
+
+    name: str
+    sites: tuple[SiteState, ...]
+    links: tuple[LinkState, ...]
+    queues: tuple[str, ...]
+    topology: str = MIRROR
+    options: Mapping[str, Any] = field(default_factory=dict)
+    beside: Process | None = None
+
+    @property
+    def pairs(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(site.pair for site in self.sites))
+
+    def brokers(self, name: str, pair: str | None = None) -> tuple[SiteState, ...]:
+        """The brokers of a site, or its one of that pair. UsageError where there is none."""
+        found = tuple(site for site in self.sites if site.name == name and pair in (None, site.pair))
+        if not found:
+            have = " and ".join(dict.fromkeys(site.name for site in self.sites))
+            raise UsageError(f"the lab has no site {name}{f' with {pair}' if pair else ''}; it has {have}")
+        return found
+
+    def site(self, name: str, pair: str | None = None) -> SiteState:
+        """The broker of a site: that of its first pair, unless another is asked for. UsageError where there is none."""
+        return self.brokers(name, pair)[0]
+
+    def other(self, name: str, pair: str | None = None) -> SiteState:
+        mine = self.site(name, pair)
+        return next(site for site in self.sites if site.name != name and site.pair == mine.pair)
+
+    def with_site(self, site: SiteState) -> LabState:
+        return replace(self, sites=tuple(site if one.broker == site.broker else one for one in self.sites))
+
+    def with_link(self, link: LinkState) -> LabState:
+        return replace(self, links=tuple(link if one.name == link.name else one for one in self.links))
+
+    def save(self, directory: Path) -> None:
+        write_text(directory / FILE, json.dumps({"version": VERSION, **asdict(self)}, indent=2, default=str))
+
+
+def load(directory: Path) -> LabState:
+    """Read a lab's state; UsageError where the directory holds none."""
+    try:
+        told = json.loads((directory / FILE).read_text(encoding="utf-8"))
+        return TypeAdapter(LabState).validate_python({**told, "sites": [_with_ports(one) for one in told["sites"]]})
+    except FileNotFoundError:
+        raise UsageError(f"{directory} holds no lab", remedy="`dr-ctl lab up` starts one.") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{directory / FILE} is not a lab's state: {error}") from error
+
+
+def _with_ports(told: dict[str, Any]) -> dict[str, Any]:
+    if "ports" in told:
+        return told
+    rest = {key: value for key, value in told.items() if key not in PORTS_OF_1}
+    return {**rest, "ports": {key: told[key] for key in PORTS_OF_1 if told.get(key) is not None}}

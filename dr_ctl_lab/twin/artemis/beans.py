@@ -1,0 +1,215 @@
+"""The management beans that every Artemis broker has: their attributes, and what can be called on each. Each kind
+of broker makes its own of them, and adds what joins it to its peer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+from dr_ctl_lab.twin.artemis import listings, names
+from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
+from dr_ctl_lab.twin.bean import Bean, Operations
+from dr_ctl_lab.twin.broker import Broker
+from dr_ctl_lab.twin.filters import BadFilter, Named, compiled
+from dr_ctl_lab.twin.messages import Message, Queue, Reason
+from dr_ctl_lab.twin.parts import Acceptor, BrokerSaysNo
+
+RUNTIME: Final = "java.lang:type=Runtime"
+TEXT: Final = "java.lang.String"
+_SEND: Final = f"java.util.Map,int,{TEXT},boolean,{TEXT},{TEXT}"
+
+
+def everywhere(broker: Broker, parameters: Callable[[Acceptor], Mapping[str, str]]) -> Iterator[Bean]:
+    """The beans that have the same names whatever joins the sites. `parameters`: what is told of an acceptor."""
+    yield Bean(RUNTIME, partial(_runtime, broker), dict)
+    for acceptor in broker.acceptors.values():
+        name = names.part(broker.name, "acceptors", acceptor.name)
+        yield Bean(name, partial(_acceptor, acceptor, parameters), partial(_doors, broker, acceptor))
+
+
+def _runtime(broker: Broker) -> dict[str, Any]:
+    return {"StartTime": broker.start_ms, "Uptime": broker.now_ms() - broker.start_ms}
+
+
+def address(broker: Broker, name: str) -> dict[str, Any]:
+    mine = [queue.name for queue in broker.queues.values() if queue.address == name]
+    routing = sorted(broker.addresses[name])
+    return {
+        "Address": name,
+        "QueueNames": mine,
+        "RoutingTypes": routing,
+        "Paused": False,
+        "RolesAsJSON": broker.security.as_json(name),
+    }
+
+
+def server(broker: Broker) -> dict[str, Any]:
+    return {
+        "Name": broker.name,
+        "Started": True,
+        "Backup": False,
+        "Version": broker.version,
+        "NodeID": broker.node,
+        "UptimeMillis": broker.now_ms() - broker.start_ms,
+        "DiskStoreUsage": 0.1,
+        "QueueNames": [*broker.queues],
+        "AddressNames": [*broker.addresses],
+        "QueueCount": len(broker.queues),
+    }
+
+
+def server_operations(broker: ArtemisBroker) -> Operations:
+    def destroy(name: str, with_takers: bool = False, with_address: bool = False) -> None:
+        address = broker.queue(name).address
+        broker.destroy_queue(name, with_takers=with_takers)
+        if with_address and not any(queue.address == address for queue in broker.queues.values()):
+            broker.addresses.pop(address, None)
+
+    def hang_up(ident: str) -> bool:
+        session = broker.sessions.get(ident)
+        if session is not None:
+            broker.hang_up(session)
+        return session is not None
+
+    return {
+        f"destroyQueue({TEXT})": destroy,
+        f"destroyQueue({TEXT},boolean)": destroy,
+        f"destroyQueue({TEXT},boolean,boolean)": destroy,
+        "listPreparedTransactionDetailsAsJSON()": lambda: "",
+        f"closeConnectionWithID({TEXT})": hang_up,
+        f"closeConsumerConnectionsForAddress({TEXT})": broker.cut_consumers,
+        f"getRolesAsJSON({TEXT})": broker.security.as_json,
+        f"listUser({TEXT})": broker.security.users,
+        f"addSecuritySettings({','.join([TEXT] * 11)})": broker.security.add,
+        f"removeSecuritySettings({TEXT})": broker.security.remove,
+    }
+
+
+def _acceptor(acceptor: Acceptor, parameters: Callable[[Acceptor], Mapping[str, str]]) -> dict[str, Any]:
+    return {
+        "Name": acceptor.name,
+        "Started": acceptor.started,
+        "Parameters": dict(parameters(acceptor)),
+        "FactoryClassName": "org.apache.activemq.artemis.core.remoting.impl.netty.NettyAcceptorFactory",
+    }
+
+
+def _doors(broker: Broker, acceptor: Acceptor) -> Operations:
+    return {"start()": lambda: broker.open_door(acceptor), "stop()": lambda: broker.close_door(acceptor)}
+
+
+def queue_attributes(queue: Queue) -> dict[str, Any]:
+    options = queue.options
+    first = next(queue.live(), None)
+    return {
+        "Name": queue.name,
+        "Address": queue.address,
+        "ID": queue.number,
+        "RoutingType": queue.routing.upper(),
+        "MessageCount": len(queue.messages),
+        "DeliveringCount": len(queue.delivering),
+        "ScheduledCount": len(queue.scheduled),
+        "ConsumerCount": len(queue.takers),
+        "MessagesAdded": queue.counters.added,
+        "MessagesAcknowledged": queue.counters.acknowledged,
+        "MessagesExpired": queue.counters.expired,
+        "MessagesKilled": queue.counters.killed,
+        "Paused": queue.paused,
+        "Durable": queue.durable,
+        "Temporary": queue.temporary,
+        "RingSize": options.get("ring-size", -1),
+        "LastValue": bool(options.get("last-value", False)),
+        "MaxConsumers": options.get("max-consumers", -1),
+        "PurgeOnNoConsumers": bool(options.get("purge-on-no-consumers", False)),
+        "Exclusive": bool(options.get("exclusive", False)),
+        "DeadLetterAddress": "DLQ",
+        "ExpiryAddress": "ExpiryQueue",
+        "User": queue.user,
+        "Filter": queue.filter,
+        "FirstMessageTimestamp": first.timestamp_ms if first is not None else None,
+    }
+
+
+def aged(broker: Broker, queue: Queue) -> dict[str, Any]:
+    """The attributes of a queue with the age of its first message."""
+    told = queue_attributes(queue)
+    since_ms = told["FirstMessageTimestamp"]
+    return {**told, "FirstMessageAge": None if since_ms is None else broker.now_ms() - since_ms}
+
+
+def pausing(queue: Queue, broker: Broker) -> Operations:
+    def pause(lasting: bool = False) -> None:
+        queue.paused = True
+        queue.lasting = queue.lasting or (lasting and queue.durable)
+
+    def resume() -> None:
+        queue.paused = queue.lasting = False
+        queue.dispatch()
+        broker.changed.notify_all()
+
+    return {"pause()": pause, "pause(boolean)": pause, "resume()": resume}
+
+
+def filtering(text: str | None) -> Callable[[Named], bool]:
+    """A filter, read. `BrokerSaysNo` where it cannot be."""
+    try:
+        return compiled(text)
+    except BadFilter as error:
+        kind = "org.apache.activemq.artemis.api.core.ActiveMQInvalidFilterExpressionException"
+        raise BrokerSaysNo(kind, f"AMQ229020: Invalid filter: {text}") from error
+
+
+def matching(queue: Queue, text: str | None) -> list[Message]:
+    """What a filter sees: neither what is in somebody's hands nor what waits for its time."""
+    selects = filtering(text)
+    return [
+        each
+        for each in queue.live()
+        if selects({**each.headers, **{name: str(n) for name, n in each.longs.items()}}.get)
+    ]
+
+
+def queue_operations(broker: Broker, queue: Queue) -> Operations:
+    def count(text: str | None = None) -> int:
+        return len(matching(queue, text)) if text else len(queue.messages)
+
+    def remove(text: str | None = None) -> int:
+        found = matching(queue, text)
+        for message in found:
+            broker.remove(queue, message, Reason.KILLED)
+        return len(found)
+
+    def send(headers: Mapping[str, Any], kind: int, body: str, durable: bool, user: str, password: str) -> str:
+        if broker.users.get(user) != password:
+            kinds = "org.apache.activemq.artemis.api.core.ActiveMQSecurityException"
+            raise BrokerSaysNo(kinds, "AMQ229031: Unable to validate user from invm")
+        number = broker.next_number()
+        broker.route(
+            Message(
+                number=number,
+                address=queue.address,
+                body=body.encode(),
+                text=kind == 3,  # noqa: PLR2004 - the number of a text message
+                headers={name: str(value) for name, value in headers.items()},
+                durable=bool(durable),
+                priority=0,
+                timestamp_ms=broker.now_ms(),
+                anycast=queue.routing == "anycast",
+            ),
+            only=(queue.name,),
+        )
+        return str(number)
+
+    return {
+        **pausing(queue, broker),
+        "browse(int,int)": lambda page, size: listings.browse(queue, page, size),
+        "countMessages()": count,
+        f"countMessages({TEXT})": count,
+        "listConsumersAsJSON()": lambda: listings.consumers_of(broker, queue.name),
+        "listDeliveringMessagesAsJSON()": lambda: listings.delivering(queue, listings.held),
+        "removeAllMessages()": remove,
+        f"removeMessages({TEXT})": remove,
+        f"moveMessage(long,{TEXT})": lambda number, to: broker.move(queue, number, to),
+        f"sendMessage({_SEND})": send,
+    }

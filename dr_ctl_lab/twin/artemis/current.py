@@ -1,0 +1,109 @@
+"""What Artemis 2.56 tells and offers beside what every version does, whatever joins the sites."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from dr_ctl_lab.twin.artemis import beans as common
+from dr_ctl_lab.twin.artemis import listings
+from dr_ctl_lab.twin.artemis.beans import TEXT
+from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
+from dr_ctl_lab.twin.artemis.listings import Listed
+from dr_ctl_lab.twin.bean import ILLEGAL, Bean, Operations
+from dr_ctl_lab.twin.broker import Broker
+from dr_ctl_lab.twin.messages import Queue
+from dr_ctl_lab.twin.parts import Acceptor, BrokerSaysNo
+
+VERSION: Final = "2.56.0"
+SECURITY: Final = "hawtio:type=security,area=jmx,name=ArtemisJMXSecurity"
+_PAGED: Final = f"{TEXT},int,int"
+
+
+def everywhere(broker: Broker) -> Iterator[Bean]:
+    """The beans that have the same names whatever joins the sites."""
+    yield from common.everywhere(broker, _parameters)
+    yield Bean(SECURITY, dict, lambda: {f"canInvoke({TEXT},{TEXT},[L{TEXT};)": lambda *_: True})
+
+
+def _parameters(acceptor: Acceptor) -> dict[str, str]:
+    told = {"scheme": "tcp", "host": "127.0.0.1", "port": str(acceptor.port), "protocols": acceptor.protocols}
+    return told if acceptor.opens_at_boot else {**told, "autoStart": "false"}
+
+
+def address(broker: Broker, name: str) -> dict[str, Any]:
+    return {**common.address(broker, name), "Internal": False}
+
+
+def queue(queue: Queue) -> dict[str, Any]:
+    return {
+        **common.queue_attributes(queue),
+        "PersistedPause": queue.lasting,
+        "InternalQueue": queue.internal,
+        "AutoDelete": bool(queue.options.get("auto-delete", False)),
+        "Enabled": True,
+    }
+
+
+def server(broker: ArtemisBroker) -> dict[str, Any]:
+    return {**common.server(broker), "Active": True, "CurrentTimeMillis": broker.now_ms()}
+
+
+def server_operations(broker: ArtemisBroker) -> Operations:
+    def create(text: str, ignore: bool = False) -> str:
+        told = configuration(text)
+        if ignore and told["name"] in broker.queues:
+            return json.dumps(told)
+        queue = broker.create_queue(told)
+        return json.dumps({"id": queue.number, **_settled(queue)})
+
+    def update(text: str) -> str:
+        told = configuration(text)
+        queue = broker.queue(str(told["name"]))
+        # What is left out becomes what it is by default.
+        queue.user, queue.filter = told.get("user"), told.get("filter")
+        queue.options |= told
+        return json.dumps({"id": queue.number, **_settled(queue)})
+
+    return {
+        **common.server_operations(broker),
+        f"createQueue({TEXT})": create,
+        f"createQueue({TEXT},boolean)": create,
+        f"updateQueue({TEXT})": update,
+        "listLockCoordinatorsAsJSON()": lambda: "[]",
+        f"addSecuritySettings({','.join([TEXT] * 13)})": broker.security.add,
+        "reloadConfigurationFile()": broker.security.reload,
+    }
+
+
+def listings_of(connections: Callable[[], list[Listed]], consumers: Callable[[], list[Listed]]) -> Operations:
+    """The pages of what is connected; which rows there are depends on what joins the sites."""
+    return {
+        f"listConnections({_PAGED})": lambda _, page, size: listings.listed(connections(), page, size),
+        f"listConsumers({_PAGED})": lambda _, page, size: listings.listed(consumers(), page, size),
+    }
+
+
+def configuration(text: str) -> dict[str, Any]:
+    try:
+        told = json.loads(text)
+    except ValueError as error:
+        kind = "org.apache.activemq.artemis.commons.shaded.json.stream.JsonParsingException"
+        raise BrokerSaysNo(kind, str(error)) from error
+    if not isinstance(told, dict) or "name" not in told:
+        raise BrokerSaysNo(ILLEGAL, f"AMQ229229: Failed to parse JSON queue configuration: {text}", 400)
+    return told
+
+
+def _settled(queue: Queue) -> dict[str, Any]:
+    return {
+        "name": queue.name,
+        "address": queue.address,
+        "routing-type": queue.routing.upper(),
+        "durable": queue.durable,
+        **({"user": queue.user} if queue.user is not None else {}),
+        "internal": queue.internal,
+        "temporary": queue.temporary,
+        "auto-created": queue.auto_created,
+    }

@@ -1,0 +1,25 @@
+"""Names of an Artemis broker's management beans."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl_lab.twin.names import quoted
+
+DOMAIN: Final = "org.apache.activemq.artemis"
+
+
+def server(broker: str) -> str:
+    return f"{DOMAIN}:broker={quoted(broker)}"
+
+
+def part(broker: str, component: str, name: str) -> str:
+    return f"{server(broker)},component={component},name={quoted(name)}"
+
+
+def address(broker: str, name: str) -> str:
+    return f"{server(broker)},component=addresses,address={quoted(name)}"
+
+
+def queue(broker: str, address_name: str, routing: str, name: str) -> str:
+    return f"{address(broker, address_name)},subcomponent=queues,routing-type={quoted(routing)},queue={quoted(name)}"

@@ -1,0 +1,34 @@
+"""A management bean, whatever broker it is of: its attributes, and what can be called on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dr_ctl_lab.twin.parts import BrokerSaysNo
+
+ILLEGAL: Final = "java.lang.IllegalArgumentException"
+
+Operations = Mapping[str, Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fails:
+    """In the place of an attribute that cannot be read now."""
+
+    error: BrokerSaysNo
+
+
+@dataclass(frozen=True, slots=True)
+class Bean:
+    """One bean: its attributes now, and its operations by `name(types)`; neither is made before it is asked for."""
+
+    name: str
+    read: Callable[[], Mapping[str, Any]]
+    offer: Callable[[], Operations]
+
+
+def signatures(operations: Operations, name: str) -> Sequence[str]:
+    """The signatures of an operation, in brackets, as an error tells them."""
+    return [each.removeprefix(name) for each in operations if each.partition("(")[0] == name]

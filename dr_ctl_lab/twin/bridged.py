@@ -1,0 +1,69 @@
+"""A simulated broker that bridges join to its peer: what the ways between the two ask of it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dr_ctl_lab.twin.bridge import Bridge
+from dr_ctl_lab.twin.broker import Broker
+from dr_ctl_lab.twin.messages import Message
+from dr_ctl_lab.twin.parts import Acceptor
+
+ID_CACHE: Final = 20_000
+
+
+@dataclass(kw_only=True)
+class BridgedBroker(Broker):
+    """`incoming`: bridges of the peer that are connected here; `cuts`: how often they were cut off here; `confirm_s`:
+    how much later than they could be confirmations of its own bridges are, as those of real ones often are."""
+
+    incoming: int = 0
+    cuts: int = 0
+    confirm_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._arrived: dict[str, OrderedDict[tuple[str, int], None]] = {}  # kept over a death
+
+    @property
+    @abstractmethod
+    def shipping(self) -> Iterator[Bridge]:
+        """The bridges to the peer."""
+
+    @abstractmethod
+    def accept(self, address: str, shipped: Message, node: str) -> None:
+        """Take a message that a bridge of the broker `node` brings."""
+
+    @abstractmethod
+    def work(self, now_s: float) -> list[float]:
+        """Do what is done here by itself; the moments, of the same clock as `now_s`, when more is due."""
+
+    @property
+    def attached(self) -> bool:
+        return all(bridge.connected for bridge in self.shipping)
+
+    def fell(self) -> None:
+        self.incoming = 0
+        self.cuts += 1
+
+    def close_door(self, acceptor: Acceptor) -> None:
+        self.cuts += acceptor.started and acceptor.name == self.peers_door
+        super().close_door(acceptor)
+
+    def arrived_before(self, address: str, node: str, number: int) -> bool:
+        """Say whether a bridge has brought this already, and broke before it knew; remember it otherwise."""
+        return not is_new(self._arrived.setdefault(address, OrderedDict()), (node, number))
+
+
+def is_new(known: OrderedDict[Any, None], one: Any) -> bool:
+    """Remember it; False where it was known. The oldest are forgotten."""
+    if one in known:
+        return False
+    known[one] = None
+    if len(known) > ID_CACHE:
+        known.popitem(last=False)
+    return True

@@ -1,0 +1,130 @@
+"""The management beans of a broker with diverts and bridges: which there are, and what only they tell and offer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+from dr_ctl_lab.twin.artemis import beans as common
+from dr_ctl_lab.twin.artemis import current, names
+from dr_ctl_lab.twin.artemis.beans import TEXT
+from dr_ctl_lab.twin.artemis.listings import clients_consumers
+from dr_ctl_lab.twin.bean import Bean, Operations
+from dr_ctl_lab.twin.bridges.broker import BridgesBroker
+from dr_ctl_lab.twin.bridges.divert import TRANSFORMER, CoreBridge, Divert, Told, properties
+from dr_ctl_lab.twin.bridges.listings import connections
+from dr_ctl_lab.twin.messages import Queue
+from dr_ctl_lab.twin.names import quoted
+
+# What a bridge tells of how it was made: the key in that, and what holds where it was not said.
+_MADE: Final[Mapping[str, tuple[str, Any]]] = {
+    "Name": ("name", None),
+    "QueueName": ("queue-name", None),
+    "ForwardingAddress": ("forwarding-address", None),
+    "FilterString": ("filter-string", None),
+    "StaticConnectors": ("static-connectors", []),
+    "DiscoveryGroupName": ("discovery-group-name", None),
+    "HA": ("ha", False),
+    "RetryInterval": ("retry-interval", 2000),
+    "RetryIntervalMultiplier": ("retry-interval-multiplier", 1.0),
+    "MaxRetryInterval": ("max-retry-interval", 2000),
+    "ReconnectAttempts": ("reconnect-attempts", -1),
+    "UseDuplicateDetection": ("use-duplicate-detection", True),
+}
+
+
+def beans(broker: BridgesBroker) -> Iterator[Bean]:
+    """All beans of a broker, in no particular order."""
+    yield Bean(names.server(broker.name), partial(_server, broker), partial(_server_operations, broker))
+    yield from current.everywhere(broker)
+    for address in broker.addresses:
+        yield Bean(names.address(broker.name, address), partial(_address, broker, address), dict)
+    for queue in broker.queues.values():
+        name = names.queue(broker.name, queue.address, queue.routing, queue.name)
+        yield Bean(name, partial(_queue, broker, queue), partial(common.queue_operations, broker, queue))
+    for divert in broker.diverts.values():
+        at = names.address(broker.name, divert.address)
+        yield Bean(f"{at},subcomponent=diverts,divert={quoted(divert.name)}", partial(_divert, divert), dict)
+    for bridge in broker.bridges.values():
+        name = names.part(broker.name, "bridges", bridge.name)
+        yield Bean(name, partial(_bridge, bridge), partial(_bridge_operations, broker, bridge))
+
+
+def _server(broker: BridgesBroker) -> dict[str, Any]:
+    return {
+        **current.server(broker),
+        "ConnectorsAsJSON": json.dumps([{"name": broker.peer, "params": {}}]),
+        "ConnectionCount": len(connections(broker)),
+        "BridgeNames": [*broker.bridges],
+        "DivertNames": [*broker.diverts],
+    }
+
+
+def _server_operations(broker: BridgesBroker) -> Operations:
+    return {
+        **current.server_operations(broker),
+        **current.listings_of(partial(connections, broker), partial(clients_consumers, broker)),
+        f"createDivert({TEXT})": lambda text: broker.create_divert(current.configuration(text)),
+        f"destroyDivert({TEXT})": broker.destroy_divert,
+        f"createBridge({TEXT})": lambda text: broker.create_bridge(current.configuration(text)),
+        f"destroyBridge({TEXT})": broker.destroy_bridge,
+    }
+
+
+def _address(broker: BridgesBroker, name: str) -> dict[str, Any]:
+    counted = {"RoutedMessageCount": broker.took[name], "UnRoutedMessageCount": broker.dropped[name]}
+    return {**current.address(broker, name), **counted}
+
+
+def _queue(broker: BridgesBroker, queue: Queue) -> dict[str, Any]:
+    return {**common.aged(broker, queue), **current.queue(queue)}
+
+
+def _transformer(told: Told) -> dict[str, Any]:
+    found = dict(properties(told))
+    return {
+        "TransformerClassName": (told.get(TRANSFORMER) or {}).get("class-name"),
+        "TransformerProperties": found,
+        "TransformerPropertiesAsJSON": json.dumps(found, separators=(",", ":")),
+    }
+
+
+def _divert(divert: Divert) -> dict[str, Any]:
+    return {
+        "UniqueName": divert.name,
+        "RoutingName": divert.routing_name,
+        "Address": divert.address,
+        "ForwardingAddress": divert.forwarding,
+        "Filter": divert.told.get("filter-string"),
+        "Exclusive": divert.exclusive,
+        "RoutingType": divert.told.get("routing-type", "STRIP"),
+        "RetroactiveResource": False,
+        **_transformer(divert.told),
+    }
+
+
+def _bridge(bridge: CoreBridge) -> dict[str, Any]:
+    pending, acknowledged = bridge.forwarded, bridge.acked
+    return {
+        **{name: bridge.told.get(key, otherwise) for name, (key, otherwise) in _MADE.items()},
+        "Started": bridge.started,
+        "Connected": bridge.connected,
+        "MessagesPendingAcknowledgement": pending,
+        "MessagesAcknowledged": acknowledged,
+        "Metrics": {"messagesPendingAcknowledgement": pending, "messagesAcknowledged": acknowledged},
+        **_transformer(bridge.told),
+    }
+
+
+def _bridge_operations(broker: BridgesBroker, bridge: CoreBridge) -> Operations:
+    def start() -> None:
+        bridge.started = True
+        broker.changed.notify_all()
+
+    def stop() -> None:
+        bridge.stop()
+        broker.changed.notify_all()
+
+    return {"start()": start, "stop()": stop}

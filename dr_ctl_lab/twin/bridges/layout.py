@@ -1,0 +1,58 @@
+"""What the diverts, buffers and bridges of a site are called, and who its users are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dr_ctl_lab.twin.bridges.divert import ADDS_HEADERS, ORIGIN, TRANSFORMER
+from dr_ctl_lab.twin.security import ALL, CLIENTS_DO, EVERYTHING, Grants
+
+ADMINS = "amq"
+CLIENTS, BRIDGE, AGENT = "app", "bridge", "agent"  # users, each with a role of the same name
+NOTIFICATIONS: Final = "notification.idempotent-consumer"  # the address, and the queue of those that arrive
+QUEUE_HEADER: Final = "DR_QUEUE"
+ID_HEADER: Final = "order_id"
+# Clients may not delete, a bridge may only send; ids that arrived are the processor's alone.
+GRANTS: Final[Mapping[str, Grants]] = {
+    ALL: {ADMINS: EVERYTHING, CLIENTS: CLIENTS_DO, BRIDGE: frozenset({"send"})},
+    NOTIFICATIONS: {
+        ADMINS: frozenset({"send", "consume", "browse"}),
+        CLIENTS: frozenset({"send"}),
+        BRIDGE: frozenset({"send"}),
+        AGENT: frozenset({"consume"}),
+    },
+}
+
+
+def buffer(peer: str, address: str) -> dict[str, Any]:
+    return {"name": f"mirror.{peer}.{address}", "address": f"mirror.{address}", "routing-type": "MULTICAST"}
+
+
+def divert(site: str, address: str) -> dict[str, Any]:
+    """What copies a queue's messages into its buffer, but for those that came from the peer: they would go in a circle.
+    Notifications are for the peer alone."""
+    return {
+        "name": f"divert.{address}",
+        "address": address,
+        "forwarding-address": f"mirror.{address}",
+        "exclusive": address == NOTIFICATIONS,
+        "filter-string": f"{ORIGIN} = '{site}' OR {ORIGIN} IS NULL",
+    }
+
+
+def bridge(site: str, peer: str, address: str, login: tuple[str, str]) -> dict[str, Any]:
+    return {
+        "name": f"bridge.mirror.{peer}.{address}",
+        "queue-name": f"mirror.{peer}.{address}",
+        "forwarding-address": address,
+        TRANSFORMER: {"class-name": ADDS_HEADERS, "properties": {ORIGIN: site}},
+        "static-connectors": [peer],
+        "user": login[0],
+        "password": login[1],
+        "retry-interval": 500,
+        "retry-interval-multiplier": 1.0,
+        "reconnect-attempts": -1,
+        "initial-connect-attempts": -1,
+        "use-duplicate-detection": True,
+    }

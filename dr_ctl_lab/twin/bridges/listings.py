@@ -1,0 +1,29 @@
+"""What the peer's bridges add to the broker's listings of connections. Bridges are no consumers that are listed."""
+
+from __future__ import annotations
+
+from dr_ctl_lab.twin.artemis.listings import Listed, clients, date
+from dr_ctl_lab.twin.bridges.broker import BridgesBroker
+from dr_ctl_lab.twin.bridges.layout import BRIDGE
+
+
+def connections(broker: BridgesBroker) -> list[Listed]:
+    """One for each bridge of the peer, and the clients'."""
+    port = broker.acceptors[broker.peers_door].port
+    rows: list[Listed] = [
+        {
+            "connectionID": f"{broker.node[:8]}{number}",
+            "remoteAddress": f"127.0.0.1:{number}",
+            "users": BRIDGE,
+            "creationTime": date(broker.start_ms),
+            "implementation": "RemotingConnectionImpl",
+            "protocol": "CORE",
+            "clientID": "",
+            "localAddress": f"127.0.0.1:{port}",
+            "sessionCount": 2,
+            "proxyAddress": "",
+            "proxyProtocolVersion": "",
+        }
+        for number in range(1, broker.incoming + 1)
+    ]
+    return rows + clients(broker)

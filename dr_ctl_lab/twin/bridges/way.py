@@ -1,0 +1,31 @@
+"""The bridges of one broker at the door of its peer: who is let in, and what one refusal does to all of them."""
+
+from __future__ import annotations
+
+from dr_ctl_lab.twin.bridge import Bridge
+from dr_ctl_lab.twin.bridged_way import BridgedWay
+from dr_ctl_lab.twin.bridges.broker import BridgesBroker
+from dr_ctl_lab.twin.messages import Message
+
+
+class BridgesWay(BridgedWay[BridgesBroker]):
+    """One direction of a pair."""
+
+    def _lets_in(self, bridge: Bridge) -> bool:
+        mine = self.source.bridges.get(bridge.name)
+        return mine is not None and self._unless_refused(known=self.target.users.get(mine.user) == mine.password)
+
+    def _takes(self, bridge: Bridge, message: Message) -> bool:
+        del message
+        mine = self.source.bridges[bridge.name]
+        allowed = self.target.security.may(mine.user, "send", mine.address)
+        if not allowed and self.source.loses_refused:
+            now_s = self.source.clock.now_s()
+            bridge.arrived(now_s)
+            bridge.confirm(now_s)
+        return self._unless_refused(known=allowed)
+
+    def _unless_refused(self, *, known: bool) -> bool:
+        if not known:
+            self.source.stop_bridges()
+        return known

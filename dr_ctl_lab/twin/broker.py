@@ -1,0 +1,343 @@
+"""One simulated broker: its queues and doors, what a death takes and what it leaves. No wire, no thread.
+
+What joins it to its peer, a kind of broker adds. Every method is called with `lock` held; one lock serves all brokers
+of a twin.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from dr_ctl_lab.twin.clock import Clock
+from dr_ctl_lab.twin.messages import Message, Queue, Reason, numbers
+from dr_ctl_lab.twin.parts import Acceptor, BrokerSaysNo, Ports, Session
+from dr_ctl_lab.twin.security import Security
+
+DEAD_LETTERS, EXPIRED = "DLQ", "ExpiryQueue"
+MOST_DELIVERIES: Final = 10
+NUMBERS_LOST: Final = 2**31  # a death leaves so many numbers unused
+ANYCAST: Final = "ANYCAST"
+
+
+class No(Enum):
+    """Why a broker refuses something about a queue."""
+
+    TAKEN = auto()
+    MISSING = auto()
+    IN_USE = auto()
+    NO_TARGET = auto()
+
+
+@dataclass(kw_only=True)
+class Broker(ABC):
+    """`name` is the broker's own; `changed` wakes the links."""
+
+    version: ClassVar[str]
+    clients_door: ClassVar[str] = "clients"
+    peers_door: ClassVar[str] = "mirror"  # the door of its peer's link
+    bare_message_ids: ClassVar[bool] = False  # a STOMP client is not told which of its consumers a message came to
+
+    site: str
+    pair: str
+    name: str
+    lock: threading.RLock
+    changed: threading.Condition
+    acceptors: dict[str, Acceptor]
+    ports: Ports
+    clock: Clock = field(default_factory=Clock)
+    console_port: int = 0
+    users: Mapping[str, str] = field(default_factory=dict)
+    roles: Mapping[str, str] = field(default_factory=dict)
+    home: Path | None = None  # the twin's directory, for what outlives the broker
+    node: str = field(default_factory=lambda: str(uuid.uuid1()))
+    alive: bool = False
+    frozen: bool = False
+    skew_ms: int = 0
+    start_ms: int = 0
+    queues: dict[str, Queue] = field(default_factory=dict)
+    addresses: dict[str, set[str]] = field(default_factory=dict)
+    sessions: dict[str, Session] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._first = 1
+        self.security = Security(self.roles)
+        self.next_number: Callable[[], int] = numbers(self._first)
+
+    # what is its family's own
+
+    @abstractmethod
+    def no(self, why: No, name: str) -> BrokerSaysNo:
+        """The words in which it refuses something about the queue of that name."""
+
+    @abstractmethod
+    def marks(self, queue: Queue, message: Message) -> tuple[Mapping[str, str], Mapping[str, int]]:
+        """What a message that is moved out of a queue tells of it: texts and numbers."""
+
+    # what joins it to its peer
+
+    @property
+    def lets_peer_in(self) -> bool:
+        """Say whether its peer finds the door of the link open."""
+        return self.alive and self.acceptors[self.peers_door].started
+
+    @property
+    @abstractmethod
+    def attached(self) -> bool:
+        """Say whether it ships to its peer now."""
+
+    @property
+    @abstractmethod
+    def even(self) -> bool:
+        """Say whether nothing of it is under way to its peer, and nothing of its peer waits here."""
+
+    @property
+    @abstractmethod
+    def settable(self) -> Mapping[str, Any]:
+        """What can be set of it at this broker, as it is."""
+
+    @property
+    def serves(self) -> bool:
+        """Say whether clients get in and are served."""
+        return self.acceptors[self.clients_door].started
+
+    def serves_queue(self, name: str) -> bool:
+        """Say whether clients of a queue are served."""
+        del name
+        return self.serves
+
+    def let_clients_in(self) -> None:
+        """What a person at its console would do for it."""
+        self.open_door(self.acceptors[self.clients_door])
+
+    def keep_clients_out(self) -> None:
+        self.close_door(self.acceptors[self.clients_door])
+
+    @abstractmethod
+    def installed(self, names: Sequence[str]) -> None:
+        """Before its first start: its file has these queues."""
+
+    def waiting(self, queue: str) -> int:
+        """How many messages clients of a queue have still to get."""
+        found = self.queues.get(queue)
+        return len(found.messages) if found is not None else 0
+
+    @abstractmethod
+    def booted(self) -> None:
+        """It has started."""
+
+    @abstractmethod
+    def fell(self) -> None:
+        """It has died; its queues hold what a death leaves."""
+
+    @abstractmethod
+    def told_of_queue(self, queue: Queue) -> None:
+        """A queue was created by somebody here."""
+
+    @abstractmethod
+    def told_of_address(self, name: str) -> None:
+        """An address was created by somebody here."""
+
+    @abstractmethod
+    def told_of_end(self, queue: Queue) -> None:
+        """A queue was destroyed by somebody here."""
+
+    @abstractmethod
+    def routed(self, message: Message, found: Sequence[Queue], *, aside: bool) -> None:
+        """A message lies in these queues; `aside`: it was put there past its address."""
+
+    @abstractmethod
+    def removed(self, queue: Queue, message: Message, reason: Reason) -> None:
+        """A message was done with here."""
+
+    @abstractmethod
+    def cut_off(self, queue: Queue, held: Sequence[Message]) -> None:
+        """A client's connection ended while it held these."""
+
+    def thawed(self) -> None:
+        """It goes on where it stood; nobody has been answered yet."""
+        return
+
+    def ended(self) -> None:
+        """Nothing of it is needed any more."""
+        return
+
+    # its life
+
+    def now_ms(self) -> int:
+        return self.clock.date_ms() + self.skew_ms
+
+    def start(self) -> None:
+        """Boot: doors as their settings say, the link as its auto-start says, counters from what is there."""
+        if self.alive:
+            return
+        self.alive, self.frozen = True, False
+        self.start_ms = max(self.now_ms(), self.start_ms + 1)
+        self.security.reload()
+        self.ports.open("console")
+        for acceptor in self.acceptors.values():
+            acceptor.started = acceptor.opens_at_boot
+            if acceptor.started:
+                self.ports.open(acceptor.name)
+        self.booted()
+        self.changed.notify_all()
+
+    def kill(self) -> None:
+        """The process is gone, at once; ports refuse. What was durable stays."""
+        if not self.alive:
+            return
+        self.alive = self.frozen = False
+        for session in list(self.sessions.values()):
+            session.cut()
+        self.sessions.clear()
+        for name in ("console", *self.acceptors):
+            self.ports.close(name)
+        for acceptor in self.acceptors.values():
+            acceptor.started = False
+        self.queues = {name: queue for name, queue in self.queues.items() if queue.durable}
+        for queue in self.queues.values():
+            queue.restart()
+        self._first += NUMBERS_LOST
+        self.next_number = numbers(self._first)
+        self.fell()
+        self.changed.notify_all()
+
+    # doors
+
+    def open_door(self, acceptor: Acceptor) -> None:
+        if not acceptor.started:
+            acceptor.started = True
+            self.ports.open(acceptor.name)
+            self.changed.notify_all()
+
+    def close_door(self, acceptor: Acceptor) -> None:
+        """Close it and cut whoever came through it; what was in delivery is in its queue when this returns."""
+        if not acceptor.started:
+            return
+        acceptor.started = False
+        self.ports.close(acceptor.name)
+        for session in [each for each in self.sessions.values() if each.acceptor == acceptor.name]:
+            self.hang_up(session)
+        self.changed.notify_all()
+
+    def hang_up(self, session: Session) -> None:
+        self.sessions.pop(session.ident, None)
+        session.leave()
+        session.cut()
+
+    # queues
+
+    def create_queue(self, options: Mapping[str, Any], *, auto_created: bool = False, here_only: bool = False) -> Queue:
+        """Create a queue and its address; raises `BrokerSaysNo` where the name is taken."""
+        name = str(options["name"])
+        if name in self.queues:
+            raise self.no(No.TAKEN, name)
+        address = str(options.get("address") or name)
+        routing = str(options.get("routing-type") or "MULTICAST").lower()
+        self.add_address(address, routing, here_only=here_only)
+        queue = Queue(
+            name=name,
+            address=address,
+            number=self.next_number(),
+            options=dict(options),
+            routing=routing,
+            durable=bool(options.get("durable", True)),
+            internal=bool(options.get("internal", False)),
+            user=options.get("user"),
+            filter=options.get("filter"),
+            auto_created=auto_created,
+        )
+        self.queues[name] = queue
+        if not here_only:
+            self.told_of_queue(queue)
+        return queue
+
+    def add_address(self, name: str, routing: str, *, here_only: bool = False) -> None:
+        if name not in self.addresses:
+            self.addresses[name] = set()
+            if not here_only:
+                self.told_of_address(name)
+        self.addresses[name].add(routing.upper())
+
+    def queue(self, name: str) -> Queue:
+        if name not in self.queues:
+            raise self.no(No.MISSING, name)
+        return self.queues[name]
+
+    def destroy_queue(self, name: str, *, with_takers: bool = False, here_only: bool = False) -> None:
+        """Remove a queue with what lies in it; its address stays."""
+        queue = self.queue(name)
+        if queue.takers and not with_takers:
+            raise self.no(No.IN_USE, name)
+        queue.takers.clear()
+        del self.queues[name]
+        if not here_only:
+            self.told_of_end(queue)
+
+    # messages
+
+    def route(self, message: Message, *, only: tuple[str, ...] | None = None) -> list[Queue]:
+        """Put a message into the queues of its address: all multicast ones and one anycast."""
+        found = [queue for queue in self.queues.values() if queue.address == message.address]
+        if only is not None:
+            found = [queue for queue in found if queue.name in only]
+        if message.anycast:
+            found = [queue for queue in found if queue.routing == "anycast"][:1]
+        for queue in found:
+            queue.add(message)
+        self.routed(message, found, aside=only is not None)
+        for queue in found:
+            queue.dispatch()
+        return found
+
+    def remove(self, queue: Queue, message: Message, reason: Reason = Reason.NORMAL) -> None:
+        """A message is done with here."""
+        queue.remove(message, reason)
+        self.removed(queue, message, reason)
+
+    def give_back(self, queue: Queue, message: Message, *, failed: bool) -> None:
+        """A consumer is gone without finishing it. After too many of those it is a dead letter."""
+        if failed:
+            message.failed += 1
+        if message.failed >= MOST_DELIVERIES and DEAD_LETTERS in self.addresses:
+            self._bury(queue, message)
+        else:
+            queue.give_back(message)
+
+    def _bury(self, queue: Queue, message: Message) -> None:
+        self.remove(queue, message, Reason.KILLED)
+        self._put_copy(queue, message, DEAD_LETTERS, self.now_ms())
+
+    def move(self, queue: Queue, number: int, to: str) -> bool:
+        """Move one message to another queue; False where it is not there, or in somebody's hands."""
+        if to not in self.queues:
+            raise self.no(No.NO_TARGET, to)
+        message = queue.messages.get(number)
+        if message is None or number in queue.delivering:
+            return False
+        self.remove(queue, message)
+        self._put_copy(queue, message, self.queues[to].address, message.timestamp_ms)
+        return True
+
+    def _put_copy(self, queue: Queue, message: Message, address: str, timestamp_ms: int) -> None:
+        """The same content as a new message, born here."""
+        texts, longs = self.marks(queue, message)
+        self.route(
+            Message(
+                number=self.next_number(),
+                address=address,
+                body=message.body,
+                text=message.text,
+                headers={**message.headers, **texts},
+                durable=message.durable,
+                priority=message.priority,
+                timestamp_ms=timestamp_ms,
+                longs=dict(longs),
+            )
+        )

@@ -1,0 +1,164 @@
+"""The management beans that every Classic broker has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+from dr_ctl_lab.twin.bean import Bean, Fails, Operations
+from dr_ctl_lab.twin.broker import ANYCAST, No
+from dr_ctl_lab.twin.classic import names, queues
+from dr_ctl_lab.twin.classic.broker import ClassicBroker
+from dr_ctl_lab.twin.classic.queues import TEXT
+from dr_ctl_lab.twin.classic.session import ClassicSession
+from dr_ctl_lab.twin.classic.subscription import QueueSubscription
+from dr_ctl_lab.twin.parts import Acceptor, BrokerSaysNo
+
+_ASKS_ITS_SERVER: Final = "org.apache.activemq.transport.TransportServer.isAllowLinkStealing()"
+_STOPPED: Final = Fails(
+    BrokerSaysNo("java.lang.NullPointerException", f'Cannot invoke "{_ASKS_ITS_SERVER}" because "this.server" is null')
+)
+
+
+def beans(broker: ClassicBroker) -> Iterator[Bean]:
+    """All that has nothing to do with the peer, in no particular order."""
+    yield Bean(names.server(broker.name), partial(_server, broker), partial(_server_operations, broker))
+    yield Bean(f"{names.server(broker.name)},service=Health", lambda: {"CurrentStatus": "Good"}, dict)
+    yield Bean(names.RUNTIME, partial(_runtime, broker), dict)
+    for acceptor in broker.acceptors.values():
+        name = names.connector(broker.name, acceptor.name)
+        yield Bean(name, partial(_connector, acceptor), partial(_connector_operations, broker, acceptor))
+    for session in broker.sessions.values():
+        name = names.connection(broker.name, session.acceptor, session.client)
+        told = connection(session.client, session.remote, session.user, network=False)
+        yield Bean(name, partial(dict, told), dict)
+    for queue in broker.queues.values():
+        name = names.queue(broker.name, queue.name)
+        yield Bean(name, partial(queues.attributes, broker, queue), partial(queues.operations, broker, queue))
+    for session in broker.sessions.values():
+        for each in session.holds() if isinstance(session, ClassicSession) else ():
+            name = names.consumer(
+                broker.name, "Queue", each.queue.name, session.client, f"{session.client}:-1:{each.number}"
+            )
+            yield Bean(name, partial(_consumer, each), dict)
+
+
+def _runtime(broker: ClassicBroker) -> dict[str, Any]:
+    number = broker.acceptors[broker.peers_door].port  # as good as any
+    return {
+        "StartTime": broker.start_ms,
+        "Name": f"{number}@{broker.name}",
+        "Uptime": broker.now_ms() - broker.start_ms,
+        "SystemProperties": {},
+        "InputArguments": [],
+        "ClassPath": "",
+    }
+
+
+def _server(broker: ClassicBroker) -> dict[str, Any]:
+    rows = [queues.attributes(broker, each) for each in broker.queues.values()]
+    totals = {"Message": "QueueSize", "Enqueue": "EnqueueCount", "Dequeue": "DequeueCount", "Consumer": "ConsumerCount"}
+    return {
+        "BrokerName": broker.name,
+        "BrokerId": broker.ident,
+        "BrokerVersion": broker.version,
+        "UptimeMillis": broker.now_ms() - broker.start_ms,
+        "Slave": False,
+        "Persistent": True,
+        "CurrentConnectionsCount": len(broker.sessions),
+        "StorePercentUsage": 0,
+        "MemoryPercentUsage": 0,
+        "TempPercentUsage": 0,
+        "TotalProducerCount": 0,
+        **{f"Total{name}Count": sum(row[attribute] for row in rows) for name, attribute in totals.items()},
+        "Queues": [{"objectName": names.queue(broker.name, each)} for each in broker.queues],
+        "TransportConnectors": {each.name: _address(each) for each in broker.acceptors.values()},
+    }
+
+
+def _server_operations(broker: ClassicBroker) -> Operations:
+    def add(name: str) -> None:
+        if name not in broker.queues:
+            broker.create_queue({"name": name, "routing-type": ANYCAST})
+
+    def remove(name: str) -> None:
+        if name in broker.queues and broker.queues[name].takers:
+            raise broker.no(No.IN_USE, name)
+        broker.queues.pop(name, None)
+
+    return {
+        "stop()": broker.stop,
+        f"addQueue({TEXT})": add,
+        f"removeQueue({TEXT})": remove,
+        "resetStatistics()": lambda: None,
+    }
+
+
+def _address(acceptor: Acceptor) -> str:
+    return f"{'stomp' if 'STOMP' in acceptor.protocols else 'tcp'}://localhost:{acceptor.port}"
+
+
+def connection(client: str, remote: str, user: str | None, *, network: bool) -> dict[str, Any]:
+    """What is told of whoever is connected."""
+    return {
+        "ClientId": client,
+        "RemoteAddress": f"tcp://{remote}",
+        "UserName": user,
+        "NetworkConnection": network,
+        "Connected": True,
+        "Active": True,
+        "Blocked": False,
+        "Slow": False,
+    }
+
+
+def _connector(acceptor: Acceptor) -> dict[str, Any]:
+    return {
+        "Started": acceptor.started,
+        "AllowLinkStealingEnabled": False if acceptor.started else _STOPPED,
+        "MaxConnectionExceededCount": 0,
+        "RebalanceClusterClients": False,
+        "StatisticsEnabled": True,
+        "UpdateClusterClients": False,
+        "UpdateClusterClientsOnRemove": False,
+        "UpdateClusterFilter": None,
+    }
+
+
+def _connector_operations(broker: ClassicBroker, acceptor: Acceptor) -> Operations:
+    return {
+        "start()": partial(broker.open_door, acceptor),
+        "stop()": partial(broker.close_door, acceptor),
+        "connectionCount()": lambda: sum(each.acceptor == acceptor.name for each in broker.sessions.values()),
+    }
+
+
+def _consumer(taker: QueueSubscription) -> dict[str, Any]:
+    waiting = len(taker.in_hand)
+    return consumer(taker.session.client, taker.queue.name, network=False) | {
+        "Selector": taker.selector or None,
+        "SubscriptionId": taker.number,
+        "PrefetchSize": taker.prefetch,
+        "DispatchedCounter": taker.delivered,
+        "EnqueueCounter": taker.delivered,
+        "DequeueCounter": taker.acknowledged,
+        "DispatchedQueueSize": waiting,
+        "MessageCountAwaitingAcknowledge": waiting,
+    }
+
+
+def consumer(client: str, queue: str, *, network: bool) -> dict[str, Any]:
+    """What every consumer tells of itself, before it has done anything."""
+    counters = ("Dispatched", "Enqueue", "Dequeue")
+    return {
+        "ClientId": client,
+        "DestinationName": queue,
+        "DestinationQueue": True,
+        "Active": True,
+        "Network": network,
+        "Durable": False,
+        "UserName": None,
+        "PendingQueueSize": 0,
+        **{f"{name}Counter": 0 for name in counters},
+    }

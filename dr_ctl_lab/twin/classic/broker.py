@@ -1,0 +1,227 @@
+"""A simulated ActiveMQ Classic broker: queues that come into being with their first use, copies that composite queues
+make, advisories for what was consumed. A message keeps its id wherever it goes."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final
+
+from dr_ctl_lab.twin.bean import ILLEGAL
+from dr_ctl_lab.twin.broker import ANYCAST, Broker, No
+from dr_ctl_lab.twin.classic.composite import Composite, named, original
+from dr_ctl_lab.twin.classic.policy import OPEN, Policy
+from dr_ctl_lab.twin.classic.subscription import Browsing
+from dr_ctl_lab.twin.classic.topics import CONSUMED, Topics
+from dr_ctl_lab.twin.messages import Counters, Message, Origin, Queue, Reason, numbers
+from dr_ctl_lab.twin.parts import BrokerSaysNo
+
+DLQ: Final = "ActiveMQ.DLQ"
+EXPIRES: Final = "JMSExpiration"
+_WORDS: Final = {
+    No.TAKEN: "Queue {} already exists",
+    No.MISSING: "Queue {} does not exist",
+    No.IN_USE: "Destination still has an active subscription: queue://{}",
+    No.NO_TARGET: "The destination {} does not exist",
+}
+
+
+@dataclass(kw_only=True)
+class ClassicBroker(Broker):
+    """One Classic broker, whatever joins it to its peer. `browse_page`: so many messages a browse shows and no more,
+    without a word; a broker that is not told otherwise has 400. `policy`: what its console forbids. It looks for
+    messages that have expired every `looks_every_s`."""
+
+    version: ClassVar[str] = "5.18.3"
+    clients_door: ClassVar[str] = "stomp"
+    peers_door: ClassVar[str] = "openwire"
+
+    browse_page: int = 100_000
+    policy: Policy = OPEN
+    looks_every_s: float = 30.0
+    composites: dict[str, Composite] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.units: tuple[str, ...] = ()
+        self.topics = Topics()
+        self.browsing: list[Browsing] = []
+        self.dispatched: Counter[str] = Counter()
+        self.forwarded: Counter[str] = Counter()
+        self._connections, self._sequence = numbers(1), numbers(1)
+        self._expiring: list[tuple[int, int, str]] = []
+        self._next_look_s = 0.0
+
+    # who it is, and who its messages are
+
+    @property
+    def ident(self) -> str:
+        """Its id, another one after each start."""
+        return f"ID:{self.name}-{self.console_port}-{self.start_ms}-0:1"
+
+    def new_connection(self) -> str:
+        return f"{self.ident[:-4]}-7:{self._connections()}"
+
+    def no(self, why: No, name: str) -> BrokerSaysNo:
+        kind = "javax.jms.JMSException" if why is No.IN_USE else ILLEGAL
+        return BrokerSaysNo(kind, _WORDS[why].format(name))
+
+    def marks(self, queue: Queue, message: Message) -> tuple[Mapping[str, str], Mapping[str, int]]:
+        return original(message, queue.name), {}
+
+    # its life
+
+    def installed(self, names: Sequence[str]) -> None:
+        """The queues that its file has are there from the start, others after their first use."""
+        self.units = tuple(names)
+
+    def stop(self) -> None:
+        """End in order, before anybody is answered who asked for it."""
+        self.kill()
+
+    def booted(self) -> None:
+        self._connections, self._sequence = numbers(1), numbers(1)
+        self._producer = f"{self.new_connection()}:-1:1"
+        self._expiring.clear()
+        for name in self.units:
+            self.queue_named(name)
+        for queue in self.queues.values():
+            for message in queue.messages.values():
+                self._note_end(queue, message)
+
+    def fell(self) -> None:
+        """Counters begin at zero, whatever is left in the queues."""
+        for queue in self.queues.values():
+            queue.counters = Counters()
+        self.dispatched.clear()
+        self.forwarded.clear()
+        self.topics.subscribed.clear()
+        self.browsing.clear()
+
+    def work(self, now_s: float) -> list[float]:
+        """Look for what has expired, now and then, and put it among the dead letters."""
+        now_ms = self.now_ms()
+        if now_s < self._next_look_s:
+            return [self._next_look_s]
+        self._next_look_s = now_s + self.looks_every_s
+        while self._expiring and self._expiring[0][0] <= now_ms:
+            _, number, name = heapq.heappop(self._expiring)
+            queue = self.queues.get(name)
+            message = queue.messages.get(number) if queue is not None else None
+            if queue is not None and message is not None and number not in queue.delivering:
+                self._bury_for(queue, message, Reason.EXPIRED)
+        return [self._next_look_s]
+
+    def look_soon(self) -> None:
+        """Let it look for what has expired at once."""
+        self._next_look_s = 0.0
+        self.changed.notify_all()
+
+    # messages
+
+    def queue_named(self, name: str) -> Queue:
+        """The queue of that name; it is made where it is not there yet."""
+        found = self.queues.get(name)
+        return found or self.create_queue({"name": name, "routing-type": ANYCAST}, auto_created=True)
+
+    def held(self, queue: Queue) -> int:
+        """How many of its messages are in somebody's hands."""
+        return len(queue.delivering) + sum(each.holds for each in self.browsing if each.queue == queue.name)
+
+    def consumers(self, queue: Queue) -> int:
+        return len(queue.takers) + sum(each.queue == queue.name for each in self.browsing)
+
+    def new_origin(self, producer: str | None = None, sequence: int | None = None) -> Origin:
+        return producer or self._producer, sequence or self._sequence()
+
+    def route(self, message: Message, *, only: tuple[str, ...] | None = None) -> list[Queue]:
+        """Put it into its queue, and its copies where a composite queue forwards them."""
+        del only
+        if message.origin is None:
+            message.origin = self.new_origin()
+        composite = self.composites.get(message.address, Composite(message.address, forward_only=False))
+        copies = [
+            replace(
+                message,
+                number=self.next_number(),
+                address=target,
+                headers={**message.headers, **original(None, composite.name)},
+            )
+            for target in composite.targets_of(message)
+        ]
+        found = list(itertools.chain.from_iterable(self.route(each) for each in copies))
+        return found if composite.forward_only else [self._store(message), *found]
+
+    def _store(self, message: Message) -> Queue:
+        queue = self.queue_named(message.address)
+        queue.add(message)
+        self._note_end(queue, message)
+        self.changed.notify_all()
+        queue.dispatch()
+        return queue
+
+    def _note_end(self, queue: Queue, message: Message) -> None:
+        if expires := message.longs.get(EXPIRES):
+            heapq.heappush(self._expiring, (expires, message.number, queue.name))
+
+    def removed(self, queue: Queue, message: Message, reason: Reason) -> None:
+        """Whatever the reason, it counts as consumed."""
+        del reason
+        self.tell_consumed(queue, message)
+        self.changed.notify_all()
+
+    def tell_consumed(self, queue: Queue, message: Message) -> None:
+        told = {
+            "orignalDestination": f"queue://{queue.name}",
+            "orignalMessageId": named(message, "JMSMessageID") or "",
+            "originBrokerName": self.name,
+            "originBrokerId": self.ident,
+            "originBrokerURL": f"tcp://localhost:{self.acceptors[self.peers_door].port}",
+            "type": "Advisory",
+            "transformation": "jms-advisory-json",
+            "message-id": f"{self.ident[:-4]}-1:1:0:0:{self.next_number()}",
+            "priority": "0",
+            "timestamp": "0",
+        }
+        self.topics.publish(CONSUMED + queue.name, told, b'{"ActiveMQTextMessage":{}}')
+
+    def bury(self, queue: Queue, message: Message) -> None:
+        """A consumer cannot do with it."""
+        self._bury_for(queue, message, Reason.KILLED)
+
+    def _bury_for(self, queue: Queue, message: Message, reason: Reason) -> None:
+        self.remove(queue, message, reason)
+        if message.durable:
+            self.put_into(queue, message, DLQ, originalExpiration=message.longs.get(EXPIRES, 0))
+
+    def put_into(self, queue: Queue, message: Message, to: str, **longs: int) -> None:
+        """The same message in another queue, under the same id."""
+        kept = {key: value for key, value in message.longs.items() if key != EXPIRES or not longs}
+        headers = {**message.headers, **original(message, queue.name)}
+        self.route(
+            replace(message, number=self.next_number(), address=to, headers=headers, longs={**kept, **longs}, failed=0)
+        )
+
+    # what concerns only those that mirror everything
+
+    def routed(self, message: Message, found: Sequence[Queue], *, aside: bool) -> None:
+        """Composite queues have copied it already."""
+
+    def cut_off(self, queue: Queue, held: Sequence[Message]) -> None:
+        """They come again here, and nowhere else."""
+
+    def told_of_queue(self, queue: Queue) -> None:
+        """Queues of the peer come into being there."""
+
+    def told_of_address(self, name: str) -> None:
+        """As above."""
+
+    def told_of_end(self, queue: Queue) -> None:
+        """As above."""
+
+    @property
+    def settable(self) -> Mapping[str, Any]:
+        return {}

@@ -1,0 +1,93 @@
+"""The agent of one direction: it hears at the serving site what was consumed, and deletes the copies at the other one.
+
+Nothing that it did not hear is told again. It compares both sites when it begins, and deletes what only the waiting one
+has, unless that has yet to be shipped from there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from dr_ctl_lab.twin.messages import Message, Origin, Queue, Reason
+
+if TYPE_CHECKING:
+    from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
+
+DOOR: Final = "sync"
+
+
+class Agent:
+    """Works from `source` to `target`, while the one serves and the other does not; it goes on with what it has heard
+    when neither does. `lag_s`: how much later than it could it deletes."""
+
+    def __init__(self, source: BrokerSyncBroker, target: BrokerSyncBroker) -> None:
+        self._source, self._target = source, target
+        self.running = True
+        self.lag_s = 0.0
+        self._hears = False
+        self._heard: dict[tuple[str, Origin], float] = {}
+        source.consumed_by.append(self)
+        target.agent = self
+
+    @property
+    def idle(self) -> bool:
+        """Say whether it has nothing to delete that it could delete."""
+        return not self._heard or not self._connected
+
+    def start(self) -> None:
+        """A person wants it to clean whatever the target holds."""
+        self.running, self._target.returned = True, False
+        self._source.changed.notify_all()
+
+    def stop(self) -> None:
+        self.running = self._hears = False
+        self._heard.clear()
+
+    def hear(self, queue: Queue, message: Message) -> None:
+        if self._hears and queue.name in self._source.units and message.origin is not None:
+            self._heard[queue.name, message.origin] = self._source.clock.now_s() + self.lag_s
+
+    def work(self, now_s: float) -> list[float]:
+        """Delete what is due; the moment when something else is."""
+        if not self._connected or self._target.serves:
+            self._hears = False
+            self._heard.clear()
+            return []
+        if not self._hears and self._source.serves and not self._returned():
+            self._hears = True
+            self._heard |= dict.fromkeys(self._consumed(), now_s)
+        for each in [each for each, at_s in self._heard.items() if at_s <= now_s]:
+            self._delete(*each)
+        return [at_s for at_s in self._heard.values() if at_s > now_s]
+
+    @property
+    def _connected(self) -> bool:
+        both = (self._source, self._target)
+        return self.running and all(each.alive and not each.frozen and each.acceptors[DOOR].started for each in both)
+
+    def _delete(self, queue: str, origin: Origin) -> None:
+        """Delete one copy; one that has not arrived yet is waited for."""
+        there = self._target.queues.get(queue)
+        copy = there.by_origin.get(origin) if there is not None else None
+        if there is not None and copy is not None:
+            self._target.remove(there, copy, Reason.KILLED)
+        waiting = self._source.queues.get(self._source.copies(queue))
+        if waiting is None or origin not in waiting.by_origin:
+            self._heard.pop((queue, origin), None)
+
+    def _consumed(self) -> list[tuple[str, Origin]]:
+        """What only the target has, or will have, and was not sent there."""
+        found: list[tuple[str, Origin]] = []
+        for name in self._target.units:
+            here, leaving = _ids(self._source, name), _ids(self._source, self._source.copies(name))
+            there, unshipped = _ids(self._target, name), _ids(self._target, self._target.copies(name))
+            found += [(name, origin) for origin in (there | leaving) - here - unshipped]
+        return found
+
+    def _returned(self) -> bool:
+        """Say whether the target came back with what is not the agent's to delete."""
+        self._target.returned = self._target.returned and bool(self._consumed())
+        return self._target.returned
+
+
+def _ids(broker: BrokerSyncBroker, name: str) -> set[Origin]:
+    return set(broker.queues[name].by_origin) if name in broker.queues else set()

@@ -1,0 +1,49 @@
+"""Twins whose sites composite queues, network connectors and an agent join."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from dr_ctl_lab.twin.classic.brokersync.agent import DOOR
+from dr_ctl_lab.twin.classic.brokersync.beans import beans
+from dr_ctl_lab.twin.classic.brokersync.broker import AGENT, BRIDGE, BrokerSyncBroker
+from dr_ctl_lab.twin.classic.brokersync.way import BrokerSyncWay
+from dr_ctl_lab.twin.classic.console import CONSOLE, settings, stomp
+from dr_ctl_lab.twin.classic.session import ClassicSession
+from dr_ctl_lab.twin.kind import Kind
+from dr_ctl_lab.twin.parts import Acceptor
+
+if TYPE_CHECKING:
+    from dr_ctl_lab.twin.host import Host
+
+
+def _broker(peer: str, **told: Any) -> BrokerSyncBroker:
+    return BrokerSyncBroker(peer=peer, **told)
+
+
+def _settings(host: Host) -> Mapping[str, Any]:
+    broker = cast("BrokerSyncBroker", host.broker)  # as it was made above
+    login = {"username": AGENT, "password": {"file": f"{host.secret}.{AGENT}"}}
+    sync = {"stomp": stomp(host, DOOR), "connector": DOOR, **login}
+    return {**settings(host), "network": broker.network.name, "copies": broker.copies("{queue}"), "sync": sync}
+
+
+KIND: Final = Kind(
+    topology="classic-brokersync",
+    joined="composite queues, network connectors and an agent join",
+    # The real ones open every connector when they start; a lab closes the clients' at once.
+    doors=(
+        Acceptor("stomp", "STOMP"),
+        Acceptor("openwire", "OPENWIRE", opens_at_boot=True),
+        Acceptor(DOOR, "STOMP", opens_at_boot=True),
+    ),
+    broker=_broker,
+    way=BrokerSyncWay,
+    beans=beans,
+    dialect=CONSOLE,
+    settings=_settings,
+    session=ClassicSession,
+    policy=lambda broker: broker.policy,
+    roles={AGENT: AGENT, BRIDGE: BRIDGE},
+)

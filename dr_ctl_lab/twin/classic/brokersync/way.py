@@ -1,0 +1,21 @@
+"""The bridge of one broker at the door of its peer, and the agent that works behind it."""
+
+from __future__ import annotations
+
+from dr_ctl_lab.twin.bridged_way import BridgedWay
+from dr_ctl_lab.twin.classic.brokersync.agent import Agent
+from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
+
+
+class BrokerSyncWay(BridgedWay[BrokerSyncBroker]):
+    """One direction of a pair. The agent has its own way, which no cut of this one is about."""
+
+    def __init__(self, source: BrokerSyncBroker, target: BrokerSyncBroker, *, delay_s: float = 0.0) -> None:
+        super().__init__(source, target, delay_s=delay_s)
+        self.agent = Agent(source, target)
+
+    def _turn(self) -> float | None:
+        wait_s = super()._turn()
+        now_s = self.source.clock.now_s()
+        waits = [each - now_s for each in self.agent.work(now_s)] + ([] if wait_s is None else [wait_s])
+        return max(0.0, min(waits)) if waits else None

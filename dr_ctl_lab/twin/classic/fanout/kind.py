@@ -1,0 +1,64 @@
+"""Twins whose producers send to both sites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from dr_ctl_lab.twin.classic.beans import beans
+from dr_ctl_lab.twin.classic.console import CONSOLE, settings, stomp
+from dr_ctl_lab.twin.classic.fanout.broker import BOTH, ID_HEADER, LEAST, OWN, PRODUCERS, STORE, FanoutBroker
+from dr_ctl_lab.twin.classic.fanout.way import FanoutWay
+from dr_ctl_lab.twin.classic.session import ClassicSession
+from dr_ctl_lab.twin.kind import Kind
+from dr_ctl_lab.twin.parts import Acceptor
+
+if TYPE_CHECKING:
+    from dr_ctl_lab.twin.host import Host
+
+AGENT: Final = "agent"
+
+
+def _broker(peer: str, **told: Any) -> FanoutBroker:
+    del peer  # nothing joins them
+    return FanoutBroker(**told)
+
+
+def _settings(host: Host) -> Mapping[str, Any]:
+    login = {"username": AGENT, "password": {"file": f"{host.secret}.{AGENT}"}}
+    own = {"stomp": stomp(host, OWN), "connector": OWN, **login}
+    return {**settings(host), "producers": [PRODUCERS], "sync": own}
+
+
+def _told_by(words: str) -> list[str]:
+    return ["/bin/sh", "-c", words]
+
+
+_ONE_IS_ENOUGH: Final = {
+    "name": "one-is-enough",
+    "kind": "command",
+    "alone": True,
+    "start": _told_by(f"echo 1 > {LEAST}"),
+    "stop": _told_by(f"echo {BOTH} > {LEAST}"),
+    "state": _told_by(f"read -r least < {LEAST}; case $least in 1) exit 0;; {BOTH}) exit 3;; esac; exit 1"),
+}
+
+KIND: Final = Kind(
+    topology="classic-fanout",
+    joined="have the same producers",
+    doors=(
+        Acceptor("stomp", "STOMP"),
+        Acceptor(PRODUCERS, "STOMP", opens_at_boot=True),
+        Acceptor(OWN, "STOMP", opens_at_boot=True),
+    ),
+    broker=_broker,
+    way=FanoutWay,
+    beans=beans,
+    dialect=CONSOLE,
+    settings=_settings,
+    installation={"id_header": ID_HEADER, "ids": {"sqlite": STORE}},
+    site={"workloads": [_ONE_IS_ENOUGH]},
+    roles={AGENT: AGENT},
+    session=ClassicSession,
+    policy=lambda broker: broker.policy,
+)

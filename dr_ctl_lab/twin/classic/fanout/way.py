@@ -1,0 +1,18 @@
+"""What happens by itself at one of two brokers that know nothing of each other."""
+
+from __future__ import annotations
+
+from dr_ctl_lab.twin.classic.fanout.broker import FanoutBroker
+from dr_ctl_lab.twin.way import Mode, Way
+
+
+class FanoutWay(Way[FanoutBroker]):
+    """Lets the source look for what has expired, and knows whether producers reach the other one."""
+
+    def _change(self, mode: Mode) -> None:
+        """Nothing is shipped that could be cut: producers find one site only."""
+
+    def _turn(self) -> float | None:
+        self.source.both = self._peer_there()
+        now_s = self.source.clock.now_s()
+        return max(0.0, min(self.source.work(now_s)) - now_s)

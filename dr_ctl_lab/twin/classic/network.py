@@ -1,0 +1,74 @@
+"""A network connector of a Classic broker: while its bridge is up it takes from the queues that it includes, and its
+counters begin anew with each bridge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dr_ctl_lab.twin.bridge import Bridge
+from dr_ctl_lab.twin.classic.composite import PATH
+from dr_ctl_lab.twin.messages import Message, Queue
+
+if TYPE_CHECKING:
+    from dr_ctl_lab.twin.classic.broker import ClassicBroker
+
+
+class Forwarding(Bridge):
+    """What a bridge does with one queue: it goes to the queue of the same name, and says where it has been."""
+
+    def __init__(self, broker: ClassicBroker, queue: Queue) -> None:
+        super().__init__(queue.name, queue, queue.name, broker.clock)
+        self._broker = broker
+
+    def take(self, queue: Queue, message: Message) -> None:
+        super().take(queue, message)
+        self._broker.dispatched[queue.name] += 1
+
+    def outgoing(self, message: Message) -> Message:
+        return replace(message, headers={**message.headers, PATH: f"[{self._broker.ident}]"})
+
+    def _done(self, message: Message) -> None:
+        self._broker.forwarded[self.queue.name] += 1
+        self._broker.remove(self.queue, message)
+
+    def drop(self) -> None:
+        super().drop()
+        self.forwarded = self.acked = 0
+
+
+class NetworkConnector:
+    """`auto_start`: it starts with its broker. It does not tell whether it is started, but whether its bridge is up."""
+
+    def __init__(self, broker: ClassicBroker, peer: str, includes: Sequence[str], *, auto_start: bool = True) -> None:
+        self.name, self.peer, self.auto_start = f"to-{peer}", peer, auto_start
+        self._broker, self._includes = broker, tuple(includes)
+        self.forwardings: list[Forwarding] = []
+
+    @property
+    def up(self) -> bool:
+        return bool(self.forwardings) and all(each.connected for each in self.forwardings)
+
+    @property
+    def started(self) -> bool:
+        return any(each.started for each in self.forwardings)
+
+    def booted(self) -> None:
+        self.forwardings = [Forwarding(self._broker, self._broker.queue_named(name)) for name in self._includes]
+        if self.auto_start:
+            self.start()
+
+    def fell(self) -> None:
+        for each in self.forwardings:
+            each.fell()
+
+    def start(self) -> None:
+        for each in self.forwardings:
+            each.started = True
+        self._broker.changed.notify_all()
+
+    def stop(self) -> None:
+        for each in self.forwardings:
+            each.stop()
+        self._broker.changed.notify_all()

@@ -1,0 +1,63 @@
+"""What the policy file of a Classic broker's console forbids: nothing of the broker's, or what releases since 5.19.7
+forbid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from dr_ctl_lab.twin.names import is_pattern, keys_of
+
+BROKER, DESTINATION, CONNECTOR, RUNTIME = "Broker", "Destination", "NetworkConnector", "Runtime"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """By kind of bean, the operations and the attributes that nobody may use; each may have a `*`."""
+
+    post_only: bool
+    operations: dict[str, tuple[str, ...]]
+    attributes: dict[str, tuple[str, ...]]
+
+    def forbids_operation(self, bean: str, verb: str) -> bool:
+        """What allows operations by a pattern does not know a pattern: nobody may call one at all that it means."""
+        return is_pattern(bean) or _named(verb, self.operations.get(_kind(bean), ()))
+
+    def forbids_attribute(self, bean: str, name: str) -> bool:
+        return _named(name, self.attributes.get(_kind(bean), ()))
+
+
+def _named(name: str, among: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, each) for each in among)
+
+
+def _kind(bean: str) -> str:
+    keys = keys_of(bean)
+    if keys[""] != "org.apache.activemq":
+        return keys.get("type", "")
+    if "destinationType" in keys:
+        return DESTINATION
+    return {"networkConnectors": CONNECTOR, "clientConnectors": ""}.get(keys.get("connector", "none"), BROKER)
+
+
+OPEN: Final = Policy(post_only=False, operations={}, attributes={})
+HARDENED: Final = Policy(
+    post_only=True,
+    operations={
+        BROKER: (
+            "stop", "stopGracefully", "restart", "gc", "terminateJVM", "addConnector", "removeConnector",
+            "addNetworkConnector", "removeNetworkConnector", "addQueue", "removeQueue", "addTopic", "removeTopic",
+            "createDurableSubscriber", "destroyDurableSubscriber", "set*",
+        ),
+        DESTINATION: (
+            "purge", "removeMessage", "removeMatchingMessages", "copy*", "move*", "retry*", "sendTextMessage*",
+            "pause", "resume", "removeMessageGroup*", "removeAllMessageGroups", "destroy",
+        ),
+        CONNECTOR: ("set*",),
+    },
+    attributes={
+        CONNECTOR: ("Password", "RemotePassword"),
+        RUNTIME: ("SystemProperties", "InputArguments", "ClassPath", "BootClassPath", "LibraryPath"),
+    },
+)  # fmt: skip

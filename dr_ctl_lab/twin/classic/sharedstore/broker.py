@@ -1,0 +1,143 @@
+"""A simulated broker that serves while it holds the lock of the store that it shares; until then it has no open port
+and no console."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dr_ctl_lab.twin.classic.broker import ClassicBroker
+from dr_ctl_lab.twin.classic.sharedstore.lockfile import LockFile
+from dr_ctl_lab.twin.classic.sharedstore.process import ProcessFiles
+from dr_ctl_lab.twin.classic.sharedstore.store import LOCK, Store
+
+AGAIN_S: Final = 0.2
+
+
+@dataclass(kw_only=True)
+class SharedStoreBroker(ClassicBroker):
+    """One of two. `running`: its process is there; it is alive while it has the store. `supervised`: a process that
+    ends in order is started again by whoever keeps it. `tries_every_s`: how often it tries for the lock, and renews a
+    lease."""
+
+    running: bool = False
+    supervised: bool = False
+    tries_every_s: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.store = Store(None if self.home is None else LockFile(self.home / LOCK))
+        self.peer: SharedStoreBroker | None = None
+        self._process = ProcessFiles(self.home, self.name)
+        self._next_try_s = 0.0
+        self._back_s: float | None = None
+
+    def share(self, peer: SharedStoreBroker) -> None:
+        """Both have this one's store."""
+        peer.store.close()
+        peer.store = self.store
+        self.peer, peer.peer = peer, self
+
+    # what joins it to its peer
+
+    @property
+    def attached(self) -> bool:
+        """Say whether one of them has the store."""
+        return self.alive or (self.peer is not None and self.peer.alive)
+
+    @property
+    def even(self) -> bool:
+        return True
+
+    @property
+    def settable(self) -> Mapping[str, Any]:
+        return {"holds": self.store.holder == self.name, "running": self.running}
+
+    def let_clients_in(self) -> None:
+        """A person stops the other one, so that this one gets the store."""
+        if not self.alive and self.peer is not None:
+            self.peer.stop()
+            self._try()
+        if self.alive:
+            super().let_clients_in()
+
+    # its life
+
+    def start(self) -> None:
+        """Start the process; it serves once it has the lock."""
+        if not self.running:
+            self._run(running=True)
+            self.frozen, self._back_s = False, None
+            self._try()
+
+    def kill(self) -> None:
+        self._back_s = None
+        self._fall()
+        self.store.died(self.name)
+        self._run(running=False)
+
+    def stop(self) -> None:
+        """End in order: the lock is free at once. Nobody is answered who asked for it."""
+        self._fall()
+        self.store.release(self.name)
+        self._end(again=self.supervised)
+
+    def ended(self) -> None:
+        self.store.close()
+
+    def thawed(self) -> None:
+        """It looks for its lock before it does anything else; one that has lost it starts again, and waits."""
+        if self.alive and not self.store.take(self.name, self.now_ms()):
+            self._fall()
+            self._end(again=True)
+
+    def work(self, now_s: float) -> list[float]:
+        """Try for the lock, renew the lease, or start again."""
+        if now_s >= self._next_try_s:
+            self._next_try_s = now_s + self.tries_every_s
+            self._started(now_s)
+            if self.running and not self.frozen:
+                self._try()
+        expiring = super().work(now_s) if self.alive else []
+        return [self._next_try_s, *expiring]
+
+    def _started(self, now_s: float) -> None:
+        """Start where somebody wants it to, or its keeper does."""
+        if self._back_s is not None and now_s >= self._back_s:
+            self.start()
+        if self._process.asked:
+            self.start()
+            self._process.answer()
+
+    def _end(self, *, again: bool) -> None:
+        self._back_s = self.clock.now_s() + AGAIN_S if again else None
+        self._run(running=False)
+
+    def _run(self, *, running: bool) -> None:
+        self.running = running
+        self._process.tell(running=running)
+        self.changed.notify_all()
+
+    def _try(self) -> None:
+        if not self.store.take(self.name, self.now_ms()) or self.alive:
+            return
+        if self.peer is not None and self.peer.alive:
+            self.peer.lose()
+        self.queues = self.store.queues
+        self.next_number = self.store.next_number
+        super().start()
+
+    def lose(self) -> None:
+        """The other one has taken the store; this one does not know it yet."""
+        for queue in self.queues.values():
+            queue.restart()
+        self.store.queues, self.queues = self.queues, {}
+
+    def _fall(self) -> None:
+        """Close everything; what was durable stays in the store, for whoever has it."""
+        has_store = self.alive and self.queues is self.store.queues
+        super().kill()
+        if has_store:
+            self.store.queues = self.queues
+        self.queues = {}

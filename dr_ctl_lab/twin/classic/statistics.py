@@ -1,0 +1,63 @@
+"""The statistics plugin: a message to one of its queues is answered with figures, where the reply is to go."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from dr_ctl_lab.twin.classic.topics import matches
+from dr_ctl_lab.twin.messages import Queue
+
+if TYPE_CHECKING:
+    from dr_ctl_lab.twin.classic.broker import ClassicBroker
+
+ASKED: Final = "/queue/ActiveMQ.Statistics."
+_DESTINATION: Final = f"{ASKED}Destination."
+
+
+def answer(broker: ClassicBroker, asked: str, headers: Mapping[str, str]) -> None:
+    """Nobody answers for a queue that is not there."""
+    if asked == f"{ASKED}Broker":
+        _reply(broker, headers, _of_broker(broker))
+    elif asked.startswith(_DESTINATION):
+        wanted = asked.removeprefix(_DESTINATION)
+        for queue in [each for each in broker.queues.values() if matches(wanted, each.name)]:
+            _reply(broker, headers, _of_queue(broker, queue))
+
+
+def _of_broker(broker: ClassicBroker) -> dict[str, Any]:
+    rows = [_of_queue(broker, each) for each in broker.queues.values()]
+    total = {key: sum(row[key] for row in rows) for key in ("size", "enqueueCount", "dequeueCount", "inflightCount")}
+    return {**total, "storePercentUsage": 0, "brokerName": broker.name, "brokerId": broker.ident}
+
+
+def _of_queue(broker: ClassicBroker, queue: Queue) -> dict[str, Any]:
+    counted = queue.counters
+    return {
+        "size": len(queue.messages),
+        "enqueueCount": counted.added,
+        "dequeueCount": counted.acknowledged + counted.killed + counted.expired,
+        "dispatchCount": broker.dispatched[queue.name],
+        "inflightCount": broker.held(queue),
+        "expiredCount": counted.expired,
+        "consumerCount": broker.consumers(queue),
+        "producerCount": 0,
+        "destinationName": f"queue://{queue.name}",
+        "brokerName": broker.name,
+        "brokerId": broker.ident,
+    }
+
+
+def _reply(broker: ClassicBroker, headers: Mapping[str, str], figures: dict[str, Any]) -> None:
+    entries = [
+        {"string": [key, value]} if isinstance(value, str) else {"string": key, "long": value}
+        for key, value in figures.items()
+    ]
+    told = {
+        "correlation-id": headers.get("correlation-id", ""),
+        "type": "Advisory",
+        "transformation": "jms-map-json",
+        "message-id": f"{broker.ident[:-4]}-3:1:0:0:{broker.next_number()}",
+    }
+    broker.topics.publish(headers.get("reply-to", ""), told, json.dumps({"map": {"entry": entries}}).encode())

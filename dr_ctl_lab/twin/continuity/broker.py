@@ -1,0 +1,275 @@
+"""A simulated broker with the continuity plugin: what its clients do becomes messages and acknowledgements for the
+peer, and what the peer ships is staged until the site delivers.
+
+Its oddities are the plugin's: an acknowledgement that overtakes its message finds nothing, those of several flows at
+once may vanish, what comes back to the queue where it lies already is refused and stays, and what a connection held
+when it ended costs the peer a copy.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final
+from uuid import uuid4
+
+from dr_ctl_lab.twin.artemis.broker import ArtemisBroker
+from dr_ctl_lab.twin.bridge import Bridge
+from dr_ctl_lab.twin.bridged import BridgedBroker, is_new
+from dr_ctl_lab.twin.continuity.flow import (
+    COMMANDS,
+    ID,
+    IN_MIRROR,
+    NO_FLOW,
+    ORIGIN,
+    Flow,
+    acknowledged,
+    acknowledgement,
+)
+from dr_ctl_lab.twin.continuity.service import Service
+from dr_ctl_lab.twin.messages import Message, Queue, Reason
+
+STAGING_MS: Final = 500
+
+
+@dataclass(kw_only=True)
+class ContinuityBroker(BridgedBroker, ArtemisBroker):
+    """One broker of a pair that the plugin joins. `ack_loss`: the share of acknowledgements that vanish while several
+    flows have some; `active_on_start`: it activates itself when its inactive peer says that it is there; `full`:
+    addresses that take nothing of what is staged, as where one has its size, or the disk has no room."""
+
+    version: ClassVar[str] = "2.11.0"
+    bare_message_ids: ClassVar[bool] = True
+
+    flows: dict[str, Flow] = field(default_factory=dict)
+    staging_ms: int = STAGING_MS
+    ack_loss: float = 0.0
+    active_on_start: bool = False
+    full: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.chance = random.Random(self.name)  # noqa: S311 - it decides what goes wrong, nothing is kept secret by it
+        self._seen: dict[str, OrderedDict[str, None]] = {}  # kept over a death
+        self.service = Service(self, self._own_queue(f"{COMMANDS}.out", "multicast"), self._own_queue(f"{COMMANDS}.in"))
+
+    # what joins it to its peer
+
+    @property
+    def shipping(self) -> Iterator[Bridge]:
+        """The bridges to the peer. Messages first: within one turn no acknowledgement overtakes its message."""
+        yield self.service.bridge
+        for flow in self.flows.values():
+            yield flow.mirror_bridge
+        for flow in self.flows.values():
+            yield flow.acks_bridge
+
+    @property
+    def even(self) -> bool:
+        own = [queue for flow in self.flows.values() for queue in (flow.out_mirror, flow.out_acks, flow.in_acks)]
+        return not any(queue.messages for queue in (*own, self.service.out, self.service.into))
+
+    @property
+    def settable(self) -> Mapping[str, Any]:
+        bridges = [bridge for flow in self.flows.values() for bridge in flow.bridges]
+        return {
+            "activated": self.service.activated,
+            "delivering": self.service.delivering,
+            "bridges": {bridge.name: bridge.started for bridge in (*bridges, self.service.bridge)},
+        }
+
+    @property
+    def serves(self) -> bool:
+        return self.service.delivering and super().serves
+
+    def let_clients_in(self) -> None:
+        self.service.activate()
+
+    def keep_clients_out(self) -> None:
+        self.service.deactivate()
+
+    def waiting(self, queue: str) -> int:
+        flow = self.flows.get(queue)
+        staged = len(flow.in_mirror.messages) - len(flow.target_bridge.refused) if flow is not None else 0
+        return super().waiting(queue) + staged
+
+    def booted(self) -> None:
+        for flow in self.flows.values():
+            self._start(flow)
+        self.service.start()
+
+    def fell(self) -> None:
+        for flow in self.flows.values():
+            for bridge in flow.bridges:
+                bridge.fell()
+        self.service.fell()
+        super().fell()
+
+    # flows
+
+    def create_queue(self, options: Mapping[str, Any], *, auto_created: bool = False, here_only: bool = False) -> Queue:
+        queue = super().create_queue(options, auto_created=auto_created, here_only=here_only)
+        if _carried(queue):
+            flow = Flow(queue, self._own_queue, self.clock)
+            self.flows[queue.name] = flow
+            if self.alive:
+                self._start(flow)
+        return queue
+
+    def destroy_queue(self, name: str, *, with_takers: bool = False, here_only: bool = False) -> None:
+        """The plugin's own queues of it stay, and so does all of it at the peer."""
+        super().destroy_queue(name, with_takers=with_takers, here_only=here_only)
+        if (flow := self.flows.pop(name, None)) is not None:
+            for bridge in flow.bridges:
+                bridge.stop()
+
+    def told_of_queue(self, queue: Queue) -> None:
+        if self.alive and _carried(queue):
+            self.service.tell("add-queue", address=queue.address, queue=queue.name)
+
+    def told_of_end(self, queue: Queue) -> None:
+        """The peer keeps its own."""
+
+    def told_of_address(self, name: str) -> None:
+        """An address without a queue is nothing to the plugin."""
+
+    def _own_queue(self, name: str, routing: str = "anycast") -> Queue:
+        if name in self.queues:
+            return self.queues[name]
+        self.addresses.setdefault(name, set()).add(routing.upper())
+        queue = Queue(name, name, self.next_number(), {}, routing=routing, user="admin")
+        self.queues[name] = queue
+        return queue
+
+    def _start(self, flow: Flow) -> None:
+        for bridge in flow.shipping:
+            bridge.started = True
+        if self.service.delivering:
+            flow.target_bridge.started = True
+        flow.receiver.listen()
+        self.changed.notify_all()
+
+    def _flow_at(self, address: str) -> list[Flow]:
+        return [flow for flow in self.flows.values() if flow.queue.address == address]
+
+    # messages
+
+    def route(self, message: Message, *, only: tuple[str, ...] | None = None) -> list[Queue]:
+        """Every message of the clients gets an id; one whose id was here before is taken for a second of the same."""
+        if self._flow_at(message.address):
+            if ID not in message.headers:
+                message.headers = {**message.headers, ID: str(uuid4())}
+            seen = self._seen.setdefault(message.address, OrderedDict())
+            if not is_new(seen, message.headers[ID]):
+                return []
+        return super().route(message, only=only)
+
+    def routed(self, message: Message, found: Sequence[Queue], *, aside: bool) -> None:
+        del found
+        self.changed.notify_all()
+        # What was put into a queue past its address passes the diverts by; what this site wrote is not shipped again.
+        if aside or message.headers.get(ORIGIN) == self.site:
+            return
+        for flow in self._flow_at(message.address):
+            copied = {"_AMQ_ORIG_ADDRESS": message.address, "_AMQ_ORIG_QUEUE": flow.divert, ORIGIN: self.site}
+            self._put(
+                flow.out_mirror,
+                replace(
+                    message,
+                    number=self.next_number(),
+                    address=flow.out_mirror.address,
+                    headers={**message.headers, **copied},
+                    longs={**message.longs, "_AMQ_ORIG_MESSAGE_ID": message.number},
+                    not_before_ms=None,
+                    failed=0,
+                ),
+            )
+
+    def removed(self, queue: Queue, message: Message, reason: Reason) -> None:
+        del reason
+        if (flow := self.flows.get(queue.name)) is not None:
+            self._tell_acknowledged(flow, message)
+
+    def cut_off(self, queue: Queue, held: Sequence[Message]) -> None:
+        """The first of what was held is acknowledged and rolled back: it stays here, and the peer deletes its copy."""
+        if (flow := self.flows.get(queue.name)) is not None:
+            self._tell_acknowledged(flow, held[0])
+
+    def _tell_acknowledged(self, flow: Flow, message: Message) -> None:
+        told = acknowledgement(message, flow.queue.name, self.now_ms())
+        self.write(flow.out_acks, told, {"CONTINUITY_ORIGIN": self.site})
+
+    def write(self, queue: Queue, body: bytes, headers: Mapping[str, str]) -> None:
+        """Put a message of the plugin's own into one of its queues."""
+        message = Message(self.next_number(), queue.address, body, text=False, headers=headers, anycast=False)
+        message.timestamp_ms = self.now_ms()
+        self._put(queue, message)
+
+    def _put(self, queue: Queue, message: Message) -> None:
+        queue.add(message)
+        queue.dispatch()
+        self.changed.notify_all()
+
+    # what the peer ships
+
+    def accept(self, address: str, shipped: Message, node: str) -> None:
+        """Take a message that a bridge of the peer brings; one that it brings again after a break is known. The
+        commands' bridge does not say who its messages are."""
+        queue = self.queues.get(address)
+        again = self.arrived_before(address, node, shipped.number)
+        if queue is None or (again and address != self.service.into.name):
+            return
+        message = replace(shipped, number=self.next_number(), address=address, anycast=True, failed=0)
+        if address.endswith(IN_MIRROR):
+            message.not_before_ms = message.timestamp_ms + self.staging_ms
+            was = message.longs.get("_AMQ_SCHED_DELIVERY", 0)
+            later = {"continuity-original-sched-delivery-time": was, "_AMQ_SCHED_DELIVERY": message.not_before_ms}
+            message.longs = {**message.longs, **later}
+        self._put(queue, message)
+
+    def work(self, now_s: float) -> list[float]:
+        """Do what the plugin does by itself; the moments, of the same clock as `now_s`, when more is due."""
+        due = []
+        for flow in list(self.flows.values()):
+            next_ms = flow.in_mirror.let_due_in(self.now_ms())
+            if next_ms is not None:
+                due.append(now_s + max(0, next_ms - self.now_ms()) / 1000)
+        due += self.service.work(now_s)
+        self._apply_acks()
+        for flow in self.flows.values():
+            self._deliver(flow, now_s)
+        return due
+
+    def _apply_acks(self) -> None:
+        came = {name: flow.receiver.receive() for name, flow in self.flows.items() if flow.receiver.inbox}
+        for name, messages in came.items():
+            for message in messages:
+                # All flows share one formatter of dates: while one uses it another's acknowledgement is not read.
+                if not (len(came) > 1 and self.chance.random() < self.ack_loss):
+                    self._apply(self.flows[name], acknowledged(message.body))
+
+    def _apply(self, flow: Flow, ident: str) -> None:
+        staged = flow.in_mirror
+        for message in [each for each in staged.messages.values() if each.headers.get(ID) == ident]:
+            if message.number not in staged.delivering:
+                staged.remove(message, Reason.KILLED)
+        for message in [each for each in flow.queue.live() if each.headers.get(ID) == ident]:
+            self.remove(flow.queue, message, Reason.KILLED)
+
+    def _deliver(self, flow: Flow, now_s: float) -> None:
+        """Hand what is staged to the clients' queue. What it has had already it refuses."""
+        bridge = flow.target_bridge
+        if bridge.started:
+            bridge.connect()
+        flow.in_mirror.dispatch()
+        while bridge.held and bridge.address not in self.full:
+            message = bridge.arrived(now_s)
+            if not self.route(replace(message, number=self.next_number(), address=bridge.address, not_before_ms=None)):
+                bridge.refuse()
+        bridge.confirm(now_s)
+
+
+def _carried(queue: Queue) -> bool:
+    return queue.durable and not queue.temporary and not NO_FLOW.fullmatch(queue.address)

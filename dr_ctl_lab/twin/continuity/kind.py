@@ -1,0 +1,29 @@
+"""Twins whose sites the continuity plugin joins."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dr_ctl_lab.twin.artemis.console import console, settings
+from dr_ctl_lab.twin.bridged_way import BridgedWay
+from dr_ctl_lab.twin.continuity.beans import beans
+from dr_ctl_lab.twin.continuity.broker import ContinuityBroker
+from dr_ctl_lab.twin.kind import Kind
+from dr_ctl_lab.twin.parts import Acceptor
+
+
+def _broker(peer: str, **told: Any) -> ContinuityBroker:
+    del peer  # its bridges are not named after it
+    return ContinuityBroker(**told)
+
+
+KIND: Final = Kind(
+    topology="artemis-continuity",
+    joined="the continuity plugin joins",
+    doors=(Acceptor("clients", "CORE,AMQP,STOMP"), Acceptor("mirror", "CORE,AMQP", opens_at_boot=True)),
+    broker=_broker,
+    way=BridgedWay,
+    beans=beans,
+    dialect=console("1.3.7", "7.2", forbids=True, refuses_in_json=True, backs_off=False),
+    settings=settings,
+)

@@ -1,0 +1,49 @@
+"""Everything that can be set at the brokers of a twin, and every message, as plain values that can be compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dr_ctl_lab.twin.broker import Broker
+from dr_ctl_lab.twin.messages import Message
+
+
+def settable(broker: Broker) -> dict[str, Any]:
+    """Doors, the way to the peer, pauses, queues with their documents, addresses: what a tool could leave otherwise."""
+    return {
+        "alive": broker.alive,
+        "doors": {acceptor.name: acceptor.started for acceptor in broker.acceptors.values()},
+        "queues": {
+            queue.name: {
+                "address": queue.address,
+                "routing": queue.routing,
+                "paused": queue.paused,
+                "lasting": queue.lasting,
+                "user": queue.user,
+                "filter": queue.filter,
+            }
+            for queue in broker.queues.values()
+        },
+        **broker.settable,
+        "addresses": sorted(broker.addresses),
+        "security": {
+            match: {role: sorted(words) for role, words in grants.items()}
+            for match, grants in broker.security.kept.items()
+        },
+    }
+
+
+def messages(broker: Broker) -> dict[str, list[dict[str, Any]]]:
+    """The messages of every queue, in order of arrival, each with where it was born."""
+    return {
+        queue.name: [_message(broker, each) for each in queue.messages.values()] for queue in broker.queues.values()
+    }
+
+
+def _message(broker: Broker, message: Message) -> dict[str, Any]:
+    return {
+        "origin": message.origin or (broker.node, message.number),
+        "body": message.body,
+        "headers": dict(message.headers),
+        "durable": message.durable,
+    }

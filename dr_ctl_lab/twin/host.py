@@ -1,0 +1,178 @@
+"""The machine of one simulated broker: the broker, its ports, its console, and what can be done to it from outside."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from dr_ctl_lab.twin.broker import Broker
+from dr_ctl_lab.twin.clock import Clock
+from dr_ctl_lab.twin.console import ADMIN, Console
+from dr_ctl_lab.twin.doors import LOOPBACK, Doors
+from dr_ctl_lab.twin.faults import Faults
+from dr_ctl_lab.twin.jolokia import Management, Request
+from dr_ctl_lab.twin.kind import Kind
+from dr_ctl_lab.twin.line import Line
+from dr_ctl_lab.twin.security import APPS
+
+APP: Final = "app"
+ROLES: Final = {ADMIN: "amq", APP: APPS}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One request that would change something, as it came, and the status that it was answered with."""
+
+    site: str
+    pair: str
+    bean: str
+    operation: str
+    arguments: tuple[Any, ...]
+    status: int
+
+
+class Host:
+    """One broker and everything around it. Its ports stay the same over its deaths."""
+
+    def __init__(
+        self,
+        site: str,
+        pair: str,
+        name: str,
+        peer: str,
+        *,
+        kind: Kind,
+        lock: threading.RLock,
+        changed: threading.Condition,
+        users: dict[str, str],
+        clock: Clock,
+        home: Path,
+    ) -> None:
+        self.changes: list[Change] = []
+        self.faults = Faults()
+        self.sick = False
+        self._doors = Doors(lock, name)
+        self._console = Console(self)
+        self._session = kind.session
+        self._timers: list[threading.Timer] = []
+        self._ending: list[threading.Thread] = []
+        acceptors = {
+            door.name: replace(door, port=self._doors.reserve(door.name, self._welcome)) for door in kind.doors
+        }
+        self.broker: Broker = kind.broker(
+            peer,
+            site=site,
+            pair=pair,
+            name=name,
+            lock=lock,
+            changed=changed,
+            acceptors=acceptors,
+            ports=self,
+            console_port=self._doors.reserve("console", self._welcome),
+            users=users,
+            clock=clock,
+            roles={**ROLES, **kind.roles},
+            home=home,
+        )
+        told = partial(kind.beans, self.broker)
+        policy = None if kind.policy is None else partial(kind.policy, self.broker)
+        self.management = Management(told, kind.dialect, self.broker.version, self.broker.node, policy)
+        self._doors.start()
+
+    @property
+    def jolokia(self) -> str:
+        return f"http://{LOOPBACK}:{self.broker.console_port}{self.management.dialect.path}"
+
+    @property
+    def stomp(self) -> tuple[str, int]:
+        return LOOPBACK, self.broker.acceptors[self.broker.clients_door].port
+
+    @property
+    def secret(self) -> str:
+        """The file with the admin's password, as the settings name it."""
+        return f"secrets/{self.broker.site}-{self.broker.pair}"
+
+    @property
+    def admin(self) -> tuple[str, str]:
+        return ADMIN, self.broker.users[ADMIN]
+
+    @property
+    def app(self) -> tuple[str, str]:
+        return APP, self.broker.users[APP]
+
+    # what can happen to it
+
+    def start(self) -> None:
+        with self.broker.lock:
+            self.sick = False
+            self._doors.frozen = False
+            self.broker.start()
+
+    def die(self, *, back_after_s: float | None = None) -> None:
+        """End at once, as by SIGKILL; its ports refuse when this returns."""
+        with self.broker.lock:
+            self._doors.frozen = False
+            self.broker.kill()
+        if back_after_s is not None:
+            timer = threading.Timer(self.broker.clock.outside_s(back_after_s), self.start)
+            timer.daemon = True
+            self._timers.append(timer)
+            timer.start()
+
+    def freeze(self) -> None:
+        """Its ports accept, nothing answers."""
+        with self.broker.lock:
+            self.broker.frozen = self._doors.frozen = True
+            self.broker.changed.notify_all()
+
+    def swallow(self) -> None:
+        """Packets to it go nowhere: connections are neither accepted nor refused."""
+        with self.broker.lock:
+            self.broker.frozen = True
+            self._doors.swallow()
+            self.broker.changed.notify_all()
+
+    def thaw(self) -> None:
+        """The end of either."""
+        with self.broker.lock:
+            self.broker.frozen = False
+            self.broker.thawed()
+            self._doors.spit_out()
+            self.broker.changed.notify_all()
+
+    def end(self) -> None:
+        """Take everything down; the ports are free afterwards."""
+        for timer in self._timers:
+            timer.cancel()
+            timer.join()
+        self.die()
+        self._doors.end()
+        self.broker.ended()
+        for thread in self._ending:
+            thread.join()
+
+    # called by the broker and its console
+
+    def open(self, name: str) -> None:
+        self._doors.open(name)
+
+    def close(self, name: str) -> None:
+        self._doors.close(name)
+        if name == "console":
+            self._ending = [each for each in self._ending if each.is_alive()] + self._console.cut()
+
+    def note(self, request: Request, status: int) -> None:
+        broker = self.broker
+        told = Change(broker.site, broker.pair, request.bean, request.operation, request.arguments, status)
+        self.changes.append(told)
+
+    def _welcome(self, sock: socket.socket, door: str) -> Line | None:
+        if door == "console":
+            self._console.welcome(sock, door)
+        elif "STOMP" in self.broker.acceptors[door].protocols:
+            return self._session(sock, door, self.broker, self._doors)
+        return None

@@ -1,0 +1,320 @@
+"""Requests of Jolokia answered for one broker: reads, patterns, operations, and every error in its real shape."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from dr_ctl_lab.twin import names
+from dr_ctl_lab.twin.bean import ILLEGAL, Bean, Fails, signatures
+from dr_ctl_lab.twin.parts import BrokerSaysNo
+
+NO_BEAN: Final = "javax.management.InstanceNotFoundException"
+NO_ATTRIBUTE: Final = "javax.management.AttributeNotFoundException"
+REFUSED: Final = "java.lang.Exception"
+TYPES: Final = frozenset({"read", "exec", "search", "version"})
+# Whether an operation may be called is asked of a bean that does not exist: that changes nothing.
+NOBODY: Final = "=dr-ctl.nobody"
+LOOKING: Final = re.compile(r"(list|browse|count|get|is|canInvoke)")
+
+_CONTROL: Final = re.compile(r"\\(?:(u00[01])([a-f])|.)")
+
+Answer = dict[str, Any]
+
+
+def _miswritten(escape: re.Match[str]) -> str:
+    return escape[0] if escape[2] is None else f"\\{escape[1]}{chr(ord('0') + int(escape[2], 16))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a console says of itself, where it is, and how it differs from others. `page`: what any other path shows.
+    `forbids`: an attribute of what is not there is not missing, it is forbidden. `refuses_in_json`: what is no request
+    is answered like one. `backs_off`: a user who fails too often has to wait. `servlet`: Jolokia behind a server
+    that asks for the login and knows no other page; it wants to be told an origin. `miswrites`: the last digit of a
+    control character's escape is the character that far above '0', so that U+001B is written as `\\u001;`."""
+
+    agent: str
+    protocol: str
+    product: str
+    path: str
+    page: str
+    forbids: bool = False
+    refuses_in_json: bool = False
+    backs_off: bool = True
+    servlet: bool = False
+    miswrites: bool = False
+
+    def written(self, document: Any) -> str:
+        """The text of a JSON document, as this console writes it."""
+        text = json.dumps(document)
+        return _CONTROL.sub(_miswritten, text) if self.miswrites else text
+
+
+class Policy(Protocol):
+    """What a console's policy file says."""
+
+    @property
+    def post_only(self) -> bool:
+        """Say whether no other method is let in."""
+
+    def forbids_operation(self, bean: str, verb: str) -> bool: ...
+
+    def forbids_attribute(self, bean: str, name: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Management:
+    """What is asked for at one console."""
+
+    beans: Callable[[], Iterator[Bean]]
+    dialect: Dialect
+    version: str
+    node: str
+    policy: Callable[[], Policy] | None = None
+
+    def why_not_let_in(self, method: str, origin: str | None) -> Answer | None:
+        """Refuse a POST, or any other request, before it is read."""
+        if not self.dialect.servlet:
+            return None
+        if origin is None:
+            return failed(REFUSED, "Origin null is not allowed to call this agent", 403)
+        if self.policy is not None and self.policy().post_only and method != "POST":
+            text = f"HTTP method {method.lower()} is not allowed according to the installed security policy"
+            return failed(REFUSED, text, 403)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as it came; `changes` says whether it is an operation that may change something."""
+
+    kind: str
+    bean: str
+    operation: str
+    arguments: tuple[Any, ...]
+    attributes: tuple[str, ...] | str | None
+    ignore_errors: bool
+    echo: Mapping[str, Any] | None
+
+    @property
+    def verb(self) -> str:
+        return self.operation.partition("(")[0]
+
+    @property
+    def changes(self) -> bool:
+        return self.kind == "exec" and LOOKING.match(self.verb) is None and NOBODY not in self.bean
+
+
+class NotARequest(Exception):
+    """What came is no request; the whole POST is refused with it."""
+
+
+def requests_in(told: Any) -> list[Request]:
+    """Read a POST's document. NotARequest where it is none."""
+    if not isinstance(told, list | dict):
+        raise NotARequest("Invalid JSON Request. Expected Object or Array")
+    return [_request(each) for each in (told if isinstance(told, list) else [told])]
+
+
+def _request(told: Any) -> Request:
+    kind = told.get("type") if isinstance(told, dict) else None
+    if kind not in TYPES:
+        raise NotARequest(f"No type with name '{kind}' exists")
+    config = told.get("config") or {}
+    attributes = told.get("attribute")
+    return Request(
+        kind=kind,
+        bean=str(told.get("mbean", "")),
+        operation=str(told.get("operation", "")),
+        arguments=tuple(told.get("arguments") or ()),
+        attributes=tuple(attributes) if isinstance(attributes, list) else attributes,
+        ignore_errors=config.get("ignoreErrors") in (True, "true"),
+        echo={**{key: value for key, value in told.items() if key != "config"}, **_one_attribute(attributes)}
+        if config.get("includeRequest", True) in (True, "true")
+        else None,
+    )
+
+
+def _one_attribute(attributes: Any) -> dict[str, Any]:
+    """A list of one is echoed without its list."""
+    return {"attribute": attributes[0]} if isinstance(attributes, list) and len(attributes) == 1 else {}
+
+
+def answer(at: Management, request: Request) -> Answer:
+    """Do one request; what fails is an answer too."""
+    try:
+        told = _KINDS[request.kind](at, request)
+    except BrokerSaysNo as error:
+        told = failed(error.kind, error.text, error.status)
+    except ValueError as error:
+        told = failed(ILLEGAL, f"Invalid object name. {error}", 400)
+    return told if request.echo is None else {"request": dict(request.echo), **told}
+
+
+def failed(kind: str, text: str, status: int) -> Answer:
+    return {"error_type": kind, "error": f"{kind} : {text}", "status": status}
+
+
+def _value(value: Any) -> Answer:
+    return {"value": value, "status": 200}
+
+
+def _version(at: Management, request: Request) -> Answer:
+    del request
+    told = {"agent": at.dialect.agent, "protocol": at.dialect.protocol}
+    if at.dialect.servlet:
+        info = {"product": at.dialect.product, "vendor": "Apache", "version": at.version}
+        return _value({**told, "config": {"agentId": at.node, "agentType": "servlet"}, "info": info})
+    details = {"server_product": at.dialect.product, "server_vendor": "Apache", "server_version": at.version}
+    return _value({**told, "details": details, "id": at.node})
+
+
+def _search(at: Management, request: Request) -> Answer:
+    found = [bean.name for bean in at.beans() if names.matches(request.bean, bean.name)]
+    return _value([_as_told(name) for name in found])
+
+
+def _found(at: Management, request: Request, doing: str) -> list[Bean]:
+    """The beans that are meant; an exact name means one."""
+    found = [bean for bean in at.beans() if names.matches(request.bean, bean.name)]
+    if not found:
+        pattern = names.is_pattern(request.bean)
+        text = f"No MBean with pattern {request.bean} found for {doing}" if pattern else request.bean
+        raise BrokerSaysNo(NO_BEAN, text, 404)
+    return found
+
+
+def _read(at: Management, request: Request) -> Answer:
+    wanted = request.attributes
+    exact = not names.is_pattern(request.bean)
+    keys_of = [wanted] if isinstance(wanted, str) else wanted
+    if at.dialect.forbids and exact and keys_of:
+        # What guards the beans knows no attribute of what is not there, and so lets nobody read it.
+        known = next((bean.read() for bean in at.beans() if names.matches(request.bean, bean.name)), {})
+        text = f"is forbidden for MBean {_as_told(request.bean)}"
+        forbidden = {key: f"Reading attribute {key} {text}" for key in keys_of if key not in known}
+        if forbidden and not request.ignore_errors:
+            raise BrokerSaysNo(REFUSED, next(iter(forbidden.values())), 403)
+        if forbidden:
+            refused = {key: f"ERROR: {text} (class java.lang.SecurityException)" for key, text in forbidden.items()}
+            return _value({key: refused.get(key, known.get(key)) for key in keys_of})
+    found = _found(at, request, "reading attributes")
+    found = [_guarded(at, bean, keys_of, request) for bean in found]
+    if not exact:
+        # A bean that lacks an attribute leaves it out; one that has none of them is left out.
+        keys = keys_of
+        rows: dict[str, Any] = {}
+        for bean in found:
+            told = bean.read()
+            if row := {key: _told(told[key]) for key in keys or told if key in told}:
+                rows[names.canonical(bean.name)] = row
+        if not rows:
+            text = f"No matching attributes [{', '.join(keys or ())}] found on MBeans "
+            raise BrokerSaysNo(ILLEGAL, f"{text}[{', '.join(bean.name for bean in found)}]", 400)
+        return _value(rows)
+    attributes = found[0].read()
+    if isinstance(wanted, str):
+        if wanted not in attributes:
+            raise BrokerSaysNo(NO_ATTRIBUTE, f"No such attribute: {wanted}", 404)
+        return _value(_told(attributes[wanted]))
+    missing = [key for key in wanted or () if key not in attributes]
+    if missing and not request.ignore_errors:
+        raise BrokerSaysNo(NO_ATTRIBUTE, f"No such attribute: {missing[0]}", 404)
+    gaps = {key: _gap(at, key) for key in missing}
+    return _value({key: _told(attributes[key]) for key in wanted or attributes if key in attributes} | gaps)
+
+
+def _told(value: Any) -> Any:
+    """What reading it gives; raises what the broker raises."""
+    if isinstance(value, Fails):
+        raise value.error
+    return value
+
+
+def _gap(at: Management, key: str) -> Any:
+    """What stands in the place of an attribute that is not there."""
+    if at.dialect.servlet:
+        return f"ERROR: No such attribute: {key} (class {NO_ATTRIBUTE})"
+    return {"error_type": NO_ATTRIBUTE, ".error": True, "error": f"No such attribute: {key}"}
+
+
+def _guarded(at: Management, bean: Bean, keys: Sequence[str] | None, request: Request) -> Bean:
+    """The bean as the policy shows it: one attribute that nobody may read forbids all that is read with it."""
+    policy = at.policy() if at.policy is not None else None
+    if policy is None:
+        return bean
+    named = [key for key in keys or bean.read() if policy.forbids_attribute(bean.name, key)]
+    text = f"is forbidden for MBean {names.canonical(bean.name)}"
+    if named and not request.ignore_errors:
+        raise BrokerSaysNo(REFUSED, f"Reading attribute {named[0]} {text}", 403)
+    hidden = {key: f"ERROR: Reading attribute {key} {text} (class java.lang.SecurityException)" for key in named}
+    return replace(bean, read=lambda: {**bean.read(), **hidden})
+
+
+def _as_told(name: str) -> str:
+    return name if name.count(",") == 0 else names.canonical(name)
+
+
+def _execute(at: Management, request: Request) -> Answer:
+    if at.dialect.forbids and names.is_pattern(request.bean):
+        raise BrokerSaysNo(NO_BEAN, request.bean, 404)  # for it that is a name like any other
+    if at.policy is not None and at.policy().forbids_operation(request.bean, request.verb):
+        text = f"Operation {request.operation} forbidden for MBean {names.canonical(request.bean)}"
+        raise BrokerSaysNo(REFUSED, text, 403)
+    found = _found(at, request, "invoking JMX operations")
+    if not names.is_pattern(request.bean):
+        return _value(_call(found[0], request))
+    return _value({names.canonical(bean.name): _call(bean, request) for bean in found})
+
+
+def _call(bean: Bean, request: Request) -> Any:
+    called = names.canonical(bean.name)
+    verb, arguments, offered = request.verb, request.arguments, bean.offer()
+    known = signatures(offered, verb)
+    # The real one drops the first bracket of a signature without arguments.
+    listed = ",".join(")" if each == "()" else each for each in known)
+    if not known:
+        raise BrokerSaysNo(ILLEGAL, f"No operation {verb} found on MBean {called}", 400)
+    operation = request.operation
+    if "(" not in operation:
+        if len(known) > 1:
+            text = f"Operation {verb} on MBean {called} is overloaded. Signatures found: {listed}. "
+            raise BrokerSaysNo(ILLEGAL, f"{text}Use a signature when specifying the operation.", 400)
+        operation = f"{verb}{known[0]}"
+    if operation not in offered:
+        text = f"No operation {operation} on MBean {called} exists. Known signatures: {listed}"
+        raise BrokerSaysNo(ILLEGAL, text, 400)
+    wanted = len([each for each in operation.partition("(")[2][:-1].split(",") if each])
+    if len(arguments) < wanted:
+        text = f"Invalid number of operation arguments. Operation {operation} on {request.bean} requires "
+        raise BrokerSaysNo(ILLEGAL, f"{text}{wanted} parameters, not {len(arguments)} as given", 400)
+    return offered[operation](*_typed(operation, arguments[:wanted]))
+
+
+def _typed(operation: str, arguments: Sequence[Any]) -> list[Any]:
+    kinds = operation.partition("(")[2][:-1].split(",")
+    return [_as(kind, argument) for kind, argument in zip(kinds, arguments, strict=False)]
+
+
+def _as(kind: str, argument: Any) -> Any:
+    if kind in ("int", "long"):
+        try:
+            return int(argument)
+        except ValueError as error:
+            kind = "java.lang.NumberFormatException"
+            raise BrokerSaysNo(kind, f'For input string: "{argument}"', 400) from error
+    if kind == "boolean":
+        return argument in (True, "true")
+    return argument
+
+
+_KINDS: Final[Mapping[str, Callable[[Management, Request], Answer]]] = {
+    "version": _version,
+    "search": _search,
+    "read": _read,
+    "exec": _execute,
+}

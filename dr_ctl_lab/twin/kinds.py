@@ -1,0 +1,30 @@
+"""The kinds of twins there are, by the topology that joins their sites."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.core.registry import Registry
+from dr_ctl_lab.twin.kind import Kind
+
+MIRROR: Final = "artemis-mirror"
+CONTINUITY: Final = "artemis-continuity"
+BRIDGES: Final = "artemis-bridges"
+BROKERSYNC: Final = "classic-brokersync"
+SHARED_STORE: Final = "classic-shared-store"
+FANOUT: Final = "classic-fanout"
+REPLICA: Final = "classic-replica"
+
+KINDS: Final[Registry[Kind]] = Registry(
+    "KIND",
+    {
+        MIRROR: "dr_ctl_lab.twin.mirror.kind",
+        CONTINUITY: "dr_ctl_lab.twin.continuity.kind",
+        BRIDGES: "dr_ctl_lab.twin.bridges.kind",
+        BROKERSYNC: "dr_ctl_lab.twin.classic.brokersync.kind",
+        SHARED_STORE: "dr_ctl_lab.twin.classic.sharedstore.kind",
+        FANOUT: "dr_ctl_lab.twin.classic.fanout.kind",
+        REPLICA: "dr_ctl_lab.twin.classic.replica.kind",
+    },
+    unknown="no twin is made of",
+)

@@ -1,0 +1,125 @@
+"""The management beans of a mirrored broker: which there are, its link, its outflow, what only its version has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from dr_ctl_lab.twin.artemis import beans as common
+from dr_ctl_lab.twin.artemis import current, names
+from dr_ctl_lab.twin.artemis.beans import TEXT
+from dr_ctl_lab.twin.bean import ILLEGAL, Bean, Operations
+from dr_ctl_lab.twin.messages import Queue
+from dr_ctl_lab.twin.mirror import listings as own
+from dr_ctl_lab.twin.mirror.broker import MirrorBroker
+from dr_ctl_lab.twin.mirror.outflow import Outflow
+from dr_ctl_lab.twin.parts import BrokerSaysNo
+
+
+def beans(broker: MirrorBroker) -> Iterator[Bean]:
+    """All beans of a broker, in no particular order."""
+    yield Bean(names.server(broker.name), partial(server, broker), partial(server_operations, broker))
+    yield from current.everywhere(broker)
+    link = names.part(broker.name, "broker-connections", broker.link.name)
+    yield Bean(link, partial(_link, broker), lambda: {"start()": broker.start_link, "stop()": broker.stop_link})
+    for address in broker.addresses:
+        yield Bean(names.address(broker.name, address), partial(current.address, broker, address), dict)
+    for queue in broker.queues.values():
+        bean = names.queue(broker.name, queue.address, queue.routing, queue.name)
+        yield Bean(bean, partial(current.queue, queue), partial(common.queue_operations, broker, queue))
+    out = broker.outflow
+    yield Bean(names.address(broker.name, out.name), partial(_outflow_address, broker), dict)
+    outflow = names.queue(broker.name, out.name, "anycast", out.name)
+    yield Bean(outflow, partial(_outflow, broker), partial(_outflow_operations, out, broker))
+
+
+def _outflow_address(broker: MirrorBroker) -> dict[str, Any]:
+    name = broker.outflow.name
+    return {"Address": name, "Internal": True, "RolesAsJSON": broker.security.as_json(name)}
+
+
+def server(broker: MirrorBroker) -> dict[str, Any]:
+    told = current.server(broker)
+    return {
+        **told,
+        "PendingMirrorAcks": len(broker.pending),
+        "ConnectionCount": len(own.connections(broker)),
+        "QueueNames": [*told["QueueNames"], broker.outflow.name],
+        "AddressNames": [*told["AddressNames"], broker.outflow.name],
+        "QueueCount": told["QueueCount"] + 1,
+    }
+
+
+def server_operations(broker: MirrorBroker) -> Operations:
+    def on_link(do: Callable[[], None]) -> Callable[[str], None]:
+        def act(name: str) -> None:
+            if name != broker.link.name:
+                raise BrokerSaysNo(ILLEGAL, f"broker connection {name} not found", 400)
+            do()
+
+        return act
+
+    return {
+        **current.server_operations(broker),
+        **current.listings_of(partial(own.connections, broker), partial(own.consumers, broker)),
+        f"startBrokerConnection({TEXT})": on_link(broker.start_link),
+        f"stopBrokerConnection({TEXT})": on_link(broker.stop_link),
+        "listBrokerConnections()": lambda: json.dumps([_link_row(broker)]),
+    }
+
+
+def _link_row(broker: MirrorBroker) -> dict[str, Any]:
+    link = broker.link
+    uri = f"tcp://127.0.0.1:{link.port}"
+    return {"name": link.name, "protocol": "AMQP", "started": link.started, "uri": uri, "connected": link.connected}
+
+
+def _link(broker: MirrorBroker) -> dict[str, Any]:
+    told = {key.capitalize(): value for key, value in _link_row(broker).items()}
+    return {**told, "User": "admin", "RetryInterval": 500, "ReconnectAttempts": -1}
+
+
+def _outflow(broker: MirrorBroker) -> dict[str, Any]:
+    out = broker.outflow
+    plain = Queue(out.name, out.name, out.number, {}, internal=True)
+    plain.paused, plain.lasting, plain.counters = out.paused, out.lasting, out.counters
+    # The first that is not with the link; what is no message has no time of its own.
+    first = out.events[out.under_way] if out.under_way < len(out.events) else None
+    since_ms = first.message.timestamp_ms if first is not None and first.message is not None else 0
+    return {
+        **current.queue(plain),
+        "FirstMessageTimestamp": None if first is None else since_ms,
+        "MessageCount": len(out.events),
+        "DeliveringCount": out.under_way,
+        "ConsumerCount": int(broker.link.attached),
+    }
+
+
+def _pausing(out: Outflow, broker: MirrorBroker) -> Operations:
+    def pause(lasting: bool = False) -> None:
+        out.paused = True
+        out.lasting = out.lasting or lasting
+
+    def resume() -> None:
+        out.paused = out.lasting = False
+        broker.changed.notify_all()
+
+    return {"pause()": pause, "pause(boolean)": pause, "resume()": resume}
+
+
+def _outflow_operations(out: Outflow, broker: MirrorBroker) -> Operations:
+    def count(text: str | None = None) -> int:
+        if not text:
+            return len(out.events)
+        selects = common.filtering(text)
+        waiting = list(out.events)[out.under_way :]
+        return sum(selects(lambda name, each=each: own.annotation(each, name)) for each in waiting)  # type: ignore[misc]
+
+    return {
+        **_pausing(out, broker),
+        "browse(int,int)": lambda page, size: own.browse(out, broker.node, page, size),
+        "countMessages()": count,
+        f"countMessages({TEXT})": count,
+    }

@@ -1,0 +1,118 @@
+"""What the link of a mirror adds to the broker's listings, and its outflow as it is browsed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from dr_ctl_lab.twin.artemis.listings import Listed, browsed, clients, clients_consumers, consumer, date, paged, short
+from dr_ctl_lab.twin.messages import ORIGIN_NODE, Message, Reason
+from dr_ctl_lab.twin.mirror.broker import MirrorBroker
+from dr_ctl_lab.twin.mirror.outflow import Event, Outflow
+
+EVENT_KIND: Final = "x-opt-amq-mr-ev-type"
+
+
+def _connection(broker: MirrorBroker, **told: Any) -> Listed:
+    row = {
+        "creationTime": date(broker.start_ms),
+        "implementation": "ActiveMQProtonRemotingConnection",
+        "protocol": "AMQP",
+        "sessionCount": 1,
+        "proxyAddress": "",
+        "proxyProtocolVersion": "",
+    }
+    return {**row, **told}
+
+
+def connections(broker: MirrorBroker) -> list[Listed]:
+    """The peer's link, the own one, and the clients'."""
+    rows = []
+    if broker.peer_connected:
+        port = broker.acceptors["mirror"].port
+        rows.append(
+            _connection(
+                broker,
+                connectionID="11f0a5c2",
+                remoteAddress="127.0.0.1:1",
+                users="admin",
+                clientID=broker.link.name,
+                localAddress=f"127.0.0.1:{port}",
+            )
+        )
+    if broker.link.connected:
+        rows.append(
+            _connection(
+                broker,
+                connectionID="0a77e1d4",
+                remoteAddress=f"127.0.0.1/127.0.0.1:{broker.link.port}",
+                users="",
+                clientID=broker.link.name,
+                localAddress="127.0.0.1:2",
+            )
+        )
+    return rows + clients(broker)
+
+
+def consumers(broker: MirrorBroker) -> list[Listed]:
+    rows = []
+    if broker.link.attached:
+        rows.append(
+            consumer(
+                broker,
+                broker.outflow.name,
+                id=str(broker.outflow.number + 1),
+                session=broker.node,
+                clientID=broker.link.name,
+                user="",
+                protocol="AMQP",
+                filter="",
+                localAddress="127.0.0.1:2",
+                remoteAddress=f"127.0.0.1/127.0.0.1:{broker.link.port}",
+                creationTime=date(broker.start_ms),
+                messagesInTransit=str(broker.outflow.under_way),
+                messagesDelivered=str(broker.outflow.counters.acknowledged + broker.outflow.under_way),
+                messagesAcknowledged=str(broker.outflow.counters.acknowledged),
+            )
+        )
+    return rows + clients_consumers(broker)
+
+
+def browse(outflow: Outflow, node: str, page: int, size: int) -> list[Listed]:
+    """One page of the outflow of the broker `node`; what is with the link is not seen."""
+    return paged([_event(each, outflow, node) for each in list(outflow.events)[outflow.under_way :]], page, size)
+
+
+def _event(event: Event, outflow: Outflow, node: str) -> dict[str, Any]:
+    """What is no message is one of the link's own; its kind stands in the text of its properties only."""
+    if event.message is not None:
+        return browsed(event.message, number=event.number)
+    annotated = "messageAnnotations.x-opt-amq-mr-"
+    texts = {f"{annotated}adr": event.address}
+    if event.origin is not None and event.origin[0] != node:
+        texts[f"messageAnnotations.{ORIGIN_NODE}"] = event.origin[0]
+    reason = {f"{annotated}ack-reason": event.reason.value} if event.reason is not Reason.NORMAL else {}
+    shown = [f"{name}={text}" for name, text in texts.items()]
+    shown.insert(1, f"messageAnnotations.{EVENT_KIND}={event.kind}")
+    shown += [f"{name}={value}" for name, value in reason.items()]
+    texts["extraProperties._AMQ_AD"] = outflow.name
+    if event.queue:
+        texts[f"{annotated}qu"] = event.queue
+    shown += [f"{name}={text}" for name, text in list(texts.items())[len(shown) - 1 - len(reason) :]]
+    body = str(event.origin[1]) if event.origin is not None else json.dumps({"name": event.queue or event.address})
+    plain = Message(event.number, outflow.name, body.encode(), text=True, headers=texts, anycast=False)
+    return {
+        **browsed(plain, number=event.number),
+        "type": 4 if event.origin is not None else 3,
+        "protocol": "AMQP",
+        "timestamp": 0,
+        "ByteProperties": reason or None,
+        "PropertiesText": short("{" + ", ".join(shown) + "}"),
+    }
+
+
+def annotation(event: Event, name: str) -> str | None:
+    """What a filter on an outflow sees of an event."""
+    if event.message is not None:
+        return event.message.headers.get(name)
+    return event.kind if name in (f"m.{EVENT_KIND}", EVENT_KIND) else None

@@ -1,0 +1,85 @@
+"""What the link of a mirror is made of: events, the outflow that holds them, and acknowledgements that wait."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dr_ctl_lab.twin.messages import Counters, Message, Origin, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One entry of an outflow: a message for its queues, an acknowledgement by origin, or a change of topology."""
+
+    kind: str  # message, postAck, addAddress, createQueue, deleteQueue
+    number: int
+    queue: str = ""
+    address: str = ""
+    message: Message | None = None
+    queues: tuple[str, ...] = ()
+    origin: Origin | None = None
+    reason: Reason = Reason.NORMAL
+    options: Mapping[str, Any] = field(default_factory=dict)
+    durable: bool = True
+
+
+@dataclass
+class Outflow:
+    """What a link still has to ship: events in order; the first `under_way` of them are with the link."""
+
+    name: str
+    number: int
+    events: deque[Event] = field(default_factory=deque)
+    under_way: int = 0
+    paused: bool = False
+    lasting: bool = False
+    counters: Counters = field(default_factory=Counters)
+
+    def add(self, event: Event) -> None:
+        self.events.append(event)
+        self.counters.added += 1
+
+    def next(self) -> Event | None:
+        """The next event to ship; it stays until `done` says that the peer has it."""
+        if self.paused or self.under_way >= len(self.events):
+            return None
+        self.under_way += 1
+        return self.events[self.under_way - 1]
+
+    def done(self) -> None:
+        self.events.popleft()
+        self.under_way -= 1
+        self.counters.acknowledged += 1
+
+    def restart(self) -> None:
+        self.events = deque(each for each in self.events if each.durable)
+        self.counters = Counters(added=len(self.events))
+        self.under_way = 0
+        self.paused = self.lasting
+
+
+@dataclass
+class Link:
+    """The broker connection to the peer. It captures from its first start on, whether it is connected or not."""
+
+    name: str
+    port: int
+    auto_start: bool = True
+    started: bool = False
+    connected: bool = False
+    attached: bool = False
+    captures: bool = False
+    knows_peer: bool = False  # it was attached since the broker started
+    breaks: int = 0  # how often it was taken down here
+
+
+@dataclass
+class Pending:
+    """An acknowledgement whose message was not found: tried again a few times, then given up."""
+
+    event: Event
+    tries: int
+    next_s: float

@@ -1,0 +1,72 @@
+"""What a simulated broker is put together from: doors, and what it needs of those around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dr_ctl_lab.twin.messages import Message, Queue
+
+
+class BrokerSaysNo(Exception):
+    """An operation failed as the real one does: the exception's class, its words, and Jolokia's status."""
+
+    def __init__(self, kind: str, text: str, status: int = 500) -> None:
+        super().__init__(text)
+        self.kind, self.text, self.status = kind, text, status
+
+
+@dataclass
+class Acceptor:
+    """One door of a broker."""
+
+    name: str
+    protocols: str
+    opens_at_boot: bool = False
+    port: int = 0
+    started: bool = False
+
+
+class Holding(Protocol):
+    """One subscription: on which queue, and what of it is in the client's hands."""
+
+    number: int
+    queue: Queue
+    selector: str
+    since_ms: int
+    in_hand: dict[int, Message]
+    delivered: int
+    acknowledged: int
+
+
+class Session(Protocol):
+    """A client's connection, as far as the broker cares."""
+
+    acceptor: str
+    local_port: int
+    remote: str
+    ident: str
+    user: str
+    client: str
+    since_ms: int
+
+    def leave(self) -> None:
+        """Give back what is in its hands."""
+
+    def cut(self) -> None:
+        """Close its socket, nothing more."""
+
+    def refuse(self, text: str) -> None:
+        """Tell the client why, and end."""
+
+    def holds(self) -> Sequence[Holding]:
+        """Its subscriptions."""
+
+
+class Ports(Protocol):
+    """The sockets behind the acceptors and the console."""
+
+    def open(self, name: str) -> None: ...
+
+    def close(self, name: str) -> None: ...

@@ -1,0 +1,323 @@
+"""The twin: two sites with a simulated broker each per pair, joined by a topology, behind real ports on loopback.
+
+It lives in the process that made it and ends with it. `Twin` is a context manager for those who want it gone at the
+end of a block.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from dr_ctl.core.errors import EnvironmentFault, UsageError
+from dr_ctl_lab.twin import dump
+from dr_ctl_lab.twin.broker import Broker
+from dr_ctl_lab.twin.clock import Clock
+from dr_ctl_lab.twin.console import ADMIN
+from dr_ctl_lab.twin.host import APP, Change, Host
+from dr_ctl_lab.twin.kind import Kind
+from dr_ctl_lab.twin.kinds import KINDS, MIRROR
+from dr_ctl_lab.twin.way import Mode, Way
+
+SETTINGS: Final = "dr-ctl.yaml"
+MARK: Final = "twin"
+PAIR: Final = "orders-1"
+LOOK_S: Final = 0.01
+OPENS_WITHIN_S: Final = 10.0
+
+B = TypeVar("B", bound=Broker)
+
+
+class Twin:
+    """A twin that is up. Where a method takes a site and no pair, all brokers of the site are meant."""
+
+    def __init__(
+        self,
+        directory: Path,
+        kind: Kind,
+        sites: tuple[str, str],
+        pairs: Sequence[str],
+        queues: Sequence[str],
+        clock: Clock,
+    ) -> None:
+        self.directory, self.kind, self.clock = directory, kind, clock
+        self.sites, self.pairs, self.queues = sites, tuple(pairs), tuple(queues)
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._ended = False
+        # One for both sites: clients move with the service, and what joins the sites logs in at either.
+        passwords = {user: secrets.token_urlsafe(18) for user in (APP, *kind.roles)}
+        self._hosts = {
+            (site, pair): Host(
+                site,
+                pair,
+                site if len(self.pairs) == 1 else f"{site}-{pair}",
+                peer,
+                kind=kind,
+                lock=self._lock,
+                changed=self._changed,
+                users={ADMIN: secrets.token_urlsafe(18), **passwords},
+                clock=clock,
+                home=directory,
+            )
+            for site, peer in (sites, sites[::-1])
+            for pair in self.pairs
+        }
+        self._ways: dict[tuple[str, str], Way[Any]] = {
+            (site, pair): kind.way(self.host(site, pair).broker, self.host(peer, pair).broker)
+            for site, peer in (sites, sites[::-1])
+            for pair in self.pairs
+        }
+
+    @classmethod
+    def up(
+        cls,
+        directory: Path,
+        *,
+        sites: tuple[str, str] = ("london", "paris"),
+        serving: str | None = "london",
+        queues: Sequence[str] = ("orders.in", "orders.out"),
+        pairs: Sequence[str] = (PAIR,),
+        delay_ms: float = 0.0,
+        topology: str = MIRROR,
+        clock: Clock | None = None,
+    ) -> Self:
+        """Start a twin and return when its brokers ship to each other, and `serving` lets clients in."""
+        if sites[0] == sites[1] or (serving is not None and serving not in sites):
+            raise UsageError(
+                f"sites {sites[0]} and {sites[1]}, serving {serving}: two different sites, one of them serving"
+            )
+        directory = directory.resolve()
+        if directory.exists() and any(directory.iterdir()):
+            raise UsageError(f"{directory} is not empty", remedy="Name another directory, or empty that one.")
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o700)
+        twin = cls(directory, KINDS.named(topology), sites, pairs, queues, clock or Clock())
+        try:
+            (directory / MARK).touch()
+            for host in twin._hosts.values():
+                host.broker.installed(queues)
+            twin._write_settings()
+            for host in twin._hosts.values():
+                host.start()
+            for way in twin._ways.values():
+                way.start()
+            twin.delay(delay_ms)
+            twin.wait_mirrored()
+            if serving is not None:
+                twin.open_clients(serving)
+        except BaseException:
+            twin.down()
+            raise
+        return twin
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.down()
+
+    def down(self) -> None:
+        """End every broker and remove the directory. Twice is once."""
+        if self._ended:
+            return
+        self._ended = True
+        for way in self._ways.values():
+            way.end()
+        for host in self._hosts.values():
+            host.end()
+        if (self.directory / MARK).exists():
+            shutil.rmtree(self.directory)
+
+    @property
+    def settings_path(self) -> Path:
+        return self.directory / SETTINGS
+
+    @property
+    def ledgers(self) -> Path:
+        """Where loads leave their ledgers."""
+        path = self.directory / "ledgers"
+        path.mkdir(mode=0o700, exist_ok=True)
+        return path
+
+    def host(self, site: str, pair: str | None = None) -> Host:
+        """One broker and what is around it; of the only pair, or the first, where none is named."""
+        found = self._hosts.get((site, pair or self.pairs[0]))
+        if found is None:
+            raise UsageError(f"the twin has no broker {pair or ''} at {site}; its sites are {' and '.join(self.sites)}")
+        return found
+
+    def brokers(self, kind: type[B]) -> list[B]:
+        """All brokers of that class: where the knobs are that only one kind has."""
+        return [host.broker for host in self._hosts.values() if isinstance(host.broker, kind)]
+
+    def other(self, site: str) -> str:
+        return next(each for each in self.sites if each != site)
+
+    def _of(self, site: str, pair: str | None) -> list[Host]:
+        return [self.host(site, each) for each in ((pair,) if pair is not None else self.pairs)]
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Let nothing happen while the block looks."""
+        with self._lock:
+            yield
+
+    # what can happen to it
+
+    def kill(self, site: str, pair: str | None = None) -> None:
+        """End brokers as by SIGKILL. Their ports refuse when this returns."""
+        for host in self._of(site, pair):
+            host.die()
+
+    def start(self, site: str, pair: str | None = None) -> None:
+        """Start brokers again, clients kept out; running ones are left alone."""
+        for host in self._of(site, pair):
+            host.start()
+
+    def freeze(self, site: str, pair: str | None = None) -> None:
+        """Ports accept, nothing answers."""
+        for host in self._of(site, pair):
+            host.freeze()
+
+    def thaw(self, site: str, pair: str | None = None) -> None:
+        for host in self._of(site, pair):
+            host.thaw()
+
+    def sicken(self, site: str, pair: str | None = None, *, sick: bool = True) -> None:
+        """Management answers HTTP 500 and no JSON; clients and the mirror are served."""
+        for host in self._of(site, pair):
+            host.sick = sick
+
+    def swallow(self, site: str, pair: str | None = None, *, on: bool = True) -> None:
+        """A black hole: connections are neither accepted nor refused."""
+        for host in self._of(site, pair):
+            if on:
+                host.swallow()
+            else:
+                host.thaw()
+
+    def skew(self, site: str, ms: int, pair: str | None = None) -> None:
+        """Set clocks off by so much."""
+        for host in self._of(site, pair):
+            host.broker.skew_ms = ms
+
+    def cut(self, site_from: str | None = None, mode: str = "refuse") -> None:
+        """Cut the links that leave `site_from`, or all: `refuse`, `hang` or `accept`."""
+        if mode not in {one.value for one in Mode if one is not Mode.OPEN}:
+            raise UsageError(f"a link is cut by refuse, hang or accept, not by {mode!r}")
+        self._tell(site_from, Mode(mode))
+
+    def heal(self, site_from: str | None = None) -> None:
+        self._tell(site_from, Mode.OPEN)
+
+    def delay(self, ms: float, site_from: str | None = None) -> None:
+        """Make each direction of the links later by so many milliseconds."""
+        with self._lock:
+            for (site, _), way in self._ways.items():
+                if site_from in (None, site):
+                    way.delay_s = ms / 1000
+
+    def _tell(self, site_from: str | None, mode: Mode) -> None:
+        for (site, _), way in self._ways.items():
+            if site_from in (None, site):
+                way.set(mode)
+
+    def open_clients(self, site: str, pair: str | None = None) -> None:
+        """Let clients in, as a person at its console could: the other site is not looked at. Returns when they are."""
+        with self._changed:
+            hosts = self._of(site, pair)
+            for host in hosts:
+                host.broker.let_clients_in()
+            self._wait(lambda: all(host.broker.serves for host in hosts), OPENS_WITHIN_S, f"{site} does not serve")
+
+    def close_clients(self, site: str, pair: str | None = None) -> None:
+        with self._lock:
+            for host in self._of(site, pair):
+                host.broker.keep_clients_out()
+
+    def pause(self, site: str, queue: str, pair: str | None = None) -> None:
+        """Let a queue deliver nothing until it is resumed, or its broker dies."""
+        with self._lock:
+            for host in self._of(site, pair):
+                host.broker.queues[queue].paused = True
+
+    def wait_mirrored(self, within_s: float = 5.0) -> None:
+        """Wait until all links ship and have nothing left; EnvironmentFault where they do not in time."""
+        brokers = [host.broker for host in self._hosts.values()]
+        with self._changed:
+            self._wait(
+                lambda: all(each.attached and each.even for each in brokers), within_s, "the twin's links do not ship"
+            )
+
+    def _wait(self, true: Callable[[], bool], within_s: float, otherwise: str) -> None:
+        until = self.clock.now_s() + within_s
+        # What a link has done wakes nobody, so that it is looked at again after a moment.
+        while not true():
+            if self.clock.now_s() > until:
+                raise EnvironmentFault(f"{otherwise} after {within_s:g} s")
+            self._changed.wait(self.clock.outside_s(LOOK_S))
+
+    # what is seen of it
+
+    def dump(self) -> dict[str, Any]:
+        """All that can be set, and all messages, of every broker, at one moment."""
+        with self._lock:
+            return {
+                f"{site}/{pair}": {"settable": dump.settable(host.broker), "messages": dump.messages(host.broker)}
+                for (site, pair), host in self._hosts.items()
+            }
+
+    def settable(self) -> dict[str, Any]:
+        """All that can be set at every broker, at one moment."""
+        return {name: told["settable"] for name, told in self.dump().items()}
+
+    def changes(self) -> list[Change]:
+        """Every request that would change something, site by site, each in the order in which they came."""
+        with self._lock:
+            return [change for host in self._hosts.values() for change in host.changes]
+
+    def depth(self, site: str, queue: str, pair: str | None = None) -> int:
+        """Count the messages of a queue; 0 where it does not exist."""
+        with self._lock:
+            found = self.host(site, pair).broker.queues.get(queue)
+            return len(found.messages) if found is not None else 0
+
+    def left(self, queues: Sequence[str]) -> int | None:
+        """Count what lies in the queues where clients are served; None where no broker serves one of them."""
+        with self._lock:
+            brokers = [host.broker for host in self._hosts.values()]
+            serving = {queue: [each for each in brokers if each.serves_queue(queue)] for queue in queues}
+            depths = [broker.waiting(queue) for queue, found in serving.items() for broker in found]
+            return sum(depths) if all(serving.values()) else None
+
+    def _write_settings(self) -> None:
+        """JSON, which every reader of YAML reads too."""
+        folder = self.directory / "secrets"
+        folder.mkdir(mode=0o700)
+        sites: dict[str, Any] = {}
+        for (site, pair), host in self._hosts.items():
+            for user in (ADMIN, *self.kind.roles):
+                secret = self.directory / (host.secret if user == ADMIN else f"{host.secret}.{user}")
+                secret.touch(mode=0o600)
+                secret.write_text(host.broker.users[user] + "\n", encoding="utf-8")
+            told = {"name": pair, "password": {"file": host.secret}, **self.kind.settings(host)}
+            sites.setdefault(site, {"brokers": [], **self.kind.site})["brokers"].append(told)
+        document = {
+            "version": 1,
+            "name": self.directory.name,
+            "topology": self.kind.topology,
+            "sites": sites,
+            **self.kind.installation,
+            "objectives": {"loss": {"messages": 0, "age": "30s"}, "recovery": "2m"},
+            "history": {"path": "history"},
+        }
+        text = json.dumps(document, indent=2)
+        self.settings_path.write_text(f"# A twin: simulated brokers on this machine.\n{text}\n", encoding="utf-8")
+        self.settings_path.chmod(0o600)
