@@ -15,6 +15,7 @@ from dr_ctl.engine.runbook import OPERATIONS, load, shipped
 
 ROOT = Path(__file__).parents[1]
 FINDING = re.compile(r"DR-[A-Z]+-\d{3}")
+MADE = {"README.md": 1, "docs/command-line.md": 1, "docs/findings.md": 2}
 LINK = re.compile(r"\]\(([^)#]+)\)")
 
 
@@ -28,7 +29,14 @@ def test_every_finding_is_explained_and_no_other() -> None:
 
     assert made == set(explaining.findings())
     assert set(explaining.codes()) == set(ExitCode)
-    assert explaining.page() == docs("findings.md"), "python -m dr_ctl.application.explaining > docs/findings.md"
+
+
+@pytest.mark.parametrize(("page", "parts"), MADE.items())
+def test_what_is_made_of_the_tables_is_up_to_date(page: str, parts: int) -> None:
+    text = (ROOT / page).read_text("utf-8")
+
+    assert text.count("<!-- made: ") == parts
+    assert explaining.rewritten(text) == text, f"python -m dr_ctl.application.explaining {' '.join(MADE)}"
 
 
 def test_a_command_that_the_table_names_is_one() -> None:

@@ -1,6 +1,7 @@
-"""What an exit code or a finding is, at length, from the one table of them; docs/findings.md is made of it too.
+"""What an exit code or a finding is, at length, from the tables of them. Docs and README hold parts made of the same
+tables, between marks; this writes them anew:
 
-python -m dr_ctl.application.explaining > docs/findings.md
+python -m dr_ctl.application.explaining README.md docs/command-line.md docs/findings.md
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,19 +18,12 @@ import yaml
 
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import UsageError
+from dr_ctl.core.exit_codes import MEANINGS, NO_UNDO, Tone
 from dr_ctl.core.model import ExitCode
 
 TABLE: Final = Path(__file__).with_name("findings.yaml")
-NO_UNDO: Final = "There is nothing to undo: it changes nothing at a broker."
 _COLUMNS: Final = 80
-_HEAD: Final = """# Findings
-
-<!-- Made from dr_ctl/application/findings.yaml: python -m dr_ctl.application.explaining > docs/findings.md -->
-
-`dr-ctl explain 22` or `dr-ctl explain DR-RUN-003` tells one of these at the terminal. A finding has an id, a severity
-(`error` refuses the operation, `warning` and `info` never do), a text with the names of your sites and queues, and
-where something can be done a remedy.
-"""
+_MADE: Final = re.compile(r"(<!-- made: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +38,17 @@ class Entry:
 
 
 def codes() -> Mapping[ExitCode, Entry]:
-    return {ExitCode(int(code)): Entry(str(code), **told) for code, told in _table("codes").items()}
+    return {
+        code: Entry(
+            str(int(code)), f"{meaning.what} {meaning.elsewhere}".rstrip(), meaning.do, meaning.effect, meaning.undo
+        )
+        for code, meaning in MEANINGS.items()
+    }
 
 
 def findings() -> Mapping[str, Entry]:
-    return {id_: Entry(id_, **told) for id_, told in _table("findings").items()}
-
-
-def _table(part: str) -> dict[str, dict[str, str]]:
-    told: dict[str, dict[str, str]] = yaml.safe_load(TABLE.read_text(encoding="utf-8"))[part]
-    return told
+    table: dict[str, dict[str, str]] = yaml.safe_load(TABLE.read_text(encoding="utf-8"))["findings"]
+    return {id_: Entry(id_, **texts) for id_, texts in table.items()}
 
 
 def explain(word: str) -> Result:
@@ -81,20 +76,52 @@ def _named(word: str) -> Entry | None:
     return findings().get(word) or ends.get(word)
 
 
-def page() -> str:
-    """The whole table as a document."""
-    by_code = [(f"{entry.name}, `{code.outcome}`", entry) for code, entry in codes().items()]
-    parts = (_HEAD, "## Exit codes\n", *_rows("code", by_code), "\n## By id\n", *_rows("id", list(findings().items())))
-    return "\n".join(parts) + "\n"
+def rewritten(page: str) -> str:
+    """A page of the docs, each of its parts between marks made anew."""
+    return _MADE.sub(lambda part: f"{part[1]}{_PARTS[part[2]]()}\n{part[3]}", page)
 
 
-def _rows(first: str, entries: list[tuple[str, Entry]]) -> Iterator[str]:
-    yield f"| {first} | what is so | what to type or to do | what that does and costs | can it be undone |"
-    yield "| --- | --- | --- | --- | --- |"
-    for name, each in entries:
-        undo = "" if each.undo == NO_UNDO else each.undo
-        yield f"| {name} | {each.what} | {each.do} | {each.costs} | {undo} |"
+def _exit_codes() -> str:
+    rows = [(f"{int(code)}", f"`{code.outcome}`", meaning.brief) for code, meaning in MEANINGS.items()]
+    table = [f"| {' | '.join(row)} |" for row in (("code", "outcome", "meaning"), ("---",) * 3, *rows)]
+    elsewhere = [f"- {int(code)}: {meaning.elsewhere}" for code, meaning in MEANINGS.items() if meaning.elsewhere]
+    return "\n".join((*table, "", "Of commands that make no run, and of single steps:", "", *map(_filled, elsewhere)))
 
+
+def _what_to_type() -> str:
+    """Each end that asks for something, as an item of a list."""
+    asking = [(code, meaning) for code, meaning in MEANINGS.items() if meaning.tone is not Tone.GOOD]
+    return "\n".join(_filled(f"- **`{code.outcome}` ({int(code)})**, {each.brief}. {each.do}") for code, each in asking)
+
+
+def _sections(entries: Mapping[str, Entry]) -> str:
+    return "\n\n".join(
+        "\n".join((f"### {title}", "", *_paragraphs(entry.what, entry.do, entry.costs, entry.undo)))
+        for title, entry in entries.items()
+    )
+
+
+def _paragraphs(what: str, do: str, costs: str, undo: str) -> Iterator[str]:
+    yield _filled(what)
+    yield ""
+    yield _filled(f"- To do: {do}")
+    yield _filled(f"- Effect: {costs}")
+    if undo != NO_UNDO:
+        yield _filled(f"- Undo: {undo}")
+
+
+def _filled(text: str) -> str:
+    indent = "  " if text.startswith("- ") else ""
+    return textwrap.fill(text, 120, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
+
+
+_PARTS: Final[Mapping[str, Callable[[], str]]] = {
+    "exit codes": _exit_codes,
+    "what to type": _what_to_type,
+    "codes at length": lambda: _sections({f"{int(code)}, `{code.outcome}`": each for code, each in codes().items()}),
+    "findings": lambda: _sections(findings()),
+}
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    for path in map(Path, sys.argv[1:]):
+        path.write_text(rewritten(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from dr_ctl.cli.added import TEXTS, added
-from dr_ctl.core.model import ExitCode
+from dr_ctl.core.exit_codes import MEANINGS
 
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Look (nothing is changed)": ("status", "validate", "verify", "plan", "rpo", "monitor", "runs", "explain"),
@@ -18,24 +18,6 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Go on, or back": ("resume", "abort"),
     "Keep a Classic standby clean": ("sync",),
     "Prepare and practise": ("runbook", "lab", "demo"),
-}
-CODES: Final[dict[ExitCode, str]] = {
-    ExitCode.OK: "what was wanted holds, and was verified",
-    ExitCode.INTERNAL: "a defect in dr-ctl, or this machine lacks something",
-    ExitCode.USAGE: "arguments or settings are wrong",
-    ExitCode.PRECHECK_FAILED: "refused, nothing was changed",
-    ExitCode.LOSS_REFUSED: "refused: more may be lost than is accepted",
-    ExitCode.SERVING_SITE_ALIVE: "a failover was refused: the site to leave lives",
-    ExitCode.LOCKED: "another run holds the lock",
-    ExitCode.DECLINED: "a person said no, or nobody could be asked",
-    ExitCode.REVERTED: "failed, and everything was put back",
-    ExitCode.INCOMPLETE: "the target serves, but something is left to do",
-    ExitCode.UNKNOWN: "the end could not be verified: look first",
-    ExitCode.STRANDED: "nobody is served, and it could not be put back",
-    ExitCode.DRAIN_TIMEOUT: "not drained in time, everything was put back",
-    ExitCode.WARNINGS: "as 0, with warnings (only with --warn-exit)",
-    ExitCode.INTERRUPTED: "stopped by Ctrl-C",
-    ExitCode.TERMINATED: "stopped by SIGTERM",
 }
 _WHOLE: Final = 10_000  # characters: no first sentence is longer
 
@@ -78,4 +60,4 @@ class Whole(Group):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         del ctx
         with formatter.section("Exit codes (`dr-ctl explain CODE` says what to do)"):
-            formatter.write_dl([(str(int(code)), text) for code, text in CODES.items()])
+            formatter.write_dl([(str(int(code)), meaning.brief) for code, meaning in MEANINGS.items()])

@@ -3,39 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
+from dr_ctl.core.exit_codes import MEANINGS, Tone
 from dr_ctl.core.model import ExitCode
 from dr_ctl.report.reading import Material
 from dr_ctl.report.story import Mark, Story
 from dr_ctl.report.values import items, mapping, number, text
 
-
-class Tone(Enum):
-    """How the headline is to be taken; each has a shape of its own beside its colour."""
-
-    GOOD = "good"
-    UNDONE = "undone"
-    BAD = "bad"
-    OPEN = "open"
-
-
-_WORDS: Final = {
-    ExitCode.OK: (Tone.GOOD, "The wanted state holds, and that was verified"),
-    ExitCode.WARNINGS: (Tone.GOOD, "The wanted state holds, and that was verified; there are warnings"),
-    ExitCode.INTERNAL: (Tone.BAD, "Ended by a defect in dr-ctl"),
-    ExitCode.PRECHECK_FAILED: (Tone.UNDONE, "Refused before the first call; nothing was changed"),
-    ExitCode.LOSS_REFUSED: (Tone.UNDONE, "Refused: the loss is above the limit; nothing was changed"),
-    ExitCode.SERVING_SITE_ALIVE: (Tone.UNDONE, "Refused: the site serves, or may; nothing was changed"),
-    ExitCode.LOCKED: (Tone.UNDONE, "Another run holds the lock"),
-    ExitCode.DECLINED: (Tone.UNDONE, "A person said no, or nobody could be asked"),
-    ExitCode.REVERTED: (Tone.UNDONE, "Not moved: undone before the point of no return, and the undo was verified"),
-    ExitCode.DRAIN_TIMEOUT: (Tone.UNDONE, "Not moved: the drain did not finish; undone, and the undo was verified"),
-    ExitCode.INCOMPLETE: (Tone.BAD, "The target serves, and something that should have been done is not"),
-    ExitCode.UNKNOWN: (Tone.BAD, "A call went out, and its result could not be verified"),
-    ExitCode.STRANDED: (Tone.BAD, "The undo did not restore the state before: act by hand"),
-}
 _ABORTED: Final = "Aborted: all that the run changed was undone, and the undo was verified"
 
 
@@ -88,7 +63,10 @@ def _ended(code: int | None, command: str, undone: object) -> tuple[Tone, str]:
         return Tone.UNDONE, _ABORTED
     if known is ExitCode.DRAIN_TIMEOUT and undone is not True:
         return Tone.BAD, "The drain did not finish in time"
-    return _WORDS.get(known, (Tone.BAD, "Ended")) if known is not None else (Tone.BAD, "How it ended could not be read")
+    if known is None:
+        return Tone.BAD, "How it ended could not be read"
+    meaning = MEANINGS[known]
+    return meaning.tone, meaning.what
 
 
 def _open(story: Story) -> tuple[str, str]:

@@ -8,7 +8,8 @@ import pytest
 
 from dr_ctl.cli.added import TEXTS, added
 from dr_ctl.cli.app import app
-from dr_ctl.cli.helping import CODES, SECTIONS
+from dr_ctl.cli.helping import SECTIONS
+from dr_ctl.core.exit_codes import MEANINGS
 from dr_ctl.core.model import ExitCode
 from tests.cli.conftest import Shell
 
@@ -134,8 +135,9 @@ def test_commands_stand_by_what_they_are_for_in_whole_sentences_with_the_exit_co
     assert {name for names in SECTIONS.values() for name in names} == {each.split()[0] for each in commands()}
     assert [title for title in SECTIONS if f"\n{title}:\n" not in told] == []
     assert "..." not in told.partition("\n")[2]
-    assert set(CODES) == set(ExitCode)
-    assert all(re.search(rf"^  {int(code)} +{re.escape(text)}$", told, re.MULTILINE) for code, text in CODES.items())
+    assert set(MEANINGS) == set(ExitCode)
+    for code, meaning in MEANINGS.items():
+        assert re.search(rf"^  {int(code)} +{re.escape(meaning.brief)}$", told, re.MULTILINE), code
 
 
 def test_the_last_word_of_a_command_is_no_group_for_its_name(dr_ctl: Shell) -> None:

@@ -104,7 +104,7 @@ def test_drain_timeout_and_its_undo(tmp_path: Path) -> None:
     page = page_of(scribe.undone(tmp_path))
 
     assert page.verdict.tone is Tone.UNDONE
-    assert page.verdict.words.startswith("Not moved: the drain did not finish; undone")
+    assert page.verdict.words.startswith("Not moved: the drain did not finish in time; all of the run was undone")
     assert len(page.chapters) == 1
     rows = page.chapters[0].rows[-3:]
     assert [(row.label, row.mark) for row in rows] == [

@@ -1,0 +1,176 @@
+"""What each exit code means and what to type then: help, report, `explain`, README and docs are made of this table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from dr_ctl.core.model import ExitCode
+
+NO_UNDO: Final = "There is nothing to undo: it changes nothing at a broker."
+
+
+class Tone(Enum):
+    """How a person takes an end: the state was reached, nothing moved, or somebody has to act."""
+
+    GOOD = "good"
+    UNDONE = "undone"
+    BAD = "bad"
+    OPEN = "open"
+    """Of a run that has not ended. No exit code has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """`brief` is the line of the help, `what` the sentence of report and docs, `elsewhere` the meaning for commands
+    that make no run, `do` what to type, `effect` what that does and costs, `undo` whether that can be undone."""
+
+    tone: Tone
+    brief: str
+    what: str
+    do: str
+    effect: str
+    undo: str = NO_UNDO
+    elsewhere: str = ""
+
+
+MEANINGS: Final[Mapping[ExitCode, Meaning]] = {
+    ExitCode.OK: Meaning(
+        Tone.GOOD,
+        "the wanted state holds, and was verified",
+        "The wanted state holds, and that was verified; also where it held already and nothing was done.",
+        "Nothing. Read `findings` and `debts` of the result: a good end may still owe something.",
+        "Nothing.",
+    ),
+    ExitCode.INTERNAL: Meaning(
+        Tone.BAD,
+        "a defect in dr-ctl, or this machine lacks something",
+        "A defect in dr-ctl, or this machine lacks something: a program, a port, room on its disk.",
+        "`dr-ctl status` says where things stand; mend what the message names, or run the command again with "
+        "`--verbose` and report it.",
+        "A look changes nothing. A run that was under way is open; `dr-ctl resume` or `dr-ctl abort` ends it.",
+    ),
+    ExitCode.USAGE: Meaning(
+        Tone.UNDONE,
+        "arguments or settings are wrong",
+        "The arguments or the settings are wrong. No broker was asked to change anything.",
+        "Mend what the message names; `dr-ctl COMMAND --help` has every option.",
+        "Nothing.",
+    ),
+    ExitCode.PRECHECK_FAILED: Meaning(
+        Tone.UNDONE,
+        "refused, nothing was changed",
+        "Refused before the first call; nothing was changed.",
+        "Do what the first error says, then type the same command again. `dr-ctl validate --to SITE` lists "
+        "everything at once.",
+        "A look changes nothing.",
+    ),
+    ExitCode.LOSS_REFUSED: Meaning(
+        Tone.UNDONE,
+        "refused: more may be lost than is accepted",
+        "Refused: more messages may be lost than is accepted, or how many is not known; nothing was changed.",
+        "Whoever owns the limit decides: wait for the lost site, or type the command again with `--accept-loss "
+        "N`. Where somebody knows when that site's service ended: with `--silent-since T --reason TEXT`.",
+        "The failover then loses at most that many messages. `dr-ctl failback` takes in what the lost site still "
+        "holds, if that site comes back.",
+        "No; a failover that was done is followed by a failback.",
+        elsewhere="Of `rpo estimate`: an objective is missed. Of `rpo reconcile`, `lab load` and `demo`: a ledger"
+        " shows messages that were lost or came twice. Of `rpo backtest`: the estimate said less than "
+        "what then was true.",
+    ),
+    ExitCode.SERVING_SITE_ALIVE: Meaning(
+        Tone.UNDONE,
+        "a failover was refused: the site to leave lives",
+        "A failover was refused: the site to leave serves, is sick or frozen; nothing was changed.",
+        "Where that site serves: `dr-ctl swapover --to SITE` moves without loss, once the link is attached. Where"
+        " it is sick: end its process for certain, or cut its host off, then type the failover again.",
+        "A swapover keeps clients out for the time of the drain. The end of the process ends the service, and "
+        "what it had not shipped waits there.",
+        "A swapover undoes itself where it fails, and another one moves back; the end of a process cannot be undone.",
+    ),
+    ExitCode.LOCKED: Meaning(
+        Tone.UNDONE,
+        "another run holds the lock",
+        "Another run holds the lock; the message says who, where and since when. Nothing was changed.",
+        "Wait, and follow that run with `dr-ctl runs show --follow`. Only where that run is certain to be gone: "
+        "`--steal --reason TEXT`.",
+        "Stealing the lock stops a run that lives in its middle.",
+        "The run that was robbed is open then; `dr-ctl resume` or `dr-ctl abort` ends it.",
+    ),
+    ExitCode.DECLINED: Meaning(
+        Tone.UNDONE,
+        "a person said no, or nobody could be asked",
+        "A person said no, or nobody could be asked. Nothing was changed, unless the message says that a site was"
+        " taken in.",
+        "Type the command again and answer with the name that is asked for; where there is no terminal, add `--yes`.",
+        "The command does what its plan says; `--dry-run` shows the plan.",
+    ),
+    ExitCode.REVERTED: Meaning(
+        Tone.UNDONE,
+        "failed, and everything was put back",
+        "Not moved: failed or refused before the point of no return; all of it was undone, and the undo was verified.",
+        "The service is where it was. The first error says what to mend; `dr-ctl runs report` shows the run step "
+        "by step. Then type the same command again.",
+        "Clients may have been out for a moment; the result says how long.",
+    ),
+    ExitCode.INCOMPLETE: Meaning(
+        Tone.BAD,
+        "the target serves, but something is left to do",
+        "The target serves, and something that should have been done is not, or one pair has not moved.",
+        "The same command again, or the command that the first finding names, finishes it; `dr-ctl status` names "
+        "what is left. The run itself is over: there is nothing to resume.",
+        "The target goes on serving. The command does what is left, and nothing that is done already.",
+    ),
+    ExitCode.UNKNOWN: Meaning(
+        Tone.BAD,
+        "the end could not be verified: look first",
+        "A call went out and its result could not be verified; or no site answered.",
+        "Look first at the site that the message names, then `dr-ctl status`. Where a run is open: `dr-ctl "
+        "resume` or `dr-ctl abort`.",
+        "A look changes nothing; resume goes on to the end of the run, abort puts back what was before it.",
+        "A swapover back undoes a move that was resumed.",
+        elsewhere="Of `rpo estimate` and `rpo backtest`: there is too little history to tell. Of `rpo reconcile`:"
+        " nothing was lost or came twice, and the end of some messages is unknown.",
+    ),
+    ExitCode.STRANDED: Meaning(
+        Tone.BAD,
+        "nobody is served, and it could not be put back",
+        "No site could be shown to serve, and the undo did not restore it.",
+        "DR-RUN-001 of the result says by hand what to do at which site; then `dr-ctl status`.",
+        "Until then nobody is served.",
+    ),
+    ExitCode.DRAIN_TIMEOUT: Meaning(
+        Tone.UNDONE,
+        "not drained in time, everything was put back",
+        "Not moved: the drain did not finish in time; all of the run was undone, and the undo was verified.",
+        "`dr-ctl status` says what the link does and how long a drain takes; `dr-ctl link restart SITE` where it "
+        "hangs; then the same command again with a longer `--timeout`, at a calmer hour.",
+        "Clients were out for about the time that the drain was given.",
+        elsewhere="Of `drain` alone: nothing is undone, the source stays fenced.",
+    ),
+    ExitCode.WARNINGS: Meaning(
+        Tone.GOOD,
+        "as 0, with warnings (only with --warn-exit)",
+        "The wanted state holds, and that was verified; there are warnings. Only with `--warn-exit`.",
+        "Read the warnings.",
+        "Nothing.",
+    ),
+    ExitCode.INTERRUPTED: Meaning(
+        Tone.BAD,
+        "stopped by Ctrl-C",
+        "Stopped by Ctrl-C. `data.undone` says whether all was put back.",
+        "`dr-ctl status`; where it was not put back: `dr-ctl resume` or `dr-ctl abort`.",
+        "A look changes nothing; resume goes on to the end of the run, abort puts back what was before it.",
+        "A swapover back undoes a move that was resumed.",
+    ),
+    ExitCode.TERMINATED: Meaning(
+        Tone.BAD,
+        "stopped by SIGTERM",
+        "Stopped by SIGTERM. `data.undone` says whether all was put back.",
+        "`dr-ctl status`; where it was not put back: `dr-ctl resume` or `dr-ctl abort`.",
+        "A look changes nothing; resume goes on to the end of the run, abort puts back what was before it.",
+        "A swapover back undoes a move that was resumed.",
+    ),
+}
