@@ -548,6 +548,25 @@ class TestWord:
         assert says in ended.document["summary"]
 
 
+class TestAskedLate:
+    def test_ten_minutes_after_a_death_that_was_seen_at_once_no_more_is_lost(
+        self, dr_ctl: Shell, sites: Sites, since: datetime
+    ) -> None:
+        """A monitor writes a file each minute; the later files hold nothing but that london is down."""
+        sites.settings(stomp="stomp://{}:{}".format(*sites.london.host.stomp))
+        for minute in range(10):
+            moments = [since + timedelta(minutes=minute, seconds=second) for second in range(5, 65, 5)]
+            write(
+                [Row(site="london", ts=at, pair="orders-1", kind="site", name="down") for at in moments],
+                dr_ctl.folder / "history",
+            )
+
+        refused, ended = (failover(dr_ctl, "--dry-run", "--accept-loss", most) for most in ("56", "57"))
+
+        assert [refused.code, ended.code] == [11, 0], ended.document
+        assert "up to 57 message(s) may be lost" in refused.document["summary"]
+
+
 class TestWhatIsAdvised:
     def test_no_move_over_a_link_that_is_cut(self, dr_ctl: Shell, sites: Sites) -> None:
         sites.twin.cut("london")

@@ -26,7 +26,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dr_ctl.core.patterns import matches
-from dr_ctl.rpo.bounds.death import latest
+from dr_ctl.rpo.bounds.death import STALE_US, Death, latest
 from dr_ctl.rpo.bounds.likely import likely
 from dr_ctl.rpo.bounds.looks import Looks
 from dr_ctl.rpo.bounds.pair import Pair, total
@@ -34,7 +34,7 @@ from dr_ctl.rpo.bounds.received import Received
 from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound
 from dr_ctl.rpo.bounds.telling import because, findings
 from dr_ctl.rpo.estimate.result import LossLimit, Objectives
-from dr_ctl.rpo.history.newest import US, WINDOW_US, recent
+from dr_ctl.rpo.history.newest import US, WINDOW_US, Recent, recent
 from dr_ctl.rpo.history.row import micros, moment
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def bounds(
     if silent_since is not None:
         death = death.or_earlier(micros(silent_since), seen)
     looks = Looks.of(seen)
-    received = None if survivor is None else Received.of(recent(history, survivor, pairs, silent_within_us=WINDOW_US))
+    received = None if survivor is None else Received.of(_waited(history, survivor, pairs, death))
     told = [Pair.of(name, looks, seen, death.us, received) for name in sorted(seen.pairs)]
     names = sorted({name for pair in told for name in pair.queues if matches(include, name)})
     names = [name for name in names if not matches(exclude, name)]
@@ -88,6 +88,11 @@ def bounds(
         age_s=_oldest(pair.age_us for pair in told),
         because=why,
     )
+
+
+def _waited(history: Path, survivor: str, pairs: Sequence[str], death: Death) -> Recent:
+    """The looks at the survivor up to the death; later looks, of hours perhaps, tell nothing of the link."""
+    return recent(history, survivor, pairs, silent_within_us=WINDOW_US, until_us=death.us + STALE_US)
 
 
 def _oldest(ages: Iterable[int | None]) -> float | None:

@@ -41,13 +41,19 @@ class Death:
 
 
 def latest(seen: Recent, now_us: int, *, is_down: bool) -> Death:
-    """A look that was not down, or too long without any, and the time begins anew: the site may have been back."""
+    """The first look of the unbroken run that saw the site down up to now; without such a run, now.
+
+    A look that was not down, or too long without any, and the run begins anew: the site may have been back.
+    """
     read_us = _last_read_us(seen)
     downs = itertools.takewhile(lambda each: each[1] == Role.DOWN.value, reversed(seen.roles))
-    run = [*reversed([us for us, _ in downs if us > read_us]), now_us]
-    is_unbroken = len(run) > 1 and all(later - earlier <= STALE_US for earlier, later in itertools.pairwise(run))
-    if is_unbroken:
-        return Death(run[0], How.DOWN)
+    first_us = now_us
+    for us in (us for us, _ in downs if us > read_us):
+        if first_us - us > STALE_US:
+            break
+        first_us = us
+    if first_us < now_us:
+        return Death(first_us, How.DOWN)
     return Death(now_us, How.DOWN if is_down else How.OPEN)
 
 

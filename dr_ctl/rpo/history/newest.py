@@ -30,6 +30,8 @@ OTHERS_WITHIN_US: Final = 3600 * US
 """How much before the newest look at any outflow is searched for those of other pairs."""
 SILENT_WITHIN_US: Final = 86_400 * US
 """How long a site may have been silent for its last looks to be searched behind the silence."""
+NOW_US: Final = 1 << 62
+"""Later than any look."""
 _NAME_TIME: Final = "%Y%m%dT%H%M%S"
 _NEEDED_INTERVALS: Final = 2
 _COLUMNS: Final = ("pair", "kind", "name", "depth", "delivering", "added", "acked", "start")
@@ -69,31 +71,40 @@ class Recent:
         return {key[2]: looks for key, looks in self.counts.items() if key[0] == pair and key[1] == "queue"}
 
 
-def recent(history: Path, site: str, pairs: Sequence[str] = (), *, silent_within_us: int = SILENT_WITHIN_US) -> Recent:
+def recent(
+    history: Path,
+    site: str,
+    pairs: Sequence[str] = (),
+    *,
+    silent_within_us: int = SILENT_WITHIN_US,
+    until_us: int = NOW_US,
+) -> Recent:
     """Read backwards until every pair's outflow has been seen with some minutes before it, or the search is over.
 
     `pairs` are those that the settings name; without them, those that the newest looks name. `silent_within_us`: how
-    far back an outflow is searched for where none was looked at.
+    far back an outflow is searched for where none was looked at. Looks after `until_us` are passed over.
     """
-    return listed_anew(lambda: _recent(history, site, pairs, silent_within_us))
+    return listed_anew(lambda: _recent(history, site, pairs, silent_within_us, until_us))
 
 
-def _recent(history: Path, site: str, pairs: Sequence[str], silent_within_us: int) -> Recent:
+def _recent(history: Path, site: str, pairs: Sequence[str], silent_within_us: int, until_us: int) -> Recent:
     found = Recent(pairs=set(pairs))
     newest_us: int | None = None
     is_any = False
     for path in tails(history, site):
         is_any = True
-        finding = _take(path, history, found, is_fixed=bool(pairs))
+        finding = _take(path, history, found, is_fixed=bool(pairs), until_us=until_us)
         if finding is not None:
             found.findings.append(finding)
     for path in newest_first(history, site):
         begin_us = _begin_us(path)
+        if begin_us is not None and begin_us > until_us:
+            continue
         if begin_us is not None and newest_us is not None and _is_enough(found, begin_us, newest_us - silent_within_us):
             break
         newest_us = begin_us if newest_us is None else newest_us
         is_any = True
-        finding = left_out(path, history) or _take(path, history, found, is_fixed=bool(pairs))
+        finding = left_out(path, history) or _take(path, history, found, is_fixed=bool(pairs), until_us=until_us)
         if finding is not None:
             found.findings.append(finding)
     if not is_any:
@@ -128,28 +139,36 @@ def _begin_us(path: Path) -> int | None:
         return None
 
 
-def _only_one_role(path: Path, found: Recent) -> bool:
-    """Take a file of a silent site from its statistics alone: a day of silence is more than a thousand such files."""
-    told = pq.read_metadata(path)
-    if told.num_row_groups != 1:
+def _only_one_role(path: Path, found: Recent, until_us: int) -> bool:
+    """Take a file of a silent site by its moments alone: a day of silence is more than a thousand such files.
+
+    A moment that is missing is a gap in the run of looks that saw the site down: so every moment is read.
+    """
+    with pq.ParquetFile(path) as file:
+        return _is_one_role(file, found, until_us)
+
+
+def _is_one_role(file: pq.ParquetFile, found: Recent, until_us: int) -> bool:
+    if file.num_row_groups != 1:
         return False
-    group = told.row_group(0)
+    group = file.metadata.row_group(0)
     columns = {group.column(place).path_in_schema: group.column(place).statistics for place in range(group.num_columns)}
-    kind, role, ts = columns["kind"], columns["name"], columns["ts"]
-    if not all(each is not None and each.has_min_max for each in (kind, role, ts)):
+    kind, role = columns["kind"], columns["name"]
+    if not all(each is not None and each.has_min_max for each in (kind, role)):
         return False
     if (kind.min, kind.max) != ("site", "site") or role.min != role.max:
         return False
-    found.roles += [(micros(ts.min), role.min), (micros(ts.max), role.max)]
+    moments = file.read(columns=["ts"]).column("ts").cast(pa.int64()).unique().to_pylist()
+    found.roles += [(us, role.min) for us in moments if us <= until_us]
     return True
 
 
-def _take(path: Path, history: Path, found: Recent, *, is_fixed: bool) -> Finding | None:
+def _take(path: Path, history: Path, found: Recent, *, is_fixed: bool, until_us: int) -> Finding | None:
     """Take the rows of a file; one whose inside cannot be read is named, as one that cannot be opened is.
     Raises FileNotFoundError."""
     try:
-        if not _only_one_role(path, found):
-            _add(path, found, is_fixed=is_fixed)
+        if not _only_one_role(path, found, until_us):
+            _add(path, found, is_fixed=is_fixed, until_us=until_us)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
@@ -158,9 +177,11 @@ def _take(path: Path, history: Path, found: Recent, *, is_fixed: bool) -> Findin
     return None
 
 
-def _add(path: Path, found: Recent, *, is_fixed: bool) -> None:
+def _add(path: Path, found: Recent, *, is_fixed: bool, until_us: int) -> None:
     with pq.ParquetFile(path) as file:
-        table = _last_minutes(file)
+        table = _last_minutes(file, until_us)
+    if until_us != NOW_US:
+        table = table.filter(pc.less_equal(table["ts"].cast(pa.int64()), until_us))
     found.tables.append(table)
     moments = table.column("ts").cast(pa.int64()).to_pylist()
     columns = [table.column(name).to_pylist() for name in _COLUMNS]
@@ -174,9 +195,9 @@ def _add(path: Path, found: Recent, *, is_fixed: bool) -> None:
             found.counts[pair, kind, name].append(Count(us, *counted))
 
 
-def _last_minutes(file: pq.ParquetFile) -> pa.Table:
+def _last_minutes(file: pq.ParquetFile, until_us: int) -> pa.Table:
     """What a file holds. Of an hour that was joined every role, and else the minutes before each pair's last look at an
-    outflow: looks at ten thousand queues in an hour are millions of rows."""
+    outflow, or before `until_us`: looks at ten thousand queues in an hour are millions of rows."""
     wanted = ["ts", *_COLUMNS, *_MORE]
     groups = [_Group.of(file.metadata.row_group(number)) for number in range(file.num_row_groups)]
     if len(groups) == 1 or None in groups:
@@ -186,6 +207,7 @@ def _last_minutes(file: pq.ParquetFile) -> pa.Table:
     of_outflows = looks.filter(pc.is_in(looks["kind"], pa.array(OUTFLOWS)))
     ends = of_outflows.group_by("pair").aggregate([("ts", "max")])["ts_max"].cast(pa.int64()).to_pylist()
     ends = ends or [max(each.last_us for each in groups if each is not None)]
+    ends = [min(end, until_us) for end in ends]
     near = [n for n, each in enumerate(groups) if each is not None and each.is_near(ends)]
     far = file.read_row_groups([n for n in outer if n not in near], columns=wanted)
     return pa.concat_tables([file.read_row_groups(near, columns=wanted), far.filter(pc.equal(far["kind"], "site"))])
