@@ -11,12 +11,12 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.application.estimates import objectives
-from dr_ctl.core.clock import Clock
+from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.core.patterns import matches
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.plan import Ask
-from dr_ctl.rpo.history.row import moment
+from dr_ctl.rpo.history.row import micros, moment
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.topology import BrokerSeen, Seen, keeps_one_store
 
@@ -89,6 +89,28 @@ class FailoverPrice:
         more = tuple(f"      {each}" for each in (now.because, price_text(now.as_json())) if each is not None)
         return Finding("DR-LOSS-001", Severity.ERROR, "; ".join(reasons), remedy, more)
 
+    def contradiction(self) -> Finding | None:
+        """A look that saw the lost site serve after its end by the operator's word; None without one."""
+        if self._silent_since is None:
+            return None
+        from dr_ctl.rpo.history.newest import recent  # noqa: PLC0415 - loaded by then, beside the first look
+
+        settings = self._installation.settings
+        looks = recent(self._installation.path(settings.history.path), self.lost, self._pairs())
+        served_us = max((us for us, role in looks.roles if role == Role.SERVING.value), default=0)
+        if micros(self._silent_since) >= served_us:
+            return None
+        served_at = stamp(moment(served_us))
+        text = (
+            f"{self.lost} was seen to serve at {served_at}, after {stamp(self._silent_since)}, when its service had "
+            "ended by --silent-since: that cannot be"
+        )
+        remedy = (
+            f"Give a moment after {served_at} at which its service had certainly ended, in UTC: one too early hides a "
+            "loss, one too late hides none. Or leave --silent-since out."
+        )
+        return Finding("DR-LOSS-004", Severity.ERROR, text, remedy)
+
     def _now(self) -> Bounds:
         if self._kept_at is not None:
             return self._of_history().without_loss(self._kept_at)
@@ -114,8 +136,11 @@ class FailoverPrice:
             objectives=objectives(self._installation),
             include=settings.queues.include,
             exclude=settings.queues.exclude,
-            pairs=[broker.name for broker in settings.sites[self.lost].brokers],
+            pairs=self._pairs(),
         )
+
+    def _pairs(self) -> list[str]:
+        return [broker.name for broker in self._installation.settings.sites[self.lost].brokers]
 
     def _of_read(self, seen: Seen, at: datetime) -> Bounds:
         """What lies in the outflows is all that may be lost or come twice: a closed site adds nothing to them. Of one

@@ -129,6 +129,11 @@ class World:
         """Plan; what the plan rests on includes the settings."""
         decided = plan(self.runbook(ask.operation), self.topology.recipe, seen, ask, past, price, anew=anew)
         decided = self._as_things_stand(decided, ask, seen) if ask.operation == FAILOVER else decided
+        is_priced = isinstance(decided, Plan) or (
+            isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
+        )
+        if past is None and price is not None and is_priced and (contradiction := price.contradiction()) is not None:
+            decided = Refusal((contradiction,))
         decided = replace(decided, findings=(*decided.findings, *self.unverified()))
         if not isinstance(decided, Plan):
             return decided

@@ -533,6 +533,18 @@ class TestWord:
         plan = json.loads((dr_ctl.state / "runs" / served.document["run"] / "plan.json").read_text("utf-8"))
         assert plan["ask"]["silent_since"] == stamp(since + timedelta(seconds=3))
 
+    @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+    def test_a_moment_before_a_look_that_saw_the_site_serve_is_refused_with_both(
+        self, dr_ctl: Shell, since: datetime, sites: Sites, dry: tuple[str, ...]
+    ) -> None:
+        word = since - timedelta(seconds=1)
+        more = ("--accept-loss", "unknown", "--silent-since", word.isoformat())
+
+        ended = failover(dr_ctl, "--yes", *dry, *self.SURE, *more)
+
+        assert (ended.code, ended.ids[0], sites.changes) == (10, "DR-LOSS-004", [])
+        assert f"was seen to serve at {stamp(since)}, after {stamp(word)}" in ended.document["summary"]
+
     @pytest.mark.parametrize(
         ("words", "says"),
         [
