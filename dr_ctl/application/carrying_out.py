@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from dr_ctl.application import lock
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed
-from dr_ctl.application.estimates import StoredEstimate
+from dr_ctl.application.estimates import SkippedEstimate, StoredEstimate
 from dr_ctl.application.how import How
 from dr_ctl.application.left_behind import left_behind
 from dr_ctl.application.preflight import Preflight
@@ -21,12 +21,13 @@ from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine import executor
 from dr_ctl.engine.disk import NoRoom
-from dr_ctl.engine.entries import JournalDamaged
+from dr_ctl.engine.entries import Entry, JournalDamaged
 from dr_ctl.engine.executor import Manner, RunResult
-from dr_ctl.engine.history import History
+from dr_ctl.engine.history import History, fenced_at, outage_s
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.plan import Plan
+from dr_ctl.engine.ports import Estimator
 from dr_ctl.engine.runs import RunFiles, write
 from dr_ctl.engine.stopping import StopAtOnce, StopRequest, stoppable
 from dr_ctl.processes.hooks import HookRunner
@@ -56,7 +57,6 @@ class Work:
         listener = self.caller.listener()
         lock.note_pauses(self.lease, decided.baseline)
         decided = replace(decided, findings=(*decided.findings, *self.lease.findings()))
-        installation = self.world.installation
         manner = self._manner(superseded, decided.ask.reason)
 
         def act(journal: Journal, stop: StopRequest) -> RunResult[Seen]:
@@ -64,9 +64,7 @@ class Work:
                 decided,
                 self.world.topology.driver(self.lease),
                 journal,
-                estimator=Preflight(installation, decided.source, self.files.folder, self.world.clock)
-                if price is None
-                else StoredEstimate(installation, price.lost),
+                estimator=self._estimator(decided, price, [*journal.entries()]),
                 stop=stop,
                 clock=self.world.clock,
                 listener=listener,
@@ -89,6 +87,15 @@ class Work:
             return executor.undo(past, driver, journal, clock=self.world.clock, listener=listener)
 
         return self._journaled(act, {})
+
+    def _estimator(self, decided: Plan, price: FailoverPrice | None, entries: Sequence[Entry]) -> Estimator:
+        """What makes the run's estimate; `entries` are those of its journal before it is gone on with."""
+        installation = self.world.installation
+        if price is not None:
+            return StoredEstimate(installation, price.lost)
+        if fenced_at(entries) is not None and outage_s(entries) is None:
+            return SkippedEstimate()
+        return Preflight(installation, decided.source, self.files.folder, self.world.clock)
 
     def _manner(self, superseded: RunFiles | None, reason: str | None) -> Manner:
         installation, people = self.world.installation, self.caller.people

@@ -105,3 +105,17 @@ class StoredEstimate:
 
     def abandon(self) -> None:
         """There is nothing to end."""
+
+
+class SkippedEstimate:
+    """Implements `Estimator` behind a fence: clients are out, and no figure is worth their waiting."""
+
+    def begin(self) -> None:
+        """There is nothing to start."""
+
+    def end(self, *, within_s: float, wait: Callable[[float], None]) -> Outcome:
+        del within_s, wait
+        return NotNeeded("skipped: clients are out since this run's fence, and wait for no estimate")
+
+    def abandon(self) -> None:
+        """There is nothing to end."""

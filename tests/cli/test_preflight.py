@@ -26,6 +26,7 @@ from dr_ctl.rpo.history.files import write
 from dr_ctl.settings.loader import load
 from tests.cli.conftest import Shell
 from tests.cli.installation import Installation
+from tests.cli.test_gone_on_with import begun as killed_after
 from tests.rpo.test_estimate import history
 from tests.rpo.test_stored import answer
 
@@ -160,6 +161,31 @@ def test_what_a_stored_estimate_found_is_told_with_it(dr_ctl: Shell, installatio
 
     assert isinstance(outcome, Done)
     assert outcome.findings == (told,)
+
+
+def test_a_run_that_is_gone_on_with_behind_its_fence_waits_for_none(
+    dr_ctl: Shell, installation: Installation, deaf: Path
+) -> None:
+    write(history("london"), dr_ctl.folder / "history")
+    killed_after(dr_ctl, installation, "quiesce", "fence")
+
+    resumed = dr_ctl("resume", "--yes", "--json")
+
+    assert resumed.code == 0, resumed.document
+    assert "DR-RPO-008" not in resumed.ids
+    assert "skipped: clients are out since this run's fence" in dr_ctl("runs", "show", resumed.document["run"]).out
+    assert not (dr_ctl.state / "runs" / resumed.document["run"] / "estimate-request.json").exists()
+    assert not deaf.exists()
+
+
+def test_a_run_that_died_before_its_fence_is_estimated(dr_ctl: Shell, installation: Installation, deaf: Path) -> None:
+    write(history("london"), dr_ctl.folder / "history")
+    killed_after(dr_ctl, installation, "quiesce")
+
+    resumed = dr_ctl("resume", "--yes", "--json")
+
+    assert (resumed.code, "DR-RPO-008" in resumed.ids) == (0, True), resumed.document
+    until_gone(deaf)
 
 
 @pytest.fixture
