@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -279,6 +280,25 @@ def test_a_standby_that_was_away_is_clean_when_it_is_back(lab: Lab, agent: Agent
     lab.start("paris")
 
     until(lambda: alike(lab, 60), within_s=60, why="40 copies are deleted")
+
+
+def test_the_copies_stay_where_the_serving_broker_came_back_without_its_store(tmp_path: Path) -> None:
+    with Lab.up(tmp_path / "lab", topology=BROKERSYNC, queues=(Q,)) as lab:
+        agent = Agent(lab, tmp_path / "state")
+        agent.up()
+        send(lab, 100)
+        consume(lab, 30)
+        until(lambda: alike(lab, 70), why="30 copies are deleted")
+
+        lab.kill("london")
+        shutil.rmtree(lab.instance("london") / "data" / "kahadb")
+        lab.start("london")
+        lab.open_clients("london")
+
+        until(lambda: agent.standing()["phase"] == "held", within_s=30, why="no counter covers 70 copies")
+        agent.stays(lab, 70)
+        assert [each["id"] for each in agent.standing()["findings"]] == ["DR-AGENT-001"]
+        end_all()
 
 
 @pytest.mark.parametrize("policy", ["hardened"])

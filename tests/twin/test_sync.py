@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dr_ctl.agents.sync import SyncAgent
+from dr_ctl.agents.sync import Standing, SyncAgent
 from dr_ctl.cli.app import run
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
@@ -79,6 +80,71 @@ def test_a_purge_is_held_until_a_person_says_go_on(
     assert dr_ctl("sync", "--go-on").code == 0
     assert follow(capsys, "--for", "2s")[1][-1]["data"]["deleted"] == 10
     assert pair.depth("paris", ORDERS) == 0
+
+
+class Beside:
+    """Something that happens beside the agent, once it has compared both sites."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+        stepped, self.done = SyncAgent.step, False
+
+        def step(agent: SyncAgent) -> Standing:
+            standing = stepped(agent)
+            queues = standing.kept.queues
+            if not self.done and queues and all(each.compared is not None for each in queues):
+                self.done = True
+                act()
+            return standing
+
+        monkeypatch.setattr(SyncAgent, "step", step)
+
+
+def test_the_copies_stay_where_the_serving_broker_came_back_without_its_store(
+    pair: ClassicSubject,
+    twin: PlayedTwin,
+    dr_ctl: Command,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work(pair, 10, 0)
+
+    def store_is_lost() -> None:
+        twin.kill("london")
+        for queue in twin.host("london").broker.queues.values():
+            queue.messages.clear()
+            queue.by_origin.clear()
+        twin.start("london")
+        pair.stage.open_clients("london")
+
+    Beside(monkeypatch, store_is_lost)
+
+    _, (*lines, last) = follow(capsys, "--for", "6s")
+
+    assert pair.depth("paris", ORDERS) == 10
+    assert lines[-1]["phase"] == "held"
+    assert [each["id"] for each in last["findings"]] == ["DR-AGENT-001"]
+    assert "failover --to paris" in last["findings"][0]["remedy"]
+
+
+def test_the_copies_stay_where_a_queue_was_removed_and_made_again(
+    pair: ClassicSubject, dr_ctl: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work(pair, 10, 0)
+
+    def queue_is_made_again() -> None:
+        pair.done("london", pair.server("london"), "removeQueue(java.lang.String)", ORDERS)
+        with pair.client("london") as client:
+            client.send(ORDERS)
+        until(lambda: pair.depth("paris", ORDERS) == 11)
+
+    with monkeypatch.context() as once:
+        Beside(once, queue_is_made_again)
+        follow(capsys, "--for", "3s")
+    _, (*lines, _) = follow(capsys, "--for", "2s")  # another agent compares both sites, unless the first did
+
+    assert pair.depth("paris", ORDERS) == 11
+    assert lines[-1]["phase"] == "held"
+    assert "10 message(s)" in lines[-1]["why"]
 
 
 def test_a_person_holds_it(pair: ClassicSubject, dr_ctl: Command, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,12 +37,23 @@ class Counters:
         # A client that leaves while it takes is counted twice at times: in delivery is then below zero for a while.
         return self.dequeued + max(0, self.in_delivery) - self.dispatched - self.expired
 
+    def consumed(self, shown: int) -> int:
+        """How many messages clients can have consumed at most: as many left, and as many were dispatched and are not
+        in delivery, beside those that browses were `shown`."""
+        return min(self.dequeued, self.dispatched - max(0, self.in_delivery) + self.expired - shown)
+
 
 @dataclass(slots=True)
 class Account:
-    """What is known of one queue."""
+    """What is known of one queue since the start of its broker: what left it by no client (`known`, less what clients
+    gave back), how many messages browses were `shown`, how many copies were `deleted`, and how many copies may go
+    without a counter, because counters of an earlier start or a person answer for them (`allowed`)."""
 
     known: int = 0
+    shown: int = 0
+    deleted: int = 0
+    allowed: int = 0
+    _dequeued: int = 0
     _last: deque[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,6 +65,9 @@ class Account:
 
     def take_in(self, counters: Counters) -> None:
         """Go on from here: nothing vanished."""
+        if counters.dequeued < self._dequeued:  # the queue was made again, or its counters were reset
+            self.shown = self.deleted = self.allowed = 0
+        self._dequeued = counters.dequeued
         self._last.append(counters.unacknowledged)
         newest = list(self._last)[-FEW:]
         if len(newest) == FEW and self.known - max(newest) > NOISE:
@@ -69,5 +83,12 @@ class Account:
 
     def gave_back(self, shown: int) -> None:
         """A browse was shown so many: they were dispatched to it, and none was acknowledged."""
+        self.shown += shown
         self.known -= shown
         self._last = deque((each - shown for each in self._last), maxlen=LOOKS)
+
+    def covers(self, counters: Counters | None) -> int:
+        """How many copies may be deleted beside those that were: a message that was consumed has one copy. None: the
+        serving site has no such queue, and no counters."""
+        consumed = counters.consumed(self.shown) if counters is not None else 0
+        return max(0, consumed + self.allowed - self.deleted)

@@ -64,7 +64,14 @@ class PairsKeeper:
 
     def _findings(self) -> list[Finding]:
         queues = [queue.seen for pair in self._pairs for queue in pair.queues.values()]
-        found = [_vanished(each.vanished, each.name, self._primary) for each in queues if each.vanished]
+        unproved = [queue for pair in self._pairs for queue in pair.queues.values() if queue.unproved]
+        names = {(each.pair, each.name) for each in unproved}
+        found = [
+            _vanished(each.vanished, each.name, self._primary)
+            for each in queues
+            if each.vanished and (each.pair, each.name) not in names
+        ]
+        found += [_unproved(each.unproved, each.name, self._primary, self._standby) for each in unproved]
         found += [_not_whole(each.why_not) for each in queues if each.why_not]
         if (why := self._owed()) is not None:
             remedy = f"`dr-ctl reinstate {self._standby}` does that once it is back; the agent goes on by itself."
@@ -77,6 +84,19 @@ def _vanished(count: int, queue: str, site: str) -> Finding:
     remedy = (
         "Purged, moved or deleted by hand? `dr-ctl sync --go-on` counts them as consumed: their copies at the waiting "
         "site are then deleted too."
+    )
+    return Finding("DR-AGENT-001", Severity.WARNING, text, remedy)
+
+
+def _unproved(count: int, queue: str, primary: str, standby: str) -> Finding:
+    text = (
+        f"{count} message(s) of {queue} lie at {standby} and not at {primary}, beyond what clients of {primary} "
+        "consumed since its broker started: nothing is deleted"
+    )
+    remedy = (
+        f"Did {primary} come back without its store, or was its queue made again? Then {standby} holds the only "
+        f"copies: stop the broker of {primary}, and `dr-ctl failover --to {standby}`. Only where somebody knows that "
+        "they were consumed: `dr-ctl sync --go-on` deletes them."
     )
     return Finding("DR-AGENT-001", Severity.WARNING, text, remedy)
 

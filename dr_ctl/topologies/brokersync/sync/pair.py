@@ -9,6 +9,7 @@ from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError, LoginRefused
 from dr_ctl.core.model import Json
 from dr_ctl.topologies.brokersync.sync.accounts import SURE, Account
+from dr_ctl.topologies.brokersync.sync.batches import Waiting
 from dr_ctl.topologies.brokersync.sync.comparing import residue
 from dr_ctl.topologies.brokersync.sync.ports import Glance, Primary, Standby
 from dr_ctl.topologies.brokersync.sync.queue import Queue
@@ -46,6 +47,7 @@ class Pair:
         self._answered = clock.monotonic()
         self._look_at = self._delete_at = 0.0
         self._listens = self._was_held = self._goes_on = self._restarted = False
+        self._believed: dict[str, Waiting] = {}
 
     def step(self, held: Held) -> None:
         try:
@@ -66,7 +68,7 @@ class Pair:
         self._goes_on = True
         self._look_at = 0.0
         for queue in self.queues.values():
-            queue.vanished = 0
+            queue.vanished = queue.unproved = 0
             queue.forget()
 
     @property
@@ -75,8 +77,13 @@ class Pair:
         return self._standby.refused
 
     def remembers(self) -> dict[str, Json]:
-        known: dict[str, Json] = {name: queue.account.known for name, queue in self.queues.items()}
-        return {"start": self._start, "known": known} if self._start is not None else dict(self._remembered)
+        if self._start is None:
+            return dict(self._remembered)
+        accounts = {name: queue.account for name, queue in self.queues.items()}
+        known: dict[str, Json] = {name: account.known for name, account in accounts.items()}
+        shown: dict[str, Json] = {name: account.shown for name, account in accounts.items()}
+        deleted: dict[str, Json] = {name: account.deleted for name, account in accounts.items()}
+        return {"start": self._start, "known": known, "shown": shown, "deleted": deleted}
 
     def close(self) -> None:
         self._primary.close()
@@ -101,6 +108,8 @@ class Pair:
         self.primary_silent = None
         if self._start not in (None, glance.start):
             self._deaf()  # it was away: something may have been announced to nobody
+            # What its counters had confirmed before is consumed, whatever it came back with.
+            self._believed = {name: queue.waiting for name, queue in self.queues.items()}
             self.queues.clear()
             self._restarted = True
         self._start = glance.start
@@ -139,14 +148,19 @@ class Pair:
 
         What an earlier agent knew of this start of the broker counts on, and a broker that started anew counts from
         zero. Else from now: while a site waits, copies are deleted there, and its counters hold those too."""
-        earlier: Mapping[str, int] = self._remembered.get("known", {})
-        if self._remembered.get("start") != glance.start:
-            earlier = {}
+        same = self._remembered.get("start") == glance.start
+        earlier, shown, deleted = (
+            self._remembered.get(key, {}) if same else {} for key in ("known", "shown", "deleted")
+        )
         fresh = [name for name in glance.queues if name not in self.queues]
         for name in fresh:
-            self.queues[name] = Queue(self.name, name, Account(earlier.get(name, 0)))
+            believed = self._believed.pop(name, Waiting())
+            account = Account(earlier.get(name, 0), shown.get(name, 0), deleted.get(name, 0), len(believed))
+            self.queues[name] = Queue(self.name, name, account, believed)
         if self._goes_on:
             self._goes_on = False
+            for queue in self.queues.values():
+                queue.answered_for = True
             return list(glance.queues)
         return [] if self._restarted else [name for name in fresh if name not in earlier]
 
@@ -227,13 +241,17 @@ class Pair:
         if found.ids is None:
             queue.not_compared(at, found.why_not)
             return
-        self._looked()
-        if queue.vanished == 0:
-            queue.compared(at, found.ids, found.why_not)
+        counters = self._looked().queues.get(queue.name)
+        if queue.vanished == 0 and self._follows(queue):
+            queue.compared(at, found.ids, found.why_not, counters)
+
+    def _follows(self, queue: Queue) -> bool:
+        """Say whether it is one of this start of the serving broker."""
+        return self.queues.get(queue.name) is queue
 
     def _clean(self, queue: Queue, held: Held) -> None:
         until = self._clock.monotonic() + DELETE_AT_MOST_S
-        while self._clock.monotonic() < until and held() is None:
+        while self._clock.monotonic() < until and held() is None and self._follows(queue):
             if (batch := queue.waiting.due(self._clock.monotonic())) is None:
                 return
             try:
@@ -241,4 +259,6 @@ class Pair:
             except BrokerError:
                 queue.waiting.give_back(batch)
                 raise
+            before = queue.waiting.deleted
             queue.waiting.answered(batch, removed, self._clock.monotonic())
+            queue.account.deleted += queue.waiting.deleted - before

@@ -26,6 +26,8 @@ class Queue:
     waiting: Waiting = field(default_factory=Waiting)
     announced: list[str] = field(default_factory=list)
     vanished: int = 0
+    unproved: int = 0
+    answered_for: bool = False
     to_compare: bool = True
     compare_not_before: float = 0.0
     _compared: tuple[datetime, bool, str] | None = None
@@ -60,11 +62,20 @@ class Queue:
     def go_on(self, looks: Iterable[Counters]) -> None:
         """Somebody answers for it, or nobody has looked before."""
         self.account.accept(looks)
-        self.vanished = 0
+        self.vanished = self.unproved = 0
         self.forget()
 
-    def compared(self, at: datetime, residue: frozenset[str], why_not: str) -> None:
-        """A comparison found these copies to delete. Where it did not see all, and `why_not`, what waits stays too."""
+    def compared(self, at: datetime, residue: frozenset[str], why_not: str, counters: Counters | None = None) -> None:
+        """A comparison found these copies, and `counters` were read after it. Where more copies were found than these
+        cover, none of them is deleted. Where the comparison did not see all, and `why_not`, what waits stays too."""
+        excess = len(residue) - self.account.covers(counters)
+        if excess > 0 and not self.answered_for:
+            self.vanished = self.unproved = excess
+            self.forget()
+            self.not_compared(at, why_not)
+            return
+        self.account.allowed += max(0, excess)
+        self.answered_for = False
         if why_not:
             self.waiting.add_others(residue)
         else:

@@ -174,6 +174,7 @@ def test_what_vanished_between_two_agents_is_seen_by_the_second(sites: Sites, ag
 
 def test_what_was_deleted_while_the_site_waited_is_no_alarm(sites: Sites) -> None:
     sites.send(100)
+    sites.copies = sites.held[20:]
     sites.purge(20)  # by the agent of the other direction, before this site served
 
     agent = Agent(sites).run()
@@ -280,6 +281,88 @@ def test_a_serving_broker_that_started_anew_counts_from_zero(sites: Sites, agent
     assert sites.copies == sites.held
 
 
+def came_back(sites: Sites) -> None:
+    sites.start, sites.dequeued, sites.dispatched = "second", 0, 0
+
+
+def test_no_copy_is_deleted_for_a_serving_broker_that_came_back_without_its_store(sites: Sites, agent: Agent) -> None:
+    sites.send(100)
+    sites.consume(60)
+    agent.run()
+    came_back(sites)
+    sites.held.clear()
+
+    agent.run(20.0)
+    sites.send(50)
+    sites.consume(50)
+    agent.run(20.0)
+
+    assert (agent.queue.seen.vanished, len(sites.copies)) == (40, 90)
+
+
+def test_what_came_without_its_store_before_the_agent_did_is_not_deleted(sites: Sites) -> None:
+    sites.send(40)
+    came_back(sites)
+    sites.held.clear()
+    sites.send(100)
+    sites.consume(90)
+
+    agent = Agent(sites).run(20.0)
+
+    assert (agent.queue.seen.vanished, len(sites.copies)) == (40, 140)
+
+
+def test_no_copy_is_deleted_for_a_queue_that_was_made_again(sites: Sites, agent: Agent) -> None:
+    sites.send(100)
+    sites.consume(60)
+    agent.run()
+    sites.held.clear()  # not announced
+    sites.dequeued = sites.dispatched = 0
+    sites.send(10)
+    sites.consume(10)
+    agent.run()
+
+    second = Agent(sites, agent.pair.remembers()).run(20.0)  # type: ignore[arg-type]
+
+    assert (second.queue.seen.vanished, len(sites.copies)) == (40, 40)
+
+
+def test_what_counters_had_confirmed_before_a_restart_is_deleted_after_it(sites: Sites, agent: Agent) -> None:
+    sites.send(100)
+    agent.run()
+    sites.standby_gone = True
+    sites.consume(30)
+    agent.run()
+    came_back(sites)
+    agent.run()
+
+    sites.standby_gone = False
+    sites.consume(5)
+    agent.run(20.0)
+
+    assert sites.copies == sites.held
+    assert agent.queue.seen.vanished == 0
+
+
+def test_what_a_person_answers_for_needs_no_counter_and_takes_none_from_what_follows(
+    sites: Sites, agent: Agent
+) -> None:
+    sites.send(100)
+    agent.run()
+    came_back(sites)
+    sites.held = sites.held[40:]
+    agent.run(5.0)
+    assert agent.queue.seen.vanished == 40
+
+    agent.pair.go_on()
+    agent.run(10.0)
+    sites.consume(10)
+    agent.sites.primary.deaf()  # consumed unheard: found by a comparison
+    agent.run(20.0)
+
+    assert (agent.queue.seen.vanished, sites.copies) == (0, sites.held)
+
+
 def test_a_waiting_site_that_was_away_is_cleaned_when_it_is_back(sites: Sites, agent: Agent) -> None:
     sites.send(100)
     agent.run()
@@ -296,7 +379,7 @@ def test_a_waiting_site_that_was_away_is_cleaned_when_it_is_back(sites: Sites, a
 
 
 def test_a_comparison_that_did_not_see_all_lets_nothing_go_that_waits(sites: Sites) -> None:
-    queue = Queue("orders-1", Q, Account())
+    queue = Queue("orders-1", Q, Account(allowed=2))
     queue.waiting.add(["ID:1", "ID:2"])
 
     queue.compared(sites.clock.now(), frozenset({"ID:2", "ID:3"}), "a browse ended early")
