@@ -285,18 +285,24 @@ def test_a_standby_that_was_away_is_clean_when_it_is_back(lab: Lab, agent: Agent
 def test_the_copies_stay_where_the_serving_broker_came_back_without_its_store(tmp_path: Path) -> None:
     with Lab.up(tmp_path / "lab", topology=BROKERSYNC, queues=(Q,)) as lab:
         agent = Agent(lab, tmp_path / "state")
-        agent.up()
+        first = agent.up()
         send(lab, 100)
         consume(lab, 30)
         until(lambda: alike(lab, 70), why="30 copies are deleted")
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(10) == 0
 
         lab.kill("london")
         shutil.rmtree(lab.instance("london") / "data" / "kahadb")
         lab.start("london")
         lab.open_clients("london")
+        send(lab, 20)
+        consume(lab, 10)
+        agent.up()
 
-        until(lambda: agent.standing()["phase"] == "held", within_s=30, why="no counter covers 70 copies")
-        agent.stays(lab, 70)
+        until(lambda: agent.standing()["phase"] == "held", why="no counter covers 70 copies")
+        agent.stays(lab, 90)
+        assert agent.queue()["vanished"] == 70
         assert [each["id"] for each in agent.standing()["findings"]] == ["DR-AGENT-001"]
         end_all()
 

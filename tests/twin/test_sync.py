@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,60 @@ def test_the_copies_stay_where_a_queue_was_removed_and_made_again(
     assert pair.depth("paris", ORDERS) == 11
     assert lines[-1]["phase"] == "held"
     assert "10 message(s)" in lines[-1]["why"]
+
+
+def failed_over(pair: ClassicSubject, twin: PlayedTwin, dr_ctl: Command) -> None:
+    """Paris has taken over and copies nothing back, clients have sent 7 there, and London is back with open doors."""
+    twin.kill("london")
+    assert dr_ctl("failover", "--to", "paris", "--yes", "--accept-loss", "unknown").code == 0
+    with pair.client("paris") as client:
+        for _ in range(7):
+            client.send(ORDERS)
+    twin.start("london")
+    pair.stage.open_clients("london")
+
+
+def one_way(twin: PlayedTwin) -> None:
+    """Paris copies nothing to London."""
+    with twin.still():
+        paris = twin.host("paris").broker
+        assert isinstance(paris, BrokerSyncBroker)
+        paris.composites.pop(ORDERS)
+        paris.queues.pop(f"{ORDERS}.to-london", None)
+
+
+def test_an_agent_of_a_lost_site_that_is_back_soon_deletes_nothing_at_the_other(
+    pair: ClassicSubject,
+    twin: PlayedTwin,
+    dr_ctl: Command,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one_way(twin)
+    work(pair, 10, 0)
+    Beside(monkeypatch, lambda: failed_over(pair, twin, dr_ctl))
+
+    _, (*_, last) = follow(capsys, "--for", "40s")
+
+    assert pair.depth("paris", ORDERS) == 17
+    assert "lets clients in too" in last["summary"]
+
+
+def test_an_agent_works_for_no_lost_site_while_the_other_is_silent(
+    pair: ClassicSubject, twin: PlayedTwin, dr_ctl: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one_way(twin)
+    work(pair, 10, 4)
+    failed_over(pair, twin, dr_ctl)
+    twin.freeze("paris")
+    thaw = threading.Timer(6.0, lambda: twin.thaw("paris"))
+    thaw.start()
+
+    _, (*_, last) = follow(capsys, "--for", "12s")
+
+    thaw.join()
+    assert pair.depth("paris", ORDERS) == 17
+    assert [each["id"] for each in last["findings"]] == ["DR-AGENT-005"]
 
 
 def test_a_person_holds_it(pair: ClassicSubject, dr_ctl: Command, capsys: pytest.CaptureFixture[str]) -> None:

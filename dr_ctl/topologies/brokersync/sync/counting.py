@@ -37,6 +37,13 @@ def glance(end: End) -> Glance:
     )
 
 
+def is_open(end: End) -> bool:
+    """Say whether any client's door of a broker is open. Raises `BrokerError`."""
+    (connectors,) = end.reader().look([Read(beans.all_connectors(end.broker), ("Started",))], timeout_s=LOOK_S)
+    started = {beans.parts(bean)["connectorName"] for bean, each in found(connectors) if each.flag("Started")}
+    return any(beans.part(name) in started for name in end.settings.clients)
+
+
 def _counters(fields: Fields) -> Counters:
     return Counters(
         fields.number("DequeueCount"),

@@ -23,7 +23,7 @@ class PairsKeeper:
     def __init__(
         self, pairs: Sequence[Pair], primary: str, standby: str, debts: Callable[[], Sequence[Debt]] = list
     ) -> None:
-        """`debts` are those that the documents of the serving site say are owed."""
+        """`debts` are those that the documents of both sites say are owed."""
         self._pairs, self._primary, self._standby = pairs, primary, standby
         self._debts = debts
 
@@ -33,10 +33,11 @@ class PairsKeeper:
         return self._kept()
 
     def _owed(self) -> str | None:
-        """What a lost site comes back with is told apart by its return, and by nobody before."""
-        if any(each.about == self._standby for each in self._debts()):
-            return f"{self._standby} was lost, and is not taken in again"
-        return None
+        """What a lost site comes back with is told apart by its return, and by nobody before. Where the site that is
+        followed was lost, the other one took over: clients may have sent what lies there alone."""
+        lost = {each.about for each in self._debts()}
+        sites = [site for site in (self._primary, self._standby) if site in lost]
+        return f"{' and '.join(sites)} was lost, and is not taken in again" if sites else None
 
     def go_on(self) -> None:
         for pair in self._pairs:
@@ -74,8 +75,9 @@ class PairsKeeper:
         found += [_unproved(each.unproved, each.name, self._primary, self._standby) for each in unproved]
         found += [_not_whole(each.why_not) for each in queues if each.why_not]
         if (why := self._owed()) is not None:
-            remedy = f"`dr-ctl reinstate {self._standby}` does that once it is back; the agent goes on by itself."
-            found.append(Finding("DR-AGENT-005", Severity.INFO, f"{why}: nothing is deleted there", remedy))
+            lost = why.split(" ")[0]
+            remedy = f"`dr-ctl reinstate {lost}` does that once it is back; the agent goes on by itself."
+            found.append(Finding("DR-AGENT-005", Severity.INFO, f"{why}: no copy is deleted", remedy))
         return [*found, *(_refused(pair.refused, self._standby) for pair in self._pairs if pair.refused is not None)]
 
 
@@ -126,6 +128,6 @@ def keeper(installation: Installation, observer: Observer, primary: str, remembe
         pairs.append(Pair(access.pair, RealPrimary(here), RealStandby(there), observer.clock, mine))
 
     def debts() -> list[Debt]:
-        return [debt for access in observer.at(primary) for debt in debts_of(access.papers.texts())]
+        return [debt for access in observer.all() for debt in debts_of(access.papers.texts())]
 
     return PairsKeeper(pairs, primary, standby, debts)

@@ -47,6 +47,7 @@ class Pair:
         self._answered = clock.monotonic()
         self._look_at = self._delete_at = 0.0
         self._listens = self._was_held = self._goes_on = self._restarted = False
+        self._closed_there = False
         self._believed: dict[str, Waiting] = {}
 
     def step(self, held: Held) -> None:
@@ -106,6 +107,7 @@ class Pair:
         self._answered = self._clock.monotonic()
         self._look_at = self._answered + LOOK_EVERY_S
         self.primary_silent = None
+        self._look_there()
         if self._start not in (None, glance.start):
             self._deaf()  # it was away: something may have been announced to nobody
             # What its counters had confirmed before is consumed, whatever it came back with.
@@ -125,6 +127,27 @@ class Pair:
             else:
                 queue.confirm(counters, announced.get(name, 0))
         return glance
+
+    def _look_there(self) -> None:
+        """Whether the waiting site's clients are kept out, in the same look; a site that lets them in may serve."""
+        self._closed_there = False
+        if self._clock.monotonic() < self._delete_at:
+            return
+        try:
+            self._closed_there = not self._standby.is_open()
+            if not self._closed_there:
+                self.over = "the waiting site lets clients in too, so that which of them serves cannot be told"
+        except LoginRefused:
+            raise
+        except BrokerError as error:
+            self._standby_failed(error)
+
+    def _standby_failed(self, error: BrokerError) -> None:
+        self.standby_silent = str(error)
+        self._closed_there = False
+        self._delete_at = self._clock.monotonic() + AGAIN_S
+        for queue in self.queues.values():
+            queue.to_compare = True
 
     def _suspects(self, glance: Glance) -> bool:
         return any(queue.suspects(glance.queues[name]) for name, queue in self.queues.items() if name in glance.queues)
@@ -213,7 +236,7 @@ class Pair:
                 queue.forget()
             self._was_held = False
             return
-        if self._clock.monotonic() < self._delete_at:
+        if not self._closed_there:
             return
         try:
             for queue in list(self.queues.values()):  # a look may find others
@@ -224,10 +247,7 @@ class Pair:
         except LoginRefused:
             raise
         except BrokerError as error:
-            self.standby_silent = str(error)
-            self._delete_at = self._clock.monotonic() + AGAIN_S
-            for queue in self.queues.values():
-                queue.to_compare = True
+            self._standby_failed(error)
 
     def _compare(self, queue: Queue) -> None:
         """Both sites side by side; believed where the counters agree afterwards that nothing but clients took any."""
@@ -242,7 +262,7 @@ class Pair:
             queue.not_compared(at, found.why_not)
             return
         counters = self._looked().queues.get(queue.name)
-        if queue.vanished == 0 and self._follows(queue):
+        if queue.vanished == 0 and self._follows(queue) and self._closed_there:
             queue.compared(at, found.ids, found.why_not, counters)
 
     def _follows(self, queue: Queue) -> bool:
@@ -251,7 +271,7 @@ class Pair:
 
     def _clean(self, queue: Queue, held: Held) -> None:
         until = self._clock.monotonic() + DELETE_AT_MOST_S
-        while self._clock.monotonic() < until and held() is None and self._follows(queue):
+        while self._clock.monotonic() < until and held() is None and self._follows(queue) and self._closed_there:
             if (batch := queue.waiting.due(self._clock.monotonic())) is None:
                 return
             try:

@@ -60,6 +60,9 @@ class Standby(Protocol):
     def refused(self) -> str | None:
         """Why its management does not delete, once it has said so."""
 
+    def is_open(self) -> bool:
+        """Whether any client's door is open there."""
+
     def remove(self, queue: str, ids: Sequence[str]) -> int:
         """Delete the copies with these ids; how many of them were there."""
 

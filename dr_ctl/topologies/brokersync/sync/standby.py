@@ -24,6 +24,9 @@ class RealStandby:
         self._browser = Browser(end.gate, self._depth)
         self.refused: str | None = None
 
+    def is_open(self) -> bool:
+        return counting.is_open(self._end)
+
     def remove(self, queue: str, ids: Sequence[str]) -> int:
         if self.refused is None:
             change = counting.removal(self._end.broker, queue, ids)

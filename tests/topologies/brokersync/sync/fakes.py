@@ -46,6 +46,7 @@ class Sites:
     dispatched: int = 0
     start: str = "first"
     is_open: bool = True
+    standby_open: bool = False
     page: int = 1_000_000
     primary_gone: bool = False
     standby_gone: bool = False
@@ -158,6 +159,10 @@ class FakeStandby:
     def _ask(self) -> None:
         if self.sites.standby_gone:
             raise BrokerError("the waiting broker is gone")
+
+    def is_open(self) -> bool:
+        self._ask()
+        return self.sites.standby_open
 
     def remove(self, queue: str, ids: Sequence[str]) -> int:
         self._ask()

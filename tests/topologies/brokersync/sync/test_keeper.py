@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.topologies.brokersync.sync.keeper import PairsKeeper
 from dr_ctl.topologies.brokersync.sync.pair import Pair
 from tests.topologies.brokersync.sync.fakes import Sites
 
 
-def test_nothing_is_deleted_at_a_site_that_was_lost_and_is_not_taken_in() -> None:
-    sites, owed = Sites(), [Debt(DebtKind.QUARANTINE, "london", "paris", "2026-11-23T00:00:00Z")]
+@pytest.mark.parametrize(("primary", "standby"), [("paris", "london"), ("london", "paris")])
+@pytest.mark.parametrize("kind", DebtKind)
+def test_nothing_is_deleted_beside_a_site_that_was_lost_and_is_not_taken_in(
+    primary: str, standby: str, kind: DebtKind
+) -> None:
+    sites, owed = Sites(), [Debt(kind, "london", "paris", "2026-11-23T00:00:00Z")]
     pair = Pair("orders-1", sites.primary, sites.standby, sites.clock, {})
-    keeper = PairsKeeper([pair], "paris", "london", lambda: owed)
+    keeper = PairsKeeper([pair], primary, standby, lambda: owed)
     sites.send(10)
     sites.consume(4)
 

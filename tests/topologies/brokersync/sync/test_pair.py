@@ -281,6 +281,35 @@ def test_a_serving_broker_that_started_anew_counts_from_zero(sites: Sites, agent
     assert sites.copies == sites.held
 
 
+def test_nothing_is_deleted_at_a_site_that_lets_clients_in_and_the_agent_ends(sites: Sites, agent: Agent) -> None:
+    sites.send(100)
+    agent.run()
+    sites.primary.deaf()
+    sites.consume(30)
+    sites.standby_open = True
+
+    agent.run(5.0)
+
+    assert "lets clients in too" in str(agent.pair.over)
+    assert len(sites.copies) == 100
+
+
+def test_a_site_that_lets_clients_in_while_both_are_compared_keeps_all(sites: Sites) -> None:
+    sites.send(100)
+    sites.consume(30)
+    agent = Agent(sites)
+    standby, browse = agent.pair._standby, agent.pair._standby.browse
+
+    def opened_meanwhile(queue: str) -> object:
+        sites.standby_open = True
+        return browse(queue)
+
+    standby.browse = opened_meanwhile  # type: ignore[method-assign, assignment]
+    agent.run(5.0)
+
+    assert len(sites.copies) == 100
+
+
 def came_back(sites: Sites) -> None:
     sites.start, sites.dequeued, sites.dispatched = "second", 0, 0
 
