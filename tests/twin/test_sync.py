@@ -15,7 +15,7 @@ from dr_ctl.cli.app import run
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.kinds import BROKERSYNC, MIRROR
-from tests.conftest import Command
+from tests.conftest import Command, Ended
 from tests.patience import time_now
 from tests.twin.classic_subject import ORDERS, ClassicSubject
 from tests.twin.subject import until
@@ -146,6 +146,64 @@ def test_the_copies_stay_where_a_queue_was_removed_and_made_again(
     assert pair.depth("paris", ORDERS) == 11
     assert lines[-1]["phase"] == "held"
     assert "10 message(s)" in lines[-1]["why"]
+
+
+def of(ended: Ended, id_: str) -> list[str]:
+    return [each["text"] for each in ended.document["findings"] if each["id"] == id_]
+
+
+def test_a_hold_stops_a_swapover_that_would_remove_copies(
+    pair: ClassicSubject, dr_ctl: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work(pair, 10, 4)
+    assert dr_ctl("sync", "--hold", "keep the copies").code == 0
+
+    asked, tried, done = (
+        dr_ctl(*words, "--to", "paris") for words in (("validate",), ("swapover", "--dry-run"), ("swapover", "--yes"))
+    )
+
+    assert [each.code for each in (asked, tried, done)] == [10, 10, 10]
+    assert all("keep the copies" in text for each in (tried, done) for text in of(each, "DR-SYNC-004"))
+    assert pair.depth("paris", ORDERS) == 10
+
+    left = dr_ctl("swapover", "--to", "paris", "--yes", "--accept-difference", f"{ORDERS}=4")
+
+    assert (left.code, pair.depth("paris", ORDERS)) == (0, 10)
+    assert "4 message(s)" in of(left, "DR-SYNC-005")[0]
+
+
+def test_a_hold_stops_no_swapover_that_has_nothing_to_remove(pair: ClassicSubject, dr_ctl: Command) -> None:
+    work(pair, 10, 0)
+    assert dr_ctl("sync", "--hold", "a purge to come").code == 0
+
+    assert dr_ctl("swapover", "--to", "paris", "--yes").code == 0
+    assert pair.depth("paris", ORDERS) == 10
+
+
+def test_a_swapover_removes_nothing_where_the_serving_broker_came_back_without_its_store(
+    pair: ClassicSubject, twin: PlayedTwin, dr_ctl: Command
+) -> None:
+    work(pair, 10, 0)
+    twin.kill("london")
+    with twin.still():
+        for queue in twin.host("london").broker.queues.values():
+            queue.messages.clear()
+            queue.by_origin.clear()
+    twin.start("london")
+    pair.stage.open_clients("london")
+    until(lambda: pair.bridges("london"))
+
+    ended = dr_ctl("swapover", "--to", "paris", "--yes")
+
+    assert (ended.code, pair.depth("paris", ORDERS)) == (10, 10)
+    assert "at most 0" in of(ended, "DR-SYNC-004")[0]
+
+
+def test_a_swapover_without_an_agent_removes_what_was_consumed(pair: ClassicSubject, dr_ctl: Command) -> None:
+    work(pair, 10, 4)
+
+    assert dr_ctl("swapover", "--to", "paris", "--yes").code == 0
+    assert pair.depth("paris", ORDERS) == 6
 
 
 def failed_over(pair: ClassicSubject, twin: PlayedTwin, dr_ctl: Command) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 from dr_ctl.core.clock import Clock
@@ -14,7 +14,7 @@ from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.classic_brokersync import BrokerSyncBroker
 from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.answers import Closed, Connected
-from dr_ctl.topologies.brokersync import parity
+from dr_ctl.topologies.brokersync import parity, proven
 from dr_ctl.topologies.brokersync.look import glance, seen
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncConfig, SyncSeen
 from dr_ctl.topologies.classic import access, look, statistics
@@ -25,6 +25,10 @@ from dr_ctl.topologies.common.access import READ_S, Gate, gate
 
 class Access(access.Access[BrokerView]):
     """One such broker."""
+
+    def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
+        self._documents = documents
+        super().__init__(installation, site, pair, documents, clock)
 
     def _config(self) -> SyncConfig:
         told = self._installation.broker(self.site, self.pair, BrokerSyncBroker)
@@ -40,7 +44,7 @@ class Access(access.Access[BrokerView]):
         )
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
-        return self._seen(look.ask(self.reader(), broker, timeout_s=timeout_s))
+        return self._seen(look.ask(self.reader(), broker, timeout_s=timeout_s, more=[proven.asked(broker)]))
 
     def _look(self, timeout_s: float) -> BrokerView:
         if self._settings.jolokia is not None:
@@ -76,7 +80,9 @@ class Access(access.Access[BrokerView]):
     def _seen(self, told: Answered) -> BrokerView:
         config = self.config
         assert isinstance(config, SyncConfig)
-        return seen(told, self.papers, pair=self.pair, site=self.site, config=config)
+        view = seen(told, self.papers, pair=self.pair, site=self.site, config=config)
+        consumed = proven.consumed(told, self.site, self.pair, self._documents)
+        return replace(view, consumed=consumed, held=proven.held(self._documents))
 
 
 Way = tuple[Access, Access]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Final
 
 from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.operations import SWAPOVER
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSeen
@@ -102,6 +104,8 @@ def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target
     """What the two brokers of a pair tell together."""
     yield from of_pair(source, target)
     yield from _copies(source, target)
+    if source.role is Role.SERVING and move.ask.operation == SWAPOVER:
+        yield from _residue(rules, seen, move, source, target)
     if Role.SERVING not in (source.role, target.role):
         return  # both closed: the gate of the run itself judges, over time
     wrong = [
@@ -116,6 +120,38 @@ def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target
             + some([each.told(source.site, target.site) for each in wrong]),
             "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference.",
         )
+
+
+def _residue(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
+    """Copies at the waiting site that the run would have to remove, and may not."""
+    moved = seen.moved.get(source.pair, {})
+    for each in parity.counts(source, target, rules.queues):
+        copies = each.target + each.to_ship - each.source - moved.get(each.queue, 0)
+        if each.queue not in source.copying or copies <= 0:
+            continue
+        if (why := source.why_kept(each.queue, copies)) is None:
+            continue
+        if move.ask.accept_difference.get(each.queue) == each.target - each.source:
+            yield may_come_twice(each.queue, each.target - each.source, target.site)
+        else:
+            yield unproven(each, copies, why, source, target)
+
+
+def unproven(each: parity.Counts, copies: int, why: str, source: BrokerView, target: BrokerView) -> Finding:
+    text = (
+        f"{copies} message(s) of {each.queue} lie at {target.site} and not at {source.site}, and nothing shows that "
+        f"they were consumed: {why}"
+    )
+    remedy = (
+        f"`dr-ctl swapover --to {target.site} --accept-difference {shlex.quote(each.queue)}={copies}` leaves exactly "
+        "so many there: clients get them there, and those that were consumed come twice."
+    )
+    return error("DR-SYNC-004", text, remedy)
+
+
+def may_come_twice(queue: str, copies: int, site: str) -> Finding:
+    text = f"{copies} message(s) of {queue} that lay at {site} alone were left there: so many may come twice"
+    return warning("DR-SYNC-005", text, "Nothing: that was accepted. What clients of both sites got is in their ids.")
 
 
 def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:

@@ -34,6 +34,12 @@ BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named("DR-SYNC-002", "every queue is copied", _copies),
     Named("DR-SYNC-003", "the other site copies back", _copies),
     Named(
+        "DR-SYNC-004",
+        "what only the waiting site has was consumed, and nobody holds it",
+        lambda view: f"{view.site} {sum(view.consumed.values())} consumed since its start",
+    ),
+    Named("DR-SYNC-005", "nothing is left there that may come twice", _copies),
+    Named(
         "DR-PARITY-001",
         "the waiting site lacks nothing but what is to be shipped",
         lambda view: f"{view.site} {sum(each.depth for each in view.business.values())} message(s)",

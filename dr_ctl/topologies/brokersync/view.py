@@ -34,10 +34,13 @@ class SyncConfig(Config):
 @dataclass(frozen=True, slots=True)
 class BrokerView(ClassicBroker):
     """One broker as it answered. `copying` gives by a queue's name the queue that holds its copies until they are
-    shipped."""
+    shipped; `consumed` how many of its messages the broker's clients consumed since its start whose copies are not
+    deleted yet. `held` says who lets no copy be deleted."""
 
     config: SyncConfig
     copying: Mapping[str, Queue] = field(default_factory=dict, kw_only=True)
+    consumed: Mapping[str, int] = field(default_factory=dict, kw_only=True)
+    held: str | None = field(default=None, kw_only=True)
 
     def arrives_by(self, queue: str) -> str:
         """The name by which the peer's copies of a queue arrive."""
@@ -70,6 +73,14 @@ class BrokerView(ClassicBroker):
     def unapplied(self) -> int | None:
         """The agent removes copies at the broker itself: nothing waits there to be applied."""
         return 0
+
+    def why_kept(self, queue: str, copies: int) -> str | None:
+        """Why so many copies of messages that do not lie here may not be removed at the peer; None where they may."""
+        if self.held is not None:
+            return f"nothing may be deleted: held by {self.held}"
+        if (consumed := self.consumed.get(queue, 0)) < copies:
+            return f"clients of {self.site} consumed at most {consumed} since its broker started"
+        return None
 
     def unsettled(self) -> Iterator[str]:
         for name, copies in self.copying.items():

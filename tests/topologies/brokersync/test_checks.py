@@ -62,4 +62,12 @@ def test_a_queue_without_copies_and_a_site_that_copies_nothing_back_are_told() -
 
 
 def test_what_the_waiting_site_has_too_many_of_is_no_lack() -> None:
-    assert told({"depth": 2}, {"depth": 9}) == {}
+    assert told({"depth": 2, "consumed": {"orders": 7}}, {"depth": 9}) == {}
+
+
+@pytest.mark.parametrize("source", [{"consumed": {"orders": 6}}, {"consumed": {"orders": 7}, "held": "a person"}])
+def test_what_nothing_shows_to_be_consumed_is_not_removed_by_a_move(source: dict[str, object]) -> None:
+    assert told({"depth": 2, **source}, {"depth": 9}) == {"DR-SYNC-004": Severity.ERROR}
+    assert told({"depth": 2, **source}, {"depth": 9}, accept_difference={"orders": 7}) == {
+        "DR-SYNC-005": Severity.WARNING
+    }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dr_ctl.core.model import Json
+from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.access import Access, Way
+from dr_ctl.topologies.brokersync.checks import may_come_twice, unproven
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.verifier import COMPARED
 from dr_ctl.topologies.brokersync.view import BrokerView
@@ -19,10 +20,11 @@ from dr_ctl.topologies.common.view import Queue
 
 
 def cleared(tools: SyncTools, way: Way, move: Move, hand: Hand) -> Outcome:
-    """Remove at the target what the fenced source has consumed, of every queue; refused where the target lacks what
-    the source holds. Raises `BrokerError`."""
+    """Remove at the target what the fenced source has consumed, of every queue, where its counters cover that and
+    nobody holds; refused where the target lacks what the source holds. Raises `BrokerError`."""
     source, target = (access.look() for access in way)
     removed: dict[str, Json] = {}
+    left: list[Finding] = []
     for each in parity.counts(source, target, tools.observer.queues):
         # Equal numbers of a deep queue are believed, as the gate believes them.
         if each.queue not in source.copying or (each.source == each.target and each.source > COMPARED):
@@ -32,12 +34,18 @@ def cleared(tools: SyncTools, way: Way, move: Move, hand: Hand) -> Outcome:
         told = ids.differing(way[0], source.named.get(each.queue), way[1], target.named.get(each.queue))
         if told.only_here and len(told.only_here) != move.ask.accept_difference.get(each.queue):
             return _lacks(each.queue, len(told.only_here), source, target)
-        if told.only_there:
+        if told.only_there and (why := source.why_kept(each.queue, len(told.only_there))) is not None:
+            if len(told.only_there) != move.ask.accept_difference.get(each.queue):
+                return Refused(
+                    f"{each.queue}: {why}", findings=(unproven(each, len(told.only_there), why, source, target),)
+                )
+            left.append(may_come_twice(each.queue, len(told.only_there), target.site))
+        elif told.only_there:
             refused = remove(tools, way[1], target, target.named[each.queue], told.only_there, hand)
             if refused is not None:
                 return refused
             removed[each.queue] = len(told.only_there)
-    return Done("nothing of what was consumed lies there", {"removed": removed})
+    return Done("nothing of what was consumed lies there", {"removed": removed}, tuple(left))
 
 
 def _lacks(queue: str, count: int, source: BrokerView, target: BrokerView) -> Refused:

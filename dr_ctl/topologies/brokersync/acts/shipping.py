@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import Json, some
+from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.core.patience import Patience
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
@@ -88,14 +88,16 @@ def _opened(views: Views[BrokerView]) -> str | None:
 
 def _cleared(tools: SyncTools, move: Move, hand: Hand) -> Outcome:
     removed: dict[str, Json] = {}
+    findings: list[Finding] = []
     for way in tools.observer.ways(move):
         outcome = cleared(tools, way, move, hand)
         if not isinstance(outcome, Done):
             return outcome
         removed[way[0].pair] = outcome.evidence["removed"]
+        findings += outcome.findings
     count = sum(_count(each) for each in removed.values())
     told = f"; {count} copies of what was consumed removed" if count else ""
-    return Done(f"nothing to ship{told}", {"removed": removed})
+    return Done(f"nothing to ship{told}", {"removed": removed}, tuple(findings))
 
 
 def _count(told: Json) -> int:

@@ -12,6 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from dr_ctl.jolokia.values import Fields
+
+# In this order: what is read later can only make the sum of an account smaller than it is.
+COUNTERS: Final = ("Name", "DequeueCount", "InFlightCount", "DispatchCount", "ExpiredCount")
+
 # Counters are read one after the other while clients work: at each look the sum may be a few too low, never too high.
 # The highest of many looks is what it is. That all of SURE fresh ones lie above all of LOOKS earlier ones by chance is
 # one in some hundred millions.
@@ -41,6 +46,15 @@ class Counters:
         """How many messages clients can have consumed at most: as many left, and as many were dispatched and are not
         in delivery, beside those that browses were `shown`."""
         return min(self.dequeued, self.dispatched - max(0, self.in_delivery) + self.expired - shown)
+
+
+def counters(fields: Fields) -> Counters:
+    return Counters(
+        fields.number("DequeueCount"),
+        fields.number("InFlightCount"),
+        fields.number("DispatchCount"),
+        fields.number("ExpiredCount"),
+    )
 
 
 @dataclass(slots=True)

@@ -8,15 +8,13 @@ from typing import Final
 from dr_ctl.jolokia.client import Change, Read, Reader
 from dr_ctl.jolokia.errors import NoSuchBean
 from dr_ctl.jolokia.values import Fields
-from dr_ctl.topologies.brokersync.sync.accounts import Counters
+from dr_ctl.topologies.brokersync.sync.accounts import COUNTERS, counters
 from dr_ctl.topologies.brokersync.sync.end import End
 from dr_ctl.topologies.brokersync.sync.ports import Glance
 from dr_ctl.topologies.classic import beans
 from dr_ctl.topologies.classic.look import found
 
 LOOK_S: Final = 3.0
-# In this order: what is read later can only make the sum of an account smaller than it is.
-COUNTERS: Final = ("Name", "DequeueCount", "InFlightCount", "DispatchCount", "ExpiredCount")
 
 
 def glance(end: End) -> Glance:
@@ -29,7 +27,7 @@ def glance(end: End) -> Glance:
     itself, connectors, queues = end.reader().look(asked, timeout_s=LOOK_S)
     started = {beans.parts(bean)["connectorName"] for bean, each in found(connectors) if each.flag("Started")}
     # By their true names: those in the names of beans are encoded.
-    told = {each.text("Name"): _counters(each) for _, each in found(queues)}
+    told = {each.text("Name"): counters(each) for _, each in found(queues)}
     return Glance(
         Fields(end.site, itself.value()).text("BrokerId"),
         any(beans.part(name) in started for name in end.settings.clients),
@@ -42,15 +40,6 @@ def is_open(end: End) -> bool:
     (connectors,) = end.reader().look([Read(beans.all_connectors(end.broker), ("Started",))], timeout_s=LOOK_S)
     started = {beans.parts(bean)["connectorName"] for bean, each in found(connectors) if each.flag("Started")}
     return any(beans.part(name) in started for name in end.settings.clients)
-
-
-def _counters(fields: Fields) -> Counters:
-    return Counters(
-        fields.number("DequeueCount"),
-        fields.number("InFlightCount"),
-        fields.number("DispatchCount"),
-        fields.number("ExpiredCount"),
-    )
 
 
 def depth(reader: Reader, broker: str, queue: str) -> int | None:
