@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl_lab.played import PlayedTwin
+from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 from dr_ctl_lab.twin.kinds import BROKERSYNC, CONTINUITY, FANOUT, REPLICA, SHARED_STORE
 from tests.broker.driving import Ended
 from tests.conftest import Command
+from tests.topologies.fanout import test_moves
+from tests.twin.classic_subject import ORDERS, ClassicSubject
 from tests.twin.matrix import OPERATIONS, SOME_AND_ALL, Judge, at_rest, done, moments, of_each, unprocessed
 
 
@@ -91,6 +95,54 @@ def lived(dr_ctl: Command, operation: str) -> Ended | None:
         return dr_ctl(*OPERATIONS[operation].words, "--yes")
     except Died:
         return None
+
+
+def arrive(twin: PlayedTwin, count: int) -> None:
+    """So many messages come to both sites; an agent that deletes copies is held by the run that is open."""
+    if twin.kind.topology == FANOUT:
+        test_moves.send(twin, *(f"id-{number}" for number in range(count)))
+        return
+    for broker in twin.brokers(BrokerSyncBroker):
+        if broker.agent is not None:
+            broker.agent.stop()
+    pair = ClassicSubject(twin)
+    with pair.client("london") as client:
+        for _ in range(count):
+            client.send(ORDERS)
+    pair.settled()
+
+
+def consume_all(twin: PlayedTwin, site: str) -> None:
+    """Clients of a site consume what it holds."""
+    with twin.still():
+        broker = twin.host(site).broker
+        queue = broker.queues[ORDERS]
+        for message in list(queue.live()):
+            broker.remove(queue, message)
+
+
+@pytest.mark.parametrize("topology", [BROKERSYNC, FANOUT])
+def test_a_run_that_was_killed_once_its_target_was_open_is_finished_although_clients_work_there(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrive(twin, 10)
+    post = Sender._post
+
+    def dies_once_open(sender: Sender, calls: Sequence[Call]) -> Sequence[Outcome]:
+        outcomes = post(sender, calls)
+        if any(call.goal is Goal.OPEN and call.site == "paris" for call in calls):
+            raise Died
+        return outcomes
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Sender, "_post", dies_once_open)
+        assert lived(dr_ctl, "swapover") is None
+    consume_all(twin, "paris")
+
+    ended = dr_ctl("resume", "--yes")
+
+    assert (ended.code, ended.document["findings"]) == (0, [])
+    assert (twin.depth("london", ORDERS), twin.depth("paris", ORDERS)) == (10, 0)
 
 
 KILLED = ("swapover", "failover", "failback", "fence", "drain", "activate", "release")

@@ -106,8 +106,8 @@ def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target
     yield from _copies(source, target)
     if source.role is Role.SERVING and move.ask.operation == SWAPOVER:
         yield from _residue(rules, seen, move, source, target)
-    if Role.SERVING not in (source.role, target.role):
-        return  # both closed: the gate of the run itself judges, over time
+    if source.role is not Role.SERVING:
+        return  # both closed: the gate of the run itself judges, over time; or clients of the target have worked since
     wrong = [
         each
         for each in parity.lacking(source, target, rules.queues, seen.moved.get(source.pair, {}))
