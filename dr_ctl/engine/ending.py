@@ -5,8 +5,9 @@ A code that claims something is only kept where the roles show it; nothing here 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from shlex import quote
 from typing import Any
 
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
@@ -32,7 +33,8 @@ from dr_ctl.settings.durations import duration
 class Facts:
     """What is known at the end. `before` are the sites that served before the run; `undone` is None where nothing was
     to be undone; `changed` if any call went out; `cut_off` if a hook kept clients out of a site that does not answer;
-    `by_hand` is how a person opens the source.
+    `by_hand` is how a person opens the source. `shut` are units that nobody asked for, and that are closed now at the
+    site that served them before the run, which it names.
     """
 
     ask: Ask
@@ -46,6 +48,7 @@ class Facts:
     outage_s: float | None
     bounds: Mapping[str, Json] | None
     by_hand: str
+    shut: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def serving(self) -> list[str]:
@@ -98,8 +101,39 @@ class End:
     findings: tuple[Finding, ...] = ()
 
 
+def shut_beside(units: Sequence[UnitSeen], served: Mapping[str, str]) -> Mapping[str, str]:
+    """The units that were served before a run, each at the site named, and are seen closed there and open nowhere."""
+    return {
+        unit.name: served[unit.name]
+        for unit in units
+        if unit.name in served and served[unit.name] in unit.closed_at and not unit.open_at
+    }
+
+
 def of(facts: Facts, code: ExitCode, text: str) -> End:
-    """Hold the code that the steps gave against what was seen."""
+    """Hold the code that the steps gave against what was seen, of the units that nobody asked for too."""
+    end = _of_asked(facts, code, text)
+    if not facts.shut:
+        return end
+    named = ", ".join(f"{unit} of {site}" for unit, site in facts.shut.items())
+    unit, site = next(iter(facts.shut.items()))
+    finding = Finding(
+        "DR-RUN-001",
+        Severity.ERROR,
+        f"served before this run, not asked for, and served nowhere now: {named}",
+        f"`dr-ctl release {site} --queues {quote(unit)}` opens it again; so with each of them.",
+    )
+    whole = end.code is ExitCode.OK or (end.undone and end.code is not ExitCode.STRANDED)
+    return replace(
+        end,
+        code=ExitCode.INCOMPLETE if whole else end.code,
+        text=f"{end.text}; served nowhere any more: {named}",
+        undone=False if end.undone else end.undone,
+        findings=(*end.findings, finding),
+    )
+
+
+def _of_asked(facts: Facts, code: ExitCode, text: str) -> End:
     undone = facts.undone
     if code is ExitCode.OK and undone is None:
         code, text = _success(facts)

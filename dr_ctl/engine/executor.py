@@ -97,7 +97,7 @@ def execute(
     journal.run(plan, by)
     manner.begun()
     move = Move(plan.ask, plan.source, plan.baseline, plan.moved, journal.history().activation)
-    run = _Run(move, plan.serving, driver, journal, stop, clock, listener, price=price, manner=manner)
+    run = _Run(move, plan.serving, plan.served, driver, journal, stop, clock, listener, price=price, manner=manner)
     if any(step.verb == verbs.ESTIMATE for step in plan.steps):
         estimator.begin()
     try:
@@ -109,7 +109,7 @@ def execute(
 def undo(past: History, driver: Driver[O], journal: Journal, *, clock: Clock, listener: Listener) -> RunResult[O]:
     """Put back everything an interrupted run changed: the same way back as after a failure."""
     move = Move(past.ask, past.source, past.baseline, past.moved, past.activation)
-    run = _Run(move, past.serving, driver, journal, StopRequest(), clock, listener)
+    run = _Run(move, past.serving, past.served, driver, journal, StopRequest(), clock, listener)
     return run.back(Refused("aborted", code=ExitCode.OK))
 
 
@@ -138,6 +138,7 @@ class _Run(Generic[O]):
         self,
         move: Move,
         serving: tuple[str, ...],
+        served: Mapping[str, str],
         driver: Driver[O],
         journal: Journal,
         stop: StopRequest,
@@ -147,7 +148,7 @@ class _Run(Generic[O]):
         price: Price | None = None,
         manner: Manner | None = None,
     ) -> None:
-        self._move, self._ask, self._serving = move, move.ask, serving
+        self._move, self._ask, self._serving, self._served = move, move.ask, serving, served
         self._price, self._manner = price, manner or Manner()
         self._driver, self._journal, self._stop = driver, journal, stop
         self._clock, self._listener = clock, listener
@@ -381,6 +382,7 @@ class _Run(Generic[O]):
             outage_s=outage,
             bounds=bounds,
             by_hand=self._driver.by_hand(self._move.source),
+            shut=ending.shut_beside(seen.units, self._served),
         )
         end = ending.of(facts, code, text or "")
         findings = (*self._findings, *end.findings)

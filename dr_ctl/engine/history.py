@@ -38,6 +38,7 @@ class History:
     ended: bool
     serving: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
+    served: Mapping[str, str] = field(default_factory=dict)
     basis: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -93,6 +94,7 @@ def _replayed(entries: Sequence[Entry]) -> History:
         ended=ended,
         serving=tuple(first["serving"]),
         moved=tuple(first["moved"]),
+        served=dict(first.get("served", {})),
         basis=dict(first.get("basis", {})),
     )
 

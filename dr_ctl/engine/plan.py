@@ -164,7 +164,8 @@ class Plan:
     """Every step in order. `baseline` is what dr-ctl may set, as it was before the run; undo restores exactly that.
 
     `serving` are the sites that served before the run, `moved` the units that the target serves already, `untouched`
-    those that were not asked for. `basis` is what the plan was decided from: no counters.
+    those that were not asked for, and `served` says at which site each of these was served. `basis` is what the plan
+    was decided from: no counters.
     """
 
     ask: Ask
@@ -177,6 +178,7 @@ class Plan:
     serving: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
     untouched: tuple[str, ...] = ()
+    served: Mapping[str, str] = field(default_factory=dict)
     basis: Mapping[str, Json] = field(default_factory=dict)
 
     @property
@@ -192,6 +194,7 @@ class Plan:
             "serving": list(self.serving),
             "moved": list(self.moved),
             "untouched": list(self.untouched),
+            "served": dict(self.served),
             "steps": [step.as_json() for step in self.steps],
             "point_of_no_return": next((step.number for step in self.steps if step.verb == NO_RETURN), None),
             "findings": [finding.as_json() for finding in self.findings],

@@ -118,8 +118,14 @@ def plan(
         serving=past.serving if past is not None else serving(part),
         moved=move.moved,
         untouched=tuple(unit.name for unit in seen.units if not ask.includes(unit.name)),
+        served=past.served if past is not None else _served_beside(seen, ask),
         basis=_basis(runbook, recipe, seen),
     )
+
+
+def _served_beside(seen: Observation, ask: Ask) -> Mapping[str, str]:
+    """The site of each unit that is served and was not asked for."""
+    return {unit.name: unit.serving for unit in seen.units if unit.serving is not None and not ask.includes(unit.name)}
 
 
 def _basis(runbook: Runbook, recipe: Recipe[O], seen: O) -> Mapping[str, Json]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dr_ctl.core.model import ExitCode, Role
 from dr_ctl.engine import ending
-from dr_ctl.engine.ending import End, Facts, price_text
+from dr_ctl.engine.ending import End, Facts, price_text, shut_beside
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import UnitSeen
 
@@ -297,3 +297,36 @@ def test_success_is_only_ever_told_where_it_was_seen(
         assert serving != [there]
         assert len(serving) < len(roles)
         assert told.findings
+
+
+class TestUnitsThatNobodyAskedFor:
+    @pytest.mark.parametrize(
+        ("code", "undone", "to"), [(OK, None, INCOMPLETE), (REVERTED, True, INCOMPLETE), (STRANDED, False, STRANDED)]
+    )
+    def test_an_end_that_leaves_one_closed_is_never_said_to_be_whole(
+        self, code: ExitCode, undone: bool | None, to: ExitCode
+    ) -> None:
+        roles = (STANDBY, SERVING) if code is OK else (SERVING, STANDBY) if undone else (STANDBY, STANDBY)
+
+        told = ended("swapover", *roles, code, undone=undone, before=("london",), shut={"orders & in": "london"})
+
+        assert (told.code, told.undone) == (to, None if undone is None else False)
+        assert told.text.endswith("; served nowhere any more: orders & in of london")
+        assert "`dr-ctl release london --queues 'orders & in'`" in told.findings[-1].remedy
+
+    @pytest.mark.parametrize(
+        ("open_at", "closed_at", "is_shut"),
+        [
+            ((), ("london", "paris"), True),
+            ((), ("london",), True),
+            ((), ("paris",), False),  # its site does not answer: nothing was seen
+            (("paris",), ("london",), False),
+            (("london",), ("paris",), False),
+        ],
+    )
+    def test_it_is_one_that_was_served_and_is_seen_closed_there(
+        self, open_at: tuple[str, ...], closed_at: tuple[str, ...], is_shut: bool
+    ) -> None:
+        units = [UnitSeen("orders.in", None, open_at, closed_at), UnitSeen("orders.out", None, (), ("london", "paris"))]
+
+        assert shut_beside(units, {"orders.in": "london"}) == ({"orders.in": "london"} if is_shut else {})

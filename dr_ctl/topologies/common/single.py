@@ -14,6 +14,7 @@ from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RELEASE, RESTART
 from dr_ctl.engine.ports import Move
+from dr_ctl.engine.roles import part_of
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.checks import UNCOUNTED, error, of_taken
@@ -50,7 +51,7 @@ def findings(
         yield from _unproven(seen, move)
     if move.ask.operation == RELEASE:
         yield from _coming_in(seen, move)
-    if move.ask.operation == RELEASE and seen.roles[move.target] is Role.SERVING:
+    if move.ask.operation == RELEASE and part_of(seen, move.ask).roles[move.target] is Role.SERVING:
         if not paused_at(seen, move.source):
             text = f"{move.source} must not be opened while {move.target} is"
             remedy = f"`dr-ctl swapover --to {move.source}` moves the service."
@@ -118,7 +119,7 @@ def _unapplied(view: Broker) -> Iterator[str]:
 
 def holds_already(seen: Seen[Broker], move: Move) -> str | None:
     """Say what holds already where there is nothing to do."""
-    site, role = move.source, seen.roles[move.source]
+    site, role = move.source, part_of(seen, move.ask).roles[move.source]
     if move.ask.operation == QUIESCE and role is Role.STANDBY:
         return f"{site} is closed to clients already"
     views = seen.views(site)
@@ -126,7 +127,8 @@ def holds_already(seen: Seen[Broker], move: Move) -> str | None:
     if move.ask.operation == FENCE and role is Role.STANDBY and lasts and not _owed(seen, move):
         return f"clients are kept out of {site} already"
     kept_out = any(view.shut_out for view in views)
-    whole = all(view.open for view in views)
+    served = all(unit.open_at for unit in seen.units if move.ask.includes(unit.name))
+    whole = served and all(view.open for view in views)
     if (
         move.ask.operation == RELEASE
         and role is Role.SERVING

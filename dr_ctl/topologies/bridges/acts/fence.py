@@ -11,7 +11,7 @@ from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.bridges.tools import BridgesTools
-from dr_ctl.topologies.bridges.view import BrokerView, Chosen, whole
+from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.common.effects import holds, left_of, still
 from dr_ctl.topologies.common.residue import Residue
 
@@ -113,8 +113,9 @@ def _beside(tools: BridgesTools, move: Move) -> list[BrokerView] | BrokerError:
 
 
 def residue(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Close the returned site's queues, and count what it still holds for the other."""
-    closed = _closed(tools, move.target, step.calls, whole, hand)
+    """Close those of the returned site's queues that were decided, and count what it still holds for the other."""
+    units = {call.thing for call in step.calls if call.goal is Goal.CUT}
+    closed = _closed(tools, move.target, step.calls, units.__contains__, hand)
     if isinstance(closed, Refused):
         return closed
     for view in tools.observer.look_at(move.target):

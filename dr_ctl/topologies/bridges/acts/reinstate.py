@@ -31,7 +31,9 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
         return refused
     sites = tools.observer.brokers
     pairs = [(mine, sites[move.target][pair]) for pair, mine in sites[move.source].items()]
-    back = [Direction(there, here, whole, IdBarrier()) for here, there in pairs]
+    # A queue that the returned site alone serves gets messages all the time, and none of them is residue.
+    closed = {unit for view in tools.views(move.target) for unit, is_open in view.units.items() if not is_open}
+    back = [Direction(there, here, closed.__contains__, IdBarrier()) for here, there in pairs]
     # Clients go on sending to the serving site: of that way only what lay there is waited for.
     forth = [Direction(here, there, whole, IdBarrier(), MessageBarrier()) for here, there in pairs]
     waiting = wait(tools, [*back, *forth], hand)

@@ -65,7 +65,11 @@ def of_lost(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move)
 
 def of_returned(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
     """Its queues are closed one by one, whatever its doors say: they open before the return ends, for what applies the
-    ids."""
+    ids. A queue that nobody asked for, and that the serving site does not have open, stays as it is."""
     del rules, step
-    calls = [each for view in seen.views(move.target) for each in closes(view, list(view.fenced))]
+    calls: list[Call] = []
+    for view in seen.views(move.target):
+        serving = seen.view(move.source, view.pair)
+        units = [unit for unit in view.fenced if serving is None or serving.units.get(unit) or move.ask.includes(unit)]
+        calls += closes(view, units)
     return Draft(move.target, "what it still holds is counted; its queues are closed first", tuple(calls))
