@@ -24,6 +24,11 @@ class Clock(Protocol):
 _GROWING: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
+def growing_s() -> float:
+    """Seconds that only grow, while the machine sleeps too: for the age of a look, beside which a lock runs out."""
+    return time.clock_gettime(_GROWING)
+
+
 class SystemClock:
     """The machine's own clock."""
 
@@ -31,7 +36,7 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        return time.clock_gettime(_GROWING)
+        return growing_s()
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

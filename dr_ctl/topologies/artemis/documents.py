@@ -5,10 +5,10 @@ One read gives them all beside the broker's clock. The name says the kind, the s
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from dr_ctl.core.clock import growing_s
 from dr_ctl.core.model import Json
 from dr_ctl.engine.lease import NOBODYS, Forbidden
 from dr_ctl.jolokia.client import Answer, Ask, Change, Changer, Listing, Read, Reader, Wire
@@ -52,7 +52,7 @@ class Documents:
             return None
         began, view = newest
         texts = {**view.documents, **dict.fromkeys(view.forged, NOBODYS)}
-        return time.monotonic() - began, view.now_ms, numbered(texts, kind)
+        return growing_s() - began, view.now_ms, numbered(texts, kind)
 
     def create(self, kind: str, number: int, text: str) -> bool:
         names = self._access.names()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol
 
+from dr_ctl.core.clock import growing_s
 from dr_ctl.engine.lease import Store
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
@@ -123,7 +123,7 @@ class Access(ABC, Generic[V_co]):
         return parse_address(self.settings.stomp).host if self.settings.stomp is not None else None
 
     def look(self, *, timeout_s: float = READ_S) -> V_co:
-        began = time.monotonic()
+        began = growing_s()
         view = self._look(self.long_enough_s(timeout_s))
         self.newest = began, view
         return view

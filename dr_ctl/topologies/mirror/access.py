@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from dr_ctl.core.clock import growing_s
 from dr_ctl.core.errors import TimedOut
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.artemis_mirror import MirrorBroker
@@ -68,7 +68,7 @@ class Access(access.Access[BrokerView]):
     def _again(self, attributes: tuple[str, ...], *, timeout_s: float = READ_S) -> BrokerView:
         if self._last is None:
             return self.look(timeout_s=timeout_s)
-        began = time.monotonic()
+        began = growing_s()
         view = look_again(self.reader(), self._last, attributes, timeout_s=self.long_enough_s(timeout_s))
         self.newest = began, view
         return view

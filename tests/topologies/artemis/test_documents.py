@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import cast
 
@@ -14,6 +16,7 @@ from dr_ctl.topologies.artemis.documents import Documents
 from dr_ctl.topologies.artemis.papers import IN_USER
 from dr_ctl.topologies.common.names import numbered
 from dr_ctl.topologies.mirror.access import Access
+from dr_ctl.topologies.mirror.view import BrokerView
 from tests.topologies.mirror.pair import Management, _Direct, failed
 
 
@@ -47,6 +50,30 @@ def test_what_is_written_is_read_beside_the_brokers_clock(london: Management) ->
     assert store.read("lock") == (london.server["CurrentTimeMillis"], [(3, '{"a": "ü\\""}'), (12, "anew")])
     store.delete("lock", 3)
     assert store.read("lock")[1] == [(12, "anew")]
+
+
+@pytest.mark.parametrize("look", [Access.look, Access.doors], ids=["whole", "doors"])
+def test_a_look_from_before_the_machine_slept_is_old(
+    london: Management, look: Callable[[Access], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that stands still in suspend would take it for a young one, beside a lock that has run out."""
+    awake_s = time.monotonic()
+    asleep_s = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: awake_s)
+    monkeypatch.setattr(time, "clock_gettime", lambda _: awake_s + asleep_s[0])
+    view = SimpleNamespace(documents={}, forged=(), now_ms=1, queues=())
+    monkeypatch.setattr("dr_ctl.topologies.mirror.access.look_again", lambda *_, **__: view)
+    mine = Access.__new__(Access)
+    mine.site, mine.pair, mine.newest = "london", "orders-1", (awake_s, cast("BrokerView", view))
+    monkeypatch.setattr(mine, "_look", lambda _: view)
+    monkeypatch.setattr(mine, "reader", lambda: None)
+    look(mine)
+
+    asleep_s[0] = 600.0
+
+    told = Documents(mine).lately("lock")
+    assert told is not None
+    assert told[0] == 600.0
 
 
 def test_a_broker_without_any_has_none(london: Management) -> None:
