@@ -8,9 +8,9 @@ from dr_ctl.application import carrying_out, lock, open_run
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.how import How
 from dr_ctl.application.open_run import left_open, no_open_run
+from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.run import NOBODY_ASKED, SAID_NO
-from dr_ctl.application.world import World
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.core.printable import page
@@ -24,17 +24,17 @@ from dr_ctl.topologies.topology import Seen
 def abort(caller: Caller, how: How) -> Result:
     """Look, agree, lock, look again, undo."""
     runs = caller.runs()
-    with World.of(caller) as world, open_run.alone(runs, "abort", held=how.dry_run):
+    with Opened.of(caller) as opened, open_run.alone(runs, "abort", held=how.dry_run):
         files = open_run.begun(runs, how)
         if files is None:
             return no_open_run()
-        past = open_run.past(files, world, how)
-        seen = world.look(None)
+        past = open_run.past(files, caller.clock, how)
+        seen: Seen = opened.topology.observe()
         if not how.dry_run:
             lock.refuse_if_held(seen, runs, how.theft)
         asked = replace(past.ask, expect_serving=how.expect_serving)
-        world.must_know(asked)
-        others = other_sites(seen, past) or other_brokers(world.topology.recipe.basis(seen), past)
+        opened.must_know(asked.target, asked.expect_serving, asked.presume_down)
+        others = other_sites(seen, past) or other_brokers(opened.topology.recipe.basis(seen), past)
         if (others := others or unexpected(part_of(seen, asked), asked)) is not None:
             return Result(ExitCode.PRECHECK_FAILED, others.text, (others,), run=files.name)
         if (refused := _past_no_return(past, seen, files)) is not None:
@@ -45,10 +45,10 @@ def abort(caller: Caller, how: How) -> Result:
             text = SAID_NO if caller.people.present() else NOBODY_ASKED
             return left_open(Result(ExitCode.DECLINED, text), files)
         what = f"abort of {past.ask.operation} to {past.ask.target}"
-        with lock.locked(world, runs, seen, files.name, what, how.theft) as lease:
-            if (refused := _past_no_return(past, world.look(None), files)) is not None:
+        with lock.locked(opened, runs, seen, files.name, what, how.theft) as lease:
+            if (refused := _past_no_return(past, opened.topology.observe(), files)) is not None:
                 return refused
-            return carrying_out.Work(caller, world, files, lease, how).undo(past)
+            return carrying_out.Work(caller, opened, files, lease, how).undo(past)
 
 
 def _planned(past: History, files: RunFiles) -> Result:

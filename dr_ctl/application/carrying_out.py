@@ -12,10 +12,10 @@ from dr_ctl.application.debts import owed
 from dr_ctl.application.estimates import SkippedEstimate, StoredEstimate
 from dr_ctl.application.how import How
 from dr_ctl.application.left_behind import left_behind
+from dr_ctl.application.opened import Opened
 from dr_ctl.application.preflight import Preflight
 from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
-from dr_ctl.application.world import World
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
@@ -39,7 +39,7 @@ class Work:
     """One run under its lock: what carries it out, or undoes it, gives the command's result."""
 
     caller: Caller
-    world: World
+    opened: Opened
     files: RunFiles
     lease: Lease
     how: How
@@ -62,11 +62,11 @@ class Work:
         def act(journal: Journal, stop: StopRequest) -> RunResult[Seen]:
             return executor.execute(
                 decided,
-                self.world.topology.driver(self.lease),
+                self.opened.topology.driver(self.lease),
                 journal,
                 estimator=self._estimator(decided, price, [*journal.entries()]),
                 stop=stop,
-                clock=self.world.clock,
+                clock=self.opened.clock,
                 listener=listener,
                 by={**lock.by(), "lock": lock.facts(self.lease, self.how.theft)},
                 price=price,
@@ -83,22 +83,22 @@ class Work:
         def act(journal: Journal, stop: StopRequest) -> RunResult[Seen]:
             del stop  # an undo is not stopped half way: the first signal waits for its end
             journal.lock(lock.facts(self.lease, self.how.theft))
-            driver = self.world.topology.driver(self.lease)
-            return executor.undo(past, driver, journal, clock=self.world.clock, listener=listener)
+            driver = self.opened.topology.driver(self.lease)
+            return executor.undo(past, driver, journal, clock=self.opened.clock, listener=listener)
 
         return self._journaled(act, {})
 
     def _estimator(self, decided: Plan, price: FailoverPrice | None, entries: Sequence[Entry]) -> Estimator:
         """What makes the run's estimate; `entries` are those of its journal before it is gone on with."""
-        installation = self.world.installation
+        installation = self.opened.installation
         if price is not None:
             return StoredEstimate(installation, price.lost)
         if fenced_at(entries) is not None and outage_s(entries) is None:
             return SkippedEstimate()
-        return Preflight(installation, decided.source, self.files.folder, self.world.clock)
+        return Preflight(installation, decided.source, self.files.folder, self.opened.clock)
 
     def _manner(self, superseded: RunFiles | None, reason: str | None) -> Manner:
-        installation, people = self.world.installation, self.caller.people
+        installation, people = self.opened.installation, self.caller.people
         facts: dict[str, Json] = {
             "run": self.files.name,
             "installation": installation.settings.name,
@@ -117,7 +117,7 @@ class Work:
     def _end_for(self, unfinished: RunFiles, reason: str | None) -> None:
         """Close an interrupted run whose place this one takes. What it had changed is seen, not undone."""
         text = f"superseded by {self.files.name}: {reason}"
-        give_up(unfinished, self.world.clock, Result(ExitCode.UNKNOWN, text, run=unfinished.name).envelope("failover"))
+        give_up(unfinished, self.opened.clock, Result(ExitCode.UNKNOWN, text, run=unfinished.name).envelope("failover"))
 
     def _journaled(
         self,
@@ -127,7 +127,7 @@ class Work:
     ) -> Result:
         """Act with the run's journal open, then write its result and its report. From here on signals only ask."""
         with stoppable() as stop:
-            journal = Journal(self.files.journal, self.world.clock)
+            journal = Journal(self.files.journal, self.opened.clock)
             self.lease.facts = lambda: (journal.last_hash, journal.count)
             try:
                 ended = act(journal, stop)

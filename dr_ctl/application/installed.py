@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dr_ctl.application import estimates, lock
+from dr_ctl.application.opened import Opened
 from dr_ctl.application.status import not_one, silent_of
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.application.ways_out import open_run_findings
-from dr_ctl.application.world import World
 from dr_ctl.core.model import Finding, Role
 from dr_ctl.engine.operations import WHOLE
 from dr_ctl.engine.ports import Check
 from dr_ctl.topologies.topology import Seen
 
 
-def installed(world: World, seen: Seen, judge: Judge, forbidden: Mapping[tuple[str, str], Finding]) -> Iterator[Check]:
+def installed(
+    opened: Opened, seen: Seen, judge: Judge, forbidden: Mapping[tuple[str, str], Finding]
+) -> Iterator[Check]:
     """What is checked beside the brokers' own figures."""
     yield from _answers(seen)
-    yield from _as_a_whole(world, seen, judge)
-    yield from _settings(world, seen, forbidden)
+    yield from _as_a_whole(opened, seen, judge)
+    yield from _settings(opened, seen, forbidden)
     for operation in WHOLE:
-        steps = ", ".join(step.verb for step in world.runbook(operation).steps)
+        steps = ", ".join(step.verb for step in opened.runbook(operation).steps)
         yield Check(f"the runbook of {operation} can be read", "settings", steps)
 
 
@@ -34,8 +36,8 @@ def _answers(seen: Seen) -> Iterator[Check]:
             yield Check("the broker answers", where, None, silent_of(broker))
 
 
-def _as_a_whole(world: World, seen: Seen, judge: Judge) -> Iterator[Check]:
-    name = world.installation.settings.name
+def _as_a_whole(opened: Opened, seen: Seen, judge: Judge) -> Iterator[Check]:
+    name = opened.installation.settings.name
     roles = ", ".join(f"{site} is {role.value}" for site, role in seen.roles.items())
     known = all(role in (Role.SERVING, Role.STANDBY, Role.DOWN) for role in seen.roles.values())
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
@@ -48,13 +50,13 @@ def _as_a_whole(world: World, seen: Seen, judge: Judge) -> Iterator[Check]:
     yield Check("nothing is owed", name, "; ".join(owed) or "no debt")
     site = serving[0] if len(serving) == 1 else None
     if site is not None:
-        document, line, findings = estimates.with_age(world.installation, site)
+        document, line, findings = estimates.with_age(opened.installation, site)
         yield Check("an estimate is stored, and fresh", name, line if document is not None else None, findings)
 
 
-def _settings(world: World, seen: Seen, forbidden: Mapping[tuple[str, str], Finding]) -> Iterator[Check]:
+def _settings(opened: Opened, seen: Seen, forbidden: Mapping[tuple[str, str], Finding]) -> Iterator[Check]:
     for site in seen.roles:
-        unverified = world.unverified_at(site)
+        unverified = opened.unverified_at(site)
         against = [unverified] if unverified is not None else []
         yield Check("certificates are verified", site, "not verified" if against else "verified", against)
         strength = seen.fence_strength(site)

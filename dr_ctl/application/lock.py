@@ -11,7 +11,7 @@ from typing import Any
 
 from dr_ctl import __version__
 from dr_ctl.application.how import Theft
-from dr_ctl.application.world import World
+from dr_ctl.application.opened import Opened
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.machine import boot_id
 from dr_ctl.core.model import Finding, Json, Severity
@@ -61,12 +61,12 @@ def in_the_way(seen: Seen, runs: Runs) -> str | None:
 
 
 @contextmanager
-def locked(world: World, runs: Runs, seen: Seen, run: str, what: str, theft: Theft) -> Iterator[Lease]:
+def locked(opened: Opened, runs: Runs, seen: Seen, run: str, what: str, theft: Theft) -> Iterator[Lease]:
     """Hold the lock on every broker that was seen to answer; raises `Locked`.
 
     A run that is left open keeps it until it runs out: others must not come upon what is half done.
     """
-    with tended(world.topology.stores(), _me(runs, run, what), world.clock) as lease:
+    with tended(opened.topology.stores(), _me(runs, run, what), opened.clock) as lease:
         try:
             lease.take(_answered(seen), steal=theft.steal)
             yield lease
@@ -164,10 +164,10 @@ def pausers(seen: Seen, broker: BrokerSeen) -> dict[str, str]:
     }
 
 
-def forbidden(world: World, seen: Seen) -> dict[tuple[str, str], Finding]:
+def forbidden(opened: Opened, seen: Seen) -> dict[tuple[str, str], Finding]:
     """Say at which brokers this user may not create a lock. Asked, not tried: a check changes nothing."""
     found = {}
-    for store in world.topology.stores():
+    for store in opened.topology.stores():
         with closing(store), suppress(BrokerError):
             why = store.why_forbidden() if (store.site, store.pair) in _answered(seen) else None
             if why is not None:

@@ -13,9 +13,9 @@ from dr_ctl.agents.refreshing import Refresher
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.estimates import request
 from dr_ctl.application.how import How
+from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.application.run import run
-from dr_ctl.application.world import World
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import DrCtlError, Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity
@@ -33,8 +33,8 @@ def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool, metrics
     recorded = Recorded(caller)
     with (
         exposing(metrics) as board,
-        World.of(caller) as world,
-        closing(Monitor(installation, world.topology, clock)) as watching,
+        Opened.of(caller) as opened,
+        closing(Monitor(installation, opened.topology, clock)) as watching,
         closing(Refresher(replace(request(installation), may_take_time=True))) as refreshing,
     ):
         try:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dr_ctl.application.how import How
 from dr_ctl.application.result import Result
-from dr_ctl.application.world import World
+from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.history import History, history
@@ -35,11 +35,11 @@ def begun(runs: Runs, how: How) -> RunFiles | None:
     return unfinished
 
 
-def past(files: RunFiles, world: World, how: How) -> History:
+def past(files: RunFiles, clock: Clock, how: How) -> History:
     """Read what the interrupted run wrote. Opening the journal for writing shows that its process is gone."""
     if how.dry_run:
         return history(read(files.journal))
-    journal = Journal(files.journal, world.clock)
+    journal = Journal(files.journal, clock)
     try:
         return journal.history()
     finally:

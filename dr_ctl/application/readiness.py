@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dr_ctl.application import lock
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.installed import installed
+from dr_ctl.application.opened import Opened
+from dr_ctl.application.question import Question
 from dr_ctl.application.result import Result
 from dr_ctl.application.status import silent
 from dr_ctl.application.verdicts import Judge, Verdict, targets
 from dr_ctl.application.ways_out import open_run_findings
-from dr_ctl.application.world import World
 from dr_ctl.core.errors import BrokerError, UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine.onlooker import Onlooker
@@ -30,17 +31,16 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
     """All findings once, then for each operation what its command would answer now; `verbose`: each check by name."""
     if operation is not None and operation not in WHOLE:
         raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(WHOLE)}.")
-    with World.of(caller) as world:
-        if to is not None:
-            world.must_know(Ask(SWAPOVER, to))
-        seen = world.look(None)
+    with Opened.of(caller) as opened:
+        opened.must_know(to)
+        seen: Seen = opened.topology.observe()
         began = caller.clock.monotonic()
-        links = world.topology.look(over_s=caller.patience.rates_s).links()
-        judge = Judge.of(caller, world, seen, links)
+        links = opened.topology.look(over_s=caller.patience.rates_s).links()
+        judge = Judge.of(caller, opened, seen, links)
         verdicts = [judge.verdict(name, to or targets(seen, name)) for name in ([operation] if operation else WHOLE)]
-        forbidden = lock.forbidden(world, seen)
-        checks = _checks(world, seen, judge, forbidden) if verbose else []
-        findings = list(dict.fromkeys([*_findings(world, seen, judge, verdicts, forbidden), *_unheard(world, seen)]))
+        forbidden = lock.forbidden(opened, seen)
+        checks = _checks(opened, seen, judge, forbidden) if verbose else []
+        findings = list(dict.fromkeys([*_findings(opened, seen, judge, verdicts, forbidden), *_unheard(opened, seen)]))
     age_s = caller.clock.monotonic() - began
     data: dict[str, Json] = {
         "operations": {each.operation: each.as_json() for each in verdicts},
@@ -54,13 +54,13 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
     return Result(verdicts[0].code, "; ".join(lines), findings, data, text=text, closing="\n".join(lines))
 
 
-def _unheard(world: World, seen: Seen) -> list[Finding]:
+def _unheard(opened: Opened, seen: Seen) -> list[Finding]:
     """The sites that serve by their flags, and where no client is greeted: what shows later that one is down was never
     seen to be up."""
     found = []
     for site in [site for site, role in seen.roles.items() if role is Role.SERVING]:
         try:
-            why = world.topology.why_not_so(site, serving=True)
+            why = opened.topology.why_not_so(site, serving=True)
         except BrokerError as told:
             why = str(told)
         if why is not None:
@@ -71,7 +71,7 @@ def _unheard(world: World, seen: Seen) -> list[Finding]:
 
 
 def _findings(
-    world: World, seen: Seen, judge: Judge, verdicts: Sequence[Verdict], forbidden: Mapping[tuple[str, str], Finding]
+    opened: Opened, seen: Seen, judge: Judge, verdicts: Sequence[Verdict], forbidden: Mapping[tuple[str, str], Finding]
 ) -> list[Finding]:
     """What speaks against the operations, each once. Where the roles alone refuse a move, what the brokers say of
     themselves is worth as much."""
@@ -80,16 +80,20 @@ def _findings(
         return list(dict.fromkeys([*found, *verdicts[0].findings]))
     target = targets(seen, SWAPOVER) or next(iter(seen.roles))
     ask = Ask(SWAPOVER, target)
-    move = Move(ask, world.other(target), {})
-    found += [*world.decide(ask, seen).findings, *world.topology.recipe.why_not(seen, move), *forbidden.values()]
+    move = Move(ask, opened.other(target), {})
+    found += [
+        *Question(ask, opened).decide(seen).findings,
+        *opened.topology.recipe.why_not(seen, move),
+        *forbidden.values(),
+    ]
     return list(dict.fromkeys(found))
 
 
-def _checks(world: World, seen: Seen, judge: Judge, forbidden: Mapping[tuple[str, str], Finding]) -> list[Check]:
+def _checks(opened: Opened, seen: Seen, judge: Judge, forbidden: Mapping[tuple[str, str], Finding]) -> list[Check]:
     """Every named check, the installation's own first."""
     target = targets(seen, SWAPOVER) or next(iter(seen.roles))
-    move = Move(Ask(SWAPOVER, target), world.other(target), {})
-    return [*installed(world, seen, judge, forbidden), *world.topology.recipe.checks(seen, move)]
+    move = Move(Ask(SWAPOVER, target), opened.other(target), {})
+    return [*installed(opened, seen, judge, forbidden), *opened.topology.recipe.checks(seen, move)]
 
 
 def _check_line(check: Check, age_s: float) -> str:
@@ -100,21 +104,20 @@ def _check_line(check: Check, age_s: float) -> str:
 
 def verify(caller: Caller, asked: Ask) -> Result:
     """The whole gate over its window, without a run. What lets clients in is said at once, not waited for."""
-    with World.of(caller) as world:
-        world.must_know(asked)
-        world.must_move_parts(asked)
-        seen = world.look(None)
-        asked = world.chosen(asked, seen)
+    with Opened.of(caller) as opened:
+        question = Question.of(asked, opened)
+        seen = question.look()
+        asked = question.narrowed(seen).ask
         roles = ", ".join(f"{site} is {role.value}" for site, role in part_of(seen, asked).roles.items())
         data: dict[str, Json] = {"pairs": [unit.as_json() for unit in seen.units]}
         if any(role in _UNANSWERED for role in seen.roles.values()):
             return Result(ExitCode.UNKNOWN, f"the gate cannot be looked at: {roles}", silent(seen), data)
         if any(role is Role.SERVING for role in part_of(seen, asked).roles.values()):
-            return _nothing_to_verify(world, seen, asked, data)
-        limits = {"within": asked.timeout_s or VERIFY_S, "stable": float(world.installation.settings.drain.stable)}
+            return _nothing_to_verify(opened, seen, asked, data)
+        limits = {"within": asked.timeout_s or VERIFY_S, "stable": float(opened.installation.settings.drain.stable)}
         step = PlannedStep(1, VERIFY, asked.target, "the whole gate", limits=limits)
         hand = Onlooker(caller.clock, caller.listener())
-        outcome = world.topology.driver().apply(step, Move(asked, world.other(asked.target), {}), hand)
+        outcome = opened.topology.driver().apply(step, Move(asked, opened.other(asked.target), {}), hand)
     data["gate"] = {"text": outcome.text, **outcome.evidence}
     if isinstance(outcome, Unknown):
         return Result(ExitCode.UNKNOWN, outcome.text, outcome.findings, data)
@@ -122,7 +125,7 @@ def verify(caller: Caller, asked: Ask) -> Result:
     return Result(code, outcome.text, outcome.findings, data)
 
 
-def _nothing_to_verify(world: World, seen: Seen, asked: Ask, data: dict[str, Json]) -> Result:
+def _nothing_to_verify(opened: Opened, seen: Seen, asked: Ask, data: dict[str, Json]) -> Result:
     """While a site serves the gate has not to hold: a swapover closes it. A fence is advised to nobody who moves
     nothing."""
     if seen.roles[asked.target] is Role.SERVING and list(seen.roles.values()).count(Role.SERVING) == 1:
@@ -133,5 +136,5 @@ def _nothing_to_verify(world: World, seen: Seen, asked: Ask, data: dict[str, Jso
     else:
         remedy = f"A swapover does this by itself; `dr-ctl validate --to {asked.target}` says whether one is ready."
         if away := [link for link in seen.links() if link.attached is False]:
-            remedy = f"The link of {away[0].site} first: {world.mending(away[0].site)} {remedy}"
+            remedy = f"The link of {away[0].site} first: {opened.mending(away[0].site)} {remedy}"
     return Result(ExitCode.PRECHECK_FAILED, text, (error("DR-VERIFY-001", text, remedy),), data)

@@ -6,22 +6,20 @@ own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dr_ctl.application import carrying_out, lock, open_run, plans
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import with_units
 from dr_ctl.application.how import AcceptedLoss, How
 from dr_ctl.application.open_run import left_open, no_open_run, still_open
-from dr_ctl.application.plans import Saved
-from dr_ctl.application.price import FailoverPrice
+from dr_ctl.application.opened import Opened
+from dr_ctl.application.question import Question
 from dr_ctl.application.result import Result
-from dr_ctl.application.world import World
 from dr_ctl.core.model import ExitCode, Json, Severity
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import read
-from dr_ctl.engine.history import History
-from dr_ctl.engine.operations import AT_SOURCE, FAILBACK, FAILOVER, FENCE, SWAPOVER
+from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.roles import error
 from dr_ctl.engine.runs import RunFiles
@@ -31,21 +29,6 @@ NOBODY_ASKED = "nobody could be asked, and --yes was not given; nothing was chan
 SAID_NO = "a person said no; nothing was changed"
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """What is to be carried out: an operation, from a saved plan or not, perhaps in the place of an open run; of a run
-    that is gone on with also its folder and its history."""
-
-    ask: Ask
-    saved: Saved | None = None
-    files: RunFiles | None = None
-    past: History | None = None
-    anew: bool = False
-
-    def decide(self, world: World, seen: Seen, price: FailoverPrice | None) -> Decision:
-        return plans.same(self.saved, world.decide(self.ask, seen, self.past, price, anew=self.anew))
-
-
 def run(caller: Caller, asked: Ask, how: How) -> Result:
     """Carry out an operation. Order of looking: another's lock, an open run, already there; then lock, look again."""
     saved = plans.read(how.saved, asked) if how.saved is not None else None
@@ -53,30 +36,29 @@ def run(caller: Caller, asked: Ask, how: How) -> Result:
         asked = replace(saved.ask, reason=asked.reason or saved.ask.reason)
     asked = replace(asked, expect_serving=how.expect_serving)
     runs = caller.runs()
-    with World.of(caller) as world:
-        world.must_know(asked)
-        world.must_be_able(asked)
-        world.must_move_parts(asked)
+    with Opened.of(caller) as opened:
+        question = Question.of(asked, opened, saved=saved)
         if not how.dry_run:
-            with runs.lock(_what(world, asked)):
+            with runs.lock(question.title):
                 pass  # a run of this STATE that lives is named before any broker is asked
-        if (unfinished := runs.unfinished()) is not None and not _goes_beside(asked):
-            return still_open(unfinished, asked)
-        return _carried_out(caller, world, _Task(asked, saved, anew=unfinished is not None and _supersedes(asked)), how)
+        unfinished = runs.unfinished()
+        if unfinished is not None and not question.goes_beside:
+            return still_open(unfinished, question.ask)
+        question = replace(question, anew=unfinished is not None and question.supersedes)
+        return _carried_out(caller, question, how)
 
 
 def resume(caller: Caller, timeout_s: float | None, how: How) -> Result:
     """Plan again with the history of the open run, and carry that out."""
     runs = caller.runs()
-    with World.of(caller) as world, open_run.alone(runs, "resume", held=how.dry_run):
+    with Opened.of(caller) as opened, open_run.alone(runs, "resume", held=how.dry_run):
         files = open_run.begun(runs, how)
         if files is None:
             return no_open_run()
-        past = open_run.past(files, world, how)
+        past = open_run.past(files, caller.clock, how)
         wait_s = timeout_s if timeout_s is not None else past.ask.timeout_s
         asked = replace(past.ask, timeout_s=wait_s, expect_serving=how.expect_serving)
-        world.must_know(asked)
-        return _carried_out(caller, world, _Task(asked, files=files, past=past), how)
+        return _carried_out(caller, Question.of(asked, opened, past=past), how, files)
 
 
 def escalate(caller: Caller, name: str | None, timeout_s: float | None, accept_loss: AcceptedLoss, how: How) -> Result:
@@ -85,8 +67,8 @@ def escalate(caller: Caller, name: str | None, timeout_s: float | None, accept_l
     files = runs.unfinished() if name is None else runs.find(name)
     if files is None or not files.open() or not read(files.journal):
         return no_open_run()
-    with World.of(caller) as world, open_run.alone(runs, "escalate", held=how.dry_run):
-        past = open_run.past(files, world, how)
+    with open_run.alone(runs, "escalate", held=how.dry_run):
+        past = open_run.past(files, caller.clock, how)
     if past.ask.operation not in (SWAPOVER, FAILBACK) or past.activation:
         text = f"{files.name} is no planned move before its point of no return; nothing was changed"
         finding = error("DR-RUN-006", text, "`dr-ctl resume` finishes it; `dr-ctl abort` undoes what can be undone.")
@@ -99,76 +81,56 @@ def escalate(caller: Caller, name: str | None, timeout_s: float | None, accept_l
 
 def plan(caller: Caller, asked: Ask) -> Result:
     """The plan as it is decided now, whatever is under way: takes no lock, asks nothing."""
-    with World.of(caller) as world:
-        world.must_know(asked)
-        world.must_move_parts(asked)
-        price = world.price(asked)
-        seen = world.look(price)
-        asked = world.chosen(asked, seen)
-        decided = world.decide(asked, seen, price=price)
-        return _with(_priced(_undecided(decided) or _planned(decided, price), price), world.residue(asked, seen))
+    with Opened.of(caller) as opened:
+        question = Question.of(asked, opened)
+        seen = question.look()
+        question = question.narrowed(seen)
+        decided = question.decide(seen)
+        return _with(_priced(_undecided(decided) or _planned(decided, question), question), question.residue(seen))
 
 
-def _carried_out(caller: Caller, world: World, task: _Task, how: How) -> Result:
-    price = world.price(task.ask)
-    seen = world.look(price)
-    runs, asked = caller.runs(), world.chosen(task.ask, seen)
-    task = replace(task, ask=asked)
+def _carried_out(caller: Caller, question: Question, how: How, files: RunFiles | None = None) -> Result:
+    """`files` are those of the run that is gone on with."""
+    seen = question.look()
+    runs, question = caller.runs(), question.narrowed(seen)
     if not how.dry_run:
         lock.refuse_if_held(seen, runs, how.theft)
-    decided = task.decide(world, seen, price)
-    if task.past is None and isinstance(decided, AlreadyThere) and (why := world.why_not_so(asked)) is not None:
+    decided = question.decide(seen)
+    if files is None and isinstance(decided, AlreadyThere) and (why := question.why_not_so()) is not None:
         finding = error("DR-ROLE-013", f"{decided.text}, by its flags; but {why}", "`dr-ctl status` looks again.")
         return with_units(caller, Result(ExitCode.UNKNOWN, finding.text, (finding,)), seen)
     if (ended := _undecided(decided)) is not None:
-        return _ended(caller, task, ended, seen, price)
+        return _ended(caller, question, ended, seen, files)
     if how.dry_run:
-        return _with(_priced(_planned(decided, price), price), world.residue(asked, seen) if task.past is None else {})
+        return _with(_priced(_planned(decided, question), question), question.residue(seen) if files is None else {})
     assert isinstance(decided, Plan)
-    if price is not None and task.past is None:
-        caller.say(f"price: {price_text(price.bounds())}")
+    if question.price is not None and files is None:
+        caller.say(f"price: {price_text(question.price.bounds())}")
     if (declined := _declined(caller, decided, how)) is not None:
-        declined = _priced(declined, price)
-        return left_open(declined, task.files) if task.files is not None else declined
-    name = task.files.name if task.files is not None else runs.name(asked.operation, world.named(asked))
-    what = _what(world, asked, gone_on_with=task.past is not None)
+        declined = _priced(declined, question)
+        return left_open(declined, files) if files is not None else declined
+    name = files.name if files is not None else runs.name(question.ask.operation, question.site)
     with (
-        open_run.alone(runs, what, held=task.files is not None),
-        lock.locked(world, runs, seen, name, what, how.theft) as lease,
+        open_run.alone(runs, question.title, held=files is not None),
+        lock.locked(question.opened, runs, seen, name, question.title, how.theft) as lease,
     ):
-        unfinished = runs.unfinished() if task.files is None else None
-        if unfinished is not None and not _goes_beside(asked):
-            return still_open(unfinished, asked)
-        before, seen = seen, world.look(price)
-        if task.past is not None and (changed := lock.changed(before, seen)) is not None:
+        unfinished = runs.unfinished() if files is None else None
+        if unfinished is not None and not question.goes_beside:
+            return still_open(unfinished, question.ask)
+        before, seen = seen, question.look()
+        if files is not None and (changed := lock.changed(before, seen)) is not None:
             return Result(ExitCode.PRECHECK_FAILED, changed.text, (changed,), run=name)
-        decided = task.decide(world, seen, price)
+        decided = question.decide(seen)
         if (ended := _undecided(decided)) is not None:
-            return _ended(caller, task, ended, seen, price)
+            return _ended(caller, question, ended, seen, files)
         assert isinstance(decided, Plan)
-        files, brings = task.files, dict[str, Json]()
+        brings = question.residue(seen) if files is None else {}
         if files is None:
-            files = runs.create(asked.operation, world.named(asked), name)
+            files = runs.create(question.ask.operation, question.site, name)
             files.begin(decided.as_json())
-            brings = world.residue(asked, seen)
-        work = carrying_out.Work(caller, world, files, lease, how)
-        return work.execute(decided, price, brings=brings, superseded=unfinished if _supersedes(asked) else None)
-
-
-def _what(world: World, asked: Ask, *, gone_on_with: bool = False) -> str:
-    if gone_on_with:
-        return f"resume of {asked.operation} to {asked.target}"
-    return f"{asked.operation} {'of' if asked.operation in AT_SOURCE else 'to'} {world.named(asked)}"
-
-
-def _supersedes(asked: Ask) -> bool:
-    """A failover does not wait for a run that was interrupted, where somebody says why."""
-    return asked.operation == FAILOVER and asked.reason is not None
-
-
-def _goes_beside(asked: Ask) -> bool:
-    """Keeping clients out of a site is safe whatever a run has left, and where both are open it is what is needed."""
-    return asked.operation == FENCE or _supersedes(asked)
+        work = carrying_out.Work(caller, question.opened, files, lease, how)
+        superseded = unfinished if question.supersedes else None
+        return work.execute(decided, question.price, brings=brings, superseded=superseded)
 
 
 def _declined(caller: Caller, decided: Plan, how: How) -> Result | None:
@@ -194,23 +156,23 @@ def _undecided(decided: Decision) -> Result | None:
     return None
 
 
-def _planned(decided: Decision, price: FailoverPrice | None) -> Result:
+def _planned(decided: Decision, question: Question) -> Result:
     assert isinstance(decided, Plan)
     calls = sum(call.when is None for step in decided.steps for call in step.calls)
     summary = f"{plans.title(decided)}: {calls} call(s) for certain; nothing was changed"
-    text = "" if price is None else f"price: {price_text(price.bounds())}"
+    text = "" if question.price is None else f"price: {price_text(question.price.bounds())}"
     return Result(ExitCode.OK, summary, decided.findings, {"plan": decided.as_json()}, plan=decided, text=text)
 
 
-def _ended(caller: Caller, task: _Task, result: Result, seen: Seen, price: FailoverPrice | None) -> Result:
+def _ended(caller: Caller, question: Question, result: Result, seen: Seen, files: RunFiles | None) -> Result:
     result = with_units(caller, result, seen)
-    return replace(result, run=task.files.name) if task.files is not None else _priced(result, price)
+    return replace(result, run=files.name) if files is not None else _priced(result, question)
 
 
 def _with(result: Result, data: dict[str, Json]) -> Result:
     return replace(result, data={**result.data, **data})
 
 
-def _priced(result: Result, price: FailoverPrice | None) -> Result:
+def _priced(result: Result, question: Question) -> Result:
     """Say what a failover may cost beside whatever came of it."""
-    return result if price is None else _with(result, {"bounds": dict(price.bounds())})
+    return result if question.price is None else _with(result, {"bounds": dict(question.price.bounds())})

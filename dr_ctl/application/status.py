@@ -10,10 +10,10 @@ from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
 from dr_ctl.application.looking import Looking
+from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.application.ways_out import Interrupted, open_run_findings
-from dr_ctl.application.world import World
 from dr_ctl.core.errors import LoginRefused, Throttled
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
 from dr_ctl.engine.debts import DebtKind
@@ -35,11 +35,11 @@ class Status:
 
 def status(caller: Caller, looked: Looking) -> Status:
     """Tell what two looks saw, so that rates are known."""
-    world = World(looked.installation, looked.topology, caller.clock)
+    opened = Opened(looked.installation, looked.topology, caller.clock)
     seen = looked.seen.result()
-    unverified = world.unverified()
+    unverified = opened.unverified()
     links = seen.links()
-    judge = Judge.of(caller, world, seen, links)
+    judge = Judge.of(caller, opened, seen, links)
     nobody = list(not_one(judge))
     run = judge.open_run
     interrupted = Interrupted.of(run) if run is not None and not run.lives else None
@@ -56,10 +56,10 @@ def status(caller: Caller, looked: Looking) -> Status:
         *_pauses(seen),
         *nobody,
     ]
-    estimated, line, stale = with_age(world.installation, serving[0]) if len(serving) == 1 else (None, "", [])
+    estimated, line, stale = with_age(opened.installation, serving[0]) if len(serving) == 1 else (None, "", [])
     unsure = [f"{site} is {role.value}" for site, role in seen.roles.items() if role in (Role.UNKNOWN, Role.SICK)]
-    out = None if serving else since.unserved(world.installation, interrupted, sure=not unsure)
-    down = since.links(world.installation, seen, links)
+    out = None if serving else since.unserved(opened.installation, interrupted, sure=not unsure)
+    down = since.links(opened.installation, seen, links)
     data: dict[str, Json] = {
         "sites": {site: {"role": role.value} for site, role in seen.roles.items()},
         "pairs": [unit.as_json() for unit in seen.units],
@@ -128,7 +128,7 @@ def not_one(judge: Judge) -> Iterator[Finding]:
     lost = [debt.about for debt in seen.debts if debt.kind is DebtKind.FENCE]
     if any(len(unit.open_at) > 1 for unit in seen.units) and not {*lost} & {*serving}:
         yield both_open(seen)
-    elif is_split(seen) and not judge.world.topology.recipe.moves_parts:
+    elif is_split(seen) and not judge.opened.topology.recipe.moves_parts:
         remedy = "`dr-ctl fence SITE` keeps clients out of one of them; then a swapover brings all to the other."
         yield split(seen, remedy)
     elif not serving and len(waiting) == len(seen.roles):

@@ -10,8 +10,8 @@ from typing import Final
 from dr_ctl.agents.exposing import Board, Metric, Shown, exposing
 from dr_ctl.agents.sync import Phase, Standing, SyncAgent
 from dr_ctl.application.caller import Caller
+from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
-from dr_ctl.application.world import World
 from dr_ctl.core.errors import Stopped
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine.notes import Notes
@@ -33,15 +33,15 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
     """Keep the waiting site clean until the serving one serves no more, the time is over, or a signal ends it."""
     notes, clock = Notes(caller.state()), caller.clock
     runs = caller.runs()
-    with World.of(caller) as world, notes.alone(), exposing(metrics) as board:
-        roles = world.topology.look().roles
+    with Opened.of(caller) as opened, notes.alone(), exposing(metrics) as board:
+        roles = opened.topology.look().roles
         serving = [site for site, role in roles.items() if role is Role.SERVING]
         if len(serving) != 1:
-            keeper_of(world.topology, next(iter(roles)), {}).close()  # which needs none says so
+            keeper_of(opened.topology, next(iter(roles)), {}).close()  # which needs none says so
             told = ", ".join(f"{site} is {role.value}" for site, role in roles.items())
             return _refused(f"which site serves cannot be told: {told}")
-        primary, standby = serving[0], world.other(serving[0])
-        with closing(keeper_of(world.topology, primary, _remembered(notes, runs, primary))) as keeper:
+        primary, standby = serving[0], opened.other(serving[0])
+        with closing(keeper_of(opened.topology, primary, _remembered(notes, runs, primary))) as keeper:
             agent = SyncAgent(keeper, runs, notes, clock, {"primary": primary, "standby": standby})
             until = clock.monotonic() + lasting_s if lasting_s is not None else None
             try:

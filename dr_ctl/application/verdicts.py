@@ -13,8 +13,9 @@ from typing import Final
 from dr_ctl.application import lock
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.open_run import still_open
+from dr_ctl.application.opened import Opened
 from dr_ctl.application.price import FailoverPrice
-from dr_ctl.application.world import World
+from dr_ctl.application.question import Question
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine.entries import is_held
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, RETURNS, SWAPOVER
@@ -68,15 +69,15 @@ class Verdict:
 class Judge:
     """Judges by one look; `links` are what was seen to move in it."""
 
-    world: World
+    opened: Opened
     seen: Seen
     links: Sequence[LinkSeen]
     open_run: OpenRun | None
     held: str | None
 
     @classmethod
-    def of(cls, caller: Caller, world: World, seen: Seen, links: Sequence[LinkSeen]) -> Judge:
-        return cls(world, seen, links, OpenRun.of(caller), lock.in_the_way(seen, caller.runs()))
+    def of(cls, caller: Caller, opened: Opened, seen: Seen, links: Sequence[LinkSeen]) -> Judge:
+        return cls(opened, seen, links, OpenRun.of(caller), lock.in_the_way(seen, caller.runs()))
 
     def verdict(self, operation: str, to: str | None) -> Verdict:
         if to is None:
@@ -99,7 +100,7 @@ class Judge:
         self, ask: Ask, needs: tuple[str, ...], price: FailoverPrice | None
     ) -> tuple[Ask, tuple[str, ...], Decision]:
         """Add what the command would ask for, as far as a person may grant it, until it would go on or never would."""
-        decided = self.world.decide(ask, self.seen, price=price)
+        decided = Question(ask, self.opened, price).decide(self.seen)
         if not isinstance(decided, Refusal) or price is None:
             return ask, needs, decided
         if decided.code is ExitCode.LOSS_REFUSED and ask.accept_loss is None:
@@ -115,7 +116,7 @@ class Judge:
     def _price(self, ask: Ask) -> FailoverPrice | None:
         if ask.operation != FAILOVER:
             return None
-        price = FailoverPrice(self.world.installation, self.world.other(ask.target), self.world.clock)
+        price = FailoverPrice(self.opened.installation, self.opened.other(ask.target), self.opened.clock)
         price.saw(self.seen)
         return price
 
@@ -152,7 +153,7 @@ class Judge:
         return Verdict(ask.operation, ask.target, text, ExitCode.OK, needs, decided.findings)
 
     def _checks(self, decided: Plan) -> Sequence[Check]:
-        return self.world.topology.recipe.checks(self.seen, Move(decided.ask, decided.source, decided.baseline))
+        return self.opened.topology.recipe.checks(self.seen, Move(decided.ask, decided.source, decided.baseline))
 
     def _owed(self, ask: Ask) -> bool:
         return any(ask.target in (debt.about, debt.kept_at) for debt in self.seen.debts)
@@ -161,15 +162,15 @@ class Judge:
         """A longer time to drain where what is under way takes longer than the settings give."""
         takes = [link.drain_s for link in self.links if link.drain_s is not None]
         longest = max(takes, default=0.0)
-        if longest <= self.world.installation.settings.drain.timeout:
+        if longest <= self.opened.installation.settings.drain.timeout:
             return ()
         return (f"--timeout {math.ceil(longest * _ROOM / _MINUTE_S)}m",)
 
     def _alive(self, ask: Ask, findings: Sequence[Finding]) -> Verdict:
         """Refused beside a site that lives; said too is whether the target could serve if that site were lost."""
-        left = self.world.other(ask.target)
+        left = self.opened.other(ask.target)
         role = self.seen.roles[left]
-        recipe = self.world.topology.recipe
+        recipe = self.opened.topology.recipe
         against = [each for each in recipe.why_not(self.seen, Move(ask, left, {})) if each.id != "DR-ALIVE-001"]
         first = next((each.text for each in against if each.severity is Severity.ERROR), None)
         if self.seen.roles[ask.target] not in (Role.STANDBY, Role.SERVING):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from dr_ctl.application.opened import folder
 from dr_ctl.application.result import Result
-from dr_ctl.application.world import folder
 from dr_ctl.cli.session import Session
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import ExitCode, Finding, Json, Severity

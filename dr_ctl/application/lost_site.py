@@ -1,0 +1,53 @@
+"""A failover as things stand: what roles alone do not tell of the lost site, and the remedies that help now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from dr_ctl.application.opened import Opened
+from dr_ctl.core.clock import stamp
+from dr_ctl.core.model import ExitCode, Finding, Role, Severity
+from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
+from dr_ctl.topologies.topology import Seen
+
+LATELY: Final = timedelta(minutes=10)
+
+
+def as_things_stand(decided: Decision, ask: Ask, seen: Seen, opened: Opened) -> Decision:
+    """The decision with what the history tells of the lost site.
+
+    A site that is silent and was sick lately is refused as a sick one. A person's word still counts: a host that was
+    switched off is as silent as a process that froze for good, and waiting would only keep the service down."""
+    left = opened.other(ask.target)
+    silent = seen.roles[left] is Role.UNKNOWN
+    if isinstance(decided, Plan) and silent and (at := _lately_sick(left, opened)) is not None:
+        text = f"{left} was sick, and so alive, at {stamp(at)}: that it serves nobody now rests on your word alone"
+        remedy = "Go on only where its process was ended, or its host cut off, since then."
+        told = Finding("DR-ALIVE-004", Severity.WARNING, text, remedy)
+        return replace(decided, findings=(told, *decided.findings))
+    if not isinstance(decided, Refusal):
+        return decided
+    away = [link.site for link in seen.links() if link.attached is False]
+    is_whole = all(each.silent is None for each in seen.brokers if each.site == left)
+    first, *others = decided.findings
+    if first.id == "DR-ALIVE-001" and seen.roles[left] is Role.SERVING and is_whole and away:
+        remedy = (
+            f"Leave {left} as it is, its clients are served. Nothing can be moved without loss before the link is "
+            f"back. {opened.mending(away[0])}"
+        )
+        first = replace(first, remedy=remedy)
+    if first.id == "DR-ALIVE-002" and (at := _lately_sick(left, opened)) is not None:
+        remedy = f"End that process for certain, or cut its host off; only then: {first.remedy}"
+        first = replace(first, text=f"{first.text}; it was sick, and so alive, at {stamp(at)}", remedy=remedy)
+        decided = replace(decided, code=ExitCode.SERVING_SITE_ALIVE)
+    return replace(decided, findings=(first, *others))
+
+
+def _lately_sick(site: str, opened: Opened) -> datetime | None:
+    """When the history last saw a silent site give a sign of life without its management; None where not lately."""
+    from dr_ctl.rpo.history.since import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
+
+    at = last_seen(opened.installation.path(opened.installation.settings.history.path), site, Role.SICK)
+    return at if at is not None and opened.clock.now() - at < LATELY else None

@@ -1,0 +1,91 @@
+"""One installation for one command: its settings, its topology opened for looking, its runbooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dr_ctl.application.caller import Caller
+from dr_ctl.core.clock import Clock
+from dr_ctl.core.errors import UsageError
+from dr_ctl.core.model import Finding, Severity
+from dr_ctl.engine import runbook
+from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, REINSTATE, RESTART, alone
+from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
+from dr_ctl.engine.verbs import HOOK
+from dr_ctl.settings.model import Installation
+from dr_ctl.topologies import registry
+from dr_ctl.topologies.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Wired for looking; the topology's driver adds what can change it, and a dry run never asks for that."""
+
+    installation: Installation
+    topology: Topology[Any]
+    clock: Clock
+
+    @classmethod
+    @contextmanager
+    def of(cls, caller: Caller) -> Iterator[Opened]:
+        """Open the caller's installation for this block, and close it after it."""
+        installation = caller.installation()
+        topology = registry.opened(installation, caller.clock, caller.patience, caller.runs().documents)
+        with closing(topology):
+            yield cls(installation, topology, caller.clock)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return tuple(self.installation.settings.sites)
+
+    def other(self, site: str) -> str:
+        return next(each for each in self.sites if each != site)
+
+    def must_know(self, *sites: str | None) -> None:
+        """Raise `UsageError` where a site that was named is not in the settings."""
+        for site in sites:
+            if site is not None and site not in self.sites:
+                raise UsageError(f"no site {site} in the settings", remedy=f"The sites are {' and '.join(self.sites)}.")
+
+    def runbook(self, operation: str) -> Runbook:
+        """The lines of an operation; raises `UsageError` where they name a hook that the settings do not have."""
+        hooks = self.installation.settings.hooks
+        if operation in ALONE:
+            book = alone(operation)
+            if operation == FENCE:
+                book = replace(book, steps=with_hooks(book.steps, [name for name in hooks if name.startswith(FENCING)]))
+            return book
+        of = FAILBACK if operation == REINSTATE else operation
+        book = runbook.load(of, folder(self.installation), self.installation.settings.order)
+        for step in book.steps:
+            if step.verb == HOOK and (name := str(step.words["name"])) not in hooks:
+                text = f"{book.path.name}:{step.line}: the settings have no hook {name}"
+                raise UsageError(text, remedy=f"Name it under `hooks:` in {self.installation.file.name}.")
+        return book
+
+    def unverified(self) -> list[Finding]:
+        """The sites whose certificates nobody checks: every command says so."""
+        return [found for name in self.sites if (found := self.unverified_at(name)) is not None]
+
+    def unverified_at(self, name: str) -> Finding | None:
+        if self.installation.settings.sites[name].tls.verify:
+            return None
+        text = f"{name}: the certificates of its brokers are not verified (`tls.verify: false`)"
+        remedy = f"Name the file of their authority as `tls.ca` of {name} in {self.installation.file.name}."
+        return Finding("DR-TLS-001", Severity.WARNING, text, remedy)
+
+    def mending(self, site: str) -> str:
+        """What helps where the link of a site is not attached."""
+        restarts = {step.verb for step in alone(RESTART).steps} <= self.topology.recipe.verbs()
+        restart = f"`dr-ctl link restart {site}`; if that does not help, look" if restarts else "Look"
+        return f"{restart} at what stands between the sites."
+
+
+def folder(installation: Installation) -> Path:
+    """Where the runbooks in force are: the installation's own, or those that came with dr-ctl."""
+    own = installation.settings.runbooks
+    return installation.path(own) if own is not None else runbook.shipped()

@@ -1,0 +1,175 @@
+"""What one command asks, as a value: checked against settings and topology, narrowed to its units, with its price.
+
+A question is decided as often as needed; each decision comes from the look that it is given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from dr_ctl.application import plans
+from dr_ctl.application.lost_site import as_things_stand
+from dr_ctl.application.opened import Opened
+from dr_ctl.application.price import FailoverPrice
+from dr_ctl.core.errors import BrokerError, UsageError
+from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.core.patterns import matches
+from dr_ctl.engine.history import History
+from dr_ctl.engine.operations import (
+    ALONE,
+    AT_SOURCE,
+    FAILOVER,
+    FENCE,
+    QUIESCE,
+    REINSTATE,
+    RELEASE,
+    RESTART,
+    RETURNS,
+    alone,
+)
+from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
+from dr_ctl.engine.planner import plan
+from dr_ctl.engine.roles import is_split
+from dr_ctl.engine.verbs import GENERAL
+from dr_ctl.topologies.topology import Seen
+
+LOST_S: Final = 5.0
+_PASSWORDS: Final = {"__all__": {"password"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`past` is the history of the run that is gone on with, None for a new one; `anew`: a failover in the place of an
+    open run; `saved`: the plan that the decision has to be equal to."""
+
+    ask: Ask
+    opened: Opened
+    price: FailoverPrice | None = None
+    past: History | None = None
+    saved: plans.Saved | None = None
+    anew: bool = False
+
+    @classmethod
+    def of(cls, ask: Ask, opened: Opened, *, past: History | None = None, saved: plans.Saved | None = None) -> Question:
+        """Check what is asked; raises `UsageError` for a site or a step that there is not, or queues where whole sites
+        move. From here on a lost site is waited for within bounds."""
+        opened.must_know(ask.target, ask.expect_serving, ask.presume_down)
+        _must_be_able(ask, opened)
+        _must_move_parts(ask, opened)
+        return cls(ask, opened, _price(ask, opened), past, saved)
+
+    @property
+    def site(self) -> str:
+        """The site that the command names: some steps are done at the one that is left."""
+        return self.ask.target if self.ask.operation not in AT_SOURCE else self.opened.other(self.ask.target)
+
+    @property
+    def title(self) -> str:
+        """What is done, as others are told who meet its lock."""
+        if self.past is not None:
+            return f"resume of {self.ask.operation} to {self.ask.target}"
+        return f"{self.ask.operation} {'of' if self.ask.operation in AT_SOURCE else 'to'} {self.site}"
+
+    @property
+    def supersedes(self) -> bool:
+        """A failover does not wait for a run that was interrupted, where somebody says why."""
+        return self.ask.operation == FAILOVER and self.ask.reason is not None
+
+    @property
+    def goes_beside(self) -> bool:
+        """A fence is safe whatever an open run has left, and where both sites are open it is what is needed."""
+        return self.ask.operation == FENCE or self.supersedes
+
+    def look(self) -> Seen:
+        """Look at both sites; what a failover may cost follows from what was seen."""
+        seen: Seen = self.opened.topology.observe()
+        if self.price is not None:
+            self.price.saw(seen)
+        return seen
+
+    def narrowed(self, seen: Seen) -> Question:
+        """With the units that its pattern names, of those that were seen. A step at one site that names none is about
+        what the other does not serve, where both serve a part."""
+        ask = self.ask
+        if ask.units is not None or not self.opened.topology.recipe.moves_parts:
+            return self
+        if ask.queues is not None:
+            units = tuple(unit.name for unit in seen.units if matches((ask.queues,), unit.name))
+        elif ask.operation in (QUIESCE, FENCE, RELEASE) and is_split(seen):
+            units = tuple(unit.name for unit in seen.units if unit.serving != ask.target)
+        else:
+            return self
+        return replace(self, ask=replace(ask, units=units))
+
+    def decide(self, seen: Seen) -> Decision:
+        """Plan from one look; what the plan rests on includes the settings."""
+        ask, opened = self.ask, self.opened
+        book = opened.runbook(ask.operation)
+        decided = plan(book, opened.topology.recipe, seen, ask, self.past, self.price, anew=self.anew)
+        if ask.operation == FAILOVER:
+            decided = self._contradicted(as_things_stand(decided, ask, seen, opened))
+        decided = replace(decided, findings=(*decided.findings, *opened.unverified()))
+        if not isinstance(decided, Plan):
+            return decided
+        secret = {"sites": {"__all__": {"brokers": _PASSWORDS, "workloads": _PASSWORDS}}}
+        settings = opened.installation.settings.model_dump_json(exclude=secret)
+        basis = {**decided.basis, "settings": hashlib.sha256(settings.encode()).hexdigest()}
+        return plans.same(self.saved, replace(decided, basis=basis))
+
+    def _contradicted(self, decided: Decision) -> Decision:
+        """Refused where a look saw the lost site serve after its end by the operator's word."""
+        is_refused = isinstance(decided, Refusal) and decided.code is ExitCode.LOSS_REFUSED
+        if self.past is not None or self.price is None or not (is_refused or isinstance(decided, Plan)):
+            return decided
+        contradiction = self.price.contradiction()
+        return decided if contradiction is None else Refusal((contradiction,))
+
+    def residue(self, seen: Seen) -> dict[str, Json]:
+        """What a return brings, and what of it comes twice at most, as `data`: empty for all else, and where the
+        topology cannot say so beforehand."""
+        brings: Mapping[str, Json] = seen.residue(self.ask.target) if self.ask.operation in RETURNS else {}
+        return {"residue": dict(brings)} if brings else {}
+
+    def why_not_so(self) -> str | None:
+        """What a look says that holds already is attempted before anybody is told: flags lie."""
+        if self.ask.operation == REINSTATE:
+            return None  # there all brokers have answered what they hold and owe
+        serving = self.ask.operation not in (QUIESCE, FENCE)
+        try:
+            why = self.opened.topology.why_not_so(self.site, serving=serving)
+        except BrokerError as error:
+            why = f"it does not answer any more: {error}"
+        return f"{why}: look at {self.site} first" if why is not None else None
+
+
+def _must_be_able(ask: Ask, opened: Opened) -> None:
+    """Raise `UsageError` where this topology has no such step."""
+    if ask.operation not in ALONE:
+        return
+    own = {step.verb for step in alone(ask.operation).steps}
+    if own - opened.topology.recipe.verbs() - GENERAL:
+        text = f"{ask.operation}: {opened.installation.settings.topology} has nothing that dr-ctl could do this with"
+        remedy = "The links of that topology connect by themselves; its brokers' console stops and starts them."
+        raise UsageError(text, remedy=remedy if ask.operation == RESTART else "`dr-ctl --help` has the others.")
+
+
+def _must_move_parts(ask: Ask, opened: Opened) -> None:
+    """Raise `UsageError` where queues were named and this topology moves whole sites."""
+    if ask.queues is not None and not opened.topology.recipe.moves_parts:
+        kind = opened.installation.settings.topology
+        text = f"--queues {ask.queues}: with {kind} all queues of a pair move together"
+        raise UsageError(text, remedy="Leave --queues out: what ships between the sites cannot tell queues apart.")
+
+
+def _price(ask: Ask, opened: Opened) -> FailoverPrice | None:
+    """What a failover may cost; None for a planned move."""
+    if ask.operation != FAILOVER:
+        return None
+    lost = opened.other(ask.target)
+    steps = opened.runbook(ask.operation).steps
+    observe = next((step.limits for step in steps if step.verb == "observe"), {})
+    opened.topology.spend_at_most(observe.get("lost", LOST_S), lost)
+    return FailoverPrice(opened.installation, lost, opened.clock, ask.silent_since)
