@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from dr_ctl.rpo.bounds.looks import Looks
-from dr_ctl.rpo.bounds.pace import Pace
+from dr_ctl.rpo.bounds.pace import Pace, burst_between
 from dr_ctl.rpo.bounds.received import Arrived
 from dr_ctl.rpo.bounds.things import Counter, Thing
 from dr_ctl.rpo.series.columns import NA, Ints
@@ -156,7 +156,7 @@ class Outflow:
             return None
         took_us = self.end_us - from_us
         steady = self._steady(counter, took_us)
-        return None if steady is None else steady + (math.ceil(self._even.burst) if took_us else 0)
+        return None if steady is None else steady + (self.burst if took_us else 0)
 
     def _steady(self, counter: Counter, us: int) -> int | None:
         return since_of(self._paces(counter), us)
@@ -173,6 +173,11 @@ class Outflow:
             return None
         found = self.looked.pace("added", int(NEARLY * float(np.median(np.diff(read)))))
         return found if found is not None and found.burst <= found.rate * EVEN_S else None
+
+    @cached_property
+    def burst(self) -> int:
+        """The most that was put in at once, above the rate from one look at the queues to the next."""
+        return burst_between(self.read, self.looked.us, self.looked.added, self.looked.era)
 
     @cached_property
     def read(self) -> Ints:

@@ -52,6 +52,25 @@ class Pace:
         return math.ceil(self.rate * us / US + self.burst - _NEARLY) if us > 0 else 0
 
 
+def burst_between(looks: Ints, us: Ints, counter: Ints, era: Ints) -> int:
+    """The greatest rise of a counter above straight lines from each of some looks to the next one, in the last minutes.
+
+    These looks tell a rate and no burst; a counter keeps below the highest rate and this burst together. Each interval
+    has a line of its own: a fast interval hides no burst of a slow one.
+    """
+    if not len(us):
+        return 0
+    from_us = min([us[-1] - WINDOW_US, *looks[-_LEAST_WINDOWS - 1 :][:1]])
+    us, counter, era = (values[us >= from_us] for values in (us, counter, era))
+    rises = [0.0]
+    for number in np.unique(era):
+        own = np.flatnonzero(era == number)
+        ends = own[np.isin(us[own], looks) | np.isin(own, own[[0, -1]])]
+        above = counter[own] - np.interp(us[own], us[ends], counter[ends])
+        rises.append(_rise(above, era[own]))
+    return math.ceil(max(rises) - _NEARLY)
+
+
 def _windows(us: Ints, era: Ints, least_us: int) -> tuple[Ints, Ints]:
     """From each look to the first one so long after it, within one era: the places of both."""
     if not len(us):

@@ -80,7 +80,7 @@ class Pair:
         """At most what the queue held and got, and what its outflow can take with it."""
         if name not in self.queues:
             return 0 if self.outflows else None
-        own = total([int(self.queues[name].depth[-1]), self._grown(name, "added")])
+        own = total([int(self.queues[name].depth[-1]), self._grown(name, "added", SENDS)])
         shipping = [each.lost for each in self._of(SENDS) if name in each.queues]
         return least([own, *(None if each is None else each.at_most for each in shipping)])
 
@@ -90,7 +90,7 @@ class Pair:
             return 0 if self.outflows else None
         waiting = [max(int(each.looked.depth[-1]), self.left.get(name) or 0) for each in self._of(ACKS)
                    if name in each.queues]  # fmt: skip
-        own = total([*waiting, self._grown(name, "acked"), self.delivering[name]]) if waiting else None
+        own = total([*waiting, self._grown(name, "acked", ACKS), self.delivering[name]]) if waiting else None
         return least([own, self.twice])
 
     def class_lost(self, names: Sequence[str]) -> int | None:
@@ -103,9 +103,13 @@ class Pair:
     def _of(self, kinds: Sequence[str]) -> list[Outflow]:
         return [each for each in self.outflows if each.kind in kinds]
 
-    def _grown(self, name: str, counter: Counter) -> int | None:
+    def _grown(self, name: str, counter: Counter, kinds: Sequence[str]) -> int | None:
+        """Since its last look, at its pace and with a burst of what its outflows of these kinds get: the queue itself
+        is looked at too seldom to know one."""
         queue = self.queues[name]
-        return since_of([queue.pace(counter)], self.end_us - queue.last_us)
+        took_us = self.end_us - queue.last_us
+        bursts = [each.burst for each in self._of(kinds) if took_us and name in each.queues]
+        return total([since_of([queue.pace(counter)], took_us), max(bursts, default=0)])
 
 
 def _served(queues: dict[str, Thing], kind: str, flow: str, flows: Sequence[tuple[str, str]]) -> dict[str, Thing]:
