@@ -92,6 +92,9 @@ class Patience:
     store_starts_s: float = 15.0
     """For a broker that has taken the store to be managed: its clients' doors open a moment earlier."""
 
+    store_ends_s: float = 30.0
+    """For the process of a broker that gave up the store to end: ten to twenty-two seconds were measured."""
+
     # The plugin.
     plugin_poll_s: float = 0.05
     """Between looks at its flows."""

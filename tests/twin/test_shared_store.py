@@ -113,6 +113,41 @@ def test_a_run_that_dies_as_the_store_is_given_up_goes_on_and_starts_who_ended(
     assert all(each.running for each in twin.brokers(SharedStoreBroker))
 
 
+def lives_on(twin: PlayedTwin, seconds: float) -> None:
+    """Each process is there for so long after it was told to stop, as a JVM is."""
+    with twin.still():
+        for broker in twin.brokers(SharedStoreBroker):
+            broker.lives_on_s = seconds
+
+
+def test_a_process_that_lives_on_after_its_stop_is_waited_for_and_started(twin: PlayedTwin, dr_ctl: Command) -> None:
+    nothing(twin, dr_ctl)
+    lives_on(twin, 3.0)
+
+    there = dr_ctl(*SWAPOVER)
+    assert (there.code, "DR-STORE-010" in ids(there)) == (0, False)
+    assert all(each.running for each in twin.brokers(SharedStoreBroker))
+    assert there.document["data"]["outage_s"] < 3.0
+
+    assert dr_ctl("swapover", "--to", "london", "--yes").code == 0
+    assert serving(twin) == ("london",)
+
+
+def test_a_process_that_is_not_seen_to_end_is_said_and_no_move_goes_back_to_it(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient(monkeypatch, store_ends_s=0.3)
+    nothing(twin, dr_ctl)
+    lives_on(twin, 3600.0)
+
+    there = dr_ctl(*SWAPOVER)
+    back = dr_ctl("swapover", "--to", "london", "--yes")
+
+    assert (there.code, "DR-STORE-010" in ids(there)) == (0, True)
+    assert (back.code, "DR-STORE-004" in ids(back)) == (10, True)
+    assert serving(twin) == ("paris",)
+
+
 def test_a_store_that_nobody_takes_strands_the_service_until_somebody_starts_who_should(
     twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

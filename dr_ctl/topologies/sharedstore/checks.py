@@ -117,6 +117,13 @@ def _waiting(name: str, view: BrokerView) -> Iterator[Finding]:
             f"{name}: its process does not run: it cannot take the store",
             f"Start the broker of {view.site}: it then waits.",
         )
+    elif view.ending:
+        yield error(
+            "DR-STORE-004",
+            f"{name}: it was told to stop less than {duration(view.config.ends_s)} ago, and its process was not seen "
+            "to end: a broker that ends takes no store",
+            f"Run the command again in {duration(view.config.ends_s)}, once that process has ended and waits again.",
+        )
     elif view.runs is None:
         yield warning(
             "DR-STORE-007",

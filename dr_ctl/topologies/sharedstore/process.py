@@ -30,11 +30,11 @@ class BrokerProcess:
         words = {Goal.START: self._told.start, Goal.STOP: self._told.stop}
         return frozenset(goal for goal, each in words.items() if each is not None)
 
-    def runs(self) -> bool | None:
-        """Whether it runs; None where nothing says so."""
+    def runs(self, *, fresh_s: float = FRESH_S) -> bool | None:
+        """Whether it runs, by a word that is no older; None where nothing says so."""
         if self._told is None:
             return None
-        if self._last is None or self._clock.monotonic() - self._last[0] > FRESH_S:
+        if self._last is None or self._clock.monotonic() - self._last[0] >= fresh_s:
             what = f"the state command of {self._name}"
             outcome = self._place.run(what, self._told.state, self._told.timeout, self._facts)
             code = outcome.evidence.get("exit_code")

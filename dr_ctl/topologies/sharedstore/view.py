@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Final
 
 from dr_ctl.core.model import Role
 from dr_ctl.engine.goals import Goal
@@ -17,6 +18,7 @@ from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.common import seen
+from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Acceptor, Config
 from dr_ctl.topologies.sharedstore.lock import Lag, LockSeen
@@ -26,7 +28,7 @@ from dr_ctl.topologies.topology import LinkSeen, Stake
 @dataclass(frozen=True, slots=True)
 class StoreConfig(Config):
     """Beside what is said of any broker: its own name, how long its lease lasts and how often that is renewed, which
-    of its process's commands there are, and whether a replica follows the store."""
+    of its process's commands there are, whether a replica follows the store, and how long its process takes to end."""
 
     broker: str = ""
     by_row: bool = False
@@ -35,6 +37,11 @@ class StoreConfig(Config):
     commands: frozenset[Goal] = frozenset()
     tells: bool = False
     replicated: bool = False
+    ends_s: float = 30.0
+
+
+STOPPED: Final = f"{OWN}stopped"
+"""The document that says since when a broker was told to stop, until its process has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,14 @@ class BrokerView(ClassicBroker):
         """Say whether it waits for a store that nobody holds."""
         free = self.lock is not None and not self.lock.held and self.lock.holder != self.config.broker
         return free and not self.answered and self.runs is not False
+
+    @property
+    def ending(self) -> bool:
+        """Say whether a run told it to stop so short a time ago that its process may still be on its way out."""
+        told = self.documents.get(STOPPED)
+        stopped_ms = int(told) if told is not None and told.isdecimal() else None
+        since = stopped_ms is not None and 0 <= self.now_ms - stopped_ms < 1000 * self.config.ends_s
+        return since and not self.answered and self.runs is not False
 
     @property
     def role(self) -> Role:

@@ -20,7 +20,7 @@ from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.sharedstore.drafts.activate import BESIDE, HANDOVER
 from dr_ctl.topologies.sharedstore.tools import StoreTools
-from dr_ctl.topologies.sharedstore.view import BrokerView
+from dr_ctl.topologies.sharedstore.view import STOPPED, BrokerView
 
 COUNTED: Final = 5  # looks until counts are believed to differ: clients work meanwhile, and a look is no one moment
 
@@ -32,6 +32,7 @@ def act(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome
     served_before = seen.roles[move.target] is Role.SERVING
     holding = [call for call in step.part(HANDOVER) if not _gave_up(seen, move.source)]
     began = hand.monotonic()
+    _noted(tools, holding)
     if (refused := _handed_over(tools, holding, hand)) is not None:
         return refused
     if (failed := _until_served(tools, step, move, hand)) is not None:
@@ -39,7 +40,10 @@ def act(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome
     took_s = hand.monotonic() - began
     tools.change(step.part("strikes"), hand)
     evidence: dict[str, Json] = {"proof": "attempt", "took_over_s": round(took_s, 3)}
-    findings = (*_counted(tools, move, hand, evidence), *_beside(tools, step, move, hand))
+    findings = (
+        *_counted(tools, move, hand, evidence),
+        *_beside(tools, step, move, hand, stopped=bool(holding) or move.sent),
+    )
     if served_before:
         return NotNeeded(f"{move.target} serves already", evidence, findings)
     return Done(f"{move.target} holds the store and lets clients in, after {took_s:.1f} s", evidence, findings)
@@ -72,6 +76,13 @@ def _moved(tools: StoreTools, here: BrokerView, seen: Seen[BrokerView], move: Mo
 
 def _gave_up(seen: Seen[BrokerView], site: str) -> bool:
     return not any(view.answered for view in seen.views(site))
+
+
+def _noted(tools: StoreTools, holding: Sequence[Call]) -> None:
+    """Write down since when a broker ends, for whoever looks next."""
+    for call in holding:
+        papers = tools.observer.brokers[call.site][str(call.unit)].papers
+        papers.write(STOPPED, str(papers.now_ms))
 
 
 def _handed_over(tools: StoreTools, holding: Sequence[Call], hand: Hand) -> Refused | None:
@@ -157,15 +168,19 @@ def _counted(tools: StoreTools, move: Move, hand: Hand, evidence: dict[str, Json
     return (checks.warning("DR-STORE-009", text, remedy),)
 
 
-def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> list[Finding]:
-    """Where the process that gave up the store has ended it is started, or that is said; one that runs waits, or ends
-    later. Of a lost site nothing is asked."""
+def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand, *, stopped: bool) -> list[Finding]:
+    """Where the process that gave up the store has ended it is started, or that is said. One that the run `stopped` is
+    waited for: a process lives on for a while. Of a lost site nothing is asked."""
     if move.ask.operation == FAILOVER:
         return []
     found = []
     for view in tools.observer.look_once().views(move.source):
-        if view.runs is not False:
+        runs = _runs_still(tools, view, hand) if stopped and view.runs and not view.answered else view.runs
+        if runs and stopped and not view.answered:
+            found.append(_lives_on(tools, view, move))
+        if runs is not False:
             continue
+        tools.observer.brokers[view.site][view.pair].papers.remove(STOPPED)
         starts = [call for call in step.part(BESIDE) if call.unit == view.pair]
         failed = [each.text for each in tools.change(starts, hand) if not isinstance(each, Done)]
         if failed or not starts:
@@ -173,6 +188,25 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> lis
             text = f"{view.site}/{view.pair}: its process has ended, so {move.target} has no other site{why}"
             found.append(checks.warning("DR-STORE-010", text, "Start it: it then waits for the store."))
     return found
+
+
+def _runs_still(tools: StoreTools, view: BrokerView, hand: Hand) -> bool | None:
+    """Wait until a process has ended, as long as one takes at most; its keeper may start it again at once."""
+    process = tools.observer.brokers[view.site][view.pair].process
+    until = hand.monotonic() + tools.patience.store_ends_s
+    while (runs := process.runs(fresh_s=0.0)) and hand.monotonic() < until:
+        hand.waiting(f"the process of {view.broker} ends", None, "it was told to stop, and runs still")
+        hand.wait(tools.patience.link_poll_s)
+    return runs
+
+
+def _lives_on(tools: StoreTools, view: BrokerView, move: Move) -> Finding:
+    text = (
+        f"{view.site}/{view.pair}: its process was told to stop and was not seen to end within "
+        f"{duration(tools.patience.store_ends_s)}: whether {move.target} has another site cannot be told"
+    )
+    remedy = "See whether its keeper has started it again; else end that process, and start it: it then waits."
+    return checks.warning("DR-STORE-010", text, remedy)
 
 
 def _began_with(view: BrokerView) -> Mapping[str, int]:

@@ -19,11 +19,12 @@ AGAIN_S: Final = 0.2
 class SharedStoreBroker(ClassicBroker):
     """One of two. `running`: its process is there; it is alive while it has the store. `supervised`: a process that
     ends in order is started again by whoever keeps it. `tries_every_s`: how often it tries for the lock, and renews a
-    lease."""
+    lease. `lives_on_s`: how long its process is there after it was told to stop."""
 
     running: bool = False
     supervised: bool = False
     tries_every_s: float = 0.1
+    lives_on_s: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -32,6 +33,7 @@ class SharedStoreBroker(ClassicBroker):
         self._process = ProcessFiles(self.home, self.name)
         self._next_try_s = 0.0
         self._back_s: float | None = None
+        self._gone_s: float | None = None
 
     def share(self, peer: SharedStoreBroker) -> None:
         """Both have this one's store."""
@@ -67,6 +69,7 @@ class SharedStoreBroker(ClassicBroker):
     def start(self) -> None:
         """Start the process; it serves once it has the lock."""
         if not self.running:
+            self._gone_s = None
             self._run(running=True)
             self.frozen, self._back_s = False, None
             self._try()
@@ -104,6 +107,9 @@ class SharedStoreBroker(ClassicBroker):
 
     def _started(self, now_s: float) -> None:
         """Start where somebody wants it to, or its keeper does."""
+        if self._gone_s is not None and now_s >= self._gone_s:
+            self._gone_s = None
+            self._process.tell(running=False)
         if self._back_s is not None and now_s >= self._back_s:
             self.start()
         if self._process.asked:
@@ -113,6 +119,9 @@ class SharedStoreBroker(ClassicBroker):
     def _end(self, *, again: bool) -> None:
         self._back_s = self.clock.now_s() + AGAIN_S if again else None
         self._run(running=False)
+        if self.lives_on_s:
+            self._gone_s = self.clock.now_s() + self.lives_on_s
+            self._process.tell(running=True)
 
     def _run(self, *, running: bool) -> None:
         self.running = running
