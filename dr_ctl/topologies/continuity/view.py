@@ -20,6 +20,7 @@ from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Acceptor, Peer, Queue
+from dr_ctl.topologies.continuity.figures import depth_of, late, lying, said, twice
 from dr_ctl.topologies.continuity.papers import InFilter
 from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
@@ -166,13 +167,13 @@ class SiteView(ArtemisBroker):
     def to_ship(self) -> int | None:
         if self.service is None:
             return None
-        return sum(queue.depth for flow in self.flows for queue in flow.outflow)
+        return total(depth_of(queue) for flow in self.flows for queue in flow.outflow)
 
     @property
     def unapplied(self) -> int | None:
         if self.service is None:
             return None
-        return sum(flow.in_acks.depth for flow in self.flows)
+        return total(depth_of(flow.in_acks) for flow in self.flows)
 
     @property
     def ships(self) -> Mapping[str, bool]:
@@ -291,10 +292,10 @@ class SiteView(ArtemisBroker):
         rate = self._shipping_rate(before, took_s)
         messages = acks = unapplied = even_s = oldest_s = None
         if self.service is not None:
-            messages = sum(flow.out_mirror.depth for flow in self.flows)
-            acks = sum(flow.out_acks.depth for flow in self.flows)
+            messages = total(depth_of(flow.out_mirror) for flow in self.flows)
+            acks = total(depth_of(flow.out_acks) for flow in self.flows)
             unapplied = self.unapplied
-            even_s = drain_s(messages + acks + (unapplied or 0), rate)
+            even_s = drain_s(total((messages, acks, unapplied)), rate)
             ages = [flow.out_mirror.oldest_ms for flow in self.flows if flow.out_mirror.oldest_ms is not None]
             oldest_s = 0.0 if messages == 0 else round(max(ages) / 1000, 3) if ages else None
         started = all(self.ships.values()) if self.service is not None else None
@@ -304,8 +305,8 @@ class SiteView(ArtemisBroker):
             oldest = f", the oldest {duration(oldest_s)} old" if oldest_s else ""
             time = f"{duration(even_s)} to be even" if even_s is not None else "time to be even not known"
             line = (
-                f"bridges {state}; {messages} message(s) to ship{oldest}, {acks} acknowledgement(s) to ship, "
-                f"{unapplied} not applied; {time}"
+                f"bridges {state}; {said(messages)} message(s) to ship{oldest}, "
+                f"{said(acks)} acknowledgement(s) to ship, {said(unapplied)} not applied; {time}"
             )
         more: dict[str, Json] = {
             "loss_risk": messages,
@@ -339,14 +340,16 @@ class SiteView(ArtemisBroker):
         """
         for flow in self.flows:
             other = peer.flow(flow.queue) if peer is not None else None
-            if peer is not None and other is not None:
+            if peer is not None and other is not None and lying(peer, flow.queue) is not None:
                 there = replace(other.in_mirror.row(self, at), delivering=None, added=None, removed=None)
                 yield replace(there, kind="staged", name=flow.queue, depth=peer.lies(flow.queue))
             for kind, queue, bridge in (
                 ("mirror", flow.out_mirror, flow.mirror_bridge),
                 ("acks", flow.out_acks, flow.acks_bridge),
             ):
-                pending = other.in_acks.depth if kind == "acks" and other is not None else None
+                if not queue.counted:
+                    continue
+                pending = depth_of(other.in_acks) if kind == "acks" and other is not None else None
                 connected = bridge.started and queue.consumers > 0
                 yield replace(queue.row(self, at), kind=kind, name=flow.queue, link=connected, pending=pending)
 
@@ -354,27 +357,26 @@ class SiteView(ArtemisBroker):
         """By flow."""
         if self.service is None:
             return Stake(None, None, None)
-        queues: dict[str, tuple[int, int | None]] = {}
-        for flow in self.flows:
-            other = peer.flow(flow.queue) if peer is not None else None
-            twice = flow.out_acks.depth + other.in_acks.depth if other is not None else None
-            if peer is not None and twice is not None and flow.queue in self.business:
-                # Lost acknowledgements too: what lies there, without what lies here and has been shipped.
-                shipped = max(0, self.business[flow.queue].depth - flow.out_mirror.depth)
-                twice = max(twice, peer.lies(flow.queue) - shipped)
-            queues[flow.queue] = (flow.out_mirror.depth, twice)
-        lost = sum(each for each, _ in queues.values())
-        return Stake(lost, total(each for _, each in queues.values()), queues)
+        flows = {flow.queue: (depth_of(flow.out_mirror), twice(self, flow, peer)) for flow in self.flows}
+        queues = {name: (lost, twice) for name, (lost, twice) in flows.items() if lost is not None}
+        return Stake(
+            total(lost for lost, _ in flows.values()),
+            total(twice for _, twice in flows.values()),
+            queues if len(queues) == len(flows) else None,
+        )
 
     @property
     def residue(self) -> Residue | None:
         """A message that comes in late comes twice only if it is to be shipped and still lies in its queue,
-        unacknowledged: never more than either. None where the plugin has not started."""
+        unacknowledged: never more than either. None where the plugin has not started, or the broker counts wrongly."""
         if self.service is None:
             return None
-        depths = {flow.queue: flow.out_mirror.depth for flow in self.flows}
-        twice = sum(min(n, self.business[name].depth) if name in self.business else n for name, n in depths.items())
-        return Residue(sum(depths.values()), sum(flow.out_acks.depth for flow in self.flows), twice)
+        messages = total(depth_of(flow.out_mirror) for flow in self.flows)
+        acks = total(depth_of(flow.out_acks) for flow in self.flows)
+        again = total(late(self, flow) for flow in self.flows)
+        return (
+            Residue(messages, acks, again) if messages is not None and acks is not None and again is not None else None
+        )
 
     def _call(self, goal: Goal, operation: Operation, about: str, when: str | None) -> Call:
         """The plugin opens and closes all client doors of its broker at once."""
