@@ -57,7 +57,7 @@ def test_a_look_from_before_the_machine_slept_is_old(
     london: Management, look: Callable[[Access], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A clock that stands still in suspend would take it for a young one, beside a lock that has run out."""
-    awake_s = time.monotonic()
+    awake_s = 1000.0
     asleep_s = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: awake_s)
     monkeypatch.setattr(time, "clock_gettime", lambda _: awake_s + asleep_s[0])
