@@ -1,7 +1,8 @@
 """What one look at an Artemis broker told, whatever joins it to its peer: how it is asked to do what a recipe means.
 
 A broker keeps security settings in its journal, above what broker.xml says. Taking one away again is enough for a match
-that broker.xml does not have; one that it has, as `#`, is only read again with the whole file.
+that broker.xml does not have; one that it has, as `#`, is only read again with the whole file. A match has one entry: a
+fence replaces what somebody has set through management, so that the entry of the fence keeps it.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ from dr_ctl.topologies.artemis.operations import (
     request,
 )
 from dr_ctl.topologies.artemis.papers import IN_USER, Papers
-from dr_ctl.topologies.common.calls import call
-from dr_ctl.topologies.common.view import Broker
+from dr_ctl.topologies.common.calls import Request, call
+from dr_ctl.topologies.common.view import Broker, Grants
 
 STILL_OUT: Final = "the broker still keeps them out"
+OTHERWISE: Final = "its own file gives them others"
+# A role that nobody has: under it a fence keeps what a client's role may do by somebody's own word.
+ASIDE: Final = "dr-ctl.kept-out."
+EVERY: Final = "#"
 # In the order of the operation's arguments.
 _WORDS: Final = (
     "send", "consume", "createDurableQueue", "deleteDurableQueue", "createNonDurableQueue", "deleteNonDurableQueue",
@@ -64,19 +69,18 @@ class ArtemisBroker(Broker):
         lasting = self.config.lasting
         if lasting is None:
             return []
-        calls, server = [], beans.server(self.broker)
+        calls = []
         for match in matches:
             if when is None and not self.lets_in(match):
                 continue
-            others = {role: words for role, words in self.grants[match].items() if role not in lasting.roles}
-            views = any(word in _VIEWS for words in others.values() for word in words)
-            listed = [
-                ",".join(role for role, words in others.items() if word in words)
-                for word in (*_WORDS, *(_VIEWS if views else ()))
-            ]
-            operation = SHUT_OUT_WITH_VIEWS if views else SHUT_OUT
+            aside = self._noted(match)
+            words = {
+                f"{ASIDE}{role}" if role in lasting.roles else role: may
+                for role, may in self.grants.get(match, {}).items()
+                if role not in lasting.roles or aside
+            }
             about = f"keep role {', '.join(lasting.roles)} out of {match}"
-            calls.append(call(self, Goal.SHUT_OUT, match, request(server, operation, (match, *listed)), about, when))
+            calls.append(call(self, Goal.SHUT_OUT, match, self._saying(match, words), about, when))
         return calls
 
     def letting_in(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
@@ -92,7 +96,55 @@ class ArtemisBroker(Broker):
         ]
         if calls:
             calls.append(call(self, Goal.ADMIT, ALL, request(server, RELOAD), "read broker.xml again", STILL_OUT))
+        for match in [each.thing for each in calls if each.thing != ALL and self._noted(each.thing)]:
+            about = f"give the roles at {match} the rights from before the fence"
+            calls.append(call(self, Goal.RESTORE, match, self._saying(match, self._before(match)), about, OTHERWISE))
         return calls
+
+    def holds(self, call: Call) -> bool:
+        if call.goal is not Goal.RESTORE:
+            return Broker.holds(self, call)
+        wanted = self._saying(call.thing, self.grants.get(call.thing, {}))
+        return _by_word(wanted) == _by_word(call.request)
+
+    def _before(self, match: str) -> Grants:
+        """What each role may do there while no fence stands: a fence keeps the clients' words under other names."""
+        own = {
+            role.removeprefix(ASIDE): may for role, may in self.grants.get(match, {}).items() if role.startswith(ASIDE)
+        }
+        return own | {role: may for role, may in self.grants.get(match, {}).items() if not role.startswith(ASIDE)}
+
+    def _noted(self, match: str) -> bool:
+        """Say whether somebody gave rights of its own to a match: then nothing but a note of them gives them back. Of
+        the match for all addresses the file is the only other word."""
+        noted = any(role.startswith(ASIDE) for role in self.grants.get(match, {}))
+        narrower = self.usual is not None and match != EVERY and _words(self._before(match)) != _words(self.usual)
+        return noted or (narrower and self.lets_in(match))
+
+    def _saying(self, match: str, words: Grants) -> Request:
+        """The request that sets what each role may do there."""
+        views = any(word in _VIEWS for may in words.values() for word in may)
+        listed = [
+            ",".join(role for role, may in words.items() if word in may)
+            for word in (*_WORDS, *(_VIEWS if views else ()))
+        ]
+        return request(beans.server(self.broker), SHUT_OUT_WITH_VIEWS if views else SHUT_OUT, (match, *listed))
+
+
+def _words(grants: Grants) -> dict[str, frozenset[str]]:
+    """What each role may do, without those that may do nothing."""
+    return {role: frozenset(may) for role, may in grants.items() if may}
+
+
+def _by_word(asked: Request) -> list[frozenset[str]]:
+    """The roles of each word in a request that sets rights, in the order of the words; words that nobody has are left
+    out at its end, as versions differ in how many there are."""
+    arguments = asked["arguments"]
+    assert isinstance(arguments, list)
+    roles = [frozenset(filter(None, str(each).split(","))) for each in arguments[1:]]
+    while roles and not roles[-1]:
+        roles.pop()
+    return roles
 
 
 B_co = TypeVar("B_co", bound=ArtemisBroker, covariant=True)

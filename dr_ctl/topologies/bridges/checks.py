@@ -8,6 +8,7 @@ from typing import Final
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
+from dr_ctl.topologies.artemis.broker import ASIDE
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
@@ -223,7 +224,8 @@ def _refused(here: BrokerView, there: BrokerView) -> Iterator[Finding]:
     """A role that may send to every address but one: that is whose bridge is refused, and it stops all of them."""
     clients = set(there.config.lasting.roles) if there.config.lasting is not None else set()
     senders = {
-        unit: {role for role, words in there.grants[unit].items() if "send" in words} - clients
+        unit: {role for role, words in there.grants[unit].items() if "send" in words and not role.startswith(ASIDE)}
+        - clients
         for unit in _targets(here)
         if unit in there.grants
     }

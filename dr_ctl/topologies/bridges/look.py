@@ -14,6 +14,7 @@ from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
 from dr_ctl.topologies.artemis.papers import IN_USER
 from dr_ctl.topologies.bridges.view import ORIGIN, Bridge, BrokerView, Divert, Flow
+from dr_ctl.topologies.common.names import ANY_ADDRESS
 from dr_ctl.topologies.common.view import Config, Queue
 
 _SERVER: Final = ("Active", "Version", "NodeID", "CurrentTimeMillis", "DiskStoreUsage")
@@ -53,6 +54,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
             Ask(server, Listing.PREPARED),
             Read(beans.documents(broker), IN_USER.attributes),
             Ask(server, Listing.USERS, ("",)),
+            Ask(server, Listing.ROLES, (ANY_ADDRESS,)),
         ],
         timeout_s=timeout_s,
     )
@@ -88,6 +90,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         forged=documents.others,
         grants={name: parts.grants(each.text("RolesAsJSON")) for name, each in addresses.items()},
         users=parts.users(told[11]),
+        usual=parts.grants(told[12].value()),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 OWN: Final = "dr-ctl."
+ANY_ADDRESS: Final = f"{OWN}any"  # an address that nobody has: what roles may do there, they may do by default
 _DIGITS: Final = 15  # of a document's number: what has more was not written by dr-ctl
 OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
 CLUSTER_PREFIX: Final = "$.artemis.internal.sf."

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic
+from typing import Final, Generic
 
 from dr_ctl.core.model import some
-from dr_ctl.engine.goals import ALL
+from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
@@ -18,6 +18,8 @@ from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.seen import V_co
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.verifier import Verifier
+
+ROLES: Final = (Goal.ADMIT, Goal.RESTORE)
 
 
 class Tools(Generic[V_co]):
@@ -55,9 +57,10 @@ class Tools(Generic[V_co]):
 
     def admit(self, site: str, calls: Sequence[Call], hand: Hand, *, seen: Sequence[V_co] | None = None) -> str | None:
         """Give the clients' roles back what a lasting fence took; broker.xml is read again only where they are still
-        kept out. Says why they are; None where nothing keeps them out. `seen`: the brokers as they are now, where that
-        is known."""
-        gives = [call for call in calls if call.thing != ALL]
+        kept out. A match that had rights of its own gets these where the file gives it others. Says why clients are
+        still kept out; None where nothing does. `seen`: the brokers as they are now, where that is known."""
+        gives = [call for call in calls if call.thing != ALL and call.goal is Goal.ADMIT]
+        restores = [call for call in calls if call.goal is Goal.RESTORE]
         missing = self._missing(gives, site) if seen is None else [call for call in gives if not holds(call, seen)]
         if missing:
             self.change(missing, hand)
@@ -66,6 +69,9 @@ class Tools(Generic[V_co]):
             units = {call.unit for call in missing}
             self.change([call for call in calls if call.thing == ALL and call.unit in units], hand)
             missing = self._missing(gives, site)
+        if restores and (lacking := self._missing(restores, site)):
+            self.change(lacking, hand)
+            missing = self._missing([*gives, *restores], site)
         return f"{site}: has not come true: {some([call.about for call in missing])}" if missing else None
 
     def _missing(self, calls: Sequence[Call], site: str) -> list[Call]:

@@ -156,7 +156,8 @@ Grants = Mapping[str, Sequence[str]]
 @dataclass(frozen=True, slots=True)
 class Broker(ABC):
     """One broker as it answered. `grants`, by match, and `users` with their roles are only asked for where the settings
-    name a lasting fence; `users` is None too where the broker cannot tell them. `forged` are queues with the name of a
+    name a lasting fence; `users` is None too where the broker cannot tell them. `usual` is what roles may do where
+    nothing but the broker's own file says so; None where that was not asked for. `forged` are queues with the name of a
     document that clients can have made: none of them is believed."""
 
     pair: str
@@ -176,6 +177,7 @@ class Broker(ABC):
     forged: tuple[str, ...] = field(default=(), kw_only=True)
     grants: Mapping[str, Grants] = field(default_factory=dict, kw_only=True)
     users: Mapping[str, frozenset[str]] | None = field(default=None, kw_only=True)
+    usual: Grants | None = field(default=None, kw_only=True)
     disk_used: float | None = field(default=None, kw_only=True)
     # Made of `queues` once: there may be ten thousand, and each is asked for by its name.
     named: Mapping[str, Queue] = field(init=False, repr=False, compare=False)

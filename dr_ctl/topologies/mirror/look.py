@@ -19,6 +19,7 @@ from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
 from dr_ctl.topologies.artemis.papers import IN_USER
+from dr_ctl.topologies.common.names import ANY_ADDRESS
 from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.mirror.view import BrokerView, Link
 
@@ -74,7 +75,7 @@ def _look(
             Ask(server, Listing.LOCK_COORDINATORS),
             Read(beans.documents(broker), IN_USER.attributes),
             *(Ask(server, Listing.ROLES, (match,)) for match in matches),
-            *([Ask(server, Listing.USERS, ("",))] if matches else []),
+            *([Ask(server, Listing.USERS, ("",)), Ask(server, Listing.ROLES, (ANY_ADDRESS,))] if matches else []),
             *([Read(beans.all_queues(broker), attributes)] if attributes else []),
         ],
         timeout_s=timeout_s,
@@ -120,6 +121,7 @@ def _look(
         forged=documents.others,
         grants={match: parts.grants(each.value()) for match, each in zip(matches, told[10:], strict=False)},
         users=parts.users(told[10 + len(matches)]) if matches else None,
+        usual=parts.grants(told[11 + len(matches)].value()) if matches else None,
     )
 
 

@@ -42,12 +42,13 @@ def _admitted(
 ) -> str | None:
     """Let the clients' roles in; says why nothing may be opened after it. That took a moment, and what lets clients in
     follows a look at the other site; so does a second try, which reads the broker's file. They may send already."""
-    gives = [call for call in admits if call in missing]
+    gives = [call for call in admits if call in missing and call.goal is Goal.ADMIT]
     if not gives:
         return None
     tools.change(gives, hand)
     there, here, _ = _sides(tools, move)
-    if (opened := _open_beside(here, move)) is not None or not left_of(gives, there):
+    whole = [*gives, *(call for call in admits if call.goal is Goal.RESTORE)]
+    if (opened := _open_beside(here, move)) is not None or not left_of(whole, there):
         return opened
     return tools.admit(move.target, admits, hand) or _open_beside(_sides(tools, move)[1], move)
 

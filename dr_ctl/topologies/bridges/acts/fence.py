@@ -14,6 +14,7 @@ from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.common.effects import holds, left_of, still
 from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.tools import ROLES
 
 
 def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -93,7 +94,7 @@ def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
     if opened:
         text = f"{move.target} has {some(opened)} open: {move.source} stays closed"
         return Refused(text, code=ExitCode.STRANDED)
-    if (why := tools.admit(move.source, [call for call in left if call.goal is Goal.ADMIT], hand)) is not None:
+    if (why := tools.admit(move.source, [call for call in left if call.goal in ROLES], hand)) is not None:
         return Refused(why)
     doors = [call for call in left if call.goal is Goal.OPEN]
     tools.change(doors, hand)

@@ -11,7 +11,7 @@ from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.effects import holds, left_of, still
-from dr_ctl.topologies.common.tools import Tools
+from dr_ctl.topologies.common.tools import ROLES, Tools
 from dr_ctl.topologies.common.view import Broker
 
 
@@ -75,7 +75,7 @@ def _open_again(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand,
     seen = tools.observer.look_once()
     views = seen.views(move.source)
     here = {view.pair for view in views}
-    inverse = [call for call in step.inverse if call.site == move.source and call.goal in (Goal.ADMIT, Goal.OPEN)]
+    inverse = [call for call in step.inverse if call.site == move.source and call.goal in (*ROLES, Goal.OPEN)]
     left = [call for call in inverse if call.unit in here and not holds(call, views)]
     # Every call that lets clients in looks at the other site first.
     beside = {call.unit: seen.view(move.target, call.unit) for call in left}
@@ -96,7 +96,7 @@ def _open_again(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand,
 
 def _opened(tools: Tools[Broker], calls: Sequence[Call], move: Move, hand: Hand) -> str | None:
     """Say why clients are not let in by these calls; None where they are."""
-    if (why := tools.admit(move.source, [call for call in calls if call.goal is Goal.ADMIT], hand)) is not None:
+    if (why := tools.admit(move.source, [call for call in calls if call.goal in ROLES], hand)) is not None:
         return why
     doors = [call for call in calls if call.goal is Goal.OPEN]
     tools.change(doors, hand)
