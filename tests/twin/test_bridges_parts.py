@@ -45,3 +45,18 @@ def test_one_queue_that_is_closed_while_its_site_serves_others_is_opened_by_a_re
 
     assert ended.code == ExitCode.OK, ended.document
     assert (open_at(twin, IN), open_at(twin, OUT)) == (["london"], ["paris" if split else "london"])
+
+
+@pytest.mark.parametrize("command", [["swapover", "--to", "paris"], ["swapover", "--to", "paris", "--queues", IN]])
+def test_a_queue_whose_divert_is_gone_where_it_is_served_opens_at_no_second_site(
+    twin: PlayedTwin, dr_ctl: Command, command: list[str]
+) -> None:
+    with twin.still():
+        del at(twin, "london").diverts[f"divert.{IN}"]
+
+    ended = dr_ctl(*command, "--yes")
+
+    assert (ended.code, ended.document["run"]) == (ExitCode.PRECHECK_FAILED, None), ended.document
+    assert [each["id"] for each in ended.document["findings"] if "no divert copies orders.in to paris" in each["text"]]
+    with twin.still():
+        assert not at(twin, "paris").serves_queue(IN)

@@ -190,8 +190,20 @@ def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, here: BrokerView, 
     units = here.among(move.moves)
     for unit in units:
         yield from _copy(unit, here, there)
+    yield from _not_captured(here, there, move)
     yield from _refused(here, there)
     yield from _history(units, here, there)
+
+
+def _not_captured(here: BrokerView, there: BrokerView, move: Move) -> Iterator[Finding]:
+    """A queue that only the waiting site copies: no fence closes it where it is served, and it would open at both."""
+    for unit in (unit for unit in there.among(move.moves) if here.flow(unit) is None):
+        yield error(
+            "DR-BRIDGE-006",
+            f"{here.site}/{here.pair}: no divert copies {unit} to {there.site}: what is sent there has no copy",
+            f"Give {unit} its divert, buffer and bridge at {here.site} again, as in broker.xml; then compare what was "
+            "sent meanwhile.",
+        )
 
 
 def _copy(unit: str, here: BrokerView, there: BrokerView) -> Iterator[Finding]:

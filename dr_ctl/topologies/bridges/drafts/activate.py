@@ -23,7 +23,9 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
     # One that came back is closed before anything else, and stays closed where the move back is undone.
     returns = move.ask.operation == FAILBACK
     for view in seen.views(move.target):
-        units = view.among(move.moves)
+        source = seen.view(move.source, view.pair)
+        # Only what the fence closes there; a lost site that does not answer is owed its fence as a whole.
+        units = [unit for unit in view.among(move.moves) if source is None or source.flow(unit) is not None]
         calls += opens(view, units, "it was closed when it came back" if returns else None)
         calls += in_part("doors", (open_door(view, door) for door in view.doors if not door.started))
         inverse += closes(view, units, "it is open") if returns else closes_again(view, units, before(move, view))
