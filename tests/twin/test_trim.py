@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from dr_ctl.topologies.bridges.acts import trim
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.bridges.clients import work_off
 from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, MIRROR
+from dr_ctl_lab.twin.messages import Message
 from tests.conftest import Command
 from tests.twin.matrix import put
 from tests.twin.subject import until
@@ -97,3 +101,68 @@ def test_where_no_history_is_kept_there_is_no_such_step_and_no_part_moves(twin: 
 
     assert (trimmed.code, [each.code for each in parts]) == (2, [2, 2, 2])
     assert all("all queues of a pair move together" in each.told for each in parts)
+
+
+@pytest.mark.parametrize(
+    ("headers", "longs", "why"),
+    [
+        ({"ARTEMIS_MESSAGE_ORIGIN": "london"}, {}, "whose sender wrote ARTEMIS_MESSAGE_ORIGIN = london"),
+        ({}, {"_AMQ_ORIG_MESSAGE_ID": 10**12}, "bear the number of another place"),
+    ],
+)
+def test_nothing_goes_where_a_copy_cannot_be_told_by_its_number(
+    twin: PlayedTwin, dr_ctl: Command, headers: dict[str, str], longs: dict[str, int], why: str
+) -> None:
+    put(twin, "london", "orders.in", 3)
+    with twin.still():
+        london = twin.host("london").broker
+        message = Message(london.next_number(), "orders.in", b"one", text=True, headers=headers)
+        message.longs.update(longs)
+        london.route(message)
+    twin.wait_mirrored()
+    depth = twin.depth("paris", "orders.in")
+
+    ended = dr_ctl("trim", "paris", "--yes")
+
+    assert ended.code == 10, ended.document
+    assert why in ended.document["summary"]
+    assert twin.depth("paris", "orders.in") == depth == 4
+
+
+def test_nothing_goes_from_a_copy_that_is_deleted_once_it_is_empty(twin: PlayedTwin, dr_ctl: Command) -> None:
+    put(twin, "london", "orders.in", 3)
+    twin.wait_mirrored()
+    worked_off(twin, "orders.in")
+    with twin.still():
+        twin.host("paris").broker.queues["orders.in"].options["auto-delete"] = True
+
+    ended = dr_ctl("trim", "paris", "--yes")
+
+    assert (ended.code, twin.depth("paris", "orders.in")) == (10, 3), ended.document
+    assert "deleted by its broker once it is empty" in ended.document["summary"]
+
+
+def test_nothing_goes_where_a_transaction_was_committed_after_the_look(
+    twin: PlayedTwin, dr_ctl: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its message got its number when it was sent: lower than those that were sent, and processed, meanwhile."""
+    london = twin.host("london").broker
+    with twin.still():
+        number = london.next_number()
+    put(twin, "london", "orders.in", 5)
+    twin.wait_mirrored()
+    worked_off(twin, "orders.in")
+    waits = trim.wait
+
+    def commit_and_wait(*words: Any) -> Any:
+        with twin.still():
+            london.route(Message(number, "orders.in", b"late", text=True, headers={}))
+        twin.wait_mirrored()
+        return waits(*words)
+
+    monkeypatch.setattr(trim, "wait", commit_and_wait)
+
+    ended = dr_ctl("trim", "paris", "--yes")
+
+    assert (ended.code, twin.depth("paris", "orders.in")) == (10, 6), ended.document
+    assert "was committed meanwhile to orders.in" in ended.document["summary"]

@@ -4,7 +4,7 @@ was sent. A broker gives its messages rising numbers, so all below the lowest th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from dr_ctl.jolokia.client import Ask, Listing, Reader
@@ -18,11 +18,13 @@ PAGES: Final = 5  # of the copy
 LOOKED_AT: Final = 5000  # messages of a queue that is served; a deeper one cannot be looked at in a moment
 
 
-def lowest(reader: Reader, queue: Queue, *, timeout_s: float) -> int | None:
-    """The lowest number of a message that lies in a served queue, in delivery included; None where none does.
+def lowest(reader: Reader, queue: Queue, origin: str, *, timeout_s: float) -> tuple[int | None, int]:
+    """The lowest number of a message that lies in a served queue, in delivery included, and how many do; None where
+    none does.
 
     A message moves between waiting and delivery while this looks: the waiting ones are read before and after the
-    others. One that was moved by hand keeps the number that its copy has. Raises `BrokerError`.
+    others. Raises `BrokerError`, also for a message whose copy cannot be told by its number: one whose sender wrote the
+    site's own origin, and one that bears the number of another place.
     """
     waiting = Ask(queue.bean, Listing.BROWSE, (1, LOOKED_AT + 1))
     first, held, last = reader.look([waiting, Ask(queue.bean, Listing.DELIVERING), waiting], timeout_s=timeout_s)
@@ -32,7 +34,9 @@ def lowest(reader: Reader, queue: Queue, *, timeout_s: float) -> int | None:
             raise BadValue(
                 f"{queue.name} holds more than {LOOKED_AT} messages: which of them are the oldest is not known"
             )
-        return min((number for row in rows if (number := _number(row)) is not None), default=None)
+        told = {row["messageID"]: _all(row) for row in rows}
+        _must_be_told(queue, told.values(), origin)
+        return min((number for row in rows if (number := _number(row)) is not None), default=None), len(told)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise BadValue(f"{reader.url}: a message of {queue.name} is not as expected: {error}") from error
 
@@ -79,6 +83,14 @@ def below(origin: str, number: int) -> str:
     return f"{ORIGIN} = '{origin}' AND {NUMBER} < {number}"
 
 
+def _must_be_told(queue: Queue, rows: Collection[Mapping[str, Any]], origin: str) -> None:
+    if any(row.get(ORIGIN) == origin for row in rows):
+        raise BadValue(f"{queue.name} holds messages whose sender wrote {ORIGIN} = {origin}: {_UNPROVEN}")
+    if any(ORIGIN not in row and NUMBER in row for row in rows):
+        raise BadValue(f"{queue.name} holds messages that bear the number of another place: {_UNPROVEN}")
+
+
+_UNPROVEN: Final = "which copies are theirs is not proven"
 _PAGE: Final = 1000
 _DIVERTED: Final = "_AMQ_ORIG_ADDRESS"
 

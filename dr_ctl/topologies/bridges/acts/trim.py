@@ -3,13 +3,17 @@ from before that look are applied at the waiting one, copies with lower numbers 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Final
+
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import ExitCode, Json
+from dr_ctl.core.model import ExitCode, Json, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.jolokia.client import Ask, Listing, Reader
+from dr_ctl.jolokia.client import Ask, Listing, Read, Reader
 from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.bridges import history
 from dr_ctl.topologies.bridges.access import Access
 from dr_ctl.topologies.bridges.barrier import IdBarrier
@@ -19,6 +23,7 @@ from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.bridges.waiting import Direction, wait
 from dr_ctl.topologies.common.view import Queue
 
+LISTINGS: Final = 20  # of a queue that clients work on, until one is as long as the queue is deep
 LOOK_S = 30.0  # a count by filter looks at each message
 
 
@@ -37,6 +42,14 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     within_s = step.limits["within"]
     if (late := waiting.until(tools.patience.link_poll_s, within_s=within_s, stall_s=within_s)) is not None:
         return Refused(f"processed ids of {move.target} are not applied at {move.source}: {late.text}")
+    try:
+        # A number is given when a message is sent: one of a transaction that was committed meanwhile may be lower.
+        committed = [name for way in ways for name in _come_late(*way, filters[way[1].pair])]
+    except BrokerError as error:
+        return Refused(f"which copies are processed cannot be told: {error}", code=ExitCode.PRECHECK_FAILED)
+    if committed:
+        text = f"a message with a lower number was committed meanwhile to {some(committed)}; nothing was removed"
+        return Refused(text, code=ExitCode.PRECHECK_FAILED)
     removed: dict[str, Json] = {}
     for way in ways:
         outcome = _removed(tools, way[1], filters[way[1].pair], removed, hand)
@@ -69,12 +82,42 @@ def _filters(serving: Access, waiting: Access, names: set[str]) -> dict[str, str
         _can_be_told(here, queue)
         # Of an empty queue all is done that had arrived here before it was looked at.
         newest = history.highest(waiting.reader(), copy, origin, timeout_s=LOOK_S)
-        oldest = history.lowest(serving.reader(), queue, timeout_s=LOOK_S)
-        again = serving.look()
+        _stays(waiting.reader(), copy)
+        oldest, again = _oldest(serving, queue, origin)
         _can_be_told(again, again.business.get(name, queue))
         if oldest is not None or newest is not None:
             found[name] = history.below(origin, oldest if oldest is not None else (newest or 0) + 1)
     return found
+
+
+def _come_late(serving: Access, waiting: Access, filters: Mapping[str, str]) -> Iterator[str]:
+    """The queues of the serving site in which a message lies by now that its filter would take."""
+    here, there = serving.look(), waiting.look()
+    for name, chosen in filters.items():
+        flow = here.flow(there.business[name].address)
+        origin = next((bridge.origin for bridge in flow.bridges if bridge.origin), "") if flow is not None else ""
+        oldest, _ = _oldest(serving, here.business[name], origin)
+        if oldest is not None and oldest < int(chosen.rpartition(" ")[2]):
+            yield name
+
+
+def _stays(reader: Reader, copy: Queue) -> None:
+    """Raises `BadValue` for a copy that its broker deletes once it is empty: what comes later would find no queue."""
+    if Fields(copy.bean, reader.look([Read(copy.bean, ("AutoDelete",))])[0].value()).flag("AutoDelete"):
+        raise BadValue(f"{copy.name} is deleted by its broker once it is empty; set auto-delete to false there first")
+
+
+def _oldest(serving: Access, queue: Queue, origin: str) -> tuple[int | None, BrokerView]:
+    """The lowest number in a served queue, by a listing of as many messages as the queue holds before and after it.
+    Raises `BadValue` where no listing is whole: a message of a transaction that has ended is in none."""
+    view = serving.look()
+    for _ in range(LISTINGS):
+        before = view.business.get(queue.name, queue).depth
+        oldest, listed = history.lowest(serving.reader(), queue, origin, timeout_s=LOOK_S)
+        view = serving.look()
+        if before == listed == view.business.get(queue.name, queue).depth:
+            return oldest, view
+    raise BadValue(f"{queue.name} holds {before} message(s) at {view.site}, and {listed} are listed; try again later")
 
 
 def _can_be_told(view: BrokerView, queue: Queue) -> None:
