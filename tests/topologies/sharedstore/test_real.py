@@ -92,6 +92,22 @@ def test_a_planned_move_takes_all_messages_along_there_and_back(lab: Lab, operat
     assert roles(operator) == {"london": "serving", "paris": "standby"}
 
 
+def test_a_process_that_lives_on_after_its_stop_is_started_and_moved_back_to_at_once(
+    lab: Lab, operator: Operator
+) -> None:
+    send(lab, "london", 10)
+
+    there = operator.run("swapover", "--to", "paris", "--yes")
+    back = operator.run("swapover", "--to", "london", "--yes")
+    processes = [each["process"] for each in operator.run("status").document["data"]["links"]]
+
+    print("silence", [each.document["data"]["outage_s"] for each in (there, back)])
+    assert (there.code, back.code, processes) == (0, 0, [True, True]), (there.told, back.told)
+    assert "DR-STORE-010" not in findings(there) | findings(back)
+    assert served(lab, "london")
+    assert len(admin(lab, "london").ids(Q)) == 10
+
+
 def test_a_killed_holder_is_followed_by_the_other_with_all_messages(lab: Lab, operator: Operator) -> None:
     send(lab, "london")
     lab.kill("london")

@@ -42,7 +42,7 @@ def act(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome
     evidence: dict[str, Json] = {"proof": "attempt", "took_over_s": round(took_s, 3)}
     findings = (
         *_counted(tools, move, hand, evidence),
-        *_beside(tools, step, move, hand, stopped=bool(holding) or move.sent),
+        *_beside(tools, step, move, hand),
     )
     if served_before:
         return NotNeeded(f"{move.target} serves already", evidence, findings)
@@ -168,15 +168,16 @@ def _counted(tools: StoreTools, move: Move, hand: Hand, evidence: dict[str, Json
     return (checks.warning("DR-STORE-009", text, remedy),)
 
 
-def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand, *, stopped: bool) -> list[Finding]:
-    """Where the process that gave up the store has ended it is started, or that is said. One that the run `stopped` is
-    waited for: a process lives on for a while. Of a lost site nothing is asked."""
+def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> list[Finding]:
+    """Where the process that gave up the store has ended it is started, or that is said. One that was told to stop a
+    moment ago, also by an earlier process of this run, is waited for. Of a lost site nothing is asked."""
     if move.ask.operation == FAILOVER:
         return []
     found = []
     for view in tools.observer.look_once().views(move.source):
-        runs = _runs_still(tools, view, hand) if stopped and view.runs and not view.answered else view.runs
-        if runs and stopped and not view.answered:
+        waits = view.ending and view.runs
+        runs = _runs_still(tools, view, hand) if waits else view.runs
+        if waits and runs:
             found.append(_lives_on(tools, view, move))
         if runs is not False:
             continue
