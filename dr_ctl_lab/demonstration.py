@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from dr_ctl.agents.monitor import recording
+from dr_ctl.application.findings import DEMO_COMMAND_FAILED, DEMO_WITHOUT_ESTIMATE
 from dr_ctl.application.result import Result
 from dr_ctl.core.clock import SystemClock
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.core.model import ExitCode, Finding, Json, Role
 from dr_ctl.core.patience import Patience
 from dr_ctl.core.printable import page
 from dr_ctl.rpo.history.newest import recent
@@ -47,9 +48,7 @@ SEEN_WITHIN_S: Final = 20.0
 COMMAND_S: Final = 180.0
 AGAIN_S: Final = 0.2
 # A twin needs no Java, so a machine without any may well run it; Spark is the one part that does.
-NO_ESTIMATE: Final = Finding(
-    "DR-DEMO-002",
-    Severity.INFO,
+NO_ESTIMATE: Final = DEMO_WITHOUT_ESTIMATE(
     "no estimate was made: Spark needs Java, and there is none on this machine",
     "Install Java 17 or later to see it; all else ran.",
 )
@@ -212,9 +211,7 @@ def _judged(planned: Verdict, lost: _Lost, tell: _Teller, codes: Mapping[str, in
         "codes": dict(codes),
     }
     findings = [*notes]
-    findings += [
-        Finding("DR-DEMO-001", Severity.ERROR, text, "Look at its output above.") for text in (*wrong, *unkept)
-    ]
+    findings += [DEMO_COMMAND_FAILED(text, "Look at its output above.") for text in (*wrong, *unkept)]
     text = page(
         (
             f"swapover: {planned.told}",

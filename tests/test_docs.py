@@ -14,7 +14,8 @@ from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.runbook import OPERATIONS, load, shipped
 
 ROOT = Path(__file__).parents[1]
-FINDING = re.compile(r"DR-[A-Z]+-\d{3}")
+KIND = re.compile(r"^(\w+): Final = FindingKind\(\s*\"(DR-[A-Z]+-\d{3})\"", re.MULTILINE)
+LITERAL = re.compile(r"\"DR-[A-Z]+-\d{3}\"")
 MADE = {"README.md": 1, "docs/command-line.md": 1, "docs/findings.md": 2}
 LINK = re.compile(r"\]\(([^)#]+)\)")
 
@@ -23,11 +24,27 @@ def docs(name: str) -> str:
     return (ROOT / "docs" / name).read_text(encoding="utf-8")
 
 
-def test_every_finding_is_explained_and_no_other() -> None:
-    sources = [path for package in ("dr_ctl", "dr_ctl_lab") for path in (ROOT / package).rglob("*.py")]
-    made = {word for path in sources for word in FINDING.findall(path.read_text("utf-8"))}
+def sources() -> dict[Path, str]:
+    """Every module of the distribution, with its text."""
+    paths = [path for package in ("dr_ctl", "dr_ctl_lab") for path in (ROOT / package).rglob("*.py")]
+    return {path: path.read_text("utf-8") for path in paths}
 
-    assert made == set(explaining.findings())
+
+def test_every_finding_stands_in_one_place_and_is_made_somewhere() -> None:
+    kinds = {
+        name: kind
+        for path, text in sources().items()
+        if path.name == "findings.py"
+        for name, kind in KIND.findall(text)
+    }
+    elsewhere = [text for path, text in sources().items() if path.name != "findings.py"]
+
+    assert set(kinds.values()) == set(explaining.findings())
+    assert [name for name in kinds if not any(re.search(rf"\b{name}\b", text) for text in elsewhere)] == []
+    assert [literal for text in elsewhere for literal in LITERAL.findall(text)] == []
+
+
+def test_every_exit_code_is_explained() -> None:
     assert set(explaining.codes()) == set(ExitCode)
 
 

@@ -6,17 +6,18 @@ from dataclasses import replace
 
 from dr_ctl.application import carrying_out, lock, open_run
 from dr_ctl.application.caller import Caller
+from dr_ctl.application.findings import NO_OPEN_RUN, PAST_NO_RETURN, RUN_GIVEN_UP
 from dr_ctl.application.how import How
 from dr_ctl.application.open_run import left_open, no_open_run
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.run import NOBODY_ASKED, SAID_NO
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.core.printable import page
 from dr_ctl.engine import executor
 from dr_ctl.engine.history import History
-from dr_ctl.engine.roles import error, other_brokers, other_sites, part_of, unexpected
+from dr_ctl.engine.roles import other_brokers, other_sites, part_of, unexpected
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import Seen
 
@@ -70,7 +71,7 @@ def forget(caller: Caller, name: str, how: How) -> Result:
     files = runs.find(name)
     if not files.open():
         text = f"{files.name} is not open; nothing was changed"
-        return Result(ExitCode.PRECHECK_FAILED, text, (error("DR-RUN-004", text, "`dr-ctl runs list`."),))
+        return Result(ExitCode.PRECHECK_FAILED, text, (NO_OPEN_RUN(text, "`dr-ctl runs list`."),))
     if how.dry_run:
         return Result(ExitCode.OK, f"{files.name} would be given up; nothing was changed", run=files.name)
     if not how.yes and not caller.people.says_yes(f"Give up {files.name}? Nothing of it is undone."):
@@ -79,9 +80,7 @@ def forget(caller: Caller, name: str, how: How) -> Result:
     with runs.lock(f"giving up {files.name}"):
         given_up = Result(ExitCode.UNKNOWN, f"given up: {how.theft.reason}; nothing was undone", run=files.name)
         carrying_out.give_up(files, caller.clock, given_up.envelope(caller.command))
-    finding = Finding(
-        "DR-RUN-007",
-        Severity.WARNING,
+    finding = RUN_GIVEN_UP(
         f"nothing that {files.name} had changed was undone: clients may be locked out, queues paused",
         "`dr-ctl status` says who serves and what is paused.",
     )
@@ -100,5 +99,5 @@ def why_not_undone(past: History, seen: Seen) -> str | None:
 def _past_no_return(past: History, seen: Seen, files: RunFiles) -> Result | None:
     if (text := why_not_undone(past, seen)) is None:
         return None
-    finding = error("DR-RUN-005", text, "`dr-ctl resume` finishes the move; a swapover back undoes it safely.")
+    finding = PAST_NO_RETURN(text, "`dr-ctl resume` finishes the move; a swapover back undoes it safely.")
     return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)

@@ -10,6 +10,7 @@ from dr_ctl.application import lock
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed
 from dr_ctl.application.estimates import SkippedEstimate, StoredEstimate
+from dr_ctl.application.findings import REPORT_NOT_WRITTEN, STOPPED_AT_ONCE
 from dr_ctl.application.how import How
 from dr_ctl.application.left_behind import left_behind
 from dr_ctl.application.opened import Opened
@@ -18,7 +19,7 @@ from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.result import Result
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import DrCtlError
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.engine import executor
 from dr_ctl.engine.disk import NoRoom
 from dr_ctl.engine.entries import Entry, JournalDamaged
@@ -173,7 +174,7 @@ class Work:
 class Broken(DrCtlError):
     """A run that could not be gone on with where it stood: its journal could not be written, or dr-ctl has a defect."""
 
-    finding = "DR-RUN-002"
+    finding = STOPPED_AT_ONCE.id
 
     def __init__(self, error: Exception, files: RunFiles) -> None:
         why = str(error) if isinstance(error, DrCtlError) else f"a defect in dr-ctl: {type(error).__name__}: {error}"
@@ -200,14 +201,14 @@ def _reported(result: Result, files: RunFiles) -> Result:
         return replace(result, text="\n".join(filter(None, (result.text, f"report: {write_report(files)}"))))
     except Exception as error:  # noqa: BLE001 - how the run ended is known and said, whatever goes wrong in drawing it
         text = f"the report could not be written: {type(error).__name__}: {error}"
-        finding = Finding("DR-REPORT-001", Severity.WARNING, text, f"`dr-ctl runs report {files.name}` tries again.")
+        finding = REPORT_NOT_WRITTEN(text, f"`dr-ctl runs report {files.name}` tries again.")
         return replace(result, findings=(*result.findings, finding))
 
 
 def _stopped_at_once(stopped: StopAtOnce, files: RunFiles) -> Result:
     text = f"stopped {stopped.why}: nothing was undone, clients may be locked out of both sites"
     remedy = "`dr-ctl status` says who is locked out; then `dr-ctl resume` or `dr-ctl abort`."
-    finding = Finding("DR-RUN-002", Severity.ERROR, text, remedy)
+    finding = STOPPED_AT_ONCE(text, remedy)
     return Result(ExitCode(128 + stopped.signum), text, (finding,), {"undone": False}, files.name)
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dr_ctl.application.caller import Caller
+from dr_ctl.application.findings import REMEMBERED_DEBTS_UNREADABLE
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.debts import Debt, known, merged, remember
 from dr_ctl.topologies.topology import Seen
 
@@ -31,7 +32,7 @@ def owed(state: Path, seen: Sequence[Debt], answered: Sequence[str]) -> Owed:
         remember(path, debts)
     except (EnvironmentFault, OSError) as error:
         remedy = f"Move {path} away once both sites answer: the brokers hold the same debts."
-        finding = Finding("DR-DEBT-001", Severity.WARNING, f"what is owed, as STATE remembers it: {error}", remedy)
+        finding = REMEMBERED_DEBTS_UNREADABLE(f"what is owed, as STATE remembers it: {error}", remedy)
         return Owed(merged((), seen, answered), (finding,))
     return Owed(debts)
 

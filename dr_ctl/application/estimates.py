@@ -8,8 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from dr_ctl.application import at_stake
+from dr_ctl.application.findings import ESTIMATE_OLD
 from dr_ctl.application.result import Result
-from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
 from dr_ctl.rpo.estimate.request import Request
 from dr_ctl.rpo.estimate.result import LossClass, LossLimit, Objectives
@@ -67,9 +68,7 @@ def with_age(installation: Installation, site: str) -> tuple[Json, str, list[Fin
     stale = []
     if found.stored.age_s(now) > STALE_AFTER_S:
         text = f"the stored estimate of {site} is {duration(round(found.stored.age_s(now)))} old"
-        stale.append(
-            Finding("DR-RPO-018", Severity.WARNING, text, "Let `dr-ctl monitor` run, or `dr-ctl rpo estimate`.")
-        )
+        stale.append(ESTIMATE_OLD(text, "Let `dr-ctl monitor` run, or `dr-ctl rpo estimate`."))
     return found.stored.as_json(now), line, stale
 
 

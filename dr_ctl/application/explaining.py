@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import yaml
-
+from dr_ctl.application import findings as of_application
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.exit_codes import MEANINGS, NO_UNDO, Tone
+from dr_ctl.core.findings import kinds_in
 from dr_ctl.core.model import ExitCode
+from dr_ctl.engine import findings as of_engine
+from dr_ctl.rpo import findings as of_rpo
+from dr_ctl.topologies.registry import finding_kinds
 
-TABLE: Final = Path(__file__).with_name("findings.yaml")
 _COLUMNS: Final = 80
 _MADE: Final = re.compile(r"(<!-- made: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -47,8 +49,9 @@ def codes() -> Mapping[ExitCode, Entry]:
 
 
 def findings() -> Mapping[str, Entry]:
-    table: dict[str, dict[str, str]] = yaml.safe_load(TABLE.read_text(encoding="utf-8"))["findings"]
-    return {id_: Entry(id_, **texts) for id_, texts in table.items()}
+    """Every finding that dr-ctl can make, in the order of their ids."""
+    kinds = {**kinds_in(of_engine, of_rpo, of_application), **finding_kinds()}
+    return {id_: Entry(id_, kind.what, kind.do, kind.costs, kind.undo) for id_, kind in sorted(kinds.items())}
 
 
 def explain(word: str) -> Result:

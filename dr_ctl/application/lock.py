@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from dr_ctl import __version__
+from dr_ctl.application.findings import CHANGED_BEFORE_LOCK, LOCK_HELD
 from dr_ctl.application.how import Theft
 from dr_ctl.application.opened import Opened
 from dr_ctl.core.errors import BrokerError
@@ -17,7 +18,6 @@ from dr_ctl.core.machine import boot_id
 from dr_ctl.core.model import Finding, Json, Severity
 from dr_ctl.engine.holding import Lease
 from dr_ctl.engine.lease import LockDocument, Look, against, held_by, per_machine
-from dr_ctl.engine.roles import error
 from dr_ctl.engine.runs import Runs
 from dr_ctl.engine.tending import tended
 from dr_ctl.topologies.topology import BrokerSeen, Seen
@@ -101,7 +101,7 @@ def changed(before: Seen, now: Seen) -> Finding | None:
     if before.roles == now.roles:
         return None
     roles = ", ".join(f"{site} is {role.value}" for site, role in now.roles.items())
-    return error("DR-LOCK-002", f"the sites changed before the lock was taken: now {roles}", "Run the command again.")
+    return CHANGED_BEFORE_LOCK(f"the sites changed before the lock was taken: now {roles}", "Run the command again.")
 
 
 # What `status` and `validate` show.
@@ -149,7 +149,7 @@ def holders(seen: Seen, but: str | None = None) -> list[Finding]:
             text = f"a run of another host or STATE was begun and never ended; its lock ran out: {each.described}"
             remedy = f"On {each.host}, as {each.holder}: `dr-ctl status` names the ways out of it."
             severity = Severity.WARNING
-        found[each.run] = Finding("DR-LOCK-003", severity, text, remedy)
+        found[each.run] = LOCK_HELD(text, remedy, severity=severity)
     return list(found.values())
 
 

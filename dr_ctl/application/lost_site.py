@@ -6,9 +6,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from dr_ctl.application.findings import SICK_LATELY
 from dr_ctl.application.opened import Opened
 from dr_ctl.core.clock import stamp
-from dr_ctl.core.model import ExitCode, Finding, Role, Severity
+from dr_ctl.core.model import ExitCode, Role
+from dr_ctl.engine.findings import SOURCE_ALIVE, SOURCE_SILENT
 from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
 from dr_ctl.topologies.topology import Seen
 
@@ -25,20 +27,20 @@ def as_things_stand(decided: Decision, ask: Ask, seen: Seen, opened: Opened) -> 
     if isinstance(decided, Plan) and silent and (at := _lately_sick(left, opened)) is not None:
         text = f"{left} was sick, and so alive, at {stamp(at)}: that it serves nobody now rests on your word alone"
         remedy = "Go on only where its process was ended, or its host cut off, since then."
-        told = Finding("DR-ALIVE-004", Severity.WARNING, text, remedy)
+        told = SICK_LATELY(text, remedy)
         return replace(decided, findings=(told, *decided.findings))
     if not isinstance(decided, Refusal):
         return decided
     away = [link.site for link in seen.links() if link.attached is False]
     is_whole = all(each.silent is None for each in seen.brokers if each.site == left)
     first, *others = decided.findings
-    if first.id == "DR-ALIVE-001" and seen.roles[left] is Role.SERVING and is_whole and away:
+    if first.id == SOURCE_ALIVE.id and seen.roles[left] is Role.SERVING and is_whole and away:
         remedy = (
             f"Leave {left} as it is, its clients are served. Nothing can be moved without loss before the link is "
             f"back. {opened.mending(away[0])}"
         )
         first = replace(first, remedy=remedy)
-    if first.id == "DR-ALIVE-002" and (at := _lately_sick(left, opened)) is not None:
+    if first.id == SOURCE_SILENT.id and (at := _lately_sick(left, opened)) is not None:
         remedy = f"End that process for certain, or cut its host off; only then: {first.remedy}"
         first = replace(first, text=f"{first.text}; it was sick, and so alive, at {stamp(at)}", remedy=remedy)
         decided = replace(decided, code=ExitCode.SERVING_SITE_ALIVE)

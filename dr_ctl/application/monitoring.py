@@ -12,13 +12,14 @@ from dr_ctl.agents.monitor import Look, Monitor, shown
 from dr_ctl.agents.refreshing import Refresher
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.estimates import request
+from dr_ctl.application.findings import HISTORY_NOT_WRITTEN
 from dr_ctl.application.how import How
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result, of_error
 from dr_ctl.application.run import run
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import DrCtlError, Stopped
-from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.engine.operations import REINSTATE
 from dr_ctl.engine.plan import Ask
 
@@ -78,7 +79,7 @@ class Recorded:
         if look.trouble is not None and look.trouble != before:
             self.caller.say(f"{look.trouble}; the monitor goes on, and keeps {look.waiting} row(s) until it is over")
             text = f"{look.trouble} (first at {stamp(look.at)})"
-            found = Finding("DR-MON-001", Severity.WARNING, text, "Make room there, or mend the disk.")
+            found = HISTORY_NOT_WRITTEN(text, "Make room there, or mend the disk.")
             self._told.setdefault(look.trouble, found)
         if look.trouble is None and before is not None:
             lost = look.dropped - self._dropped

@@ -5,16 +5,16 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
+from dr_ctl.application.findings import NO_OPEN_RUN, RUN_OPEN
 from dr_ctl.application.how import How
 from dr_ctl.application.result import Result
 from dr_ctl.core.clock import Clock
-from dr_ctl.core.model import ExitCode
+from dr_ctl.core.model import ExitCode, Severity
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.history import History, history
 from dr_ctl.engine.journal import Journal
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.plan import Ask
-from dr_ctl.engine.roles import error
 from dr_ctl.engine.runs import RunFiles, Runs
 
 
@@ -48,7 +48,7 @@ def past(files: RunFiles, clock: Clock, how: How) -> History:
 
 def no_open_run() -> Result:
     text = "no run is open; nothing was changed"
-    finding = error("DR-RUN-004", text, "`dr-ctl runs list` shows the runs that have ended.")
+    finding = NO_OPEN_RUN(text, "`dr-ctl runs list` shows the runs that have ended.")
     return Result(ExitCode.PRECHECK_FAILED, text, (finding,))
 
 
@@ -57,7 +57,7 @@ def still_open(unfinished: RunFiles, asked: Ask) -> Result:
     remedy = "`dr-ctl resume` goes on with it, `dr-ctl abort` undoes it."
     if asked.operation == FAILOVER:
         remedy += " With --reason TEXT the failover takes its place."
-    finding = error("DR-RUN-003", text, remedy)
+    finding = RUN_OPEN(text, remedy, severity=Severity.ERROR)
     return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=unfinished.name)
 
 

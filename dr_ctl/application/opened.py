@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from dr_ctl.application.caller import Caller
+from dr_ctl.application.findings import CERTIFICATES_NOT_VERIFIED
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import UsageError
-from dr_ctl.core.model import Finding, Severity
+from dr_ctl.core.model import Finding
 from dr_ctl.engine import runbook
 from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, REINSTATE, RESTART, alone
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
@@ -76,7 +77,7 @@ class Opened:
             return None
         text = f"{name}: the certificates of its brokers are not verified (`tls.verify: false`)"
         remedy = f"Name the file of their authority as `tls.ca` of {name} in {self.installation.file.name}."
-        return Finding("DR-TLS-001", Severity.WARNING, text, remedy)
+        return CERTIFICATES_NOT_VERIFIED(text, remedy)
 
     def mending(self, site: str) -> str:
         """What helps where the link of a site is not attached."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dr_ctl.application.findings import PLAN_OUTDATED
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import Json, some
 from dr_ctl.engine.operations import ALONE, AT_SOURCE, REINSTATE
 from dr_ctl.engine.plan import Ask, Decision, Plan, PlannedStep, Refusal
-from dr_ctl.engine.roles import error
 from dr_ctl.engine.runs import write
 
 
@@ -84,7 +84,7 @@ def same(saved: Saved | None, decided: Decision) -> Decision:
     if not changes:
         return decided
     remedy = f"Look at it again: `dr-ctl plan {saved.ask.operation} --to {saved.ask.target} --out {saved.path}`."
-    return Refusal(tuple(error("DR-PLAN-001", f"since the plan was saved: {text}", remedy) for text in changes))
+    return Refusal(tuple(PLAN_OUTDATED(f"since the plan was saved: {text}", remedy) for text in changes))
 
 
 def _shape(step: PlannedStep) -> tuple[str, str, tuple[tuple[str, ...], ...]]:

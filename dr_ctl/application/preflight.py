@@ -10,12 +10,14 @@ from typing import Any, Final
 
 from dr_ctl.application import at_stake
 from dr_ctl.application.estimates import objectives, of_site, request
+from dr_ctl.application.findings import ESTIMATE_FAILED, ESTIMATE_TOO_SLOW
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome
 from dr_ctl.rpo.estimate.request import Estimating
 from dr_ctl.rpo.estimate.result import Objectives
 from dr_ctl.rpo.estimate.stored import Stored
+from dr_ctl.rpo.findings import NO_HISTORY
 from dr_ctl.settings.durations import duration
 from dr_ctl.settings.model import Installation
 
@@ -49,16 +51,14 @@ class Preflight:
         if estimating is None:
             text = "no history: how much a failure would lose is not known"
             remedy = "Let `dr-ctl monitor` run; it writes what the estimate reads."
-            return NotNeeded(text, findings=(Finding("DR-RPO-001", Severity.INFO, text, remedy),))
+            return NotNeeded(text, findings=(NO_HISTORY(text, remedy, severity=Severity.INFO),))
         until = self._clock.monotonic() + within_s
         while estimating.runs and self._clock.monotonic() < until:
             wait(_POLL_S)
         if estimating.runs:
             self.abandon()
             text = f"the estimate took longer than {within_s:g} s and was ended"
-            return NotNeeded(
-                text, findings=(Finding("DR-RPO-008", Severity.WARNING, text, "`dr-ctl rpo estimate` waits for it."),)
-            )
+            return NotNeeded(text, findings=(ESTIMATE_TOO_SLOW(text, "`dr-ctl rpo estimate` waits for it."),))
         return _outcome(estimating.answer(), objectives(self._installation))
 
     def abandon(self) -> None:
@@ -75,9 +75,7 @@ def _stored(found: Stored, told: Objectives | None) -> Outcome:
 
 def _outcome(answer: dict[str, Any], told: Objectives | None) -> Outcome:
     if "error" in answer:
-        finding = Finding(
-            "DR-RPO-009", Severity.WARNING, f"no estimate: {answer['error']}", str(answer.get("remedy", ""))
-        )
+        finding = ESTIMATE_FAILED(f"no estimate: {answer['error']}", str(answer.get("remedy", "")))
         return NotNeeded(finding.text, findings=(finding,))
     return Done(_summary(answer, told), {"estimate": answer["data"]}, _findings(answer["findings"]))
 

@@ -11,8 +11,9 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.application.estimates import objectives
+from dr_ctl.application.findings import CLOCK_BEHIND, LOSS_ABOVE_LIMIT, LOSS_AS_SUM, SILENT_SINCE_CONTRADICTED
 from dr_ctl.core.clock import Clock, stamp
-from dr_ctl.core.model import Finding, Json, Role, Severity
+from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.core.patterns import matches
 from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.plan import Ask
@@ -62,14 +63,14 @@ class FailoverPrice:
 
     def findings(self) -> Sequence[Finding]:
         told = self._now()
-        because = [] if told.because is None else [Finding("DR-LOSS-002", Severity.INFO, told.because)]
+        because = [] if told.because is None else [LOSS_AS_SUM(told.because)]
         return (*because, *told.findings, *self._clocks())
 
     def _clocks(self) -> Iterator[Finding]:
         if self._ahead > SKEW and self._read is None:
             text = f"this machine's clock is {self._ahead.total_seconds():.1f} s behind the brokers'"
             remedy = "The bounds count by the later clock; set this one (NTP) when there is time."
-            yield Finding("DR-LOSS-003", Severity.WARNING, text, remedy)
+            yield CLOCK_BEHIND(text, remedy)
 
     def too_high(self, ask: Ask) -> Finding | None:
         reasons = self._now().exceeds(objectives(self._installation), ask.accept_loss)
@@ -87,7 +88,7 @@ class FailoverPrice:
         )
         # Beneath the sentence that is refused with, which the end of the command says once more.
         more = tuple(f"      {each}" for each in (now.because, price_text(now.as_json())) if each is not None)
-        return Finding("DR-LOSS-001", Severity.ERROR, "; ".join(reasons), remedy, more)
+        return LOSS_ABOVE_LIMIT("; ".join(reasons), remedy, more=more)
 
     def contradiction(self) -> Finding | None:
         """A look that saw the lost site serve after its end by the operator's word; None without one."""
@@ -109,7 +110,7 @@ class FailoverPrice:
             f"Give a moment after {served_at} at which its service had certainly ended, in UTC: one too early hides a "
             "loss, one too late hides none. Or leave --silent-since out."
         )
-        return Finding("DR-LOSS-004", Severity.ERROR, text, remedy)
+        return SILENT_SINCE_CONTRADICTED(text, remedy)
 
     def _now(self) -> Bounds:
         if self._kept_at is not None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dr_ctl.application import lock
 from dr_ctl.application.caller import Caller
+from dr_ctl.application.findings import GATE_SHUT_SERVING, NO_CLIENT_GREETED
 from dr_ctl.application.installed import installed
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.question import Question
@@ -14,13 +15,13 @@ from dr_ctl.application.status import silent
 from dr_ctl.application.verdicts import Judge, Verdict, targets
 from dr_ctl.application.ways_out import open_run_findings
 from dr_ctl.core.errors import BrokerError, UsageError
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.core.model import ExitCode, Finding, Json, Role
 from dr_ctl.engine.onlooker import Onlooker
 from dr_ctl.engine.operations import SWAPOVER, VERIFY, WHOLE
 from dr_ctl.engine.outcome import Done, Unknown
 from dr_ctl.engine.plan import Ask, PlannedStep
 from dr_ctl.engine.ports import Check, Move
-from dr_ctl.engine.roles import error, part_of
+from dr_ctl.engine.roles import part_of
 from dr_ctl.topologies.topology import Seen
 
 VERIFY_S = 5.0
@@ -66,7 +67,7 @@ def _unheard(opened: Opened, seen: Seen) -> list[Finding]:
         if why is not None:
             text = f"{site} serves by the flags of its doors, but {why}"
             remedy = "Is `stomp:` an address of its clients' door, and may that user connect?"
-            found.append(Finding("DR-DOOR-010", Severity.WARNING, text, remedy))
+            found.append(NO_CLIENT_GREETED(text, remedy))
     return found
 
 
@@ -137,4 +138,4 @@ def _nothing_to_verify(opened: Opened, seen: Seen, asked: Ask, data: dict[str, J
         remedy = f"A swapover does this by itself; `dr-ctl validate --to {asked.target}` says whether one is ready."
         if away := [link for link in seen.links() if link.attached is False]:
             remedy = f"The link of {away[0].site} first: {opened.mending(away[0].site)} {remedy}"
-    return Result(ExitCode.PRECHECK_FAILED, text, (error("DR-VERIFY-001", text, remedy),), data)
+    return Result(ExitCode.PRECHECK_FAILED, text, (GATE_SHUT_SERVING(text, remedy),), data)

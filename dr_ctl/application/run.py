@@ -11,6 +11,7 @@ from dataclasses import replace
 from dr_ctl.application import carrying_out, lock, open_run, plans
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import with_units
+from dr_ctl.application.findings import FLAGS_LIE, NOT_ESCALATABLE
 from dr_ctl.application.how import AcceptedLoss, How
 from dr_ctl.application.open_run import left_open, no_open_run, still_open
 from dr_ctl.application.opened import Opened
@@ -21,7 +22,6 @@ from dr_ctl.engine.ending import price_text
 from dr_ctl.engine.entries import read
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, SWAPOVER
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
-from dr_ctl.engine.roles import error
 from dr_ctl.engine.runs import RunFiles
 from dr_ctl.topologies.topology import Seen
 
@@ -71,7 +71,7 @@ def escalate(caller: Caller, name: str | None, timeout_s: float | None, accept_l
         past = open_run.past(files, caller.clock, how)
     if past.ask.operation not in (SWAPOVER, FAILBACK) or past.activation:
         text = f"{files.name} is no planned move before its point of no return; nothing was changed"
-        finding = error("DR-RUN-006", text, "`dr-ctl resume` finishes it; `dr-ctl abort` undoes what can be undone.")
+        finding = NOT_ESCALATABLE(text, "`dr-ctl resume` finishes it; `dr-ctl abort` undoes what can be undone.")
         return Result(ExitCode.PRECHECK_FAILED, text, (finding,), run=files.name)
     wait_s = timeout_s if timeout_s is not None else past.ask.timeout_s
     reason = how.theft.reason or f"{files.name} could not finish"
@@ -97,7 +97,7 @@ def _carried_out(caller: Caller, question: Question, how: How, files: RunFiles |
         lock.refuse_if_held(seen, runs, how.theft)
     decided = question.decide(seen)
     if files is None and isinstance(decided, AlreadyThere) and (why := question.why_not_so()) is not None:
-        finding = error("DR-ROLE-013", f"{decided.text}, by its flags; but {why}", "`dr-ctl status` looks again.")
+        finding = FLAGS_LIE(f"{decided.text}, by its flags; but {why}", "`dr-ctl status` looks again.")
         return with_units(caller, Result(ExitCode.UNKNOWN, finding.text, (finding,)), seen)
     if (ended := _undecided(decided)) is not None:
         return _ended(caller, question, ended, seen, files)

@@ -9,14 +9,16 @@ from dr_ctl.application import lock, since
 from dr_ctl.application.caller import Caller
 from dr_ctl.application.debts import owed_now
 from dr_ctl.application.estimates import with_age
+from dr_ctl.application.findings import BOTH_CLOSED, LOST_SITE_OPEN, ONE_WAITS_ONE_SILENT
 from dr_ctl.application.looking import Looking
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.application.verdicts import Judge
 from dr_ctl.application.ways_out import Interrupted, open_run_findings
 from dr_ctl.core.errors import LoginRefused, Throttled
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity, some
+from dr_ctl.core.model import ExitCode, Finding, Json, Role, some
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.findings import NO_ANSWER, QUEUES_PAUSED
 from dr_ctl.engine.operations import FAILOVER
 from dr_ctl.engine.roles import both_open, is_split, served_where, split
 from dr_ctl.topologies.topology import BrokerSeen, LinkSeen, Seen, workloads_of
@@ -103,7 +105,7 @@ def silent_of(broker: BrokerSeen) -> list[Finding]:
     if error is None:
         return []
     text = f"{broker.site}/{broker.pair} is {broker.role.value}: {error}"
-    return [Finding("DR-SITE-001", Severity.WARNING, text, error.remedy)]
+    return [NO_ANSWER(text, error.remedy)]
 
 
 def _open_again(seen: Seen, interrupted: Interrupted | None) -> Iterator[Finding]:
@@ -116,7 +118,7 @@ def _open_again(seen: Seen, interrupted: Interrupted | None) -> Iterator[Finding
             if interrupted is not None:
                 name = interrupted.run.files.name
                 remedy = f"`dr-ctl fence {debt.about}` closes it at once; then `dr-ctl resume` ends {name}."
-            yield Finding("DR-RETURN-003", Severity.ERROR, text, remedy)
+            yield LOST_SITE_OPEN(text, remedy)
 
 
 def not_one(judge: Judge) -> Iterator[Finding]:
@@ -137,14 +139,14 @@ def not_one(judge: Judge) -> Iterator[Finding]:
             remedy = "The run that is under way opens its target, or what served before."
             remedy = remedy if run.lives else "The open run: `dr-ctl resume` or `dr-ctl abort`, as said beside it."
         text = f"{' and '.join(seen.roles)} are up and closed: nobody is served"
-        yield Finding("DR-ROLE-015", Severity.WARNING, text, remedy)
+        yield BOTH_CLOSED(text, remedy)
     elif not serving and waiting and not (run is not None and run.lives):
         away = next(site for site in seen.roles if site != waiting[0])
         verdict = judge.verdict(FAILOVER, waiting[0])
         reason = " --reason TEXT" if run is not None else ""
         dry = f"`dr-ctl failover --to {waiting[0]}{reason} --dry-run`"
         remedy = f"If {away} is lost: {dry} says what that costs. It is {verdict.text}."
-        yield Finding("DR-ROLE-016", Severity.WARNING, f"nobody was seen to be served: {roles}", remedy)
+        yield ONE_WAITS_ONE_SILENT(f"nobody was seen to be served: {roles}", remedy)
 
 
 def _pauses(seen: Seen) -> list[Finding]:
@@ -154,5 +156,5 @@ def _pauses(seen: Seen) -> list[Finding]:
         for run in sorted({by.get(name, "") for name in each.paused}):
             names = [name for name in each.paused if by.get(name, "") == run]
             text = f"{each.site}/{each.pair}: paused{' by ' + run if run else ''}: {some(names)}"
-            found.append(Finding("DR-QUEUE-001", Severity.INFO, text))
+            found.append(QUEUES_PAUSED(text))
     return found

@@ -10,10 +10,11 @@ from typing import Final
 from dr_ctl.agents.exposing import Board, Metric, Shown, exposing
 from dr_ctl.agents.sync import Phase, Standing, SyncAgent
 from dr_ctl.application.caller import Caller
+from dr_ctl.application.findings import NO_SITE_TO_WORK_FOR
 from dr_ctl.application.opened import Opened
 from dr_ctl.application.result import Result
 from dr_ctl.core.errors import Stopped
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.core.model import ExitCode, Json, Role
 from dr_ctl.engine.notes import Notes
 from dr_ctl.engine.runs import Runs
 from dr_ctl.topologies.topology import Kept, keeper_of
@@ -111,7 +112,7 @@ def _ended(standing: Standing) -> Result:
 
 def _refused(why: str) -> Result:
     remedy = "`dr-ctl status` says more; start the agent once one site serves."
-    return Result(ExitCode.PRECHECK_FAILED, why, [Finding("DR-AGENT-004", Severity.ERROR, why, remedy)])
+    return Result(ExitCode.PRECHECK_FAILED, why, [NO_SITE_TO_WORK_FOR(why, remedy)])
 
 
 def _sum(kept: Kept, what: str) -> int:

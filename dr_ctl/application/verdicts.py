@@ -18,6 +18,7 @@ from dr_ctl.application.price import FailoverPrice
 from dr_ctl.application.question import Question
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
 from dr_ctl.engine.entries import is_held
+from dr_ctl.engine.findings import SOURCE_ALIVE, SOURCE_SILENT
 from dr_ctl.engine.operations import FAILBACK, FAILOVER, RETURNS, SWAPOVER
 from dr_ctl.engine.plan import AlreadyThere, Ask, Decision, Plan, Refusal
 from dr_ctl.engine.ports import Check, Move
@@ -108,7 +109,7 @@ class Judge:
             more = f"--accept-loss {'unknown' if lost is None else lost}"
             # Judged on with whatever it is: of a site that is only silent the figure grows while this is worked out.
             return self._needed(replace(ask, accept_loss="unknown"), (*needs, more), price)
-        if decided.findings[0].id == "DR-ALIVE-002" and ask.presume_down is None:
+        if decided.findings[0].id == SOURCE_SILENT.id and ask.presume_down is None:
             ask = replace(ask, presume_down=price.lost, reason=ask.reason or "it is lost")
             return self._needed(ask, (f"--presume-down {price.lost}", *dict.fromkeys((*needs, _REASON))), price)
         return ask, needs, decided
@@ -171,7 +172,7 @@ class Judge:
         left = self.opened.other(ask.target)
         role = self.seen.roles[left]
         recipe = self.opened.topology.recipe
-        against = [each for each in recipe.why_not(self.seen, Move(ask, left, {})) if each.id != "DR-ALIVE-001"]
+        against = [each for each in recipe.why_not(self.seen, Move(ask, left, {})) if each.id != SOURCE_ALIVE.id]
         first = next((each.text for each in against if each.severity is Severity.ERROR), None)
         if self.seen.roles[ask.target] not in (Role.STANDBY, Role.SERVING):
             first = f"{ask.target} is {self.seen.roles[ask.target].value}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dr_ctl.application.abort import why_not_undone
+from dr_ctl.application.findings import RUN_OPEN
 from dr_ctl.application.verdicts import OpenRun
 from dr_ctl.core.errors import DrCtlError
 from dr_ctl.core.model import Finding, Json, Role, Severity
@@ -145,11 +146,11 @@ def open_run_findings(run: OpenRun | None, seen: Seen | None = None, links: Sequ
     name = run.files.name
     if run.lives:
         text, remedy = f"the run {name} is under way", "`dr-ctl runs show --follow` shows it as it goes."
-        return [Finding("DR-RUN-003", Severity.INFO, text, remedy)]
+        return [RUN_OPEN(text, remedy, severity=Severity.INFO)]
     told = Interrupted.of(run)
     text = f"the run {name} was interrupted and is open"
     if seen is None:
-        return [Finding("DR-RUN-003", Severity.WARNING, text, "`dr-ctl status` says what each way out of it does.")]
+        return [RUN_OPEN(text, "`dr-ctl status` says what each way out of it does.")]
     ways = told.ways(seen, links)
     remedy = "; ".join(way.line for way in sorted(ways, key=lambda way: not way.recommended))
-    return [Finding("DR-RUN-003", Severity.WARNING, f"{text}: {told.about}; {told.process(seen)}", remedy)]
+    return [RUN_OPEN(f"{text}: {told.about}; {told.process(seen)}", remedy)]

@@ -8,13 +8,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from dr_ctl.application.findings import RUN_OPEN
 from dr_ctl.application.result import Result
 from dr_ctl.cli.past import how_ended, line_of
 from dr_ctl.cli.render import as_line
 from dr_ctl.cli.session import Session
 from dr_ctl.cli.streams import has_reader
 from dr_ctl.core.errors import Stopped
-from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.printable import line
 from dr_ctl.engine.entries import Entry, is_held, read
 
@@ -77,7 +78,7 @@ def follow(session: Session, run: str | None) -> Result:
         return Result(ExitCode.OK, f"{files.name}: {outcome}: {summary}", data=data, run=files.name)
     text = f"{files.name}: its process is gone and it has not ended"
     remedy = "`dr-ctl resume` goes on with it, `dr-ctl abort` undoes it."
-    finding = Finding("DR-RUN-003", Severity.WARNING, text, remedy)
+    finding = RUN_OPEN(text, remedy)
     return Result(ExitCode.OK, text, (finding,), data, files.name)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from dr_ctl.application.findings import JOURNAL_ALTERED
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
-from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.core.model import ExitCode, Json
 from dr_ctl.core.printable import page
 from dr_ctl.engine.entries import Entry, read
 from dr_ctl.engine.runs import RunFiles
@@ -72,9 +73,7 @@ def runs_verify(session: Session, run: str | None) -> Result:
     checked = [(files.name, check(files)) for files in ([runs.find(run)] if run is not None else runs.all())]
     altered = [(name, each) for name, each in checked if each.verdict is Verdict.ALTERED]
     findings = [
-        Finding(
-            "DR-JOURNAL-001",
-            Severity.ERROR,
+        JOURNAL_ALTERED(
             f"{name}: {each.text}",
             "Do not rely on what this run says of itself; ask who could write in the state directory.",
         )

@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dr_ctl.application.findings import UNEXPECTED_MESSAGES
 from dr_ctl.application.result import Result
 from dr_ctl.cli.session import Session
-from dr_ctl.core.model import ExitCode, Finding, Severity
+from dr_ctl.core.model import ExitCode, Finding
 from dr_ctl.core.printable import page
 from dr_ctl.rpo.ledgers.reconcile import Reconciled
 from dr_ctl.rpo.ledgers.reconcile import reconcile as make
@@ -47,7 +48,7 @@ def _doubts(found: Reconciled) -> list[Finding]:
     if not count:
         return []
     text = f"{count} message(s) came that no producer's ledger knows"
-    return [Finding("DR-RPO-016", Severity.WARNING, text, f"Their ids are in {found.parts['unexpected'].file}.")]
+    return [UNEXPECTED_MESSAGES(text, f"Their ids are in {found.parts['unexpected'].file}.")]
 
 
 def _table(found: Reconciled) -> str:

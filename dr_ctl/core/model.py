@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum, IntEnum
+from dataclasses import dataclass, field
+from enum import Enum, Flag, IntEnum, auto
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,6 +31,17 @@ class Severity(Enum):
     INFO = "info"
 
 
+class Weight(Flag):
+    """Where an error refuses although a site is lost or one step alone is asked for; any other error can wait there."""
+
+    NONE = 0
+    FAILOVER = auto()
+    SINGLE_STEP = auto()
+    RESTART = auto()
+    EXPECTED_WHEN_LOST = auto()
+    """So it is after every loss of a site: a failover does not tell it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing worth a person's attention, with what to do about it. `more` are the lines of a text that has several;
@@ -41,6 +52,7 @@ class Finding:
     text: str
     remedy: str = ""
     more: Sequence[str] = ()
+    weighs: Weight = field(default=Weight.NONE, compare=False)
 
     def as_json(self) -> dict[str, Json]:
         text = "\n".join((self.text, *self.more))

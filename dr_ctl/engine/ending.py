@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from shlex import quote
 from typing import Any
 
-from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.core.model import ExitCode, Finding, Json, Role
+from dr_ctl.engine.findings import STRANDED_SITES
 from dr_ctl.engine.operations import (
     AT_SOURCE,
     CLOSING,
@@ -117,9 +118,7 @@ def of(facts: Facts, code: ExitCode, text: str) -> End:
         return end
     named = ", ".join(f"{unit} of {site}" for unit, site in facts.shut.items())
     unit, site = next(iter(facts.shut.items()))
-    finding = Finding(
-        "DR-RUN-001",
-        Severity.ERROR,
+    finding = STRANDED_SITES(
         f"served before this run, not asked for, and served nowhere now: {named}",
         f"`dr-ctl release {site} --queues {quote(unit)}` opens it again; so with each of them.",
     )
@@ -233,4 +232,4 @@ def _by_hand(facts: Facts) -> Finding:
             f"Look at {target}; if it lets no clients in, `dr-ctl release {source}` opens {source} and lifts its "
             f"pauses. Where that does not: by hand, {facts.by_hand}."
         )
-    return Finding("DR-RUN-001", Severity.ERROR, text, remedy)
+    return STRANDED_SITES(text, remedy)

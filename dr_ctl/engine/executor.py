@@ -16,9 +16,10 @@ from typing import Any, Final, Generic, TypeVar
 
 from dr_ctl.core.clock import Clock, stamp
 from dr_ctl.core.errors import DrCtlError, Stopped
-from dr_ctl.core.model import ExitCode, Finding, Json, Severity
+from dr_ctl.core.model import ExitCode, Finding, Json
 from dr_ctl.engine import ending, verbs
 from dr_ctl.engine.ending import Facts, price_text
+from dr_ctl.engine.findings import HOOK_FAILED_LATE
 from dr_ctl.engine.hand import JournalHand, Outage, OutTooLong
 from dr_ctl.engine.history import LET_IN_AT, History, outage_s
 from dr_ctl.engine.journal import Journal
@@ -314,7 +315,7 @@ class _Run(Generic[O]):
         if step.undoable or isinstance(outcome, Done | NotNeeded):
             return outcome
         remedy = "Do by hand what it is for."
-        return Done(outcome.text, outcome.evidence, (Finding("DR-HOOK-001", Severity.WARNING, outcome.text, remedy),))
+        return Done(outcome.text, outcome.evidence, (HOOK_FAILED_LATE(outcome.text, remedy),))
 
     def _interrupted(self) -> RunResult[O]:
         signum = self._stop.signum

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from dr_ctl.core.model import ExitCode, Finding, Json, Role, Severity
+from dr_ctl.engine.findings import VERB_UNKNOWN_HERE
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import ACTIVATE, ALONE, DRAIN, FAILBACK, FAILOVER, FENCE, MOVING, REINSTATE
@@ -18,7 +19,6 @@ from dr_ctl.engine.plan import AlreadyThere, Ask, Call, Decision, Plan, PlannedS
 from dr_ctl.engine.ports import Move, Observation, Price, Recipe
 from dr_ctl.engine.roles import (
     alive,
-    error,
     not_there,
     open_again,
     other,
@@ -95,7 +95,7 @@ def plan(
     missing = sorted({step.verb for step in runbook.steps} - recipe.verbs() - GENERAL)
     if missing:
         text = f"the runbook {runbook.path.name} has steps that cannot be done yet: {', '.join(missing)}"
-        findings = [error("DR-BOOK-004", text, "Take them out, or use the runbook that came with dr-ctl."), *findings]
+        findings = [VERB_UNKNOWN_HERE(text, "Take them out, or use the runbook that came with dr-ctl."), *findings]
     if any(finding.severity is Severity.ERROR for finding in findings):
         return Refusal(tuple(findings))
     made = again or (past is not None and whole_at(part, ask.target))

@@ -9,8 +9,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.model import Finding, Role
 from dr_ctl.engine.debts import Debt
+from dr_ctl.engine.findings import (
+    BOTH_MUST_ANSWER,
+    BOTH_SERVE,
+    CANNOT_BE_FENCED,
+    CANNOT_BE_TAKEN_IN,
+    DRAIN_TO_SERVING,
+    NOBODY_SERVES,
+    OPEN_AGAIN,
+    OTHER_NOT_SHOWN_CLOSED,
+    OTHER_SITE_OPEN,
+    OTHER_SITE_SERVES,
+    PRESUMED_BUT_ALIVE,
+    RUN_OF_OTHER_BROKERS,
+    RUN_OF_OTHER_SITES,
+    SERVICE_SPLIT,
+    SILENT_SITE,
+    SOURCE_ALIVE,
+    SOURCE_NOT_FENCED,
+    SOURCE_SILENT,
+    TARGET_CANNOT_TAKE_OVER,
+    UNIT_NOT_THERE,
+)
 from dr_ctl.engine.history import History
 from dr_ctl.engine.operations import (
     ALONE,
@@ -33,11 +55,6 @@ NODES: Final = "nodes"
 whose brokers have no such thing leaves it out."""
 CLOSED = (Role.STANDBY, Role.DOWN)
 _ANSWERING = (Role.SERVING, Role.STANDBY)
-
-
-def error(id_: str, text: str, remedy: str) -> Finding:
-    """A finding that refuses the operation."""
-    return Finding(id_, Severity.ERROR, text, remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +83,7 @@ def not_there(seen: Observation, ask: Ask) -> Finding | None:
         return None
     remedy = "`dr-ctl status` names what there is."
     named = ", ".join(missing) or ask.queues or "none was named"
-    return error("DR-UNIT-001", f"nothing of that name can be moved: {named}", remedy)
+    return UNIT_NOT_THERE(f"nothing of that name can be moved: {named}", remedy)
 
 
 def other(seen: Observation, site: str) -> str:
@@ -88,7 +105,7 @@ def open_again(seen: Observation, past: History) -> bool:
 def was_open_again(source: str, ask: Ask) -> Finding:
     """Say that clients may have worked at both sites."""
     text = f"{source} lets clients in again beside {ask.target}: it is closed before anything else"
-    return Finding("DR-ROLE-018", Severity.WARNING, text, "Compare what its clients did there meanwhile.")
+    return OPEN_AGAIN(text, "Compare what its clients did there meanwhile.")
 
 
 def source_of(
@@ -133,7 +150,7 @@ def _told(seen: Observation) -> str:
 def both_open(seen: Observation) -> Finding:
     """Say that clients work at both sites."""
     remedy = "`dr-ctl fence SITE` keeps them out of the one that should not serve; compare what they did at both."
-    return error("DR-ROLE-001", f"both sites let clients in: {_told(seen)}", remedy)
+    return BOTH_SERVE(f"both sites let clients in: {_told(seen)}", remedy)
 
 
 def is_split(seen: Observation) -> bool:
@@ -144,7 +161,7 @@ def is_split(seen: Observation) -> bool:
 
 def split(seen: Observation, remedy: str) -> Finding:
     """Say which unit is served where."""
-    return error("DR-ROLE-014", f"the pairs are served at different sites: {served_where(seen)}", remedy)
+    return SERVICE_SPLIT(f"the pairs are served at different sites: {served_where(seen)}", remedy)
 
 
 def served_where(seen: Observation) -> str:
@@ -162,7 +179,7 @@ def unexpected(seen: Observation, ask: Ask) -> Finding | None:
 
 def _surprise(seen: Observation, ask: Ask, then: str) -> Finding:
     text = f"{ask.expect_serving} was expected to serve, but {_told(seen)}"
-    return error("DR-ROLE-002", text, f"Look at `dr-ctl status`; {then}.")
+    return OTHER_SITE_SERVES(text, f"Look at `dr-ctl status`; {then}.")
 
 
 def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
@@ -172,20 +189,19 @@ def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
     if (surprise := unexpected(seen, ask)) is not None:
         return surprise
     if ask.operation == QUIESCE and not answers:
-        return error("DR-ROLE-009", f"{source} cannot be quiesced: {told}", f"Bring {source}'s management back.")
+        return SILENT_SITE(f"{source} cannot be quiesced: {told}", f"Bring {source}'s management back.")
     if ask.operation == RESTART and not answers:
         text = f"the link of {source} cannot be restarted: {told}"
-        return error("DR-ROLE-009", text, f"Bring {source}'s management back.")
+        return SILENT_SITE(text, f"Bring {source}'s management back.")
     if ask.operation == FENCE and not answers and not cut_off:
-        return error(
-            "DR-FENCE-003",
+        return CANNOT_BE_FENCED(
             f"{source} cannot be fenced: {told}",
             "Cut its host off, by hand or by a hook named fence-… in the settings; "
             f"`dr-ctl fence {source}` again once it answers.",
         )
     if ask.operation == TRIM and not (answers and seen.roles[ask.target] is Role.SERVING):
         text = f"what of {source} is processed is told by what {ask.target} serves: {told}"
-        return error("DR-ROLE-009", text, "Both sites must answer, and the other one serve: `dr-ctl status` says more.")
+        return SILENT_SITE(text, "Both sites must answer, and the other one serve: `dr-ctl status` says more.")
     if ask.operation in (QUIESCE, FENCE, RESTART, TRIM):
         return source
     return _of_both(seen, ask) or source
@@ -198,20 +214,20 @@ def _of_both(seen: Observation, ask: Ask) -> Finding | None:
     opened, shut = (source, target) if ask.operation == RELEASE else (target, source)
     if ask.operation == DRAIN and here is Role.SERVING:
         remedy = f"`dr-ctl swapover --to {target}` does all of it; by steps, the fence of {source} comes first."
-        return error("DR-ROLE-010", f"{source} is not fenced: {told}", remedy)
+        return SOURCE_NOT_FENCED(f"{source} is not fenced: {told}", remedy)
     if ask.operation == RELEASE and there is Role.SERVING and here is Role.STANDBY:
         return None  # nothing is opened, but what runs have paused there may be lifted
     if seen.roles[shut] is Role.SERVING:
         text = f"{opened} must not be opened while {shut} is: {told}"
-        return error("DR-ROLE-011", text, f"`dr-ctl swapover --to {opened}` moves the service.")
+        return OTHER_SITE_OPEN(text, f"`dr-ctl swapover --to {opened}` moves the service.")
     if ask.operation == RELEASE and any({opened, shut} <= {*unit.closed_at} for unit in seen.units):
         return None  # of several, those that answer at both sites; they are named that do not
     if here not in _ANSWERING or there not in _ANSWERING:
         remedy = f"Bring the silent site back; if it is lost: `dr-ctl failover --to {opened}`."
-        return error("DR-ROLE-006", f"that needs an answer from both sites: {told}", remedy)
+        return BOTH_MUST_ANSWER(f"that needs an answer from both sites: {told}", remedy)
     if ask.operation == DRAIN and there is Role.SERVING:
         text = f"{target} lets clients in already: {told}"
-        return error("DR-ROLE-012", text, f"A drain ends before {target} is opened; `dr-ctl status` says what is left.")
+        return DRAIN_TO_SERVING(text, f"A drain ends before {target} is opened; `dr-ctl status` says what is left.")
     return None
 
 
@@ -231,23 +247,21 @@ def _source(seen: Observation, ask: Ask, *, parts: bool) -> str | Finding:
     if serving == [ask.target]:
         if roles[source] is Role.STANDBY:
             return source
-        return error(
-            "DR-ROLE-003",
+        return OTHER_NOT_SHOWN_CLOSED(
             f"{ask.target} serves already, but it cannot be shown that {source} does not: {told}",
             f"Bring {source}'s management back, then run the same command again.",
         )
     if serving == [source]:
         if roles[ask.target] is Role.STANDBY:
             return source
-        return error(
-            "DR-ROLE-004",
+        return TARGET_CANNOT_TAKE_OVER(
             f"{ask.target} cannot take over: {told}",
             f"A planned move needs both sites up and answering. Mend {ask.target} first.",
         )
     remedy = "A swapover starts from a serving site; `dr-ctl status` says what is open, and what to do."
     if roles[ask.target] is Role.STANDBY and roles[source] not in _ANSWERING:
         remedy = f"If {source} is lost: `dr-ctl failover --to {ask.target} --dry-run` says what that costs."
-    return error("DR-ROLE-005", f"no site was seen to serve: {told}", remedy)
+    return NOBODY_SERVES(f"no site was seen to serve: {told}", remedy)
 
 
 def alive(seen: Observation, ask: Ask) -> Finding | None:
@@ -268,7 +282,7 @@ def alive(seen: Observation, ask: Ask) -> Finding | None:
         remedy = f"End that process for certain, or cut its host off; then `dr-ctl failover --to {ask.target}` again."
     else:
         return None
-    return error("DR-ALIVE-001", text, remedy)
+    return SOURCE_ALIVE(text, remedy)
 
 
 def presumed(seen: Observation, ask: Ask) -> Sequence[Finding]:
@@ -278,7 +292,7 @@ def presumed(seen: Observation, ask: Ask) -> Sequence[Finding]:
         return ()
     text = f"--presume-down {left} is not believed: {left} is {seen.roles[left].value}, which is a sign of life"
     remedy = "Once its process is ended, or its host cut off, its ports refuse and that word is not needed."
-    return (Finding("DR-ALIVE-003", Severity.WARNING, text, remedy),)
+    return (PRESUMED_BUT_ALIVE(text, remedy),)
 
 
 def _serving_beside(seen: Observation, ask: Ask, past: History | None) -> str | Finding:
@@ -297,8 +311,7 @@ def _serving_beside(seen: Observation, ask: Ask, past: History | None) -> str | 
         return beside
     if roles[beside] is Role.SERVING and open_:
         return both_open(seen)
-    return error(
-        "DR-ROLE-008",
+    return CANNOT_BE_TAKEN_IN(
         f"{ask.target} cannot be taken in: {told}",
         f"That needs {beside} serving and {ask.target} up with its clients kept out. Look at `dr-ctl status`.",
     )
@@ -311,15 +324,14 @@ def _lost(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
     if ask.expect_serving is not None and roles[ask.expect_serving] is not Role.SERVING:
         return _surprise(seen, ask, "a failover is for a site that does not serve any more")
     if roles[ask.target] not in (Role.SERVING, Role.STANDBY):
-        return error(
-            "DR-ROLE-004", f"{ask.target} cannot take over: {told}", f"A failover needs {ask.target}. Mend it first."
+        return TARGET_CANNOT_TAKE_OVER(
+            f"{ask.target} cannot take over: {told}", f"A failover needs {ask.target}. Mend it first."
         )
     if roles[lost] in CLOSED or whole_at(seen, ask.target):
         return lost
     if (ask.presume_down == lost and ask.reason) or (cut_off and roles[lost] is Role.UNKNOWN):
         return lost
-    return error(
-        "DR-ALIVE-002",
+    return SOURCE_SILENT(
         f"{lost} does not answer, and nothing shows that it is down: {told}",
         f"Make sure that it serves nobody; then add --presume-down {lost} --reason TEXT.",
     )
@@ -330,8 +342,7 @@ def other_sites(seen: Observation, past: History) -> Finding | None:
     if set(seen.roles) == {past.source, past.ask.target}:
         return None
     told = _told(seen)
-    return error(
-        "DR-ROLE-007",
+    return RUN_OF_OTHER_SITES(
         f"the run is from {past.source} to {past.ask.target}, but {told}",
         "Go on with it with the settings that it began with.",
     )
@@ -347,7 +358,7 @@ def other_brokers(basis: Mapping[str, Any], past: History) -> Finding | None:
             if found is not None and found != node:
                 text = f"the run is not of this installation: {site}/{unit} is another broker now ({found}, not {node})"
                 remedy = "Go on with it with the settings that it began with; where that broker was made anew, "
-                return error("DR-ROLE-017", text, f"{remedy}`dr-ctl abort --forget RUN --reason TEXT` gives it up.")
+                return RUN_OF_OTHER_BROKERS(text, f"{remedy}`dr-ctl abort --forget RUN --reason TEXT` gives it up.")
     return None
 
 
@@ -356,8 +367,7 @@ def _resumed_source(seen: Observation, past: History, *, parts: bool) -> str | F
     roles = seen.roles
     told = _told(seen)
     if any(role not in (Role.SERVING, Role.STANDBY) for role in roles.values()):
-        return error(
-            "DR-ROLE-006",
+        return BOTH_MUST_ANSWER(
             f"going on needs an answer from both sites: {told}",
             "Bring the silent site's management back, then `dr-ctl resume` or `dr-ctl abort`.",
         )

@@ -15,7 +15,9 @@ from typing import Any, Final
 import yaml
 
 from dr_ctl.core.errors import UsageError
+from dr_ctl.core.findings import FindingKind
 from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.engine.findings import RUNBOOK_UNREADABLE, UNSAFE_ORDER, VERB_TWICE
 from dr_ctl.settings.durations import seconds
 
 SITES: Final = frozenset({"source", "serving", "target", "lost", "both"})
@@ -183,8 +185,10 @@ class _Found:
         self._path = path
         self._list: list[tuple[int, Finding]] = []
 
-    def add(self, line: int, text: str, *, severity: Severity = Severity.ERROR, id_: str = "DR-BOOK-001") -> None:
-        self._list.append((line, Finding(id_, severity, f"{self._path.name}:{line}: {text}")))
+    def add(
+        self, line: int, text: str, *, severity: Severity = Severity.ERROR, kind: FindingKind = RUNBOOK_UNREADABLE
+    ) -> None:
+        self._list.append((line, kind(f"{self._path.name}:{line}: {text}", severity=severity)))
 
     def errors(self) -> bool:
         return any(finding.severity is Severity.ERROR for _, finding in self._list)
@@ -301,7 +305,7 @@ def _order(operation: str, rules: Sequence[Rule], steps: Sequence[RunbookStep], 
     place: dict[str, int] = {}
     for number, step in enumerate(steps):
         if step.verb in at and step.verb not in ("observe", "hook", "ask", "hold"):
-            found.add(step.line, f"{step.verb} stands a second time", id_="DR-BOOK-002")
+            found.add(step.line, f"{step.verb} stands a second time", kind=VERB_TWICE)
         for name in (step.verb, _hooked(step)):
             at.setdefault(name, step)
             place.setdefault(name, number)
@@ -310,13 +314,13 @@ def _order(operation: str, rules: Sequence[Rule], steps: Sequence[RunbookStep], 
             continue
         if then not in at:
             if then in ("activate", "probe", "verify", "drain", "fence"):
-                found.add(line, f"{then} is missing after {first}: {because}", id_="DR-BOOK-003")
+                found.add(line, f"{then} is missing after {first}: {because}", kind=UNSAFE_ORDER)
         elif first not in at:
-            found.add(at[then].line, f"{then} without {first} before it: {because}", id_="DR-BOOK-003")
+            found.add(at[then].line, f"{then} without {first} before it: {because}", kind=UNSAFE_ORDER)
         elif place[first] > place[then]:
-            found.add(at[then].line, f"{then} stands before {first}: {because}", id_="DR-BOOK-003")
+            found.add(at[then].line, f"{then} stands before {first}: {because}", kind=UNSAFE_ORDER)
     if operation in ORDER and "activate" not in at:
-        found.add(line, "activate is missing: the target would never serve", id_="DR-BOOK-003")
+        found.add(line, "activate is missing: the target would never serve", kind=UNSAFE_ORDER)
     for step in steps:
         if step.verb == "check" and step.words.get("operation", operation) != operation:
             found.add(step.line, f"check: is for {step.words['operation']}, but the runbook is for {operation}")

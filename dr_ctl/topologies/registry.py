@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 from dr_ctl.core.clock import Clock
+from dr_ctl.core.findings import FindingKind, kinds_in
 from dr_ctl.core.patience import Patience
 from dr_ctl.core.registry import Registry
 from dr_ctl.settings.model import Installation
@@ -24,6 +28,17 @@ TOPOLOGIES: Final[Registry[Opens]] = Registry(
     },
     unknown="there is no topology",
 )
+
+
+# Packages that several topologies share, and what goes around any of them.
+_SHARED: Final = ("common", "classic", "workloads")
+
+
+def finding_kinds() -> Mapping[str, FindingKind]:
+    """The kinds of findings of all topologies, by id: those of the module `findings` beside each registered one."""
+    own = {module.rpartition(".")[0] for module in TOPOLOGIES.modules.values()}
+    packages = [*sorted(own), *(f"dr_ctl.topologies.{name}" for name in _SHARED)]
+    return kinds_in(*(import_module(f"{each}.findings") for each in packages if find_spec(f"{each}.findings")))
 
 
 def opened(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> Topology[Any]:

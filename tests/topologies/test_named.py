@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import ast
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from dr_ctl.core.findings import FindingKind
 from dr_ctl.topologies.bridges import named as bridges
 from dr_ctl.topologies.brokersync import named as brokersync
 from dr_ctl.topologies.common.named import OF_BROKER, OF_PAIR
@@ -16,7 +18,6 @@ from dr_ctl.topologies.mirror import named as mirror
 from dr_ctl.topologies.replica import named as replica
 from dr_ctl.topologies.sharedstore import named as sharedstore
 
-FINDING = re.compile(r'"(DR-[A-Z]+-\d{3})"')
 TOPOLOGIES = Path(mirror.__file__).parents[1]
 # The family whose checks a topology makes too.
 FAMILIES = dict.fromkeys(("brokersync", "fanout", "replica", "sharedstore"), ("classic",))
@@ -31,16 +32,20 @@ NOT_A_CHECK = {"DR-SITE-001", "DR-LOCK-005"}
 )
 def test_each_finding_of_the_checks_has_a_name_and_no_other(of: object) -> None:
     folder = str(getattr(of, "__name__", "")).split(".")[-2]
-    own = _yielded(TOPOLOGIES / folder / "checks.py")
+    own = _yielded(folder)
     for family in FAMILIES.get(folder, ()):
-        own |= _yielded(TOPOLOGIES / family / "checks.py")
+        own |= _yielded(family)
     tables = (*OF_BROKER, *OF_PAIR, *getattr(of, "BY_BROKER", ()), *getattr(of, "BY_PAIR", ()))
 
-    assert {each.id for each in tables} == (own | _yielded(TOPOLOGIES / "common" / "checks.py")) - NOT_A_CHECK
+    assert {each.kind.id for each in tables} == (own | _yielded("common")) - NOT_A_CHECK
+    assert all(each.name for each in tables)
     assert len({each.name for each in tables}) == len(tables)
 
 
-def _yielded(path: Path) -> set[str]:
-    """The ids of the findings that a module makes; those that it only names in a set are not."""
-    text = path.read_text(encoding="utf-8")
-    return set(FINDING.findall(re.sub(r"frozenset\(\{[^}]*\}\)", "", text)))
+def _yielded(package: str) -> set[str]:
+    """The ids of the findings that the checks of a package make: the kinds that are called there."""
+    checks = import_module(f"dr_ctl.topologies.{package}.checks")
+    tree = ast.parse((TOPOLOGIES / package / "checks.py").read_text(encoding="utf-8"))
+    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    kinds = [kind for name in called if isinstance(kind := getattr(checks, name, None), FindingKind)]
+    return {kind.id for kind in kinds}

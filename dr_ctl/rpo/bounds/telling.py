@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from dr_ctl.core.clock import stamp
-from dr_ctl.core.model import Finding, Severity, some
+from dr_ctl.core.model import Finding, some
 from dr_ctl.rpo.bounds.death import STALE_US, Death, How
 from dr_ctl.rpo.bounds.outflow import Part
 from dr_ctl.rpo.bounds.pair import Pair, added
+from dr_ctl.rpo.findings import (
+    LIES_AT_SURVIVOR,
+    NEWEST_LOOK_OLD,
+    ONE_PAIR_ONLY,
+    OUTFLOW_NOT_READ,
+    SURVIVOR_NOT_READ,
+    UNBOUNDED_SINCE_LOOK,
+)
 from dr_ctl.rpo.history.newest import US
 from dr_ctl.rpo.history.row import moment
 
@@ -49,13 +57,13 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
         missing = "messages" if pair.lost_read_us is None else "acknowledgements"
         text = f"the history holds no recent look at {where}: how many {missing} it takes with it is not known"
         remedy = "Let `dr-ctl monitor` run while the site answers; now only the unknown can be accepted."
-        yield Finding("DR-RPO-005", Severity.WARNING, text, remedy)
+        yield OUTFLOW_NOT_READ(text, remedy)
     if pair.lost_read_us is None:
         return
     elapsed_us = death.us - pair.lost_read_us
     if elapsed_us > STALE_US:
         text = f"the last look at {where} was {elapsed_us / US:.0f} s before {death.text}"
-        yield Finding("DR-RPO-003", Severity.WARNING, text, "The bounds grow with this time.")
+        yield NEWEST_LOOK_OLD(text, "The bounds grow with this time.")
     if pair.lost is None or pair.twice is None:
         yield _unbounded(pair.lost_read_us, where, elapsed_us)
     elif not is_summed:
@@ -70,20 +78,20 @@ def _left(pair: Pair, site: str) -> Iterator[Finding]:
             f"pair {pair.name}: what lies at the other site of {site} was not read beside it: {some(unread)}; what was "
             "done and left there by lost acknowledgements comes twice beside the bound"
         )
-        yield Finding("DR-RPO-021", Severity.WARNING, text, "Let `dr-ctl monitor` run while both sites answer.")
+        yield SURVIVOR_NOT_READ(text, "Let `dr-ctl monitor` run while both sites answer.")
     if left := [f"{name}: {number}" for name, number in pair.left.items() if number]:
         text = (
             f"pair {pair.name}: lies at the other site although {site} has it no more, at most: {some(left)}; "
             "acknowledgements on their way, and those that were lost: the bound on what comes twice holds them"
         )
-        yield Finding("DR-RPO-022", Severity.INFO, text, "A planned move removes such copies by their ids.")
+        yield LIES_AT_SURVIVOR(text, "A planned move removes such copies by their ids.")
 
 
 def _unbounded(read_us: int, where: str, elapsed_us: int) -> Finding:
     why = "there are too few looks before it for a rate, or not every figure was read"
     why = "it lies in the future of this machine's clock" if elapsed_us < 0 else why
     text = f"{where}: what changed after the look at {stamp(moment(read_us))} has no bound: {why}"
-    return Finding("DR-RPO-011", Severity.WARNING, text, "Let `dr-ctl monitor` run, on a machine whose clock is set.")
+    return UNBOUNDED_SINCE_LOOK(text, "Let `dr-ctl monitor` run, on a machine whose clock is set.")
 
 
 def _rests_on(pair: Pair, where: str, elapsed_us: int, death: Death) -> Finding:
@@ -92,4 +100,4 @@ def _rests_on(pair: Pair, where: str, elapsed_us: int, death: Death) -> Finding:
         f"{where}: the bounds rest on the look at {stamp(moment(pair.lost_read_us or 0))} and on at most {rate:.1f} a "
         f"second since, the highest rate of the minutes before it, for {elapsed_us / US:.1f} s until {death.text}"
     )
-    return Finding("DR-RPO-010", Severity.INFO, text, "A shorter `history.every` makes them narrower.")
+    return ONE_PAIR_ONLY(text, "A shorter `history.every` makes them narrower.")

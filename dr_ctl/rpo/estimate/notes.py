@@ -5,7 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from dr_ctl.core.clock import stamp
-from dr_ctl.core.model import Finding, Severity
+from dr_ctl.core.model import Finding
+from dr_ctl.rpo.findings import (
+    AGE_AT_LEAST,
+    CLASS_NOT_READ,
+    INTERVAL_ABOVE_LIMIT,
+    LOOK_IN_FUTURE,
+    LOOKS_WITH_GAPS,
+    NEWEST_LOOK_OLD,
+    OUTFLOW_NOT_READ,
+    PAIR_NOT_READ,
+    SERVING_SITE_UNKNOWN,
+    SITE_DOES_NOT_SERVE,
+    UNEXPLAINED_SHARE,
+)
 from dr_ctl.rpo.history.row import moment
 from dr_ctl.settings.durations import duration
 
@@ -27,15 +40,10 @@ UNCOVERED: Final = 0.01
 def nothing_of(site: str | None, known: set[str]) -> Finding:
     others = ", ".join(sorted(known)) or "no site"
     if site is None:
-        return Finding(
-            "DR-RPO-004",
-            Severity.WARNING,
-            f"the history does not say which site serves; it holds files of {others}",
-            "Name the site with --site.",
+        return SERVING_SITE_UNKNOWN(
+            f"the history does not say which site serves; it holds files of {others}", "Name the site with --site."
         )
-    return Finding(
-        "DR-RPO-005",
-        Severity.WARNING,
+    return OUTFLOW_NOT_READ(
         f"the history holds no look at an outflow of {site}; it holds files of {others}",
         "Widen --since and --until, name another site with --site, or run `dr-ctl monitor` against this one.",
     )
@@ -49,7 +57,7 @@ def waiting(site: str, serving: str | None) -> list[Finding]:
         f"{serving} serves, not {site}: what {site} got to ship since then are echoes of what {serving} did, and no "
         "message is lost with these"
     )
-    return [Finding("DR-RPO-023", Severity.WARNING, text, f"What is at stake: the same with --site {serving}.")]
+    return [SITE_DOES_NOT_SERVE(text, f"What is at stake: the same with --site {serving}.")]
 
 
 def stale(work: Summed, window: SeenWindow, stale_s: float) -> list[Finding]:
@@ -60,15 +68,13 @@ def stale(work: Summed, window: SeenWindow, stale_s: float) -> list[Finding]:
     found = []
     if stale_s > limit_s:
         text = f"the newest look is {stale_s:.0f} s old ({stamp(window.last)})"
-        found.append(Finding("DR-RPO-003", Severity.WARNING, text, remedy))
+        found.append(NEWEST_LOOK_OLD(text, remedy))
     for pair, last_us in sorted(work.looked.items()):
         last = moment(last_us)
         behind_s = (window.last - last).total_seconds()
         if behind_s > limit_s:
             text = f"pair {pair} was last read {behind_s:.0f} s before the newest look ({stamp(last)})"
-            found.append(
-                Finding("DR-RPO-006", Severity.WARNING, text, f"{remedy} Leave out a pair that is gone with --since.")
-            )
+            found.append(PAIR_NOT_READ(text, f"{remedy} Leave out a pair that is gone with --since."))
     return found
 
 
@@ -78,7 +84,7 @@ def ahead(window: SeenWindow, now: datetime) -> list[Finding]:
         return []
     text = f"the newest look lies {ahead_s:.0f} s in the future of this machine's clock ({stamp(window.last)})"
     remedy = "Set the clocks of this machine and of the monitor's; leave such looks out with --until."
-    return [Finding("DR-RPO-020", Severity.WARNING, text, remedy)]
+    return [LOOK_IN_FUTURE(text, remedy)]
 
 
 def uncertain(total: Scope, unexplained: float | None) -> list[Finding]:
@@ -90,11 +96,11 @@ def uncertain(total: Scope, unexplained: float | None) -> list[Finding]:
             "something was under way from before the first look, or from before the clock was put back"
         )
         remedy = "Begin the window earlier, or later, than that stall."
-        found.append(Finding("DR-RPO-007", Severity.INFO, text, remedy))
+        found.append(AGE_AT_LEAST(text, remedy))
     if unexplained is not None and unexplained > UNEXPLAINED:
         text = f"{unexplained:.1%} of what went into the outflow is not in the queues' counters"
         remedy = "Figures of single queues and of classes are upper bounds; the total is bounded by the outflow itself."
-        found.append(Finding("DR-RPO-019", Severity.INFO, text, remedy))
+        found.append(UNEXPLAINED_SHARE(text, remedy))
     return found
 
 
@@ -105,7 +111,7 @@ def uncovered(seen: Coverage) -> list[Finding]:
     late = f", for {duration(seen.late_us / 1e6)} because looks came late" if seen.late_us else ""
     text = f"{seen.uncovered:.0%} of the time in which the site served is not covered by looks{late}"
     remedy = "Let `dr-ctl monitor` run all the time, once, near the site; objectives are met by covered time alone."
-    return [Finding("DR-RPO-024", Severity.WARNING, text, remedy)]
+    return [LOOKS_WITH_GAPS(text, remedy)]
 
 
 def without_queues(classes: Sequence[tuple[LossClass, Scope]]) -> list[Finding]:
@@ -113,7 +119,7 @@ def without_queues(classes: Sequence[tuple[LossClass, Scope]]) -> list[Finding]:
     names = [", ".join(each.queues) for each, scope in classes if not scope.has_queues]
     text = "no queue that was ever read belongs to this class of the objectives, so nothing is known of it: {}"
     remedy = "Check the spelling of its patterns, and that `dr-ctl monitor` may read its queues."
-    return [Finding("DR-RPO-025", Severity.WARNING, text.format(name), remedy) for name in names]
+    return [CLASS_NOT_READ(text.format(name), remedy) for name in names]
 
 
 def inside(estimated: Estimate, objectives: Objectives | None) -> list[Finding]:
@@ -124,8 +130,7 @@ def inside(estimated: Estimate, objectives: Objectives | None) -> list[Finding]:
     told += [(", ".join(e.queues), f.figures, e.loss) for e, f in zip(objectives.classes, estimated.classes, strict=True)]  # fmt: skip  # noqa: E501
     remedy = "A longer history tells more: widen --since, or let `dr-ctl monitor` run on."
     return [
-        Finding("DR-RPO-026", Severity.INFO, f"{name}: the limit on {what} lies within what the history leaves open",
-                remedy)
+        INTERVAL_ABOVE_LIMIT(f"{name}: the limit on {what} lies within what the history leaves open", remedy)
         for name, figures, limit in told
         for what in _open(figures, limit)
     ]  # fmt: skip

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from dr_ctl.core.clock import stamp
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.runs import write
+from dr_ctl.rpo.findings import ESTIMATE_UNREADABLE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,7 +76,7 @@ def stored(history: Path, site: str) -> Found:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         text = f"the stored estimate {path} cannot be read: {error}"
         remedy = "Make it anew with `dr-ctl rpo estimate`; nothing else depends on it."
-        return Found(None, (Finding("DR-RPO-017", Severity.WARNING, text, remedy),))
+        return Found(None, (ESTIMATE_UNREADABLE(text, remedy),))
 
 
 def _checked(told: dict[str, Any], site: str) -> Stored:

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.core.model import Finding, Severity
+from dr_ctl.core.model import Finding
+from dr_ctl.rpo.findings import FILES_LEFT_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -204,7 +205,7 @@ def _left_out(path: Path, root: Path, why_not: str) -> Finding:
 def without(text: str) -> Finding:
     """The finding about a file that is left out."""
     remedy = "Its looks are missing from the figures. Move the file away when it is of no more use."
-    return Finding("DR-RPO-002", Severity.WARNING, text, remedy)
+    return FILES_LEFT_OUT(text, remedy)
 
 
 def _day_within(path: Path, since: datetime | None, until: datetime | None) -> bool:

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dr_ctl.core.model import Finding, Severity
+from dr_ctl.core.model import Finding
+from dr_ctl.rpo.findings import FILES_LEFT_OUT, NO_HISTORY
 from dr_ctl.rpo.history.files import left_out, listed_anew, newest_first, tails
 from dr_ctl.rpo.history.row import micros
 
@@ -110,7 +111,7 @@ def _recent(history: Path, site: str, pairs: Sequence[str], silent_within_us: in
     if not is_any:
         text = f"there is no history of {site} in {history}: what it still had to ship is not known"
         remedy = "Let `dr-ctl monitor` run: it records what a failover needs to know."
-        found.findings.append(Finding("DR-RPO-001", Severity.WARNING, text, remedy))
+        found.findings.append(NO_HISTORY(text, remedy))
     found.roles = sorted(set(found.roles))
     for key, looks in found.counts.items():
         # A look may be in a file and, after a crash, in the tail too.
@@ -173,7 +174,7 @@ def _take(path: Path, history: Path, found: Recent, *, is_fixed: bool, until_us:
         raise
     except (pa.ArrowException, OSError) as error:
         text = f"{path.relative_to(history)} is left out: {str(error).splitlines()[0]}"
-        return Finding("DR-RPO-002", Severity.WARNING, text, "Its looks are missing from the figures.")
+        return FILES_LEFT_OUT(text, "Its looks are missing from the figures.")
     return None
 
 

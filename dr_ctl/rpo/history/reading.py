@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import pyarrow as pa
 
 from dr_ctl.core.errors import EnvironmentFault
-from dr_ctl.core.model import Finding, Severity
+from dr_ctl.core.model import Finding
+from dr_ctl.rpo.findings import NO_HISTORY
 from dr_ctl.rpo.history.files import read_through, usable_files
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def over(
     if not files:
         text = f"there is no history to estimate from in {asked.history}"
         remedy = "Run `dr-ctl monitor` for a while, then ask again; until then the loss is not known."
-        return nothing(None, (*findings, Finding("DR-RPO-001", Severity.WARNING, text, remedy)))
+        return nothing(None, (*findings, NO_HISTORY(text, remedy)))
     from dr_ctl.rpo.spark import session as starting  # noqa: PLC0415 - Spark is imported by those who need it only
 
     conf = {**starting.TINY_WORK_CONF, **asked.conf}

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl.core.errors import EnvironmentFault, UsageError
-from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.core.model import Finding, Json
+from dr_ctl.rpo.findings import CONSUMPTION_NOT_TOLD, HOLDINGS_NOT_TOLD, LEDGER_TORN, QUEUES_OF_BROKERS, SENDS_NOT_TOLD
 from dr_ctl.rpo.history.row import micros
 from dr_ctl.rpo.ledgers import transforms as r
 from dr_ctl.rpo.ledgers.counting import BAD, counts
@@ -186,9 +187,7 @@ def _bad_lines(seen: _Seen, given: Sequence[Ledger]) -> Iterable[Finding]:
         if not (is_torn and count == 1):
             more = f" ({count} such lines)" if count > 1 else ""
             raise UsageError(f"{place}{more}", remedy="Mend the ledger or leave it out; nothing was reconciled.")
-        yield Finding(
-            "DR-RPO-012",
-            Severity.WARNING,
+        yield LEDGER_TORN(
             f"{place}; the torn last line is left out",
             "Whoever wrote the ledger was stopped in it: its last event is not known.",
         )
@@ -202,7 +201,7 @@ def _left_out(given: Sequence[Ledger]) -> Iterable[Finding]:
     if counts:
         told = _some([f"{count} of {name}" for name, count in sorted(counts.items())])
         text = f"messages that brokers ship or keep for themselves are not counted as held: {told}"
-        yield Finding("DR-LEDGER-001", Severity.INFO, text, "What of them matters to clients lies in their queues too.")
+        yield QUEUES_OF_BROKERS(text, "What of them matters to clients lies in their queues too.")
 
 
 def _gaps(seen: _Seen) -> Iterable[Finding]:
@@ -211,13 +210,13 @@ def _gaps(seen: _Seen) -> Iterable[Finding]:
     consumed = {name for name, told in seen.queues.items() if "consumed" in told}
     if unsent := sorted(seen.queues.keys() - sends):
         text = f"no ledger tells of sends to {_some(unsent)}: only what was seen there once can be missed"
-        yield Finding("DR-RPO-013", Severity.WARNING, text, "Add the producers' ledger.")
+        yield SENDS_NOT_TOLD(text, "Add the producers' ledger.")
     if unread := sorted(seen.queues.keys() - consumed):
         text = f"no ledger tells of consumption from {_some(unread)}: what is gone from there is unknown, not lost"
-        yield Finding("DR-RPO-014", Severity.WARNING, text, "Add the consumers' ledger.")
+        yield CONSUMPTION_NOT_TOLD(text, "Add the consumers' ledger.")
     if not seen.snapshots and seen.events:
         text = "no ledger says what the sites hold: what still lies in a queue counts as lost"
-        yield Finding("DR-RPO-015", Severity.INFO, text, "Add an export or a browse snapshot of the serving site.")
+        yield HOLDINGS_NOT_TOLD(text, "Add an export or a browse snapshot of the serving site.")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -5,19 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from dr_ctl.core.model import Finding, some
+from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.artemis.broker import ASIDE
+from dr_ctl.topologies.bridges.findings import (
+    ALL_BRIDGES_GONE,
+    BRIDGE_STOPPED,
+    CLIENTS_ROLES_UNKNOWN,
+    COPY_HOLDS_PROCESSED,
+    COPY_OPEN_TO_CLIENTS,
+    COPY_TAKES_SENDS,
+    COPY_WITHOUT_WAY,
+    FORWARDED_BY_CLIENTS,
+    IDS_NOT_SHIPPED,
+    IDS_NOT_TAKEN,
+    NO_QUEUE_THERE,
+    NOTHING_COPIED,
+    ONE_ADDRESS_FORBIDDEN,
+    ORIGIN_NOT_TOLD,
+    QUEUE_WITHOUT_DIVERT,
+)
 from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView, Flow
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
-from dr_ctl.topologies.common.checks import error, info, of_doors, of_pair, of_queues, warning
+from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
+from dr_ctl.topologies.common.findings import (
+    LINK_DOOR_CLOSED,
+    LINK_NOT_ATTACHED,
+    LINK_ROLE_KEPT_OUT,
+    LINK_ROLES_UNKNOWN,
+    NOT_ACTIVE,
+    OUTFLOW_PAUSED,
+)
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 
 SKIPS_PER_S: Final = 4000  # what a plain client, message by message, passes over: 3 100 to 4 500 were measured
-_MENDED: Final = frozenset({"DR-DOOR-004", "DR-BRIDGE-004", "DR-LINK-004"})
+_MENDED: Final = frozenset({LINK_DOOR_CLOSED.id, BRIDGE_STOPPED.id, LINK_NOT_ATTACHED.id})
 
 
 def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
@@ -41,9 +66,7 @@ def of_broker(view: BrokerView, ask: Ask | None = None) -> Iterator[Finding]:
     """What one broker says of itself, whatever its role; `ask` narrows the queues."""
     name = f"{view.site}/{view.pair}"
     if not view.active:
-        yield error(
-            "DR-SITE-002", f"{name}: the broker is not active (a passive backup?)", "Start or promote it first."
-        )
+        yield NOT_ACTIVE(f"{name}: the broker is not active (a passive backup?)", "Start or promote it first.")
     yield from of_doors(name, view)
     yield from _discovery(name, view)
     for flow in view.carrying:
@@ -56,15 +79,13 @@ def of_broker(view: BrokerView, ask: Ask | None = None) -> Iterator[Finding]:
 
 def _discovery(name: str, view: BrokerView) -> Iterator[Finding]:
     if not view.flows:
-        yield error(
-            "DR-BRIDGE-001",
+        yield NOTHING_COPIED(
             f"{name}: no divert copies a queue to the other site",
             "Does artemis-bridges join this broker? Each queue needs a divert, a buffer and a bridge in broker.xml.",
         )
         return
     if not any(flow.bridges for flow in view.carrying):
-        yield error(
-            "DR-BRIDGE-002",
+        yield ALL_BRIDGES_GONE(
             f"{name}: all its bridges are gone: a broker stops every one of them when the peer refuses one's login or "
             "right to send",
             f"Find the refused one: beside AMQ224058 in the log of {view.site}, and by DR-BRIDGE-008 where the peer's "
@@ -72,8 +93,7 @@ def _discovery(name: str, view: BrokerView) -> Iterator[Finding]:
             "createBridge, only with a login that was tried at the peer: a bad one stops all bridges at every boot.",
         )
     if view.ids is None:
-        yield error(
-            "DR-BRIDGE-003",
+        yield IDS_NOT_SHIPPED(
             f"{name}: nothing ships the ids of what was processed here: what lies at the other site would come twice",
             "An exclusive divert of the ids' address into a buffer with a bridge is missing in broker.xml.",
         )
@@ -85,8 +105,7 @@ def _discovery(name: str, view: BrokerView) -> Iterator[Finding]:
         if queue.durable and not queue.temporary and queue.address not in copied | ends
     )
     if loose:
-        yield warning(
-            "DR-BRIDGE-005",
+        yield QUEUE_WITHOUT_DIVERT(
             f"{name}: no divert copies {some(loose)}: what is sent there stays at {view.site}",
             "Give them a divert, a buffer and a bridge, or leave them where they are on purpose.",
         )
@@ -96,24 +115,23 @@ def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
     unit = flow.unit
     if "," in unit:
         text = f"{name}: a divert whose address has a comma captures nothing: {unit} is not copied"
-        yield error("DR-BRIDGE-006", text, "Give that queue and its address a name without one.")
+        yield COPY_WITHOUT_WAY(text, "Give that queue and its address a name without one.")
     if flow.buffer is None:
         text = f"{name}: divert {flow.divert.name} puts copies of {unit} where no queue is: they are lost"
-        yield error("DR-BRIDGE-006", text, f"Make a durable queue at address {flow.divert.to}.")
+        yield COPY_WITHOUT_WAY(text, f"Make a durable queue at address {flow.divert.to}.")
         return
     if not flow.bridges and any(each.bridges for each in view.carrying):
         text = f"{name}: no bridge reads {flow.buffer.name}: the copies of {unit} stay there"
-        yield error("DR-BRIDGE-006", text, "Give that buffer a bridge to the peer.")
+        yield COPY_WITHOUT_WAY(text, "Give that buffer a bridge to the peer.")
     if flow.buffer.paused:
         text = f"{name}: buffer {flow.buffer.name} is paused: nothing of {unit} is shipped"
-        yield error("DR-LINK-005", text, "Resume that queue.")
+        yield OUTFLOW_PAUSED(text, "Resume that queue.")
     stopped = [bridge.name for bridge in flow.bridges if not bridge.started]
     if stopped:
         text = f"{name}: bridge {some(stopped)} is stopped"
-        yield warning("DR-BRIDGE-004", text, f"`dr-ctl link restart {view.site}` starts it.")
+        yield BRIDGE_STOPPED(text, f"`dr-ctl link restart {view.site}` starts it.")
     elif flow.bridges and not flow.attached:
-        yield warning(
-            "DR-LINK-004",
+        yield LINK_NOT_ATTACHED(
             f"{name}: the bridge of {unit} is started but not connected",
             f"`dr-ctl link restart {view.site}`; if that does not help, look at what stands between the sites.",
         )
@@ -126,14 +144,14 @@ def _origin(name: str, flow: Flow) -> Iterator[Finding]:
     for bridge in flow.bridges:
         if bridge.origin is None:
             text = f"{name}: bridge {bridge.name} writes no {ORIGIN} into what it ships: the peer would send it back"
-            yield error("DR-BRIDGE-007", text, "Give that bridge the AddHeadersTransformer with the name of its site.")
+            yield ORIGIN_NOT_TOLD(text, "Give that bridge the AddHeadersTransformer with the name of its site.")
         elif f"{ORIGIN} = '{bridge.origin}'" not in told or f"{ORIGIN} IS NULL" not in told:
             text = (
                 f"{name}: divert {flow.divert.name} does not take just what is of {bridge.origin} or of nobody: "
                 f"its filter is {told or 'missing'}"
             )
             remedy = f"Its filter should be: {ORIGIN} = '{bridge.origin}' OR {ORIGIN} IS NULL."
-            yield error("DR-BRIDGE-007", text, remedy)
+            yield ORIGIN_NOT_TOLD(text, remedy)
 
 
 def _forwarded(name: str, view: BrokerView, ask: Ask | None) -> Iterator[Finding]:
@@ -141,20 +159,18 @@ def _forwarded(name: str, view: BrokerView, ask: Ask | None) -> Iterator[Finding
     if units:
         told = some([f"{view.forwarded[unit]} of {unit}" for unit in units])
         accepted = ask is None or all(view.forwarded[unit] == ask.accept_difference.get(unit) for unit in units)
-        make = warning if accepted else error
-        yield make(
-            "DR-BRIDGE-015",
+        yield FORWARDED_BY_CLIENTS(
             f"{name}: messages that no divert copies, because their sender wrote {ORIGIN} into them: {told}",
             f"Their sender should drop that header from what it forwards. What lies there would stay at {view.site}: "
             "let it be consumed; --accept-difference QUEUE=N leaves exactly that behind.",
+            severity=Severity.WARNING if accepted else Severity.ERROR,
         )
 
 
 def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
     lasting = view.config.lasting
     if lasting is None:
-        yield error(
-            "DR-BRIDGE-009",
+        yield CLIENTS_ROLES_UNKNOWN(
             f"{name}: the settings do not say which roles are the clients': no queue could be fenced",
             "Name them: `lasting_fence: {roles: [...]}` of that broker.",
         )
@@ -163,14 +179,12 @@ def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
     ports = {door.port for door in view.mirror_doors if door.port is not None}
     linked = {user.strip() for each in view.connections if each.port in ports for user in each.user.split(",")}
     if view.users is None:
-        yield warning(
-            "DR-FENCE-005",
+        yield LINK_ROLES_UNKNOWN(
             f"{name}: cannot tell the roles of the bridges' user: a fence could keep the bridges out too",
             f"Make sure that the bridges' user has none of the roles {roles}: one that is refused stops all of them.",
         )
     elif same := sorted(user for user in linked if view.users.get(user, frozenset()) & {*lasting.roles}):
-        yield error(
-            "DR-FENCE-006",
+        yield LINK_ROLE_KEPT_OUT(
             f"{name}: the bridges' user {', '.join(same)} has a role that a fence keeps out ({roles}): the first fence "
             "would stop all bridges of the peer",
             "Give the bridges a user and a role of their own.",
@@ -182,8 +196,7 @@ def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, here: BrokerView, 
     del rules, seen
     yield from of_pair(here, there)
     if not any(queue.consumers for queue in there.arrived):
-        yield error(
-            "DR-BRIDGE-010",
+        yield IDS_NOT_TAKEN(
             f"{there.site}/{there.pair}: nothing applies the processed ids that arrive there",
             f"Start the processor of the ids at {there.site}: without it all that it holds comes twice.",
         )
@@ -198,8 +211,7 @@ def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, here: BrokerView, 
 def _not_captured(here: BrokerView, there: BrokerView, move: Move) -> Iterator[Finding]:
     """A queue that only the waiting site copies: no fence closes it where it is served, and it would open at both."""
     for unit in (unit for unit in there.among(move.moves) if here.flow(unit) is None):
-        yield error(
-            "DR-BRIDGE-006",
+        yield COPY_WITHOUT_WAY(
             f"{here.site}/{here.pair}: no divert copies {unit} to {there.site}: what is sent there has no copy",
             f"Give {unit} its divert, buffer and bridge at {here.site} again, as in broker.xml; then compare what was "
             "sent meanwhile.",
@@ -211,22 +223,22 @@ def _copy(unit: str, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
     name = f"{there.site}/{there.pair}"
     if not there.queues_of(unit):
         text = f"{name}: no queue takes what arrives for {unit}: the bridge of {here.site} ships it into nothing"
-        yield error("DR-BRIDGE-011", text, f"Make queue {unit} at {there.site}; what came meanwhile is not there.")
+        yield NO_QUEUE_THERE(text, f"Make queue {unit} at {there.site}; what came meanwhile is not there.")
     elif unlost := there.unrouted.get(unit):
         text = f"{name}: {unlost} message(s) for {unit} found no queue since that broker's start"
-        yield warning("DR-BRIDGE-011", text, f"Compare {unit} at both sites before it moves: the copy may lack them.")
+        yield NO_QUEUE_THERE(
+            text, f"Compare {unit} at both sites before it moves: the copy may lack them.", severity=Severity.WARNING
+        )
     if there.flow(unit) is None:
         text = f"{name}: no divert copies {unit} back to {here.site}: after a move nothing would be captured"
-        yield error("DR-BRIDGE-006", text, f"Give {unit} a divert, a buffer and a bridge at {there.site} too.")
+        yield COPY_WITHOUT_WAY(text, f"Give {unit} a divert, a buffer and a bridge at {there.site} too.")
     if unit in there.idle or (there.units.get(unit) and here.units.get(unit)):
-        yield error(
-            "DR-BRIDGE-012",
+        yield COPY_OPEN_TO_CLIENTS(
             f"{name}: nothing keeps clients of {unit} out of {there.site} while {here.site} serves it",
             f"`dr-ctl fence {there.site} --queues {unit}` closes it there: nobody works on it at {there.site}.",
         )
     elif here.units.get(unit) and there.config.lasting is not None and not there.kept_out(unit):
-        yield warning(
-            "DR-BRIDGE-013",
+        yield COPY_TAKES_SENDS(
             f"{name}: {unit} is paused there, and clients may send to it",
             f"`dr-ctl fence {there.site} --queues {unit}` keeps them out.",
         )
@@ -247,8 +259,7 @@ def _refused(here: BrokerView, there: BrokerView) -> Iterator[Finding]:
         if lacking := sorted(common_ - roles):
             bridges = [bridge.name for flow in here.carrying if flow.unit == unit for bridge in flow.bridges]
             who = f"bridge {bridges[0]}" if bridges else f"the bridge of {unit}"
-            yield error(
-                "DR-BRIDGE-008",
+            yield ONE_ADDRESS_FORBIDDEN(
                 f"{here.site}/{here.pair}: {who} may be refused: at {there.site} role {some(lacking)} may not send to "
                 f"{unit}, and may elsewhere; one refused bridge stops all of them",
                 f"Give role {lacking[0]} `send` at address {unit} of {there.site}.",
@@ -267,8 +278,7 @@ def _history(units: Iterable[str], here: BrokerView, there: BrokerView) -> Itera
         if deep > SKIPS_PER_S and here.units.get(unit):
             told.append(f"{unit} {deep} ({deep / SKIPS_PER_S:.0f} s at {SKIPS_PER_S} a second)")
     if told:
-        yield info(
-            "DR-BRIDGE-014",
+        yield COPY_HOLDS_PROCESSED(
             f"{there.site}/{there.pair} holds what was processed already, and clients pass over it first: {some(told)}",
             f"`dr-ctl trim {there.site} --dry-run` says what of it can go.",
         )

@@ -6,7 +6,31 @@ from collections.abc import Sequence
 from typing import Final
 
 from dr_ctl.core.model import some
+from dr_ctl.topologies.bridges.findings import (
+    ALL_BRIDGES_GONE,
+    BRIDGE_STOPPED,
+    CLIENTS_ROLES_UNKNOWN,
+    COPY_HOLDS_PROCESSED,
+    COPY_OPEN_TO_CLIENTS,
+    COPY_TAKES_SENDS,
+    COPY_WITHOUT_WAY,
+    FORWARDED_BY_CLIENTS,
+    IDS_NOT_SHIPPED,
+    IDS_NOT_TAKEN,
+    NO_QUEUE_THERE,
+    NOTHING_COPIED,
+    ONE_ADDRESS_FORBIDDEN,
+    ORIGIN_NOT_TOLD,
+    QUEUE_WITHOUT_DIVERT,
+)
 from dr_ctl.topologies.bridges.view import BrokerView
+from dr_ctl.topologies.common.findings import (
+    LINK_NOT_ATTACHED,
+    LINK_ROLE_KEPT_OUT,
+    LINK_ROLES_UNKNOWN,
+    NOT_ACTIVE,
+    OUTFLOW_PAUSED,
+)
 from dr_ctl.topologies.common.named import Named
 
 
@@ -41,26 +65,26 @@ def _closed(view: BrokerView) -> str:
 
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
-    Named("DR-SITE-002", "the broker is active", lambda view: "active" if view.active else "not active"),
-    Named("DR-BRIDGE-001", "its queues are copied", lambda view: some([flow.unit for flow in view.flows]) or "none is"),
-    Named("DR-BRIDGE-002", "its bridges are there", _bridges),
-    Named("DR-BRIDGE-003", "the processed ids are shipped", _ids),
-    Named("DR-BRIDGE-004", "its bridges are started", _bridges),
-    Named("DR-LINK-004", "its bridges are connected", _bridges),
-    Named("DR-LINK-005", "no buffer is paused", _buffers),
-    Named("DR-BRIDGE-005", "no queue is left without a copy", lambda view: f"{len(view.business)} queue(s)"),
-    Named("DR-BRIDGE-006", "each copy has a buffer and a bridge", _buffers),
-    Named("DR-BRIDGE-007", "each message says where it comes from", _bridges),
-    Named("DR-BRIDGE-015", "no client writes where a message comes from", _forwarded),
-    Named("DR-BRIDGE-009", "the roles of the clients are known", _fenced),
-    Named("DR-FENCE-005", "the roles of the bridges' user are known", _fenced),
-    Named("DR-FENCE-006", "a fence leaves the bridges alone", _fenced),
+    Named(NOT_ACTIVE, lambda view: "active" if view.active else "not active"),
+    Named(NOTHING_COPIED, lambda view: some([flow.unit for flow in view.flows]) or "none is"),
+    Named(ALL_BRIDGES_GONE, _bridges),
+    Named(IDS_NOT_SHIPPED, _ids),
+    Named(BRIDGE_STOPPED, _bridges),
+    Named(LINK_NOT_ATTACHED, _bridges),
+    Named(OUTFLOW_PAUSED, _buffers),
+    Named(QUEUE_WITHOUT_DIVERT, lambda view: f"{len(view.business)} queue(s)"),
+    Named(COPY_WITHOUT_WAY, _buffers),
+    Named(ORIGIN_NOT_TOLD, _bridges),
+    Named(FORWARDED_BY_CLIENTS, _forwarded),
+    Named(CLIENTS_ROLES_UNKNOWN, _fenced),
+    Named(LINK_ROLES_UNKNOWN, _fenced),
+    Named(LINK_ROLE_KEPT_OUT, _fenced),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
-    Named("DR-BRIDGE-008", "no bridge is refused by the peer", _bridges),
-    Named("DR-BRIDGE-010", "processed ids are applied", lambda view: f"{view.site} {view.unapplied} not applied"),
-    Named("DR-BRIDGE-011", "each copy finds its queue", lambda view: f"{view.site} {len(view.unrouted)} address(es)"),
-    Named("DR-BRIDGE-012", "nobody is let in to a copy", _closed),
-    Named("DR-BRIDGE-013", "nobody may send to a copy", _closed),
-    Named("DR-BRIDGE-014", "how much a copy's clients pass over", _copies),
+    Named(ONE_ADDRESS_FORBIDDEN, _bridges),
+    Named(IDS_NOT_TAKEN, lambda view: f"{view.site} {view.unapplied} not applied"),
+    Named(NO_QUEUE_THERE, lambda view: f"{view.site} {len(view.unrouted)} address(es)"),
+    Named(COPY_OPEN_TO_CLIENTS, _closed),
+    Named(COPY_TAKES_SENDS, _closed),
+    Named(COPY_HOLDS_PROCESSED, _copies),
 )

@@ -10,8 +10,9 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.bridges import history
 from dr_ctl.topologies.bridges.access import Observer
 from dr_ctl.topologies.bridges.barrier import IdBarrier
+from dr_ctl.topologies.bridges.findings import TOO_MANY_TO_COMPARE
 from dr_ctl.topologies.bridges.view import BrokerView
-from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
 from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl.topologies.common.view import Queue
@@ -71,12 +72,12 @@ class BridgesVerifier(Verifier):
                     remedy = (
                         "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference."
                     )
-                    return Refused(text, findings=(checks.error("DR-PARITY-004", text, remedy),))
+                    return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, remedy),))
         found = []
         if unread:
             text = f"not looked for in their copies, one by one: the messages of {some(unread)}"
             remedy = "They are too many, or the copies hold none to tell by; that all buffers are empty was seen."
-            found.append(checks.warning("DR-BRIDGE-016", text, remedy))
+            found.append(TOO_MANY_TO_COMPARE(text, remedy))
         told: dict[str, Json] = {"ids_compared": compared, "depths": depths, "not_compared": [*unread]}
         return Done("the gate holds", told, tuple(found))
 

@@ -11,16 +11,30 @@ from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.operations import SWAPOVER
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.brokersync import parity
+from dr_ctl.topologies.brokersync.findings import (
+    LEFT_AT_NEW_SITE,
+    NOT_COPIED_TO_STANDBY,
+    NOTHING_COPIED_BACK,
+    ONLY_AT_STANDBY,
+    SOME_NOT_COPIED,
+)
 from dr_ctl.topologies.brokersync.view import BrokerView, SyncSeen
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.operations import LINKS_DOWN, LINKS_UP, REMOVES
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
-from dr_ctl.topologies.common.checks import error, of_doors, of_pair, of_queues, warning
+from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
+from dr_ctl.topologies.common.findings import (
+    COUNTS_DIFFER,
+    LINK_DOOR_CLOSED,
+    LINK_DOOR_UNKNOWN,
+    LINK_NOT_ATTACHED,
+    LINK_UNKNOWN,
+)
 from dr_ctl.topologies.common.rules import Rules
 
 # What a return itself puts right.
-_MENDED: Final = frozenset({"DR-DOOR-004", "DR-LINK-004"})
+_MENDED: Final = frozenset({LINK_DOOR_CLOSED.id, LINK_NOT_ATTACHED.id})
 
 
 def of_move(rules: Rules, seen: SyncSeen, move: Move) -> list[Finding]:
@@ -65,14 +79,12 @@ def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
 def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
     if view.link is None and len(view.networks) > 1:
         there = ", ".join(each.name for each in view.networks)
-        yield error(
-            "DR-LINK-001",
+        yield LINK_UNKNOWN(
             f"{name}: cannot tell the network connector to the peer; there are {there}",
             "Name it under `network:`, as activemq.xml does in <networkConnector name=…>.",
         )
     elif view.link is not None and not view.attached:
-        yield warning(
-            "DR-LINK-004",
+        yield LINK_NOT_ATTACHED(
             f"{name}: network connector {view.link.name} is not connected",
             f"The peer keeps out what {view.site} holds; `dr-ctl reinstate {view.site}` lets it in, no restart does."
             if kept_out
@@ -84,8 +96,7 @@ def _link_door(name: str, view: BrokerView) -> Iterator[Finding]:
     """Whether the connector of the peer's network connector is known, and is not the clients'."""
     shared = sorted({each.protocol for each in view.bridges} & {*view.config.clients})
     if shared:
-        yield error(
-            "DR-DOOR-003",
+        yield LINK_DOOR_UNKNOWN(
             f"{name}: the peer's network connector comes in by {', '.join(shared)}, which clients use too: closing it "
             "to them would cut the copies",
             "Give it a transport connector of its own, named under `bridge:`, and point the peer's uri at that.",
@@ -93,8 +104,7 @@ def _link_door(name: str, view: BrokerView) -> Iterator[Finding]:
     elif not view.mirror_doors and view.config.mirror is None:
         others = [each.name for each in view.acceptors if each.name not in view.config.clients]
         there = f"{', '.join(others)} could be it" if others else "clients use all of them"
-        yield error(
-            "DR-DOOR-003",
+        yield LINK_DOOR_UNKNOWN(
             f"{name}: cannot tell which transport connector the peer's network connector uses: {there}",
             "Give it one of its own, named under `bridge:`; closing the clients' would cut the copies.",
         )
@@ -114,8 +124,7 @@ def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target
         if move.ask.accept_difference.get(each.queue) != abs(each.source - each.target)
     ]
     if wrong:
-        yield error(
-            "DR-PARITY-001",
+        yield COUNTS_DIFFER(
             "the waiting site lacks more than what is to be shipped: "
             + some([each.told(source.site, target.site) for each in wrong]),
             "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference.",
@@ -146,26 +155,24 @@ def unproven(each: parity.Counts, copies: int, why: str, source: BrokerView, tar
         f"`dr-ctl swapover --to {target.site} --accept-difference {shlex.quote(each.queue)}={copies}` leaves exactly "
         "so many there: clients get them there, and those that were consumed come twice."
     )
-    return error("DR-SYNC-004", text, remedy)
+    return ONLY_AT_STANDBY(text, remedy)
 
 
 def may_come_twice(queue: str, copies: int, site: str) -> Finding:
     text = f"{copies} message(s) of {queue} that lay at {site} alone were left there: so many may come twice"
-    return warning("DR-SYNC-005", text, "Nothing: that was accepted. What clients of both sites got is in their ids.")
+    return LEFT_AT_NEW_SITE(text, "Nothing: that was accepted. What clients of both sites got is in their ids.")
 
 
 def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     name = f"{source.site}/{source.pair}"
     if not source.copying:
-        yield error(
-            "DR-SYNC-001",
+        yield NOT_COPIED_TO_STANDBY(
             f"{name}: no queue holds copies for {target.site}: nothing is copied there",
             f"Give each queue a composite queue in activemq.xml of {source.site}, with a copy queue that its network "
             "connector includes, or name these under `copies:`; docs/classic-brokersync.md shows both.",
         )
     elif source.link is None and not source.networks:
-        yield error(
-            "DR-SYNC-001",
+        yield NOT_COPIED_TO_STANDBY(
             f"{name}: no network connector: what lies in its copy queues is never shipped",
             f"Add one to {target.site} in activemq.xml of {source.site} that includes the copy queues.",
         )
@@ -175,14 +182,12 @@ def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
         if queue.name not in source.copying and queue.dead_letter_address is None and source.copying
     ]
     if left_out:
-        yield warning(
-            "DR-SYNC-002",
+        yield SOME_NOT_COPIED(
             f"{name}: not copied to {target.site}: {some(sorted(left_out))}",
             "Give each a composite queue and a copy queue; what lies in them now stays where it is.",
         )
     if not target.networks or (not target.copying and target.link is not None and target.link.to is None):
-        yield warning(
-            "DR-SYNC-003",
+        yield NOTHING_COPIED_BACK(
             f"{target.site}/{target.pair} copies nothing back to {source.site}: once it serves, a loss of it loses all",
             f"Give {target.site} a network connector and copy queues too; docs/classic-brokersync.md shows the form "
             "that needs no restart for a way back.",

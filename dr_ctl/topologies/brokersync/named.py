@@ -6,8 +6,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from dr_ctl.core.model import some
+from dr_ctl.topologies.brokersync.findings import (
+    LEFT_AT_NEW_SITE,
+    NOT_COPIED_TO_STANDBY,
+    NOTHING_COPIED_BACK,
+    ONLY_AT_STANDBY,
+    SOME_NOT_COPIED,
+)
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic.named import BY_CONSOLE
+from dr_ctl.topologies.common.findings import COUNTS_DIFFER, LINK_DOOR_UNKNOWN, LINK_NOT_ATTACHED, LINK_UNKNOWN
 from dr_ctl.topologies.common.named import Named, doors
 
 
@@ -25,23 +33,21 @@ def _attached(view: BrokerView) -> str:
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     *BY_CONSOLE,
-    Named("DR-DOOR-003", "the door of the peer's link is known", lambda view: doors(view.mirror_doors)),
-    Named("DR-LINK-001", "the network connector is known", _link),
-    Named("DR-LINK-004", "it is connected", _attached),
+    Named(LINK_DOOR_UNKNOWN, lambda view: doors(view.mirror_doors)),
+    Named(LINK_UNKNOWN, _link),
+    Named(LINK_NOT_ATTACHED, _attached, "it is connected"),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
-    Named("DR-SYNC-001", "the serving site copies its queues", _copies),
-    Named("DR-SYNC-002", "every queue is copied", _copies),
-    Named("DR-SYNC-003", "the other site copies back", _copies),
+    Named(NOT_COPIED_TO_STANDBY, _copies),
+    Named(SOME_NOT_COPIED, _copies),
+    Named(NOTHING_COPIED_BACK, _copies),
     Named(
-        "DR-SYNC-004",
-        "what only the waiting site has was consumed, and nobody holds it",
+        ONLY_AT_STANDBY,
         lambda view: f"{view.site} {sum(view.consumed.values())} consumed since its start",
     ),
-    Named("DR-SYNC-005", "nothing is left there that may come twice", _copies),
+    Named(LEFT_AT_NEW_SITE, _copies),
     Named(
-        "DR-PARITY-001",
-        "the waiting site lacks nothing but what is to be shipped",
+        COUNTS_DIFFER,
         lambda view: f"{view.site} {sum(each.depth for each in view.business.values())} message(s)",
     ),
 )

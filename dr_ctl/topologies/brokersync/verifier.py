@@ -11,7 +11,7 @@ from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.access import Observer
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import ids
-from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
 from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.verifier import Verifier
 
@@ -51,7 +51,7 @@ class SyncVerifier(Verifier):
                     f"{each.queue}: {len(told.only_here)} message(s) only at {here.site}, {len(told.only_there)} only "
                     f"at {there.site}, although the counts are equal"
                 )
-                return Refused(text, findings=(checks.error("DR-PARITY-004", text, "Find out why before moving."),))
+                return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, "Find out why before moving."),))
             compared += each.source
         return Done("the gate holds", {"ids_compared": compared, "depths": depths})
 

@@ -8,7 +8,8 @@ from dr_ctl.engine.outcome import Done, Outcome
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.classic.operations import PAUSES
-from dr_ctl.topologies.common import acts, checks
+from dr_ctl.topologies.common import acts
+from dr_ctl.topologies.common.findings import COME_AGAIN
 from dr_ctl.topologies.common.tools import Tools
 
 
@@ -19,5 +20,5 @@ def quiesce(tools: Tools[Any], step: PlannedStep, move: Move, hand: Hand) -> Out
         return acts.quiesce.act(tools, step, move, hand)
     held = sum(queue.delivering for view in views for queue in view.business.values())
     text = f"{held} message(s) in delivery are cut and will come again: the console of {move.source} refuses to pause"
-    found = checks.warning("DR-QUIESCE-002", text, "The clients must recognise what they have done.")
+    found = COME_AGAIN(text, "The clients must recognise what they have done.")
     return Done(text, {"come_again": held}, (found,))

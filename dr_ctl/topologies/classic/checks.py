@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dr_ctl.core.model import Finding
+from dr_ctl.core.model import Finding, Severity
 from dr_ctl.topologies.classic.broker import ClassicBroker
+from dr_ctl.topologies.classic.findings import NO_CONSOLE_NAMED, POLICY_REFUSES, POLICY_REFUSES_PAUSE
 from dr_ctl.topologies.classic.operations import CLOSES, OPENS, PAUSES, RESUMES, Permit
-from dr_ctl.topologies.common.checks import error, warning
 
 BOOTS_OPEN: Final = (
     "A Classic broker opens all its connectors when it starts: keep clients off its host until it is taken in, by a "
@@ -19,8 +19,7 @@ BOOTS_OPEN: Final = (
 def of_permits(view: ClassicBroker, more: Sequence[Permit] = ()) -> Iterator[Finding]:
     """What the console's policy refuses and a run needs at any broker."""
     if not view.managed:
-        yield error(
-            "DR-POLICY-003",
+        yield NO_CONSOLE_NAMED(
             f"{view.site}/{view.pair}: no management: its figures come from the statistics plugin, and nothing can be "
             "opened, closed or paused there",
             "Name its console under `jolokia:`; where there is none (Amazon MQ), close and open its ports by hand; "
@@ -29,7 +28,7 @@ def of_permits(view: ClassicBroker, more: Sequence[Permit] = ()) -> Iterator[Fin
         return
     for each in (CLOSES, OPENS, *more):
         if each in view.denied:
-            yield error("DR-POLICY-001", _refused(view, each), _allow(view, each))
+            yield POLICY_REFUSES(_refused(view, each), _allow(view, each))
 
 
 def of_pausing(view: ClassicBroker, *, needed: bool) -> Iterator[Finding]:
@@ -39,13 +38,11 @@ def of_pausing(view: ClassicBroker, *, needed: bool) -> Iterator[Finding]:
         return
     text = f"{_refused(view, denied[0])}: clients cannot be let finish what they hold"
     if needed:
-        yield error(
-            "DR-POLICY-002",
-            text,
-            f"{_allow(view, denied[0])} Or move with --cut-in-flight: what they hold comes again.",
+        yield POLICY_REFUSES_PAUSE(
+            text, f"{_allow(view, denied[0])} Or move with --cut-in-flight: what they hold comes again."
         )
     else:
-        yield warning("DR-POLICY-002", text, "What they hold when they are cut comes again.")
+        yield POLICY_REFUSES_PAUSE(text, "What they hold when they are cut comes again.", severity=Severity.WARNING)
 
 
 def _refused(view: ClassicBroker, permit: Permit) -> str:

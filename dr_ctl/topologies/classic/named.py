@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from dr_ctl.core.model import some
 from dr_ctl.topologies.classic.broker import ClassicBroker
+from dr_ctl.topologies.classic.findings import NO_CONSOLE_NAMED, POLICY_REFUSES, POLICY_REFUSES_PAUSE
 from dr_ctl.topologies.common.named import Named
 
 
@@ -15,7 +16,7 @@ def _denied(view: ClassicBroker) -> str:
 
 
 BY_CONSOLE: Final[Sequence[Named[Any]]] = (
-    Named("DR-POLICY-001", "the console lets through what a run needs", _denied),
-    Named("DR-POLICY-003", "it can be managed", lambda view: "Jolokia" if view.managed else "statistics only"),
-    Named("DR-POLICY-002", "the console lets queues be paused", _denied),
+    Named(POLICY_REFUSES, _denied),
+    Named(NO_CONSOLE_NAMED, lambda view: "Jolokia" if view.managed else "statistics only"),
+    Named(POLICY_REFUSES_PAUSE, _denied),
 )

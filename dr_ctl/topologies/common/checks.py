@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
-from dr_ctl.core.model import Finding, Role, Severity, some
+from dr_ctl.core.model import Finding, Role, Severity, Weight, some
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.findings import NO_ANSWER, QUEUES_PAUSED
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.debts import debts_of
+from dr_ctl.topologies.common.findings import (
+    CLIENTS_BY_OTHER_DOOR,
+    CONSUMERS_AT_STANDBY,
+    COUNTED_BELOW_ZERO,
+    DOOR_CLOSED_WHILE_SERVING,
+    DOOR_MISSING,
+    FORGEABLE_DOCUMENTS,
+    LINK_DOOR_CLOSED,
+    NAME_TAKEN,
+    OTHER_DOOR_OPEN,
+    PAUSED_AT_TARGET,
+    PREPARED_TRANSACTIONS,
+    PROBE_PORT_UNKNOWN,
+    VERSIONS_DIFFER,
+)
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import Broker
 
 V = TypeVar("V", bound=Broker)
 
-UNCOUNTED = "DR-QUEUE-003"
 NAME_STOMP = "Set `stomp:` to an address of the broker's client acceptor, with a user that may connect."
 
 
-def error(id_: str, text: str, remedy: str) -> Finding:
-    return Finding(id_, Severity.ERROR, text, remedy)
-
-
-def warning(id_: str, text: str, remedy: str) -> Finding:
-    return Finding(id_, Severity.WARNING, text, remedy)
-
-
-def info(id_: str, text: str, remedy: str = "") -> Finding:
-    return Finding(id_, Severity.INFO, text, remedy)
+def weighed(finding: Finding, where: Weight) -> Finding:
+    """An error that does not weigh there refuses nothing there: it is a warning."""
+    if finding.severity is not Severity.ERROR or where in finding.weighs:
+        return finding
+    return replace(finding, severity=Severity.WARNING)
 
 
 def errors_first(found: Iterable[Finding]) -> list[Finding]:
@@ -38,7 +49,7 @@ def errors_first(found: Iterable[Finding]) -> list[Finding]:
 
 def of_silent(silent: Silent) -> Iterator[Finding]:
     name = f"{silent.site}/{silent.pair}"
-    yield error("DR-SITE-001", f"{name} is {silent.role.value}: {silent.error}", silent.error.remedy)
+    yield NO_ANSWER(f"{name} is {silent.role.value}: {silent.error}", silent.error.remedy, severity=Severity.ERROR)
 
 
 def of_doors(name: str, view: Broker) -> Iterator[Finding]:
@@ -50,47 +61,39 @@ def of_doors(name: str, view: Broker) -> Iterator[Finding]:
         if not missing:
             continue
         there = ", ".join(each.name for each in view.acceptors) or "none"
-        yield error(
-            "DR-DOOR-001",
+        yield DOOR_MISSING(
             f"{name}: no acceptor {', '.join(missing)}; the broker has {there}",
             f"Name the acceptors under `{key}:` as broker.xml does.",
         )
     doors = view.doors
     if view.open and not all(door.started for door in doors):
         closed = [door.name for door in doors if not door.started]
-        yield warning(
-            "DR-DOOR-002",
-            f"{name}: serves, but acceptor {', '.join(closed)} is closed",
-            "Open it, or take it out of `clients:`.",
+        yield DOOR_CLOSED_WHILE_SERVING(
+            f"{name}: serves, but acceptor {', '.join(closed)} is closed", "Open it, or take it out of `clients:`."
         )
     ports, greets_at = {door.port for door in doors}, view.config.greets_at
     if greets_at is not None and ports and None not in ports and greets_at not in ports:
-        yield warning(
-            "DR-DOOR-009",
+        yield PROBE_PORT_UNKNOWN(
             f"{name}: `stomp:` names port {greets_at}, which none of its client acceptors has: "
             + some([f"{door.name} {door.port}" for door in doors]),
             "Name a client acceptor's, unless something between translates: whether a site is down is shown there.",
         )
     if shut := [door.name for door in view.mirror_doors if not door.started]:
         kept_out = [debt.about for debt in debts_of(view.documents) if debt.kind is DebtKind.QUARANTINE]
-        yield error(
-            "DR-DOOR-004",
+        yield LINK_DOOR_CLOSED(
             f"{name}: acceptor {', '.join(shut)} of the peer's link is closed",
-            # Started by hand it would let in what a return must first compare.
             f"It keeps out what {kept_out[0]} still holds: do not start it; `dr-ctl reinstate {kept_out[0]}` does."
             if kept_out
             else "Start it in the console: without it nothing reaches this site.",
         )
     if strangers := view.strangers():
-        yield error(
-            "DR-DOOR-005",
+        yield CLIENTS_BY_OTHER_DOOR(
             f"{name}: clients on acceptors that a fence would not close: {some(strangers)}",
             "Add that acceptor to `clients:`, or move these clients to a client acceptor.",
         )
     others = [door.name for door in view.other_doors if door.started]
     if others and not strangers:
-        yield warning(
-            "DR-DOOR-006",
+        yield OTHER_DOOR_OPEN(
             f"{name}: acceptor {', '.join(others)} is open and stays so; nobody uses it now",
             "Add it to `clients:` if clients may come through it.",
         )
@@ -99,35 +102,31 @@ def of_doors(name: str, view: Broker) -> Iterator[Finding]:
 def of_queues(name: str, view: Broker) -> Iterator[Finding]:
     """What lies in a broker that no peer has, and what delivers nothing."""
     if view.prepared:
-        yield error(
-            "DR-TX-001",
+        yield PREPARED_TRANSACTIONS(
             f"{name}: {len(view.prepared)} prepared transaction(s): their messages are not at the peer: "
             f"{some(view.prepared)}",
             "Let the transaction manager finish them, or commit or roll them back in the console.",
         )
     if wrong := [queue for queue in view.queues if not queue.counted]:
         told = some([f"{queue.name}: {queue.depth} message(s), {queue.delivering} in delivery" for queue in wrong])
-        yield error(
-            UNCOUNTED,
+        yield COUNTED_BELOW_ZERO(
             f"{name}: what these queues hold cannot be told, the broker counts below zero: {told}",
             "Its counters begin anew with a restart of that broker.",
         )
     if view.forged:
-        yield warning(
-            "DR-LOCK-004",
+        yield FORGEABLE_DOCUMENTS(
             f"{name}: queues with the name of a document of dr-ctl's that a client can have made: {some(view.forged)}",
             "None is believed. Remove them, and let nobody but management create addresses that match `dr-ctl.#`.",
         )
     lifted = paused_by_runs(view)
     if paused := [name for name in view.paused if name not in lifted]:
-        yield info("DR-QUEUE-001", f"{name}: paused, and left so: {some(paused)}")
+        yield QUEUES_PAUSED(f"{name}: paused, and left so: {some(paused)}")
 
 
 def of_taken(view: Broker, names: Iterable[str]) -> Iterator[Finding]:
     """A queue that a client can have made has the very name under which something is to be written down."""
     if taken := sorted({*names} & {*view.forged}):
-        yield error(
-            "DR-LOCK-005",
+        yield NAME_TAKEN(
             f"{view.site}/{view.pair}: a client's queue has the name of what is to be written down: {some(taken)}",
             "Look at what lies in it, remove it in the console, and run the same command again.",
         )
@@ -136,8 +135,7 @@ def of_taken(view: Broker, names: Iterable[str]) -> Iterator[Finding]:
 def of_standby(view: Broker) -> Iterator[Finding]:
     held = [f"{each.queue}: {each.told}" for each in view.consumers if each.queue in view.business]
     if held:
-        yield error(
-            "DR-STANDBY-001",
+        yield CONSUMERS_AT_STANDBY(
             f"{view.site}/{view.pair}: consumers at the standby site: {some(held)}",
             "Stop these clients: what they take here lies at the other site still, and would come twice for ever.",
         )
@@ -146,8 +144,7 @@ def of_standby(view: Broker) -> Iterator[Finding]:
 def of_pair(source: Broker, target: Broker) -> Iterator[Finding]:
     """What two brokers of one pair say beside each other."""
     if source.version != target.version:
-        yield warning(
-            "DR-PAIR-002",
+        yield VERSIONS_DIFFER(
             f"versions differ: {source.version} at {source.site}, {target.version} at {target.site}",
             "Rehearse the move with both versions; it is only known to work between equal ones.",
         )
@@ -161,7 +158,7 @@ def of_pair(source: Broker, target: Broker) -> Iterator[Finding]:
     ):
         if names:
             text = f"paused at {target.site}, clients will get nothing from: {some(names)}"
-            yield warning("DR-QUEUE-002", text, remedy)
+            yield PAUSED_AT_TARGET(text, remedy)
 
 
 def of_move(

@@ -18,6 +18,12 @@ from dr_ctl.stomp_io.answers import Refused as LoginDenied
 from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.effects import left_of
+from dr_ctl.topologies.common.findings import (
+    ADDRESSES_LEFT_OUT,
+    FENCE_ENDS_AT_RESTART,
+    FENCED_BY_FLAG,
+    GREETED_NOBODY_BEFORE,
+)
 from dr_ctl.topologies.common.observer import AnyObserver
 from dr_ctl.topologies.common.seen import Silent as NoAnswer
 from dr_ctl.topologies.common.view import Broker
@@ -55,7 +61,7 @@ class Doors:
             else:
                 why = greeting.because if greeting is not None else "the settings name no `stomp:` address"
                 text = f"{key[0]}/{key[1]}: no client is greeted ({why}): the fence will be shown by flag only"
-                found.append(checks.warning("DR-FENCE-001", text, checks.NAME_STOMP))
+                found.append(GREETED_NOBODY_BEFORE(text, checks.NAME_STOMP))
         return found
 
     def closed(self, site: str, hand: Hand, within_s: float) -> Outcome:
@@ -78,7 +84,7 @@ class Doors:
         if len(greeted) == len(self._observer.at(site)):
             text = f"no client gets in: doors closed, and no greeting where there was one{told}"
             return Done(text, {"proof": "attempt", "roles_kept_out": lasts}, found)
-        finding = checks.warning("DR-FENCE-002", f"{site}: the fence is shown by flag only", checks.NAME_STOMP)
+        finding = FENCED_BY_FLAG(f"{site}: the fence is shown by flag only", checks.NAME_STOMP)
         return Done(f"doors closed, by flag only{told}", {"proof": "flag", "roles_kept_out": lasts}, (finding, *found))
 
     def _answering(self, site: str) -> Sequence[Broker]:
@@ -102,10 +108,10 @@ class Doors:
             name, roles = f"{view.site}/{view.pair}", ", ".join(told.roles)
             if access not in left:
                 text = f"{name}: role {roles} is not kept out: a restart would end the fence"
-                yield checks.warning("DR-FENCE-007", text, "May the user of dr-ctl call addSecuritySettings?")
+                yield FENCE_ENDS_AT_RESTART(text, "May the user of dr-ctl call addSecuritySettings?")
             elif left[access]:
                 text = f"{name}: role {roles} may still send or consume, once a door opens: {some(left[access])}"
-                yield checks.warning("DR-FENCE-008", text, "Name their match under `lasting_fence:` too.")
+                yield ADDRESSES_LEFT_OUT(text, "Name their match under `lasting_fence:` too.")
 
     def why_not_serving(self, accesses: Sequence[Access[Broker]]) -> dict[str, WhyNot | None]:
         """Say of each pair why it is not shown to serve; None where it is."""

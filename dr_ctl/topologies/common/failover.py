@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.model import Finding, Role, Severity, Weight
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.findings import SOURCE_ALIVE
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common.checks import UNCOUNTED, error, of_silent, of_taken, warning
+from dr_ctl.topologies.common.checks import of_silent, of_taken, weighed
 from dr_ctl.topologies.common.debts import document
+from dr_ctl.topologies.common.findings import (
+    CAME_BACK_OPEN,
+    COUNTED_BELOW_ZERO,
+)
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import Broker
 
 V = TypeVar("V", bound=Broker)
-
-# What would make the opened site useless or unsafe; all else can wait until the clients are served again.
-_GRAVE: Final = frozenset({"DR-SITE-002", "DR-DOOR-001", "DR-DOOR-003", "DR-LINK-001", "DR-LINK-003", "DR-CONT-001"})
-# True of every failover: the peer is away.
-_EXPECTED: Final = frozenset({"DR-LINK-004", "DR-CONT-009"})
 
 
 def findings(seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Finding]]) -> Iterator[Finding]:
@@ -28,14 +28,12 @@ def findings(seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Findin
     opens = not all(view.open for view in seen.views(move.target))
     if role is Role.SERVING or (role is Role.SICK and opens):
         remedy = f"`dr-ctl validate --to {move.target}` says whether a move without loss is ready."
-        yield error("DR-ALIVE-001", f"{move.source} is {role.value}: it may serve clients", remedy)
+        yield SOURCE_ALIVE(f"{move.source} is {role.value}: it may serve clients", remedy)
     for view in seen.views(move.target):
         yield from of_taken(view, (document(kind, move.source, view.site) for kind in DebtKind))
         for each in of_broker(view):
-            if each.id in _EXPECTED:
-                continue
-            grave = each.id in _GRAVE or each.severity is not Severity.ERROR
-            yield each if grave else replace(each, severity=Severity.WARNING)
+            if Weight.EXPECTED_WHEN_LOST not in each.weighs:
+                yield weighed(each, Weight.FAILOVER)
     for broker in seen.sites[move.source].values():
         if isinstance(broker, Silent):
             yield from (replace(each, severity=Severity.WARNING) for each in of_silent(broker))
@@ -67,13 +65,13 @@ def of_return(
                 yield from of_silent(broker)
             else:
                 for each in of_broker(broker):
-                    if each.id == UNCOUNTED:  # it is compared by id
+                    if each.id == COUNTED_BELOW_ZERO.id:  # it is compared by id
                         yield replace(each, severity=Severity.WARNING)
                     elif each.id not in mended:
                         yield each
     if seen.roles[move.target] is Role.SERVING and seen.roles[move.source] is Role.SERVING:
         text = f"{move.target} came back open: it is fenced at once, before anything else"
-        yield warning("DR-RETURN-001", text, boots_closed)
+        yield CAME_BACK_OPEN(text, boots_closed)
 
 
 def nothing_owed(seen: Seen[Broker], move: Move) -> bool:

@@ -6,8 +6,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from dr_ctl.core.findings import FindingKind
 from dr_ctl.core.model import Finding, some
+from dr_ctl.engine.findings import QUEUES_PAUSED
 from dr_ctl.engine.ports import Check
+from dr_ctl.topologies.common.findings import (
+    CLIENTS_BY_OTHER_DOOR,
+    CONSUMERS_AT_STANDBY,
+    COUNTED_BELOW_ZERO,
+    DOOR_CLOSED_WHILE_SERVING,
+    DOOR_MISSING,
+    FORGEABLE_DOCUMENTS,
+    LINK_DOOR_CLOSED,
+    OTHER_DOOR_OPEN,
+    PAUSED_AT_TARGET,
+    PREPARED_TRANSACTIONS,
+    PROBE_PORT_UNKNOWN,
+    VERSIONS_DIFFER,
+)
 from dr_ctl.topologies.common.seen import Seen, Silent
 from dr_ctl.topologies.common.view import Acceptor, Broker
 
@@ -16,11 +32,16 @@ V = TypeVar("V", bound=Broker)
 
 @dataclass(frozen=True, slots=True)
 class Named(Generic[V]):
-    """One check: the finding that it makes, its name, and what was read for it; None where nothing was."""
+    """One check: the finding that it makes, and what was read for it; None where nothing was. `own_name` where this
+    topology has another name for it."""
 
-    id: str
-    name: str
+    kind: FindingKind
     read: Callable[[V], str | None]
+    own_name: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.own_name or self.kind.check
 
 
 def doors(every: Iterable[Acceptor]) -> str:
@@ -28,29 +49,27 @@ def doors(every: Iterable[Acceptor]) -> str:
 
 
 OF_BROKER: Final[Sequence[Named[Any]]] = (
-    Named("DR-DOOR-001", "the acceptors of the settings are there", lambda view: doors(view.acceptors)),
-    Named("DR-DOOR-002", "the clients' doors are all open or all closed", lambda view: doors(view.doors)),
-    Named("DR-DOOR-009", "probes come by a client's door", lambda view: f"port {view.config.greets_at or 'not named'}"),
-    Named("DR-DOOR-004", "the door of the peer's link is open", lambda view: doors(view.mirror_doors)),
+    Named(DOOR_MISSING, lambda view: doors(view.acceptors)),
+    Named(DOOR_CLOSED_WHILE_SERVING, lambda view: doors(view.doors)),
+    Named(PROBE_PORT_UNKNOWN, lambda view: f"port {view.config.greets_at or 'not named'}"),
+    Named(LINK_DOOR_CLOSED, lambda view: doors(view.mirror_doors)),
     Named(
-        "DR-DOOR-005",
-        "no client comes by a door that a fence leaves open",
+        CLIENTS_BY_OTHER_DOOR,
         lambda view: f"{len(view.connections)} connection(s)",
     ),
-    Named("DR-DOOR-006", "no other door is open", lambda view: doors(view.other_doors)),
-    Named("DR-TX-001", "no transaction is prepared", lambda view: f"{len(view.prepared)} prepared"),
-    Named("DR-QUEUE-003", "the counters of every queue can be told", lambda view: f"{len(view.business)} queue(s)"),
-    Named("DR-LOCK-004", "no document of dr-ctl's is a client's", lambda view: f"{len(view.documents)} document(s)"),
-    Named("DR-QUEUE-001", "no queue is paused", lambda view: f"{len(view.business)} queue(s)"),
+    Named(OTHER_DOOR_OPEN, lambda view: doors(view.other_doors)),
+    Named(PREPARED_TRANSACTIONS, lambda view: f"{len(view.prepared)} prepared"),
+    Named(COUNTED_BELOW_ZERO, lambda view: f"{len(view.business)} queue(s)"),
+    Named(FORGEABLE_DOCUMENTS, lambda view: f"{len(view.documents)} document(s)"),
+    Named(QUEUES_PAUSED, lambda view: f"{len(view.business)} queue(s)"),
     Named(
-        "DR-STANDBY-001",
-        "no consumer at a site that waits",
+        CONSUMERS_AT_STANDBY,
         lambda view: f"{view.role.value}, {len(view.consumers)} consumer(s)",
     ),
 )
 OF_PAIR: Final[Sequence[Named[Any]]] = (
-    Named("DR-PAIR-002", "both run the same version", lambda view: f"{view.site} {view.version}"),
-    Named("DR-QUEUE-002", "the target would deliver", lambda view: f"{view.site} {len(view.business)} queue(s)"),
+    Named(VERSIONS_DIFFER, lambda view: f"{view.site} {view.version}"),
+    Named(PAUSED_AT_TARGET, lambda view: f"{view.site} {len(view.business)} queue(s)"),
 )
 
 
@@ -64,7 +83,7 @@ def of_brokers(seen: Seen[V], table: Sequence[Named[V]], found: Callable[[V], It
                 continue
             findings = list(found(view))
             for each in table:
-                against = [finding for finding in findings if finding.id == each.id]
+                against = [finding for finding in findings if finding.id == each.kind.id]
                 # A broker that others tell of was asked for nothing that all brokers are.
                 if view.answered or each not in OF_BROKER:
                     yield Check(each.name, where, each.read(view), against)
@@ -87,5 +106,5 @@ def of_pairs(
         findings = list(found(here, there))
         for each in table:
             read = [each.read(view) for view in (here, there)]
-            against = [finding for finding in findings if finding.id == each.id]
+            against = [finding for finding in findings if finding.id == each.kind.id]
             yield Check(each.name, pair, None if None in read else ", ".join(map(str, read)), against)

@@ -12,7 +12,8 @@ from dr_ctl.engine.ports import Check, Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common import failover, single
 from dr_ctl.topologies.common.baseline import baseline, basis
-from dr_ctl.topologies.common.checks import error, errors_first, of_standby
+from dr_ctl.topologies.common.checks import errors_first, of_standby
+from dr_ctl.topologies.common.findings import MOVES_WHOLE
 from dr_ctl.topologies.common.named import OF_BROKER, OF_PAIR, Named, of_brokers, of_pairs
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
@@ -68,7 +69,7 @@ class Recipe(Generic[V]):
         checks = self._checks
         if move.ask.units is not None and not self.moves_parts:
             text = "a part of a site cannot be moved here: all pairs move together"
-            return [error("DR-UNIT-002", text, "Ask for all of it.")]
+            return [MOVES_WHOLE(text, "Ask for all of it.")]
         if move.ask.operation == FAILOVER:
             return errors_first(failover.findings(seen, move, checks.of_broker))
         if move.ask.operation in RETURNS:

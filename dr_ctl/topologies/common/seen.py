@@ -8,12 +8,13 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from dr_ctl.core.errors import BrokerError, Sick, TimedOut, Unreachable
-from dr_ctl.core.model import Finding, Json, Role, Severity
+from dr_ctl.core.model import Finding, Json, Role
 from dr_ctl.engine.debts import Debt, DebtKind
 from dr_ctl.engine.lease import LOCK, LockDocument, Look
 from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common.debts import debts_of
+from dr_ctl.topologies.common.findings import LIE_ASIDE, QUARANTINE_ENDED
 from dr_ctl.topologies.common.names import QUARANTINE_PREFIX, numbered
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Broker
@@ -151,7 +152,7 @@ class Seen(Generic[V_co]):
                 remedy = (
                     f"Stop that acceptor while {debt.about} is away; `dr-ctl reinstate {debt.about}` once it is back."
                 )
-                yield Finding("DR-RETURN-004", Severity.WARNING, text, remedy)
+                yield QUARANTINE_ENDED(text, remedy)
 
     def _quarantined(self) -> Iterator[Finding]:
         """What a return took out because nothing explained it, until a person has looked at it."""
@@ -160,7 +161,7 @@ class Seen(Generic[V_co]):
                 if queue.name.startswith(QUARANTINE_PREFIX) and queue.depth:
                     text = f"{view.site}/{view.pair}: {queue.depth} message(s) in {queue.name}, taken out by a return"
                     remedy = "Look at them: move back by hand what was never done; then remove that queue."
-                    yield Finding("DR-RECONCILE-003", Severity.WARNING, text, remedy)
+                    yield LIE_ASIDE(text, remedy)
 
 
 def _broker(view: Broker | Silent) -> BrokerSeen:

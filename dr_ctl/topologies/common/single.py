@@ -7,26 +7,31 @@ since, a pause is only lifted where a run's lock names it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
-from dr_ctl.core.model import Finding, Role, Severity, some
+from dr_ctl.core.model import Finding, Role, Weight, some
 from dr_ctl.engine.debts import DebtKind
+from dr_ctl.engine.findings import OTHER_SITE_OPEN
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FENCE, QUIESCE, RELEASE, RESTART
 from dr_ctl.engine.ports import Move
 from dr_ctl.engine.roles import part_of
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.baseline import paused_by_runs
-from dr_ctl.topologies.common.checks import UNCOUNTED, error, of_taken
+from dr_ctl.topologies.common.checks import of_taken, weighed
+from dr_ctl.topologies.common.findings import (
+    COUNTED_BELOW_ZERO,
+    LINK_NOT_ATTACHED,
+    LINK_STOPPED,
+    MOVED_SINCE_DRAIN,
+    NO_RECEIPT,
+    OTHER_SITE_HOLDS_MORE,
+    RETURN_HOLDS_PAUSES,
+)
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker, Queue
 
-# Of one site alone: what would make closing or opening its doors useless.
-_GRAVE: Final = frozenset({"DR-SITE-002", "DR-DOOR-001", "DR-DOOR-003", "DR-DOOR-005", "DR-DOOR-008", "DR-CONT-001"})
-
-# The same of a link that is to be restarted, and what the restart itself mends.
-_NO_LINK: Final = frozenset({"DR-SITE-002", "DR-LINK-001", "DR-LINK-002", "DR-LINK-005"})
-_MENDED: Final = frozenset({"DR-LINK-003", "DR-LINK-004"})
+# What the restart of a link mends.
+_MENDED: Final = frozenset({LINK_STOPPED.id, LINK_NOT_ATTACHED.id})
 
 
 def findings(
@@ -44,9 +49,8 @@ def findings(
         for each in of_source():
             if restarts and each.id in _MENDED:
                 continue
-            is_uncounted = move.ask.operation == QUIESCE and each.id == UNCOUNTED
-            grave = each.id in (_NO_LINK if restarts else _GRAVE) or is_uncounted or each.severity is not Severity.ERROR
-            yield each if grave else replace(each, severity=Severity.WARNING)
+            is_uncounted = move.ask.operation == QUIESCE and each.id == COUNTED_BELOW_ZERO.id
+            yield each if is_uncounted else weighed(each, Weight.RESTART if restarts else Weight.SINGLE_STEP)
     if move.ask.operation == ACTIVATE:
         yield from _unproven(seen, move)
     if move.ask.operation == RELEASE:
@@ -55,7 +59,7 @@ def findings(
         if not paused_at(seen, move.source):
             text = f"{move.source} must not be opened while {move.target} is"
             remedy = f"`dr-ctl swapover --to {move.source}` moves the service."
-            yield error("DR-ROLE-011", text, remedy)
+            yield OTHER_SITE_OPEN(text, remedy)
     elif move.ask.operation == RELEASE:
         yield from _moved_on(seen, move)
 
@@ -70,7 +74,7 @@ def _coming_in(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
             f"`dr-ctl reinstate {lost[0]}` goes on with it; if {lost[0]} is away again, "
             f"`dr-ctl failover --to {move.source}` shuts it out first."
         )
-        yield error("DR-RELEASE-002", text, remedy)
+        yield RETURN_HOLDS_PAUSES(text, remedy)
 
 
 def _unproven(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
@@ -83,10 +87,10 @@ def _unproven(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
         receipt = receipts.held_at(there)
         if receipt is not None:
             for text in receipts.moved(receipt, (here, there), move.ask):
-                yield error("DR-RECEIPT-001", text, f"Drain again: {drained}")
+                yield MOVED_SINCE_DRAIN(text, f"Drain again: {drained}")
         elif left := [text for view in (here, there) for text in (*_to_ship(view), *_unapplied(view))]:
             text = f"nothing shows that a drain to {move.target} has finished: {some(left)}"
-            yield error("DR-RECEIPT-002", text, drained)
+            yield NO_RECEIPT(text, drained)
 
 
 def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
@@ -100,7 +104,7 @@ def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
         if left := [*_to_ship(there), *_unapplied(here)]:
             text = f"{move.target} holds what {move.source} lacks: {some(left)}"
             remedy = f"`dr-ctl drain --to {move.source}`, then `dr-ctl activate {move.source}`."
-            yield error("DR-RELEASE-001", text, remedy)
+            yield OTHER_SITE_HOLDS_MORE(text, remedy)
 
 
 def _to_ship(view: Broker) -> Iterator[str]:

@@ -14,9 +14,10 @@ from dr_ctl.core.model import ExitCode, Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common import checks, gate
+from dr_ctl.topologies.common import gate
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.evidence import evidence
+from dr_ctl.topologies.common.findings import STILL_DIFFERENT
 from dr_ctl.topologies.common.observer import AnyObserver
 from dr_ctl.topologies.common.pace import until_next
 from dr_ctl.topologies.common.view import Broker
@@ -144,7 +145,7 @@ class _AtTheGate:
             if hand.monotonic() - self._differing[1] > self.verifier.patience.differs_s:
                 text = f"nothing is under way, and the sites differ: {some(self.reasons)}"
                 remedy = "Find out why; --accept-difference QUEUE=N moves with exactly that difference."
-                return Refused(text, findings=(checks.error("DR-PARITY-003", text, remedy),))
+                return Refused(text, findings=(STILL_DIFFERENT(text, remedy),))
         if hand.monotonic() > self._until:
             why = some(self.reasons) if self.reasons else "it was not stable for long enough"
             return Refused(f"the gate did not open in time: {why}", code=ExitCode.DRAIN_TIMEOUT)

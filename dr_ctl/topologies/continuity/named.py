@@ -5,7 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from dr_ctl.topologies.common.findings import PLUGIN_BRIDGE_AWAY, PLUGIN_NOT_STARTED
 from dr_ctl.topologies.common.named import Named, doors
+from dr_ctl.topologies.continuity.findings import (
+    ACKS_NOT_APPLIED,
+    CLOCKS_BEYOND_STAGING,
+    COMMANDS_WAITING,
+    COUNTED_NOT_NAMED,
+    DEEPER_THAN_ID_CACHE,
+    FLOWS_DIFFER,
+    NOT_DELIVERING,
+    OPEN_BUT_NOT_ACTIVE,
+    PLUGIN_BRIDGE_STOPPED,
+    SAME_SITE_ID,
+    SEVERAL_QUEUES_ON_ADDRESS,
+    STAGING_PAUSED,
+)
 from dr_ctl.topologies.continuity.view import SiteView
 
 
@@ -47,20 +62,20 @@ def _named(view: SiteView) -> str | None:
 
 
 BY_BROKER: Final[Sequence[Named[SiteView]]] = (
-    Named("DR-CONT-001", "the plugin has started", lambda view: "read" if view.service is not None else "not there"),
-    Named("DR-CONT-006", "no door is open that the plugin does not know", _of_doors),
-    Named("DR-CONT-007", "an active site delivers", _service),
-    Named("DR-CONT-002", "each queue has its own address", _flows_read),
-    Named("DR-CONT-003", "no queue is deeper than the ids that are remembered", _remembered),
-    Named("DR-CONT-008", "no bridge is stopped", _bridges),
-    Named("DR-CONT-009", "the bridges are connected", _bridges),
-    Named("DR-CONT-011", "acknowledgements are applied", _flows_read),
-    Named("DR-CONT-015", "what is staged is delivered", _flows_read),
-    Named("DR-CONT-010", "no command of the plugin waits", _commands),
+    Named(PLUGIN_NOT_STARTED, lambda view: "read" if view.service is not None else "not there"),
+    Named(OPEN_BUT_NOT_ACTIVE, _of_doors),
+    Named(NOT_DELIVERING, _service),
+    Named(SEVERAL_QUEUES_ON_ADDRESS, _flows_read),
+    Named(DEEPER_THAN_ID_CACHE, _remembered),
+    Named(PLUGIN_BRIDGE_STOPPED, _bridges),
+    Named(PLUGIN_BRIDGE_AWAY, _bridges),
+    Named(ACKS_NOT_APPLIED, _flows_read),
+    Named(STAGING_PAUSED, _flows_read),
+    Named(COMMANDS_WAITING, _commands),
 )
 BY_PAIR: Final[Sequence[Named[SiteView]]] = (
-    Named("DR-CONT-004", "each site has its own id", _named),
-    Named("DR-CONT-005", "both sites have the same flows", _flows_read),
-    Named("DR-CONT-014", "no queue is too deep to compare by id", _flows_read),
-    Named("DR-CONT-012", "the clocks agree", lambda view: f"{view.site} {view.now_ms}"),
+    Named(SAME_SITE_ID, _named),
+    Named(FLOWS_DIFFER, _flows_read),
+    Named(COUNTED_NOT_NAMED, _flows_read),
+    Named(CLOCKS_BEYOND_STAGING, lambda view: f"{view.site} {view.now_ms}"),
 )

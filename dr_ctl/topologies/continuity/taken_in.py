@@ -9,15 +9,25 @@ from typing import Final
 from dr_ctl.core.model import Finding, Severity
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.common import failover
-from dr_ctl.topologies.common.checks import warning
+from dr_ctl.topologies.common.findings import LINK_DOOR_CLOSED, PLUGIN_BRIDGE_AWAY
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.continuity import checks
+from dr_ctl.topologies.continuity.findings import (
+    BROUGHT_BACK,
+    COMMANDS_WAITING,
+    FLOWS_DIFFER,
+    PLUGIN_BRIDGE_STOPPED,
+    SAME_SITE_ID,
+    STAGING_PAUSED,
+)
 from dr_ctl.topologies.continuity.view import ContinuitySeen
 
 # What the return itself puts right.
-_MENDED: Final = frozenset({"DR-DOOR-004", "DR-CONT-008", "DR-CONT-009", "DR-CONT-010", "DR-CONT-015"})
+_MENDED: Final = frozenset(
+    {LINK_DOOR_CLOSED.id, PLUGIN_BRIDGE_STOPPED.id, PLUGIN_BRIDGE_AWAY.id, COMMANDS_WAITING.id, STAGING_PAUSED.id}
+)
 # Of two sites that differ in these nothing could be compared.
-_ALIKE: Final = frozenset({"DR-CONT-004", "DR-CONT-005"})
+_ALIKE: Final = frozenset({SAME_SITE_ID.id, FLOWS_DIFFER.id})
 
 
 def findings(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
@@ -41,7 +51,7 @@ def _price(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
         f"{move.source}: at most {residue.twice} of the messages come twice, those that a client of {move.target} did "
         "without an acknowledgement"
     )
-    found = warning("DR-RETURN-005", text, "The clients must recognise what they have done.")
+    found = BROUGHT_BACK(text, "The clients must recognise what they have done.")
     yield found if residue.twice else replace(found, severity=Severity.INFO)
 
 

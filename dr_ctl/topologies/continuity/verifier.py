@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from dr_ctl.core.model import Finding, Json, some
+from dr_ctl.core.model import Finding, Json, Severity, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
 from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Observer
 from dr_ctl.topologies.continuity.copies import Compared
+from dr_ctl.topologies.continuity.findings import COUNTED_NOT_NAMED, FLOWS_DIFFER, STAGED_NOT_DELIVERED
 from dr_ctl.topologies.continuity.view import SiteView
 
 
@@ -39,11 +40,11 @@ class ContinuityVerifier(Verifier):
         here, there = (self._brokers[site][source.pair].reader() for site in (move.source, move.target))
         if lacking := copies.one_sided(source, target):
             text = f"messages in flows that only one of {source.site} and {target.site} has: {some(lacking)}"
-            return Refused(text, findings=(checks.error("DR-CONT-005", text, "Create the queue at both sites."),))
+            return Refused(text, findings=(FLOWS_DIFFER(text, "Create the queue at both sites."),))
         compared = copies.compare(here, there, source, target)
         if waiting := [each.queue for each in compared if each.undelivered]:
             text = f"staged at {move.source} and never delivered there: {some(waiting)}"
-            return Refused(text, findings=(checks.error("DR-CONT-017", text, f"`dr-ctl activate {move.source}`."),))
+            return Refused(text, findings=(STAGED_NOT_DELIVERED(text, f"`dr-ctl activate {move.source}`."),))
         wrong = [
             f"{each.queue}: {len(each.missing)} only at {move.source}, {len(each.surplus | each.done)} too many at "
             + move.target
@@ -54,10 +55,10 @@ class ContinuityVerifier(Verifier):
             each.queue for each in compared if not each.known and each.queue not in move.ask.accept_difference
         ]:
             text = f"could not be compared by id, and a count does not show what would be lost: {some(unread)}"
-            return Refused(text, findings=(checks.error("DR-CONT-014", text, copies.BY_COUNT),))
+            return Refused(text, findings=(COUNTED_NOT_NAMED(text, copies.BY_COUNT),))
         if wrong:
             text = f"the sites do not hold the same messages: {some(wrong)}"
-            return Refused(text, findings=(checks.error("DR-PARITY-004", text, "Run the command again."),))
+            return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, "Run the command again."),))
         depths: dict[str, Json] = {name: queue.depth for name, queue in source.business.items() if queue.depth}
         ids = sum(len(each.here) for each in compared if each.here is not None)
         return Done("the gate holds", {"ids_compared": ids, "depths": depths}, tuple(_by_count(compared)))
@@ -70,8 +71,8 @@ def _by_count(compared: Sequence[Compared]) -> Iterator[Finding]:
             f"compared by count only, being deeper than {copies.IDS_UP_TO} or with messages that could not be "
             f"named: {some(names)}"
         )
-        yield checks.warning(
-            "DR-CONT-014", text, "What lacks its copy there is lost, what was not removed comes twice."
+        yield COUNTED_NOT_NAMED(
+            text, "What lacks its copy there is lost, what was not removed comes twice.", severity=Severity.WARNING
         )
 
 

@@ -12,13 +12,15 @@ from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.operations import REMOVES
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
-from dr_ctl.topologies.common.checks import error, of_doors, of_pair, of_queues, warning
+from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
+from dr_ctl.topologies.common.findings import COUNTS_DIFFER
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.fanout import parity
+from dr_ctl.topologies.fanout.findings import NO_OWN_CONNECTOR, ONE_SIDED_SENDS, PRODUCERS_DOOR_CLOSED
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutSeen
 
 # What a return itself puts right.
-_MENDED: Final = frozenset({"DR-PARITY-001"})
+_MENDED: Final = frozenset({COUNTS_DIFFER.id})
 
 
 def of_move(rules: Rules, seen: FanoutSeen, move: Move) -> list[Finding]:
@@ -56,8 +58,7 @@ def of_broker(view: BrokerView) -> Iterator[Finding]:
     yield from _producers(name, view)
     yield from of_queues(name, view)
     if view.config.own is None:
-        yield warning(
-            "DR-FAN-003",
+        yield NO_OWN_CONNECTOR(
             f"{name}: the settings name no `sync:`, so no message can be copied from there or to there",
             "Name there a STOMP connector that no client uses: a return copies what the returned site lacks.",
         )
@@ -67,14 +68,12 @@ def _producers(name: str, view: BrokerView) -> Iterator[Finding]:
     started = {each.name: each.started for each in view.producers_doors}
     if missing := [each for each in view.config.producers if each not in started]:
         there = ", ".join(each.name for each in view.acceptors) or "none"
-        yield error(
-            "DR-FAN-001",
+        yield PRODUCERS_DOOR_CLOSED(
             f"{name}: no connector {', '.join(missing)} for producers; the broker has {there}",
             "Name it under `producers:` as activemq.xml does.",
         )
     elif shut := [each for each, is_open in started.items() if not is_open]:
-        yield error(
-            "DR-FAN-001",
+        yield PRODUCERS_DOOR_CLOSED(
             f"{name}: connector {', '.join(shut)} for producers is closed: they cannot write to both sites",
             "Start it in the console.",
         )
@@ -85,8 +84,7 @@ def of_both(rules: Rules, seen: FanoutSeen, move: Move, source: BrokerView, targ
     yield from of_pair(source, target)
     if bool(source.producers) is not bool(target.producers):
         one, none = (source, target) if source.producers else (target, source)
-        yield warning(
-            "DR-FAN-002",
+        yield ONE_SIDED_SENDS(
             f"{len(one.producers)} producer(s) write to {one.site}, and none to {none.site}",
             f"See that they reach {none.site}: what only one site has is lost with it.",
         )
@@ -98,8 +96,7 @@ def of_both(rules: Rules, seen: FanoutSeen, move: Move, source: BrokerView, targ
         if move.ask.accept_difference.get(each.queue) != each.source - each.target
     ]
     if wrong:
-        yield error(
-            "DR-PARITY-001",
+        yield COUNTS_DIFFER(
             "the waiting site lacks what the serving one has: "
             + some([each.told(source.site, target.site) for each in wrong]),
             f"`dr-ctl reinstate {target.site}` copies it there; --accept-difference QUEUE=N moves with exactly that.",

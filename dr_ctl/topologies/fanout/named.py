@@ -6,19 +6,21 @@ from collections.abc import Sequence
 from typing import Final
 
 from dr_ctl.topologies.classic.named import BY_CONSOLE
+from dr_ctl.topologies.common.findings import COUNTS_DIFFER
 from dr_ctl.topologies.common.named import Named, doors
+from dr_ctl.topologies.fanout.findings import NO_OWN_CONNECTOR, ONE_SIDED_SENDS, PRODUCERS_DOOR_CLOSED
 from dr_ctl.topologies.fanout.view import BrokerView
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     *BY_CONSOLE,
-    Named("DR-FAN-001", "producers can write to it", lambda view: doors(view.producers_doors)),
-    Named("DR-FAN-003", "messages can be copied", lambda view: view.config.own or "no connector of dr-ctl's own"),
+    Named(PRODUCERS_DOOR_CLOSED, lambda view: doors(view.producers_doors)),
+    Named(NO_OWN_CONNECTOR, lambda view: view.config.own or "no connector of dr-ctl's own"),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
-    Named("DR-FAN-002", "producers write to both sites", lambda view: f"{view.site} {len(view.producers)} producer(s)"),
+    Named(ONE_SIDED_SENDS, lambda view: f"{view.site} {len(view.producers)} producer(s)"),
     Named(
-        "DR-PARITY-001",
-        "the waiting site holds no fewer than the serving one",
+        COUNTS_DIFFER,
         lambda view: f"{view.site} {sum(each.depth for each in view.business.values())} message(s)",
+        "the waiting site holds no fewer than the serving one",
     ),
 )

@@ -6,7 +6,7 @@ from dr_ctl.core.model import Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
 from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl.topologies.fanout import parity
@@ -46,7 +46,7 @@ class FanoutVerifier(Verifier):
                 wrong.append(f"{each.queue}: {len(apart.done)} consumed at {here.site} lie at {there.site}")
         if wrong:
             return Refused(
-                some(wrong), findings=(checks.error("DR-PARITY-004", some(wrong), "Find out why before moving."),)
+                some(wrong), findings=(SAME_COUNT_OTHER_MESSAGES(some(wrong), "Find out why before moving."),)
             )
         return Done("the gate holds", {"compared_by_id": compared})
 

@@ -10,14 +10,35 @@ from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Queues
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
-from dr_ctl.topologies.common.checks import error, info, of_doors, of_pair, of_queues, warning
+from dr_ctl.topologies.common.checks import of_doors, of_pair, of_queues
+from dr_ctl.topologies.common.findings import (
+    COUNTS_DIFFER,
+    LINK_DOOR_CLOSED,
+    LINK_DOOR_UNKNOWN,
+    LINK_NEVER_MIRRORED,
+    LINK_NOT_ATTACHED,
+    LINK_ROLE_KEPT_OUT,
+    LINK_ROLES_UNKNOWN,
+    LINK_STOPPED,
+    LINK_UNKNOWN,
+    LOCK_COORDINATOR,
+    NOT_ACTIVE,
+    OUTFLOW_PAUSED,
+)
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.mirror import parity
+from dr_ctl.topologies.mirror.findings import (
+    CLOCKS_DIFFER,
+    COUNTS_MAY_DIFFER,
+    MESSAGES_BETWEEN_BROKERS,
+    OPENS_AT_BOOT,
+    ROLES_KEPT_OUT_BESIDE_OPEN_DOORS,
+)
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
 CLOCK_SKEW_MS = 2000
 # What a return itself puts right.
-_MENDED = frozenset({"DR-DOOR-004", "DR-LINK-003", "DR-LINK-004"})
+_MENDED = frozenset({LINK_DOOR_CLOSED.id, LINK_STOPPED.id, LINK_NOT_ATTACHED.id})
 
 
 def of_move(rules: Rules, seen: MirrorSeen, move: Move) -> list[Finding]:
@@ -46,9 +67,7 @@ def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
     """What one broker says of itself, whatever its role. What is `kept_out` of the peer is not attached on purpose."""
     name = f"{view.site}/{view.pair}"
     if not view.active:
-        yield error(
-            "DR-SITE-002", f"{name}: the broker is not active (a passive backup?)", "Start or promote it first."
-        )
+        yield NOT_ACTIVE(f"{name}: the broker is not active (a passive backup?)", "Start or promote it first.")
     yield from of_doors(name, view)
     yield from _doors(name, view)
     yield from _lasting(name, view)
@@ -60,20 +79,17 @@ def _doors(name: str, view: BrokerView) -> Iterator[Finding]:
     if not view.mirror_doors and view.config.mirror is None:
         amqp = [door.name for door in view.other_doors if "AMQP" in door.protocols]
         what = f"{', '.join(amqp)} could all be it" if amqp else "none but the clients' speaks AMQP"
-        yield error(
-            "DR-DOOR-003",
+        yield LINK_DOOR_UNKNOWN(
             f"{name}: cannot tell which acceptor the peer's link uses: {what}",
             "Give the link an acceptor of its own, named under `mirror:`; closing the clients' would cut the link.",
         )
     if boots := [door.name for door in view.doors if door.opens_at_boot]:
-        yield warning(
-            "DR-DOOR-007",
+        yield OPENS_AT_BOOT(
             f"{name}: acceptor {', '.join(boots)} opens at boot: a restart would let clients in",
             "Add autoStart=false to its URL in broker.xml at both sites; a `lasting_fence:` outlasts a restart too.",
         )
     if view.lock_coordinators:
-        yield error(
-            "DR-DOOR-008",
+        yield LOCK_COORDINATOR(
             f"{name}: lock coordinator {', '.join(view.lock_coordinators)} may hold a client acceptor: closing it "
             "would hand over to the peer without a gate",
             "Take the lock coordinator off the acceptors in broker.xml before using planned moves.",
@@ -87,21 +103,18 @@ def _lasting(name: str, view: BrokerView) -> Iterator[Finding]:
         return
     roles = ", ".join(lasting.roles)
     if view.open and (shut := [match for match in lasting.matches if not view.lets_in(match)]):
-        yield error(
-            "DR-FENCE-004",
+        yield ROLES_KEPT_OUT_BESIDE_OPEN_DOORS(
             f"{name}: role {roles} may neither send nor consume at {', '.join(shut)}, and the doors are open",
             f"If a lasting fence still stands there, `dr-ctl release {view.site}` lifts it; else correct the roles or "
             "matches under `lasting_fence:`.",
         )
     if view.users is None:
-        yield warning(
-            "DR-FENCE-005",
+        yield LINK_ROLES_UNKNOWN(
             f"{name}: cannot tell the roles of the link's user: a lasting fence could keep the link out too",
             f"Make sure that the link's user has none of the roles {roles}.",
         )
     elif same := sorted(user for user in _linked(view) if view.users.get(user, frozenset()) & {*lasting.roles}):
-        yield error(
-            "DR-FENCE-006",
+        yield LINK_ROLE_KEPT_OUT(
             f"{name}: the link's user {', '.join(same)} has a role that a lasting fence keeps out ({roles}): nothing "
             "would drain",
             "Give the link a user and a role of its own.",
@@ -117,39 +130,34 @@ def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
     link = view.link
     if link is None:
         there = ", ".join(each.name for each in view.links) or "none"
-        yield error(
-            "DR-LINK-001",
+        yield LINK_UNKNOWN(
             f"{name}: cannot tell the link to the peer; broker connections: {there}",
             "Name it under `link:`, as broker.xml does in <amqp-connection name=…>.",
         )
         return
     if view.outflow is None:
-        yield error(
-            "DR-LINK-002",
+        yield LINK_NEVER_MIRRORED(
             f"{name}: link {link.name} has no outflow: it has never mirrored anything",
             "Is there a <mirror/> in its <amqp-connection>? Start the link once: nothing is captured before.",
         )
     elif view.outflow.paused:
-        yield error(
-            "DR-LINK-005", f"{name}: the outflow of link {link.name} is paused", "Resume that queue: it ships nothing."
+        yield OUTFLOW_PAUSED(
+            f"{name}: the outflow of link {link.name} is paused", "Resume that queue: it ships nothing."
         )
     if not link.started:
-        yield error(
-            "DR-LINK-003",
+        yield LINK_STOPPED(
             f"{name}: link {link.name} is not started",
             f"`dr-ctl link restart {view.site}` starts it; what happened before may not be captured.",
         )
     elif view.outflow is not None and not view.attached:
-        yield warning(
-            "DR-LINK-004",
+        yield LINK_NOT_ATTACHED(
             f"{name}: link {link.name} is started but not attached",
             f"The peer keeps out what {view.site} holds; `dr-ctl reinstate {view.site}` lets it in, no restart does."
             if kept_out
             else f"`dr-ctl link restart {view.site}`; if that does not help, look at what stands between the sites.",
         )
     if busy := [queue.name for queue in view.queues if queue.name.startswith("$.artemis.internal.sf.") and queue.depth]:
-        yield warning(
-            "DR-LINK-006",
+        yield MESSAGES_BETWEEN_BROKERS(
             f"{name}: messages between brokers of this site: {some(busy)}",
             "Wait: the gate opens once they have arrived.",
         )
@@ -161,8 +169,7 @@ def _pair(
     yield from of_pair(source, target)
     skew = abs(source.now_ms - target.now_ms)
     if skew > CLOCK_SKEW_MS:
-        yield warning(
-            "DR-PAIR-003",
+        yield CLOCKS_DIFFER(
             f"the brokers' clocks differ by {skew / 1000:.1f} s: scheduled and expiring messages",
             "Let both hosts take their time from the same source.",
         )
@@ -173,8 +180,7 @@ def _pair(
     else:
         wrong = []  # both closed: the gate of the run itself judges, over time
     if wrong:
-        yield error(
-            "DR-PARITY-001",
+        yield COUNTS_DIFFER(
             "the sites differ by more than what is under way: "
             + some(
                 [each.told(source.site, target.site) + (" (absent there)" if each.absent else "") for each in wrong]
@@ -183,8 +189,7 @@ def _pair(
         )
     loose = [each for each in parity.differences(source, target, queues) if not each.blocks]
     if loose:
-        yield info(
-            "DR-PARITY-002",
+        yield COUNTS_MAY_DIFFER(
             "differ and need not be equal (dead letters, expired, ring, last-value, non-durable): "
-            + some([each.told(source.site, target.site) for each in loose]),
+            + some([each.told(source.site, target.site) for each in loose])
         )

@@ -6,7 +6,27 @@ from collections.abc import Sequence
 from typing import Final
 
 from dr_ctl.core.model import some
+from dr_ctl.topologies.common.findings import (
+    COUNTS_DIFFER,
+    LINK_DOOR_UNKNOWN,
+    LINK_NEVER_MIRRORED,
+    LINK_NOT_ATTACHED,
+    LINK_ROLE_KEPT_OUT,
+    LINK_ROLES_UNKNOWN,
+    LINK_STOPPED,
+    LINK_UNKNOWN,
+    LOCK_COORDINATOR,
+    NOT_ACTIVE,
+    OUTFLOW_PAUSED,
+)
 from dr_ctl.topologies.common.named import Named, doors
+from dr_ctl.topologies.mirror.findings import (
+    CLOCKS_DIFFER,
+    COUNTS_MAY_DIFFER,
+    MESSAGES_BETWEEN_BROKERS,
+    OPENS_AT_BOOT,
+    ROLES_KEPT_OUT_BESIDE_OPEN_DOORS,
+)
 from dr_ctl.topologies.mirror.view import BrokerView
 
 
@@ -31,26 +51,25 @@ def _holding(view: BrokerView) -> str:
 
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
-    Named("DR-SITE-002", "the broker is active", lambda view: "active" if view.active else "not active"),
-    Named("DR-DOOR-003", "the door of the peer's link is known", lambda view: doors(view.mirror_doors)),
+    Named(NOT_ACTIVE, lambda view: "active" if view.active else "not active"),
+    Named(LINK_DOOR_UNKNOWN, lambda view: doors(view.mirror_doors)),
     Named(
-        "DR-DOOR-007",
-        "the clients' doors stay closed at boot",
+        OPENS_AT_BOOT,
         lambda view: some([f"{door.name} boots {'open' if door.opens_at_boot else 'closed'}" for door in view.doors]),
     ),
-    Named("DR-DOOR-008", "no lock coordinator holds a door", lambda view: some(view.lock_coordinators) or "none"),
-    Named("DR-FENCE-004", "no lasting fence stands beside open doors", _fenced),
-    Named("DR-FENCE-005", "the roles of the link's user are known", _fenced),
-    Named("DR-FENCE-006", "a lasting fence leaves the link alone", _fenced),
-    Named("DR-LINK-001", "the link to the peer is known", lambda view: some([each.name for each in view.links])),
-    Named("DR-LINK-002", "the link has mirrored", _shipping),
-    Named("DR-LINK-003", "the link is started", _linking),
-    Named("DR-LINK-004", "the link is attached", _linking),
-    Named("DR-LINK-005", "the outflow is not paused", _shipping),
-    Named("DR-LINK-006", "nothing is under way inside the site", lambda view: f"{len(view.queues)} queue(s) read"),
+    Named(LOCK_COORDINATOR, lambda view: some(view.lock_coordinators) or "none"),
+    Named(ROLES_KEPT_OUT_BESIDE_OPEN_DOORS, _fenced),
+    Named(LINK_ROLES_UNKNOWN, _fenced, "the roles of the link's user are known"),
+    Named(LINK_ROLE_KEPT_OUT, _fenced, "a lasting fence leaves the link alone"),
+    Named(LINK_UNKNOWN, lambda view: some([each.name for each in view.links]), "the link to the peer is known"),
+    Named(LINK_NEVER_MIRRORED, _shipping),
+    Named(LINK_STOPPED, _linking),
+    Named(LINK_NOT_ATTACHED, _linking, "the link is attached"),
+    Named(OUTFLOW_PAUSED, _shipping, "the outflow is not paused"),
+    Named(MESSAGES_BETWEEN_BROKERS, lambda view: f"{len(view.queues)} queue(s) read"),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
-    Named("DR-PAIR-003", "the clocks agree", lambda view: f"{view.site} {view.now_ms}"),
-    Named("DR-PARITY-001", "the queues hold the same", _holding),
-    Named("DR-PARITY-002", "so do those that need not", _holding),
+    Named(CLOCKS_DIFFER, lambda view: f"{view.site} {view.now_ms}"),
+    Named(COUNTS_DIFFER, _holding, "the queues hold the same"),
+    Named(COUNTS_MAY_DIFFER, _holding),
 )

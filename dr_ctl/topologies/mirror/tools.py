@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from dr_ctl.core.model import Finding, Json, some
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.findings import UNDONE_TWICE
 from dr_ctl.topologies.common.recipe import Recipe
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.sender import Sender
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.mirror.access import Observer
+from dr_ctl.topologies.mirror.findings import UNDONE_SET_ASIDE
 from dr_ctl.topologies.mirror.origins import Origin, told
 from dr_ctl.topologies.mirror.verifier import MirrorVerifier
 from dr_ctl.topologies.mirror.view import BrokerView
@@ -113,11 +114,11 @@ class HalfWay:
                 f"{move.source} into {', '.join(sorted(self.taken_out))}, and not delivered"
             )
             remedy = f"`dr-ctl reinstate {move.target}` brings the rest; then compare what lies there, and remove it."
-            found.append(checks.warning("DR-RETURN-006", text, remedy))
+            found.append(UNDONE_SET_ASIDE(text, remedy))
         if self.twice:
             text = f"at most {self.twice} message(s) that came in of {move.target} may come twice: {self.why}"
             remedy = f"Clients must recognise what they have done; `dr-ctl reinstate {move.target}` brings the rest."
-            found.append(checks.warning("DR-RETURN-007", text, remedy))
+            found.append(UNDONE_TWICE(text, remedy))
         return tuple(found)
 
     def as_json(self) -> dict[str, Json]:

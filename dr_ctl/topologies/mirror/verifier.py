@@ -5,7 +5,7 @@ from __future__ import annotations
 from dr_ctl.core.model import Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
 from dr_ctl.topologies.common.gate import Sample
 from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.common.verifier import Verifier
@@ -56,7 +56,7 @@ class MirrorVerifier(Verifier):
             if ours != theirs:
                 text = f"{name}: {len(ours - theirs)} message(s) only at {now.source.site}, {len(theirs - ours)} only "
                 text += f"at {now.target.site}, although the counts are equal"
-                return Refused(text, findings=(checks.error("DR-PARITY-004", text, "Find out why before moving."),))
+                return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, "Find out why before moving."),))
         depths: dict[str, Json] = {name: queue.depth for name, queue in here.items() if queue.depth}
         compared = sum(len(each) for each in mine)
         return Done("the gate holds", {"ids_compared": compared, "depths": depths})

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from dr_ctl.core.model import Finding, Role, some
+from dr_ctl.core.model import Finding, Role, Severity, some
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.operations import SETS_ROLE
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
-from dr_ctl.topologies.common.checks import error, errors_first, of_doors, of_pair, of_queues, warning
+from dr_ctl.topologies.common.checks import errors_first, of_doors, of_pair, of_queues
+from dr_ctl.topologies.common.findings import COUNTS_DIFFER, LINK_DOOR_UNKNOWN, LINK_NOT_ATTACHED
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.replica import beans, parity
+from dr_ctl.topologies.replica.findings import NEVER_TRIED, NO_REPLICATION_PLUGIN, NO_SOURCE_AND_REPLICA, REPLICA_BEHIND
 from dr_ctl.topologies.replica.seen import shut
 from dr_ctl.topologies.replica.view import BrokerView
 
 # What a return itself puts right: nobody fetches from a source beside another one.
-_MENDED: Final = frozenset({"DR-LINK-004"})
+_MENDED: Final = frozenset({LINK_NOT_ATTACHED.id})
 BOOTS_OPEN: Final = (
     "A source comes back as a source, and opens its connectors: keep clients off its host until it is taken in, by a "
     "hook `fence-host` for example."
@@ -57,29 +59,26 @@ def nothing_owed(seen: Seen[BrokerView], move: Move) -> bool:
 def of_broker(view: BrokerView) -> Iterator[Finding]:
     """What one broker says of itself, whatever its role."""
     name = f"{view.site}/{view.pair}"
-    yield warning(
-        "DR-REPLICA-001",
+    yield NEVER_TRIED(
         f"{name}: what dr-ctl knows of the replication plugin is from its published names and states; it never ran on "
         "the plugin itself",
         "Rehearse each operation on a pair of your own before you rely on it.",
     )
     if view.plugin is None:
-        yield error(
-            "DR-REPLICA-002",
+        yield NO_REPLICATION_PLUGIN(
             f"{name}: no replication plugin tells its part there",
             "Is there a <replicaPlugin> in activemq.xml, and may this user read its bean?",
         )
     yield from of_doors(name, view)
     if beans.DOOR not in {each.name for each in view.acceptors}:
-        yield warning(
-            "DR-DOOR-003",
+        yield LINK_DOOR_UNKNOWN(
             f"{name}: it has no transport connector {beans.DOOR}, which a replica fetches by",
             "Add one of that name, which the plugin leaves open, to activemq.xml.",
+            severity=Severity.WARNING,
         )
     yield from classic.of_permits(view, (SETS_ROLE,))
     if view.is_source and not view.attached:
-        yield warning(
-            "DR-LINK-004",
+        yield LINK_NOT_ATTACHED(
             f"{name}: it is the source, and no replica fetches from it",
             "Look at the other broker, and at what stands between the sites; a replica connects by itself. Beside "
             f"another source: `dr-ctl reinstate {view.site}`.",
@@ -95,8 +94,7 @@ def of_both(
     yield from _parts(source, target)
     lag_ms, most_s = source.plugin.lag_ms if source.plugin is not None else None, source.config.lag_s
     if source.open and source.to_ship and lag_ms is not None and lag_ms > most_s * 1000:
-        yield warning(
-            "DR-REPLICA-006",
+        yield REPLICA_BEHIND(
             f"{target.site} is {duration(lag_ms / 1000)} behind, more than `lag:` allows ({duration(most_s)})",
             "A move waits for it to catch up before it keeps clients out.",
         )
@@ -104,8 +102,7 @@ def of_both(
         return  # both closed: the gate of the run itself judges, over time
     found = parity.unexplained(source, target, rules.queues, seen.moved.get(source.pair, {}))
     if wrong := parity.not_accepted(found, move.ask.accept_difference):
-        yield error(
-            "DR-PARITY-001",
+        yield COUNTS_DIFFER(
             "the sites differ by more than what is under way: "
             + some([each.told(source.site, target.site) for each in wrong]),
             "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference.",
@@ -125,4 +122,4 @@ def _parts(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
         remedy = "Neither ships: look which one has everything; setReplicationRole(source, true) in its console."
     else:
         remedy = f"{target.site} is the source already; `dr-ctl release {target.site}` opens it."
-    yield error("DR-REPLICA-003", f"{source.pair}: {text}: it cannot be handed over", remedy)
+    yield NO_SOURCE_AND_REPLICA(f"{source.pair}: {text}: it cannot be handed over", remedy)

@@ -7,7 +7,9 @@ from typing import Final
 
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.classic.named import BY_CONSOLE
+from dr_ctl.topologies.common.findings import COUNTS_DIFFER, LINK_DOOR_UNKNOWN, LINK_NOT_ATTACHED
 from dr_ctl.topologies.common.named import Named, doors
+from dr_ctl.topologies.replica.findings import NEVER_TRIED, NO_REPLICATION_PLUGIN, NO_SOURCE_AND_REPLICA, REPLICA_BEHIND
 from dr_ctl.topologies.replica.view import BrokerView
 
 
@@ -22,17 +24,17 @@ def _lag(view: BrokerView) -> str:
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     *BY_CONSOLE,
-    Named("DR-REPLICA-001", "the plugin was tried by dr-ctl's makers", lambda _: "published names and states only"),
-    Named("DR-REPLICA-002", "the replication plugin tells its part", _part),
-    Named("DR-DOOR-003", "the plugin has a connector of its own", lambda view: doors(view.acceptors)),
-    Named("DR-LINK-004", "a replica fetches from the source", lambda view: f"{view.to_ship} event(s) to ship"),
+    Named(NEVER_TRIED, lambda _: "published names and states only"),
+    Named(NO_REPLICATION_PLUGIN, _part),
+    Named(LINK_DOOR_UNKNOWN, lambda view: doors(view.acceptors), "the plugin has a connector of its own"),
+    Named(LINK_NOT_ATTACHED, lambda view: f"{view.to_ship} event(s) to ship", "a replica fetches from the source"),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
-    Named("DR-REPLICA-003", "one is the source, the other its replica", _part),
-    Named("DR-REPLICA-006", "the replica is not far behind", _lag),
+    Named(NO_SOURCE_AND_REPLICA, _part),
+    Named(REPLICA_BEHIND, _lag),
     Named(
-        "DR-PARITY-001",
-        "the sites differ by no more than what is under way",
+        COUNTS_DIFFER,
         lambda view: f"{view.site} {sum(each.depth for each in view.business.values())} message(s)",
+        "the sites differ by no more than what is under way",
     ),
 )

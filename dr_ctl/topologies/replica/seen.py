@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dr_ctl.core.model import Finding, Role, Severity
+from dr_ctl.core.model import Finding, Role
 from dr_ctl.topologies.common import seen
 from dr_ctl.topologies.replica.calls import KEPT
+from dr_ctl.topologies.replica.findings import CONSOLE_CLOSED, RETURNED_LIE_ASIDE
 from dr_ctl.topologies.replica.view import BrokerView
 
 CONSOLE = 'Set controlWebConsoleAccess="false" of <replicaPlugin> at both sites: a replica keeps its console then.'
@@ -39,7 +40,7 @@ class ReplicaSeen(seen.Seen[BrokerView]):
                 if queue.name.startswith(KEPT) and queue.depth:
                     text = f"{view.site}/{view.pair}: {queue.depth} message(s) in {queue.name}, which only it has"
                     remedy = f"The next move to {view.site} puts them back into their queue, and they are delivered."
-                    yield Finding("DR-REPLICA-005", Severity.WARNING, text, remedy)
+                    yield RETURNED_LIE_ASIDE(text, remedy)
 
 
 def shut(told: seen.Seen[BrokerView]) -> Iterator[tuple[str, Finding]]:
@@ -51,4 +52,4 @@ def shut(told: seen.Seen[BrokerView]) -> Iterator[tuple[str, Finding]]:
                     f"{site}/{each.pair}: all but its connector for replication is closed, its console too: as a "
                     "replica without a console it can neither be compared nor made the source"
                 )
-                yield site, Finding("DR-REPLICA-004", Severity.ERROR, text, CONSOLE)
+                yield site, CONSOLE_CLOSED(text, CONSOLE)

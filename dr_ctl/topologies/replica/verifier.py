@@ -8,7 +8,8 @@ from dr_ctl.core.model import Json
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
 from dr_ctl.topologies.classic import ids
-from dr_ctl.topologies.common import checks, gate
+from dr_ctl.topologies.common import gate
+from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
 from dr_ctl.topologies.common.queues import selected
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl.topologies.replica import parity
@@ -56,7 +57,7 @@ class ReplicaVerifier(Verifier):
                     f"{name}: {len(told.only_here)} message(s) only at {here.site}, {len(told.only_there)} only at "
                     f"{there.site}, although the counts are equal"
                 )
-                return Refused(text, findings=(checks.error("DR-PARITY-004", text, "Find out why before moving."),))
+                return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, "Find out why before moving."),))
             compared += queue.depth
         return Done("the gate holds", {"ids_compared": compared, "depths": depths})
 

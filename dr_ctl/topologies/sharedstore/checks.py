@@ -13,14 +13,23 @@ from dr_ctl.topologies.classic import checks as classic
 from dr_ctl.topologies.classic.operations import STOPS
 from dr_ctl.topologies.common import checks as common
 from dr_ctl.topologies.common import failover
-from dr_ctl.topologies.common.checks import error, of_doors, of_queues, warning
+from dr_ctl.topologies.common.checks import of_doors, of_queues
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
+from dr_ctl.topologies.sharedstore.findings import (
+    LEASE_ENDS_ODDLY,
+    LEASE_TOO_SHORT,
+    LOCK_NAMES_ANOTHER,
+    LOCK_NOT_READ,
+    NOBODY_WAITS,
+    PROCESS_NOT_KNOWN,
+    SERVES_WITHOUT_LOCK,
+)
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
 SKEW_S: Final = 2.0
 # What a return itself puts right.
-_MENDED: Final = frozenset({"DR-STORE-004"})
+_MENDED: Final = frozenset({NOBODY_WAITS.id})
 _WAITS: Final = "A broker that finds the lock taken waits with its ports closed: it needs nothing to come back so."
 
 
@@ -63,25 +72,22 @@ def of_broker(view: BrokerView) -> Iterator[Finding]:
 
 def _holder(name: str, view: BrokerView) -> Iterator[Finding]:
     if view.lock is None:
-        yield error("DR-STORE-001", f"{name}: who holds the store cannot be told: {view.unread}", _READ)
+        yield LOCK_NOT_READ(f"{name}: who holds the store cannot be told: {view.unread}", _READ)
     elif view.others is not None:
-        yield error(
-            "DR-STORE-002",
+        yield LOCK_NAMES_ANOTHER(
             f"{name}: answers as if it held the store, but {view.lock.text}",
             f"Keep its clients away and end its process: what it takes now is not in the store. "
             f"{view.others} holds the store.",
         )
     elif not view.lock.held:
-        yield error(
-            "DR-STORE-003",
+        yield SERVES_WITHOUT_LOCK(
             f"{name}: serves, but {view.lock.text}",
             "See its log: it has lost the store, or the clocks differ. Look again in a moment.",
         )
     yield from _clocks(name, view)
     if view.config.by_row and view.config.keep_alive_s >= view.config.lease_s:
         told = f"{duration(view.config.keep_alive_s)}, the lease lasts {duration(view.config.lease_s)}"
-        yield error(
-            "DR-STORE-005",
+        yield LEASE_TOO_SHORT(
             f"{name}: the lease is renewed every {told}: it runs out while its holder lives",
             "Set lockKeepAlivePeriod in activemq.xml below lockAcquireSleepInterval, at both sites, and say so under "
             "`store:`.",
@@ -102,8 +108,7 @@ def _clocks(name: str, view: BrokerView) -> Iterator[Finding]:
         return
     wrong = f"{off_s:.0f} s further away than a lease lasts" if off_s > 0 else f"{-lock.left_s:.0f} s ago"
     machine = f"{abs(lock.ahead_s or 0):.1f} s {'ahead of' if (lock.ahead_s or 0) > 0 else 'behind'} this machine's"
-    yield warning(
-        "DR-STORE-006",
+    yield LEASE_ENDS_ODDLY(
         f"{name}: its lease ends {wrong} by the database's clock, which is {machine}: that broker's clock is wrong",
         f"Set the clocks of {view.site} and of the database (NTP), or maxAllowableDiffFromDBTime of the locker: until "
         "then the lease says little about who is alive.",
@@ -112,21 +117,18 @@ def _clocks(name: str, view: BrokerView) -> Iterator[Finding]:
 
 def _waiting(name: str, view: BrokerView) -> Iterator[Finding]:
     if view.runs is False:
-        yield error(
-            "DR-STORE-004",
+        yield NOBODY_WAITS(
             f"{name}: its process does not run: it cannot take the store",
             f"Start the broker of {view.site}: it then waits.",
         )
     elif view.ending:
-        yield error(
-            "DR-STORE-004",
+        yield NOBODY_WAITS(
             f"{name}: it was told to stop less than {duration(view.config.ends_s)} ago, and its process was not seen "
             "to end: a broker that ends takes no store",
             f"Run the command again in {duration(view.config.ends_s)}, once that process has ended and waits again.",
         )
     elif view.runs is None:
-        yield warning(
-            "DR-STORE-007",
+        yield PROCESS_NOT_KNOWN(
             f"{name}: its ports refuse, as those of a waiting broker do; whether its process lives cannot be seen",
             "See that it runs: where it does not, nobody takes what the other site gives up. Say under `process:` how "
             "that is looked at.",

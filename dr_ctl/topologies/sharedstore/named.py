@@ -9,6 +9,15 @@ from typing import Final
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.classic.named import BY_CONSOLE
 from dr_ctl.topologies.common.named import Named
+from dr_ctl.topologies.sharedstore.findings import (
+    LEASE_ENDS_ODDLY,
+    LEASE_TOO_SHORT,
+    LOCK_NAMES_ANOTHER,
+    LOCK_NOT_READ,
+    NOBODY_WAITS,
+    PROCESS_NOT_KNOWN,
+    SERVES_WITHOUT_LOCK,
+)
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
 
@@ -35,15 +44,14 @@ def _process(view: BrokerView) -> str:
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     *(replace(each, read=_of_holder(each.read)) for each in BY_CONSOLE),
-    Named("DR-STORE-001", "who holds the store can be told", _lock),
-    Named("DR-STORE-002", "no other broker holds it than the one that answers", _of_holder(_lock)),
-    Named("DR-STORE-003", "the broker that serves holds it", _of_holder(_lock)),
-    Named("DR-STORE-004", "a broker that waits runs", _process),
+    Named(LOCK_NOT_READ, _lock),
+    Named(LOCK_NAMES_ANOTHER, _of_holder(_lock)),
+    Named(SERVES_WITHOUT_LOCK, _of_holder(_lock)),
+    Named(NOBODY_WAITS, _process),
     Named(
-        "DR-STORE-005",
-        "a lease is renewed before it runs out",
+        LEASE_TOO_SHORT,
         lambda view: f"every {duration(view.config.keep_alive_s)} of {duration(view.config.lease_s)}",
     ),
-    Named("DR-STORE-006", "the clocks agree", _clock),
-    Named("DR-STORE-007", "whether a waiting broker lives can be seen", _process),
+    Named(LEASE_ENDS_ODDLY, _clock),
+    Named(PROCESS_NOT_KNOWN, _process),
 )

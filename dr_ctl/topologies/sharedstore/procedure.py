@@ -16,7 +16,6 @@ from dr_ctl.topologies.classic import drafts as classic
 from dr_ctl.topologies.classic.acts import quiesce
 from dr_ctl.topologies.common import acts, drafts
 from dr_ctl.topologies.common import recipe as common
-from dr_ctl.topologies.common.checks import error
 from dr_ctl.topologies.common.driver import Driver
 from dr_ctl.topologies.common.recipe import Checks
 from dr_ctl.topologies.common.rules import Rules
@@ -28,6 +27,7 @@ from dr_ctl.topologies.sharedstore import acts as own_acts
 from dr_ctl.topologies.sharedstore import checks
 from dr_ctl.topologies.sharedstore import drafts as own_drafts
 from dr_ctl.topologies.sharedstore.access import Observer
+from dr_ctl.topologies.sharedstore.findings import HOLDS_AND_SERVES_NOBODY
 from dr_ctl.topologies.sharedstore.named import BY_BROKER
 from dr_ctl.topologies.sharedstore.tools import StoreTools
 from dr_ctl.topologies.sharedstore.view import BrokerView
@@ -67,7 +67,7 @@ class StoreRecipe(common.Recipe[BrokerView]):
             return found
         text = f"{move.source} answers, is closed and holds the store: {move.target} cannot take it"
         remedy = f"`dr-ctl drain --to {move.target}`, then `dr-ctl activate {move.target}`, makes it give that up."
-        return [error("DR-STORE-011", text, remedy), *found]
+        return [HOLDS_AND_SERVES_NOBODY(text, remedy), *found]
 
 
 def recipe(queues: Queues, drain: Drain, patience: Patience) -> StoreRecipe:

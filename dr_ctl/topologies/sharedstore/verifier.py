@@ -5,9 +5,10 @@ from __future__ import annotations
 from dr_ctl.core.model import Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.common import checks, gate
+from dr_ctl.topologies.common import gate
 from dr_ctl.topologies.common.verifier import Verifier
 from dr_ctl.topologies.sharedstore.access import Observer
+from dr_ctl.topologies.sharedstore.findings import NOT_IN_STORE
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
 
@@ -46,7 +47,7 @@ class StoreVerifier(Verifier):
                 "They were sent as non-persistent and end with their broker: let them be consumed first. "
                 "--accept-difference QUEUE=N moves without exactly so many."
             )
-            return Refused(text, findings=(checks.error("DR-STORE-008", text, remedy),))
+            return Refused(text, findings=(NOT_IN_STORE(text, remedy),))
         return Done("the gate holds, and the store has all of it", {"depths": depths})
 
 

@@ -10,6 +10,15 @@ from dr_ctl.core.model import Finding, Role, Severity
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, FAILBACK, FAILOVER, FENCE, QUIESCE, RELEASE, RESTART, SWAPOVER
 from dr_ctl.engine.ports import Check, Move
 from dr_ctl.topologies.topology import PartState, WorkloadSeen
+from dr_ctl.topologies.workloads.findings import (
+    SINGLETON_AT_BOTH,
+    WORKLOAD_AT_STANDBY,
+    WORKLOAD_CANNOT_BE_ASKED,
+    WORKLOAD_DID_NOT_STOP,
+    WORKLOAD_NOT_READ,
+    WORKLOAD_NOT_RUNNING,
+    WORKLOAD_NOT_STARTED,
+)
 
 # What closes a site, or moves nothing, goes on whatever runs where.
 _SAFE: Final = (FENCE, RELEASE, RESTART)
@@ -79,12 +88,14 @@ def twice(seen: Sequence[WorkloadSeen], severity: Severity = Severity.ERROR) -> 
         if len(sites) > 1:
             text = f"{name} is a singleton, and it runs at {' and '.join(sites)}"
             remedy = "Stop it by hand where it must not run; look at what both have done; then run the command again."
-            yield Finding("DR-WORK-001", severity, text, remedy)
+            yield SINGLETON_AT_BOTH(text, remedy, severity=severity)
 
 
 def unread(each: WorkloadSeen, severity: Severity) -> Finding:
     text = f"whether {each.name} runs at {each.site} cannot be told: {each.silent}"
-    return Finding("DR-WORK-002", severity, text, "Bring what manages it back: nothing is taken for stopped unseen.")
+    return WORKLOAD_NOT_READ(
+        text, "Bring what manages it back: nothing is taken for stopped unseen.", severity=severity
+    )
 
 
 def misplaced(each: WorkloadSeen, roles: Mapping[str, Role]) -> Iterator[Finding]:
@@ -96,10 +107,10 @@ def misplaced(each: WorkloadSeen, roles: Mapping[str, Role]) -> Iterator[Finding
     if each.site not in serving and each.runs:
         text = f"{each.name} runs at {each.site}, which does not serve"
         remedy = "Stop it there by hand, unless it is meant to run: a move does not start it then."
-        yield Finding("DR-WORK-005", Severity.WARNING, text, remedy)
+        yield WORKLOAD_AT_STANDBY(text, remedy)
     elif each.site in serving and each.state != PartState.RUNNING.value:
         text = f"{each.name} is {each.state} at {each.site}, which serves"
-        yield Finding("DR-WORK-006", Severity.WARNING, text, _starting(each))
+        yield WORKLOAD_NOT_RUNNING(text, _starting(each))
 
 
 def _lost(each: WorkloadSeen, move: Move, roles: Mapping[str, Role]) -> Finding:
@@ -109,7 +120,7 @@ def _lost(each: WorkloadSeen, move: Move, roles: Mapping[str, Role]) -> Finding:
     if each.singleton and not is_down(move, roles[site]):
         text += f"; it is a singleton, so it is not started at {target}"
     remedy = f"Keep it from starting at {site}; before `dr-ctl failback --to {site}`, see that it is stopped there."
-    return Finding("DR-WORK-007", Severity.WARNING, text, remedy)
+    return WORKLOAD_CANNOT_BE_ASKED(text, remedy)
 
 
 def is_down(move: Move, role: Role) -> bool:
@@ -119,13 +130,13 @@ def is_down(move: Move, role: Role) -> bool:
 
 def did_not_stop(each: WorkloadSeen, why: str) -> Finding:
     text = f"{each.name} did not stop at {each.site}: {why}"
-    return Finding("DR-WORK-003", Severity.ERROR, text, "See what it waits for; then run the same command again.")
+    return WORKLOAD_DID_NOT_STOP(text, "See what it waits for; then run the same command again.")
 
 
 def did_not_start(each: WorkloadSeen, why: str) -> Finding:
     text = f"{each.name} is {each.state} at {each.site}: {why}"
     remedy = f"Mend what keeps it from starting. {_starting(each)}"
-    return Finding("DR-WORK-004", Severity.ERROR, text, remedy)
+    return WORKLOAD_NOT_STARTED(text, remedy)
 
 
 def _starting(each: WorkloadSeen) -> str:

@@ -13,12 +13,13 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.bridges import stores
 from dr_ctl.topologies.bridges.barrier import IdBarrier, MessageBarrier
+from dr_ctl.topologies.bridges.findings import IDS_MISSING
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import whole
 from dr_ctl.topologies.bridges.waiting import Direction, wait
-from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import still, to_undo
 from dr_ctl.topologies.common.evidence import total
+from dr_ctl.topologies.common.findings import SET_ASIDE, UNDONE_TWICE
 from dr_ctl.topologies.common.idstore import NotRead, Store
 
 
@@ -105,7 +106,7 @@ def _twice(tools: BridgesTools, move: Move, unapplied: int | None) -> list[Findi
         f"{most} message(s) that came in of {move.target} may come twice: the ids that say they are done did not come"
     )
     remedy = f"Clients must recognise what they have done; `dr-ctl reinstate {move.target}` brings the rest."
-    return [checks.warning("DR-RETURN-007", text, remedy)]
+    return [UNDONE_TWICE(text, remedy)]
 
 
 def reconcile(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -129,7 +130,7 @@ def _unrouted(tools: BridgesTools, move: Move) -> Iterator[Finding]:
         if told:
             text = f"messages found no queue at {view.site}/{view.pair}: its copies lack them: {some(told)}"
             remedy = "Find out why before moving back: these would not be served there."
-            yield checks.warning("DR-RECONCILE-002", text, remedy)
+            yield SET_ASIDE(text, remedy)
 
 
 def _not_known(mine: Store, other: Store) -> Mapping[str, int] | NotRead:
@@ -142,8 +143,8 @@ def _not_known(mine: Store, other: Store) -> Mapping[str, int] | NotRead:
 def _of_ids(told: Mapping[str, int] | NotRead, move: Move) -> Iterator[Finding]:
     if isinstance(told, NotRead):
         text = f"the id stores could not be compared: {told}"
-        yield checks.warning("DR-RECONCILE-004", text, "Compare them by hand before moving back.")
+        yield IDS_MISSING(text, "Compare them by hand before moving back.")
     elif told:
         named = some([f"{queue} {count}" for queue, count in told.items()])
         text = f"ids that {move.target} has processed are not known at {move.source}, and may come twice: {named}"
-        yield checks.warning("DR-RECONCILE-004", text, f"See that the processor of the ids works at {move.source}.")
+        yield IDS_MISSING(text, f"See that the processor of the ids works at {move.source}.")

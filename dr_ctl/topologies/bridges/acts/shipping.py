@@ -15,8 +15,8 @@ from dr_ctl.topologies.bridges.barrier import IdBarrier
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.bridges.waiting import Direction, Views, wait
-from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import holds, left_of, still
+from dr_ctl.topologies.common.findings import LINK_DID_NOT_ATTACH, LINK_NOT_READ_IN_UNDO
 
 SMALL: Final = 500
 AGAIN_S: Final = 2.0
@@ -75,7 +75,7 @@ def restart(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> O
         if hand.monotonic() > until:
             text = f"the bridge of {some(away)} did not connect within {duration(step.limits['within'])}"
             remedy = f"Look at what stands between the sites, and at the acceptor for bridges at {move.target}."
-            return Refused(text, findings=(checks.error("DR-LINK-008", text, remedy),))
+            return Refused(text, findings=(LINK_DID_NOT_ATTACH(text, remedy),))
         hand.wait(tools.patience.link_poll_s)
 
 
@@ -88,7 +88,7 @@ def start(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Out
     mine = [call for call in step.inverse if (call.site, call.unit) in seen]
     away = sorted({f"{call.site}/{call.unit}" for call in step.inverse if call not in mine})
     findings = tuple(
-        checks.warning("DR-LINK-007", f"{name}: whether its bridges are started could not be seen", "Look at them.")
+        LINK_NOT_READ_IN_UNDO(f"{name}: whether its bridges are started could not be seen", "Look at them.")
         for name in away
     )
     if not left_of(mine, views):

@@ -24,8 +24,8 @@ from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.calls import aside
-from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.acts.residue import closed_first
+from dr_ctl.topologies.common.findings import LEFT_OVER, SET_ASIDE
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.common.waiting import Wait
@@ -138,7 +138,7 @@ def _consumed_here(
         "its start: they were moved aside"
     )
     remedy = "Look at them there: each was done already, or never; move back by hand what was not."
-    findings.append(checks.warning("DR-RECONCILE-002", text, remedy))
+    findings.append(SET_ASIDE(text, remedy))
     return _set_aside(tools, returned, there, queue, gone, hand)
 
 
@@ -157,7 +157,7 @@ def _copies_of_consumed(
     )
     remedy = f"Look at them there, then purge them; if {there.site} came back without its store, move them back. An "
     remedy += "agent that holds since then goes on with `dr-ctl sync --go-on`."
-    findings.append(checks.warning("DR-RECONCILE-002", text, remedy))
+    findings.append(SET_ASIDE(text, remedy))
     return _set_aside(tools, serving, here, here.named[found.queue], found.copies_left, hand)
 
 
@@ -204,4 +204,4 @@ def _lacking(tools: SyncTools, move: Move) -> Iterator[Finding]:
         wrong = parity.lacking(here, there, tools.observer.queues, seen.moved.get(pair, {}))
         if wrong:
             text = f"not at {move.target}: {some([each.told(move.source, move.target) for each in wrong])}"
-            yield checks.warning("DR-RECONCILE-001", text, "Compare these queues before moving back.")
+            yield LEFT_OVER(text, "Compare these queues before moving back.")

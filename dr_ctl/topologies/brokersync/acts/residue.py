@@ -15,7 +15,7 @@ from dr_ctl.topologies.brokersync.verifier import COMPARED
 from dr_ctl.topologies.brokersync.view import BrokerView
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.calls import removes
-from dr_ctl.topologies.common import checks
+from dr_ctl.topologies.common.findings import SAME_COUNT_OTHER_MESSAGES
 from dr_ctl.topologies.common.view import Queue
 
 
@@ -51,7 +51,7 @@ def cleared(tools: SyncTools, way: Way, move: Move, hand: Hand) -> Outcome:
 def _lacks(queue: str, count: int, source: BrokerView, target: BrokerView) -> Refused:
     text = f"{count} message(s) of {queue} lie at {source.site} and not at {target.site}"
     remedy = "Find out why before moving; --accept-difference QUEUE=N moves with exactly that difference."
-    return Refused(text, findings=(checks.error("DR-PARITY-004", text, remedy),))
+    return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, remedy),))
 
 
 def remove(

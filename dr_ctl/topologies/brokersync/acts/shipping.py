@@ -18,9 +18,9 @@ from dr_ctl.topologies.brokersync.acts.residue import cleared
 from dr_ctl.topologies.brokersync.calls import RESTARTS, restarts
 from dr_ctl.topologies.brokersync.tools import SyncTools
 from dr_ctl.topologies.brokersync.view import BrokerView
-from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.acts.quiesce import lifting
 from dr_ctl.topologies.common.effects import left_of, still
+from dr_ctl.topologies.common.findings import LINK_DID_NOT_ATTACH, LINK_NOT_READ_IN_UNDO
 from dr_ctl.topologies.common.waiting import Views, Wait
 
 SMALL: Final = 500
@@ -118,7 +118,7 @@ def restart(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
             named = some([f"{view.site}/{view.pair}" for view in away])
             text = f"the network connector of {named} did not connect within {duration(step.limits['within'])}"
             remedy = f"Look at what stands between the sites, and at the connector for bridges at {move.target}."
-            return Refused(text, findings=(checks.error("DR-LINK-008", text, remedy),))
+            return Refused(text, findings=(LINK_DID_NOT_ATTACH(text, remedy),))
         hand.wait(tools.patience.link_poll_s)
 
 
@@ -139,5 +139,5 @@ def start(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
     except BrokerError as error:
         return Refused(f"whether its network connector is connected could not be seen: {error}")
     text = left.text if left is not None else ""
-    found = (checks.warning("DR-LINK-007", text, "It goes on trying; look at the other site."),) if left else ()
+    found = (LINK_NOT_READ_IN_UNDO(text, "It goes on trying; look at the other site."),) if left else ()
     return Done("network connectors started", findings=found)

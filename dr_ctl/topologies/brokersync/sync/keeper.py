@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dr_ctl.core.model import Finding, Json, Severity
+from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.debts import Debt
 from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.brokersync.access import Observer
+from dr_ctl.topologies.brokersync.findings import (
+    BROWSE_ENDED_EARLY,
+    DELETION_REFUSED,
+    LEFT_UNACKNOWLEDGED,
+    NOT_TAKEN_IN_YET,
+)
 from dr_ctl.topologies.brokersync.sync.end import End
 from dr_ctl.topologies.brokersync.sync.pair import Pair
 from dr_ctl.topologies.brokersync.sync.primary import RealPrimary
@@ -77,7 +83,7 @@ class PairsKeeper:
         if (why := self._owed()) is not None:
             lost = why.split(" ")[0]
             remedy = f"`dr-ctl reinstate {lost}` does that once it is back; the agent goes on by itself."
-            found.append(Finding("DR-AGENT-005", Severity.INFO, f"{why}: no copy is deleted", remedy))
+            found.append(NOT_TAKEN_IN_YET(f"{why}: no copy is deleted", remedy))
         return [*found, *(_refused(pair.refused, self._standby) for pair in self._pairs if pair.refused is not None)]
 
 
@@ -87,7 +93,7 @@ def _vanished(count: int, queue: str, site: str) -> Finding:
         "Purged, moved or deleted by hand? `dr-ctl sync --go-on` counts them as consumed: their copies at the waiting "
         "site are then deleted too."
     )
-    return Finding("DR-AGENT-001", Severity.WARNING, text, remedy)
+    return LEFT_UNACKNOWLEDGED(text, remedy)
 
 
 def _unproved(count: int, queue: str, primary: str, standby: str) -> Finding:
@@ -100,12 +106,12 @@ def _unproved(count: int, queue: str, primary: str, standby: str) -> Finding:
         f"copies: stop the broker of {primary}, and `dr-ctl failover --to {standby}`. Only where somebody knows that "
         "they were consumed: `dr-ctl sync --go-on` deletes them."
     )
-    return Finding("DR-AGENT-001", Severity.WARNING, text, remedy)
+    return LEFT_UNACKNOWLEDGED(text, remedy)
 
 
 def _not_whole(why: str) -> Finding:
     remedy = "A browse shows at most maxBrowsePageSize messages (400 unless set); what lies behind is not compared."
-    return Finding("DR-AGENT-002", Severity.WARNING, why, remedy)
+    return BROWSE_ENDED_EARLY(why, remedy)
 
 
 def _refused(why: str, site: str) -> Finding:
@@ -114,7 +120,7 @@ def _refused(why: str, site: str) -> Finding:
         "That reads the whole queue each time. To delete by id: allow removeMatchingMessages on its queues in "
         "jolokia-access.xml."
     )
-    return Finding("DR-AGENT-003", Severity.WARNING, text, remedy)
+    return DELETION_REFUSED(text, remedy)
 
 
 def keeper(installation: Installation, observer: Observer, primary: str, remembered: Mapping[str, Any]) -> PairsKeeper:

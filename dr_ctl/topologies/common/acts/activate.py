@@ -15,6 +15,7 @@ from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common import checks, receipts
 from dr_ctl.topologies.common.effects import holds, still, to_undo
+from dr_ctl.topologies.common.findings import SERVES_BY_FLAGS
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
@@ -45,11 +46,7 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     if not (starts or rest or admits):
         return NotNeeded(f"{move.target} serves already")
     by_flag = all(access.settings.stomp is None for access in tools.observer.at(move.target))
-    findings = (
-        (checks.warning("DR-ACTIVATE-001", f"{move.target}: shown to serve by flag only", checks.NAME_STOMP),)
-        if by_flag
-        else ()
-    )
+    findings = (SERVES_BY_FLAGS(f"{move.target}: shown to serve by flag only", checks.NAME_STOMP),) if by_flag else ()
     return Done(f"{move.target} lets clients in", {"proof": "flag" if by_flag else "attempt"}, findings)
 
 

@@ -6,14 +6,16 @@ from typing import Final
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Json, Severity, some
+from dr_ctl.engine.findings import BOTH_SERVE
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import ACTIVATE, DRAIN, SWAPOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.stomp_io.answers import Failed, Passed
-from dr_ctl.topologies.common import checks, receipts
+from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.drafts.proving import fences, probe_queue
+from dr_ctl.topologies.common.findings import NO_PROBE, NOT_ALL_APPLIED, PROBE_QUEUE_LEFT
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
@@ -37,7 +39,7 @@ def check(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Ou
         opened = [unit.name for unit in seen.units if move.target in unit.open_at and not move.leaves(unit.name)]
         if opened:
             text = f"{move.target} was opened to clients meanwhile: {some(opened)}"
-            finding = checks.error("DR-ROLE-001", text, "`dr-ctl status` says who serves.")
+            finding = BOTH_SERVE(text, "`dr-ctl status` says who serves.")
             return Refused(text, findings=(finding,), code=ExitCode.PRECHECK_FAILED)
     findings = tools.doors.greet(move.source) if fences(seen, move) else []
     greeted: list[Json] = [site for site, _ in tools.doors.greeted]
@@ -65,7 +67,7 @@ def settle(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> O
             remedy = (
                 f"Nothing to do now; `dr-ctl reinstate {move.source}` compares both sites once {move.source} is back."
             )
-            return Done(text, {"pending": pending}, (checks.warning("DR-SETTLE-001", text, remedy),))
+            return Done(text, {"pending": pending}, (NOT_ALL_APPLIED(text, remedy),))
         hand.wait(tools.patience.settle_poll_s)
 
 
@@ -96,14 +98,14 @@ def probe(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Ou
     pairs = {access.pair: access for access in tools.observer.at(move.target) if access.settings.stomp is not None}
     if not pairs:
         text = f"{move.target}: the settings name no `stomp:` address, so no message was sent through it"
-        return NotNeeded(text, findings=(checks.warning("DR-PROBE-001", text, "Set `stomp:`."),))
+        return NotNeeded(text, findings=(NO_PROBE(text, "Set `stomp:`."),))
     create = [call for call in step.calls if call.unit in pairs and call.goal is Goal.WRITE]
     remove = [call for call in step.calls if call.unit in pairs and call.goal is Goal.STRIKE]
     tools.change(create, hand)
     told = [access.round_trip(name, timeout_s=tools.patience.probe_s) for access in pairs.values()]
     removed = tools.change(remove, hand)
     findings = tuple(
-        checks.warning("DR-PROBE-002", f"{move.target}: {name} is left there: {each.text}", "Remove that queue.")
+        PROBE_QUEUE_LEFT(f"{move.target}: {name} is left there: {each.text}", "Remove that queue.")
         for each in removed
         if not isinstance(each, Done)
     )

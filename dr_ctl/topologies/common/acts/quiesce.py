@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
-from dr_ctl.core.model import Finding, Severity, some
+from dr_ctl.core.model import Severity, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.calls import TOGETHER, pause, resume
-from dr_ctl.topologies.common.checks import UNCOUNTED
 from dr_ctl.topologies.common.drafts.quiesce import lifts, meant, pauses, to_lift, to_pause
+from dr_ctl.topologies.common.findings import CLIENTS_HOLD_MESSAGES, COME_AGAIN, COUNTED_BELOW_ZERO
 from dr_ctl.topologies.common.pace import until_next
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
@@ -124,7 +124,7 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
     busy = now.busy
     if now.unknown:
         text = f"what clients hold cannot be told: {some(now.unknown)}"
-        finding = Finding(UNCOUNTED, Severity.ERROR, text, "Its counters begin anew with a restart of that broker.")
+        finding = COUNTED_BELOW_ZERO(text, "Its counters begin anew with a restart of that broker.")
         if not move.ask.cut_in_flight:
             return Refused(text, {"queues": dict(busy)}, (finding,))
         return Done(text, {"come_again": None}, (replace(finding, severity=Severity.WARNING),))
@@ -136,14 +136,11 @@ def _not_quiet(tools: Tools[Broker], now: _Dispatch, move: Move, step: PlannedSt
     total = sum(busy.values())
     if move.ask.cut_in_flight:
         text = f"{total} message(s) in delivery are cut and will come again: {some(told)}"
-        finding = Finding("DR-QUIESCE-002", Severity.WARNING, text, "The clients must recognise what they have done.")
+        finding = COME_AGAIN(text, "The clients must recognise what they have done.")
         return Done(text, {"come_again": total, "queues": dict(busy)}, (finding,))
     text = f"clients did not finish what they hold within {step.limits['within']:g} s: {some(told)}"
-    finding = Finding(
-        "DR-QUIESCE-001",
-        Severity.ERROR,
-        text,
-        "Stop that client or let it finish, then run again; with --cut-in-flight they are cut and come again.",
+    finding = CLIENTS_HOLD_MESSAGES(
+        text, "Stop that client or let it finish, then run again; with --cut-in-flight they are cut and come again."
     )
     return Refused(text, {"queues": dict(busy)}, (finding,))
 

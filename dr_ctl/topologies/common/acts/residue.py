@@ -6,8 +6,8 @@ from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.checks import warning
 from dr_ctl.topologies.common.effects import holds, left_of
+from dr_ctl.topologies.common.findings import TRAFFIC_WHILE_OPEN
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
@@ -25,4 +25,4 @@ def closed_first(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand
     if left := left_of(shut, tools.views(move.target)):
         return Refused(f"{move.target} could not be fenced: {some(left)}")
     text = f"{move.target} came back open: its clients may have worked beside those of {move.source}"
-    return [warning("DR-RETURN-002", text, "Compare what they did.")]
+    return [TRAFFIC_WHILE_OPEN(text, "Compare what they did.")]

@@ -15,9 +15,9 @@ from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.common.acts import activate, proving
-from dr_ctl.topologies.common.checks import warning
 from dr_ctl.topologies.common.drafts.activate import peer_of
 from dr_ctl.topologies.continuity.drafts.probe import AGAIN_AT_MOST
+from dr_ctl.topologies.continuity.findings import COMMANDS_MAY_UNDO, STAGED_NOT_TAKEN
 from dr_ctl.topologies.continuity.tools import ContinuityTools
 from dr_ctl.topologies.continuity.view import WAITS_MS, Flow, SiteView
 
@@ -124,7 +124,7 @@ def _not_taken(tools: ContinuityTools, move: Move, hand: Hand) -> tuple[Finding,
         f"which try again only then: {some([flow.target_bridge.name for flow in left])}. What a queue refuses "
         "although there is room it had before."
     )
-    return (warning("DR-CONT-018", text, remedy),)
+    return (STAGED_NOT_TAKEN(text, remedy),)
 
 
 def _handed(views: Sequence[SiteView]) -> dict[tuple[str, str], Flow]:
@@ -140,7 +140,7 @@ def _stands(flow: Flow) -> tuple[int, int]:
 def _not_left_alone(move: Move, why: str) -> Refused:
     """It serves as long as nothing undoes it: what it looks like now is for a person to see."""
     remedy = f"`dr-ctl status` says whether {move.target} serves; `dr-ctl activate {move.target}` activates it again."
-    finding = warning("DR-CONT-016", f"{move.target} may be deactivated again: {why}", remedy)
+    finding = COMMANDS_MAY_UNDO(f"{move.target} may be deactivated again: {why}", remedy)
     return Refused(f"{move.target} was opened, but {why}", findings=(finding,), code=ExitCode.INCOMPLETE)
 
 

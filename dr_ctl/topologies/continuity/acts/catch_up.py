@@ -17,10 +17,10 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.checks import error
 from dr_ctl.topologies.common.evidence import evidence, total
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Way
+from dr_ctl.topologies.continuity.findings import STAGED_NOT_DELIVERED
 from dr_ctl.topologies.continuity.tools import Both, ContinuityTools
 
 SMALL: Final = 500
@@ -83,7 +83,7 @@ def _not_taken(pairs: Sequence[Both]) -> Iterator[Finding]:
                 "again while they send to it. Remove it by hand from what is staged only where those who process it "
                 "say so by its id: what was never done would be lost."
             )
-            yield error("DR-CONT-017", text, remedy)
+            yield STAGED_NOT_DELIVERED(text, remedy)
 
 
 def _without_echoes(tools: ContinuityTools, ways: Sequence[Way], pairs: Sequence[Both], hand: Hand) -> int:

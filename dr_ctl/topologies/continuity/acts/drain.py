@@ -19,13 +19,13 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.jolokia.client import READ_S
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.acts.quiesce import lifting
-from dr_ctl.topologies.common.checks import error
 from dr_ctl.topologies.common.evidence import evidence, total
 from dr_ctl.topologies.common.gate import Sample, clients_of, moved, why_not_yet
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Way
 from dr_ctl.topologies.continuity.acts.catch_up import under_way
 from dr_ctl.topologies.continuity.copies import Compared
+from dr_ctl.topologies.continuity.findings import FLOWS_DIFFER, NO_COPY_AT_TARGET, STAGED_NOT_DELIVERED
 from dr_ctl.topologies.continuity.tools import Both, ContinuityTools
 from dr_ctl.topologies.continuity.view import SiteView
 
@@ -190,7 +190,7 @@ def _one_sided(queues: Sequence[str], source: str, target: str) -> Refused:
         "A queue that is deleted with its last consumer takes its flow along: create it again, durable and without "
         f"auto-delete, and let what lies there be consumed at {source}."
     )
-    return Refused(text, findings=(error("DR-CONT-005", text, remedy),))
+    return Refused(text, findings=(FLOWS_DIFFER(text, remedy),))
 
 
 def _undelivered(compared: Sequence[Compared], move: Move) -> Refused | None:
@@ -205,7 +205,7 @@ def _undelivered(compared: Sequence[Compared], move: Move) -> Refused | None:
         "staged."
     )
     evidence: dict[str, Json] = {"undelivered": {name: [*ids] for name, ids in waiting.items()}}
-    return Refused(told, evidence, (error("DR-CONT-017", told, remedy),))
+    return Refused(told, evidence, (STAGED_NOT_DELIVERED(told, remedy),))
 
 
 def _named(messages: Mapping[str, Sequence[str]]) -> str:
@@ -230,4 +230,4 @@ def _missing(compared: Sequence[Compared], move: Move) -> Refused | None:
         f"consumed at {move.source}; --accept-difference QUEUE=N moves without exactly so many."
     )
     evidence: dict[str, Json] = {"missing": {name: [*ids] for name, ids in wrong.items()}}
-    return Refused(text, evidence, (error("DR-CONT-013", text, remedy),))
+    return Refused(text, evidence, (NO_COPY_AT_TARGET(text, remedy),))

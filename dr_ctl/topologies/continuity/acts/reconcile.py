@@ -10,7 +10,7 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.common.calls import call, document
-from dr_ctl.topologies.common.checks import warning
+from dr_ctl.topologies.common.findings import SET_ASIDE
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.tools import Applied, ContinuityTools
@@ -50,7 +50,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         number = sum(len(ids) for ids in left.values())
         text = f"{number} message(s) that lay only at {move.target} moved to {some(list(moved))}"
         remedy = "Look at them there: each was done already, or never; move back by hand what was not."
-        findings.append(warning("DR-RECONCILE-002", text, remedy))
+        findings.append(SET_ASIDE(text, remedy))
     told = "how many were recovered is not known" if tools.number is None else f"{tools.number} recovered"
     return Done(f"{told}; {len(moved)} queue(s) with something left over", {"quarantined": moved}, tuple(findings))
 

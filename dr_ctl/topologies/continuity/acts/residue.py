@@ -6,8 +6,8 @@ from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common.checks import warning
 from dr_ctl.topologies.common.effects import left_of
+from dr_ctl.topologies.common.findings import TRAFFIC_WHILE_OPEN
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Access
@@ -21,7 +21,7 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         if left := left_of(shut, tools.observer.look_at(move.target)):
             return Refused(f"{move.target} could not be fenced: {some(left)}")
         text = f"{move.target} came back open, and was closed: its clients may have worked beside the others'"
-        findings.append(warning("DR-RETURN-002", text, "Compare what both sites' clients did meanwhile."))
+        findings.append(TRAFFIC_WHILE_OPEN(text, "Compare what both sites' clients did meanwhile."))
     counted = [_residue(access) for access in tools.observer.at(move.target)]
     known = [each for each in counted if each is not None]
     if len(known) < len(counted):

@@ -11,12 +11,12 @@ from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.model import Queues
-from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.acts.quiesce import lifting
 from dr_ctl.topologies.common.idstore import Store
 from dr_ctl.topologies.fanout import ids, parity
 from dr_ctl.topologies.fanout.access import Access, Way
 from dr_ctl.topologies.fanout.calls import copies, removes
+from dr_ctl.topologies.fanout.findings import CONSUMED_NOT_KNOWN
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
 
 SERVED_ON = "Its consumers must recognise what they have done."
@@ -102,7 +102,7 @@ def settle(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Out
     tools.evened = Evened()
     if (store := tools.observer.store) is None:
         text = f"which messages the consumers of {move.source} had done is not known: these come twice"
-        return Done(text, findings=(checks.warning("DR-FAN-005", text, SERVED_ON),))
+        return Done(text, findings=(CONSUMED_NOT_KNOWN(text, SERVED_ON),))
     try:
         why = _without_done(tools, store, move.target, hand)
     except BrokerError as error:
@@ -110,7 +110,7 @@ def settle(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Out
     if why is None:
         return Done(tools.evened.text, tools.evened.as_json())
     text = f"not all that the consumers of {move.source} had done is removed, and comes twice: {why}"
-    return Done(text, tools.evened.as_json(), (checks.warning("DR-FAN-005", text, SERVED_ON),))
+    return Done(text, tools.evened.as_json(), (CONSUMED_NOT_KNOWN(text, SERVED_ON),))
 
 
 def _without_done(tools: FanoutTools, store: Store, site: str, hand: Hand) -> str | None:

@@ -9,10 +9,10 @@ from dr_ctl.core.model import ExitCode, Finding, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.acts.residue import closed_first
 from dr_ctl.topologies.fanout.acts.evening import even
 from dr_ctl.topologies.fanout.checks import nothing_owed
+from dr_ctl.topologies.fanout.findings import COPIED_AGAIN_AND_AGAIN, ONLY_AT_RETURNED
 from dr_ctl.topologies.fanout.tools import Evened, FanoutTools
 
 ROUNDS: Final = 20
@@ -45,7 +45,7 @@ def act(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
         else:
             text = f"{move.target} goes on lacking what comes to {move.source}: producers do not write to both"
             remedy = f"See why producers do not reach {move.target}; then run the same command again."
-            found = checks.error("DR-FAN-004", text, remedy)
+            found = COPIED_AGAIN_AND_AGAIN(text, remedy)
             return Refused(text, tools.evened.as_json(), (found,), code=ExitCode.DRAIN_TIMEOUT)
     if (refused := tools.make(step.part("strikes"), hand, move.source, move.target)) is not None:
         return refused
@@ -73,4 +73,4 @@ def _alone(tools: FanoutTools, move: Move) -> Iterator[Finding]:
             [f"{queue} {ident}" for queue, ids in alone.items() for ident in sorted(ids)]
         )
         remedy = f"They come to clients once {move.target} serves; the journal lists them by id."
-        yield checks.warning("DR-FAN-006", text, remedy)
+        yield ONLY_AT_RETURNED(text, remedy)

@@ -19,8 +19,8 @@ from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import MOVE, request
 from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, internal_queue
-from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.calls import call
+from dr_ctl.topologies.common.findings import LEFT_OVER, SET_ASIDE
 from dr_ctl.topologies.common.names import quarantine_queue
 from dr_ctl.topologies.mirror import parity
 from dr_ctl.topologies.mirror.origins import RESIDUE_UP_TO, Origin, numbered, told
@@ -55,14 +55,14 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
     findings: list[Finding] = []
     if told_wrong:
         text = f"left over at one side: {some(told_wrong)}"
-        findings.append(checks.warning("DR-RECONCILE-001", text, "Compare these queues before moving back."))
+        findings.append(LEFT_OVER(text, "Compare these queues before moving back."))
     moved = taken_out(tools, left, hand)
     if isinstance(moved, Refused):
         return moved
     if moved:
         text = f"{sum(moved.values())} message(s) that lay only at {move.target} moved to {', '.join(moved)}"
         remedy = "Look at them there: each was done already, or never; move back by hand what was not."
-        findings.append(checks.warning("DR-RECONCILE-002", text, remedy))
+        findings.append(SET_ASIDE(text, remedy))
     text = f"{tools.taken_in.text}{tools.taken_in.twice(move.target)}"
     left_over: list[Json] = [*told_wrong]
     evidence: dict[str, Json] = {

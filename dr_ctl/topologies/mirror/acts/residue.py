@@ -8,8 +8,8 @@ from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
-from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.effects import holds, left_of
+from dr_ctl.topologies.common.findings import TRAFFIC_WHILE_OPEN
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.mirror.origins import residue
 from dr_ctl.topologies.mirror.tools import MirrorTools
@@ -32,7 +32,7 @@ def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
         told = some(done) or "nothing came or went"
         text = f"{move.target} came back open; since its start, by its clients and by the mirror: {told}"
         remedy = "Its clients may have worked beside those of the other site: compare what they did."
-        findings.append(checks.warning("DR-RETURN-002", text, remedy))
+        findings.append(TRAFFIC_WHILE_OPEN(text, remedy))
     for access in tools.observer.at(move.target):
         counted = residue(access.reader(), access.look())
         # Where its clients were let in, what it wrote since its start may be their work.

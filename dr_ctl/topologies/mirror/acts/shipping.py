@@ -10,8 +10,8 @@ from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.acts.quiesce import lifting
+from dr_ctl.topologies.common.findings import LINK_DID_NOT_ATTACH, LINK_NOT_READ_IN_UNDO
 from dr_ctl.topologies.mirror.access import Access, Way
 from dr_ctl.topologies.mirror.links import UNDER_WAY, Flows, PairWait, flows, until_all, why_not_moving
 from dr_ctl.topologies.mirror.look import Flow
@@ -103,7 +103,7 @@ def restart(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         if hand.monotonic() > until:
             text = f"the link of {', '.join(away)} did not attach within {duration(step.limits['within'])}"
             remedy = f"Look at what stands between the sites, and at the acceptor for links at {move.target}."
-            return Refused(text, findings=(checks.error("DR-LINK-008", f"{text}: {why}", remedy),))
+            return Refused(text, findings=(LINK_DID_NOT_ATTACH(f"{text}: {why}", remedy),))
         hand.wait(tools.patience.link_poll_s)
 
 
@@ -113,7 +113,7 @@ def start(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
     # A broker that is away is not waited for: clients are. A link's stop and start travel together, so it is only
     # left stopped where that one request was cut in its middle.
     findings = tuple(
-        checks.warning("DR-LINK-007", f"{access.site}: whether its link is started could not be seen", "Look at it.")
+        LINK_NOT_READ_IN_UNDO(f"{access.site}: whether its link is started could not be seen", "Look at it.")
         for access in away
     )
     calls = [call for call in step.inverse if (call.site, call.unit) in stopped]

@@ -16,9 +16,9 @@ from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.calls import aside, moves
-from dr_ctl.topologies.common import checks
 from dr_ctl.topologies.common.acts.residue import closed_first
 from dr_ctl.topologies.common.effects import holds, left_of
+from dr_ctl.topologies.common.findings import LEFT_OVER, SET_ASIDE
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.waiting import Wait
 from dr_ctl.topologies.replica import parity
@@ -168,7 +168,7 @@ def _done(
         "still: they were moved aside, and do not come twice"
     )
     remedy = f"Look at them there, then purge them; if {there.site} came back without its store, move them back."
-    findings.append(checks.warning("DR-RECONCILE-002", text, remedy))
+    findings.append(SET_ASIDE(text, remedy))
     return None
 
 
@@ -180,4 +180,4 @@ def _differing(tools: ReplicaTools, move: Move) -> Iterator[Finding]:
             continue
         if wrong := parity.unexplained(here, there, tools.observer.queues, seen.moved.get(pair, {})):
             text = f"the sites differ: {some([each.told(move.source, move.target) for each in wrong])}"
-            yield checks.warning("DR-RECONCILE-001", text, "Compare these queues before moving back.")
+            yield LEFT_OVER(text, "Compare these queues before moving back.")

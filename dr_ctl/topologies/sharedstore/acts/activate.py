@@ -15,10 +15,11 @@ from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.settings.durations import duration
-from dr_ctl.topologies.common import checks, receipts
+from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.sharedstore.drafts.activate import BESIDE, HANDOVER
+from dr_ctl.topologies.sharedstore.findings import GIVER_NOT_WAITING, TAKEN_WITH_OTHER_COUNT
 from dr_ctl.topologies.sharedstore.tools import StoreTools
 from dr_ctl.topologies.sharedstore.view import STOPPED, BrokerView
 
@@ -165,7 +166,7 @@ def _counted(tools: StoreTools, move: Move, hand: Hand, evidence: dict[str, Json
         hand.wait(tools.patience.link_poll_s)
     text = f"{move.target} did not begin with what {move.source} had: {some(wrong)}"
     remedy = "Messages that were sent as non-persistent end with their broker; of others, look at the store."
-    return (checks.warning("DR-STORE-009", text, remedy),)
+    return (TAKEN_WITH_OTHER_COUNT(text, remedy),)
 
 
 def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> list[Finding]:
@@ -187,7 +188,7 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> lis
         if failed or not starts:
             why = f": {failed[0]}" if failed else ""
             text = f"{view.site}/{view.pair}: its process has ended, so {move.target} has no other site{why}"
-            found.append(checks.warning("DR-STORE-010", text, "Start it: it then waits for the store."))
+            found.append(GIVER_NOT_WAITING(text, "Start it: it then waits for the store."))
     return found
 
 
@@ -207,7 +208,7 @@ def _lives_on(tools: StoreTools, view: BrokerView, move: Move) -> Finding:
         f"{duration(tools.patience.store_ends_s)}: whether {move.target} has another site cannot be told"
     )
     remedy = "See whether its keeper has started it again; else end that process, and start it: it then waits."
-    return checks.warning("DR-STORE-010", text, remedy)
+    return GIVER_NOT_WAITING(text, remedy)
 
 
 def _began_with(view: BrokerView) -> Mapping[str, int]:

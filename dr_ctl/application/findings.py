@@ -1,0 +1,241 @@
+"""The findings of the use-cases: price, lock, open runs, reports."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.core.findings import FindingKind
+from dr_ctl.core.model import Severity
+
+NO_SITE_TO_WORK_FOR: Final = FindingKind(
+    "DR-AGENT-004",
+    Severity.ERROR,
+    "The agent was not started, because not exactly one site serves.",
+    "`dr-ctl status` says what each site is; start the agent again once one of them serves.",
+    "A look; it changes nothing.",
+)
+SICK_LATELY: Final = FindingKind(
+    "DR-ALIVE-004",
+    Severity.WARNING,
+    "The site to leave is silent, was sick and so alive a few minutes ago, and is taken for down on a person's word.",
+    "See that its process was ended, or its host cut off, since then; only then go on.",
+    "Where it lives after all, two sites serve.",
+    undo="`dr-ctl fence SITE` closes one of them.",
+)
+REMEMBERED_DEBTS_UNREADABLE: Final = FindingKind(
+    "DR-DEBT-001",
+    Severity.WARNING,
+    "What STATE remembers of debts cannot be read or written; the brokers hold the same.",
+    "Mend what the finding names, as room on the disk; move the file away once both sites answer.",
+    "Nothing; the debts stand on the brokers.",
+)
+DEMO_COMMAND_FAILED: Final = FindingKind(
+    "DR-DEMO-001",
+    Severity.ERROR,
+    "A command of the demo did not end as it should.",
+    "Look at its output above, and at the run's report in the demo's folder.",
+)
+DEMO_WITHOUT_ESTIMATE: Final = FindingKind(
+    "DR-DEMO-002",
+    Severity.INFO,
+    "The demo ran on a twin without its estimate: Spark needs Java.",
+    "Install Java 17 or later to see it.",
+)
+NO_CLIENT_GREETED: Final = FindingKind(
+    "DR-DOOR-010",
+    Severity.WARNING,
+    "A site serves by the flags of its doors, but no client is greeted where the settings say that clients connect.",
+    "See that `stomp:` is an address of its clients' door, and that the user may connect; `dr-ctl validate` knocks "
+    "again.",
+    "A look.",
+)
+JOURNAL_ALTERED: Final = FindingKind(
+    "DR-JOURNAL-001",
+    Severity.ERROR,
+    "A run's journal or result is not as it was written; the finding names the line.",
+    "Do not rely on what this run says of itself; ask who could write in the state directory.",
+)
+CHANGED_BEFORE_LOCK: Final = FindingKind(
+    "DR-LOCK-002",
+    Severity.ERROR,
+    "The sites changed between the question and the lock; nothing was done.",
+    "`dr-ctl status`, then run the command again.",
+    "A look.",
+)
+LOCK_HELD: Final = FindingKind(
+    "DR-LOCK-003",
+    Severity.ERROR,
+    "A run holds the lock; or held it until it ran out, and never ended.",
+    "Of one that is under way: wait. Of one that never ended: on the host that is named, `dr-ctl status`, then "
+    "`dr-ctl resume` or `dr-ctl abort`.",
+    "The run goes on, or is undone, with what its own screen says.",
+    undo="As that run.",
+)
+LOSS_ABOVE_LIMIT: Final = FindingKind(
+    "DR-LOSS-001",
+    Severity.ERROR,
+    "A failover may lose more than the objectives or `--accept-loss` allow, or an unknown number.",
+    "Whoever owns that limit decides: wait for the lost site, or `--accept-loss N`. Where somebody knows when its "
+    "service ended: `--silent-since T --reason TEXT`.",
+    "At most so many messages are lost, unless the lost site comes back with them.",
+    undo="No; `dr-ctl failback` takes in what the lost site still holds.",
+)
+LOSS_AS_SUM: Final = FindingKind(
+    "DR-LOSS-002",
+    Severity.INFO,
+    "How the bound of a failover's loss comes about, as a sum.",
+    "Nothing.",
+)
+CLOCK_BEHIND: Final = FindingKind(
+    "DR-LOSS-003",
+    Severity.WARNING,
+    "This machine's clock is behind the brokers': the bound counts by the later one.",
+    "Set this machine's clock (NTP) when there is time.",
+)
+SILENT_SINCE_CONTRADICTED: Final = FindingKind(
+    "DR-LOSS-004",
+    Severity.ERROR,
+    "The moment given as `--silent-since` lies before a look at which the lost site was seen to serve.",
+    "Give a moment after that look at which its service had certainly ended, in UTC, or leave `--silent-since` out.",
+    "A moment that is too late makes the bound higher, and hides no loss.",
+)
+HISTORY_NOT_WRITTEN: Final = FindingKind(
+    "DR-MON-001",
+    Severity.WARNING,
+    "The history could not be written or tidied for some time; the monitor went on and kept what it saw in memory: of"
+    " 200 000 rows and more the oldest looks at queues were dropped first.",
+    "Make room where the history lies, or mend the disk; the monitor tries again every ten seconds.",
+    "Nothing. What was dropped is time that the estimate does not cover.",
+)
+PLAN_OUTDATED: Final = FindingKind(
+    "DR-PLAN-001",
+    Severity.ERROR,
+    "What a saved plan was decided from has changed; the finding names each change.",
+    "`dr-ctl plan OPERATION --to SITE --out FILE` writes it anew; read it again.",
+    "A look.",
+)
+REPORT_NOT_WRITTEN: Final = FindingKind(
+    "DR-REPORT-001",
+    Severity.WARNING,
+    "The report could not be written; the run ended as it says all the same.",
+    "`dr-ctl runs report RUN` tries again.",
+)
+LOST_SITE_OPEN: Final = FindingKind(
+    "DR-RETURN-003",
+    Severity.ERROR,
+    "A lost site is open again beside the one that took over.",
+    "`dr-ctl reinstate SITE` closes it at once, says what it did meanwhile, and takes it in.",
+    "Clients that work there are cut off; delivery at the serving site pauses for some seconds.",
+    undo="No; what was taken in stays in.",
+)
+FLAGS_LIE: Final = FindingKind(
+    "DR-ROLE-013",
+    Severity.ERROR,
+    "A site's flags say that it is as wanted already, and an attempt to connect says otherwise.",
+    "`dr-ctl status`; see whether another process has that broker's client port.",
+    "A look.",
+)
+BOTH_CLOSED: Final = FindingKind(
+    "DR-ROLE-015",
+    Severity.WARNING,
+    "Both sites are up and closed: nobody is served.",
+    "With an open run: `dr-ctl resume` or `dr-ctl abort`. Else `dr-ctl activate SITE`, of the site that served last.",
+    "Clients get in there.",
+    undo="`dr-ctl fence SITE`.",
+)
+ONE_WAITS_ONE_SILENT: Final = FindingKind(
+    "DR-ROLE-016",
+    Severity.WARNING,
+    "One site waits, the other does not answer: nobody was seen to be served.",
+    "If the other one is lost: `dr-ctl failover --to SITE --dry-run` says what that costs.",
+    "The dry run changes nothing.",
+    undo="A failover is followed by a failback.",
+)
+ESTIMATE_TOO_SLOW: Final = FindingKind(
+    "DR-RPO-008",
+    Severity.WARNING,
+    "A run's own estimate took too long and was ended.",
+    "`dr-ctl rpo estimate` waits for it.",
+    "It contacts no broker.",
+)
+ESTIMATE_FAILED: Final = FindingKind(
+    "DR-RPO-009",
+    Severity.WARNING,
+    "A run's own estimate failed.",
+    "`dr-ctl rpo estimate` says why.",
+    "It contacts no broker.",
+)
+UNEXPECTED_MESSAGES: Final = FindingKind(
+    "DR-RPO-016",
+    Severity.WARNING,
+    "Messages came that no producer's ledger knows.",
+    "Look at the file of their ids.",
+)
+ESTIMATE_OLD: Final = FindingKind(
+    "DR-RPO-018",
+    Severity.WARNING,
+    "The stored estimate is old.",
+    "Let `dr-ctl monitor` run, or `dr-ctl rpo estimate`.",
+    "It contacts no broker.",
+)
+STOPPED_AT_ONCE: Final = FindingKind(
+    "DR-RUN-002",
+    Severity.ERROR,
+    "A run was stopped at once: who may be locked out.",
+    "`dr-ctl status` says who is served; then `dr-ctl abort` or `dr-ctl resume`.",
+    "What the two do is said beside the open run in `status`.",
+    undo="An abort not; a resume is a move, and a swapover back undoes it.",
+)
+RUN_OPEN: Final = FindingKind(
+    "DR-RUN-003",
+    Severity.WARNING,
+    "A run is open, or under way.",
+    "Of one under way: `dr-ctl runs show --follow`. Of an open one: `dr-ctl resume` or `dr-ctl abort`; `dr-ctl "
+    "status` says which site serves then, and recommends one. Of one that cannot be read: `dr-ctl abort --forget RUN "
+    "--reason TEXT` gives it up.",
+    "Resume goes on to its end; abort puts back what was before it.",
+    undo="A swapover back undoes a move that was resumed.",
+)
+NO_OPEN_RUN: Final = FindingKind(
+    "DR-RUN-004",
+    Severity.ERROR,
+    "There is no open run to go on with or to undo.",
+    "`dr-ctl runs list` shows the runs that have ended; `dr-ctl status` says who serves.",
+    "A look.",
+)
+PAST_NO_RETURN: Final = FindingKind(
+    "DR-RUN-005",
+    Severity.ERROR,
+    "The open run may have opened the target: it can be finished, not undone.",
+    "`dr-ctl resume` finishes the move.",
+    "The target serves; where it does already, nothing changes for clients.",
+    undo="By a swapover back.",
+)
+NOT_ESCALATABLE: Final = FindingKind(
+    "DR-RUN-006",
+    Severity.ERROR,
+    "The run is no planned move before its point of no return: it cannot be escalated.",
+    "`dr-ctl resume` finishes it; `dr-ctl abort` undoes what can be undone.",
+    "As that run.",
+)
+RUN_GIVEN_UP: Final = FindingKind(
+    "DR-RUN-007",
+    Severity.WARNING,
+    "A run was given up: nothing that it had changed was undone.",
+    "`dr-ctl status` says who serves and what is paused.",
+    "A look.",
+)
+CERTIFICATES_NOT_VERIFIED: Final = FindingKind(
+    "DR-TLS-001",
+    Severity.WARNING,
+    "The certificates of a site's brokers are not verified.",
+    "Name the file of their authority as `tls.ca` of that site.",
+)
+GATE_SHUT_SERVING: Final = FindingKind(
+    "DR-VERIFY-001",
+    Severity.ERROR,
+    "The gate is shut because a site serves: before a move that is as it should be.",
+    "Nothing. `dr-ctl swapover --to SITE` closes it, drains, verifies and opens the other one by itself.",
+    "Clients are out for the time of the drain.",
+    undo="By itself where it fails, and by another one back.",
+)

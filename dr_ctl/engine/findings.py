@@ -1,0 +1,225 @@
+"""The findings of plans and runs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.core.findings import FindingKind
+from dr_ctl.core.model import Severity
+
+SOURCE_ALIVE: Final = FindingKind(
+    "DR-ALIVE-001",
+    Severity.ERROR,
+    "A failover is refused: the site to leave serves, is sick or frozen; beside it a second site would be open.",
+    "Where it serves and the link is attached: `dr-ctl swapover --to SITE`. Where the link is cut: let the network be"
+    " mended, the site serves meanwhile. Where it is sick: end its process for certain, or cut its host off, then run"
+    " the failover again.",
+    "A swapover keeps clients out for the time of the drain. `--presume-down` does not help here, the site gives "
+    "signs of life.",
+    undo="A swapover is undone by itself where it fails, and by another one back.",
+)
+SOURCE_SILENT: Final = FindingKind(
+    "DR-ALIVE-002",
+    Severity.ERROR,
+    "A failover is refused: the site to leave does not answer, and nothing shows that it is down.",
+    "Make sure that it serves nobody: power it off, or cut its network. Then add `--presume-down SITE --reason TEXT`.",
+    "If it lives after all, clients work at both sites and what they do there differs.",
+    undo="The failover not; `dr-ctl failback` returns once that site is back.",
+)
+PRESUMED_BUT_ALIVE: Final = FindingKind(
+    "DR-ALIVE-003",
+    Severity.WARNING,
+    "`--presume-down` was given for a site that is sick or serves: it is not believed, the site gives signs of life.",
+    "End its process for certain, or cut its host off; then its ports refuse and the failover needs no "
+    "`--presume-down`.",
+    "The end of the process ends its service; what it had not shipped waits there.",
+    undo="The end of a process not.",
+)
+RUNBOOK_UNREADABLE: Final = FindingKind(
+    "DR-BOOK-001",
+    Severity.ERROR,
+    "A runbook is not readable: its YAML, an unknown verb, a wrong value.",
+    "Mend the line that is named; `dr-ctl runbook lint` checks it again.",
+)
+VERB_TWICE: Final = FindingKind(
+    "DR-BOOK-002",
+    Severity.ERROR,
+    "A verb stands twice in a runbook.",
+    "Take one of the two out.",
+)
+UNSAFE_ORDER: Final = FindingKind(
+    "DR-BOOK-003",
+    Severity.ERROR,
+    "A runbook leaves out or reorders what safety needs.",
+    "Put the verb where the finding says; `dr-ctl runbook show OPERATION` shows one in force.",
+)
+VERB_UNKNOWN_HERE: Final = FindingKind(
+    "DR-BOOK-004",
+    Severity.ERROR,
+    "A runbook has a verb that this version cannot do for this topology.",
+    "Take it out, or use the runbook that came with dr-ctl.",
+)
+CANNOT_BE_FENCED: Final = FindingKind(
+    "DR-FENCE-003",
+    Severity.ERROR,
+    "The site does not answer and no hook is there to cut it off: it cannot be fenced.",
+    "Cut its host off by hand, or by a hook named `fence-…` in the settings; `dr-ctl fence SITE` once it answers.",
+    "The service at that site ends.",
+    undo="By connecting the host again.",
+)
+HOOK_FAILED_LATE: Final = FindingKind(
+    "DR-HOOK-001",
+    Severity.WARNING,
+    "A hook failed after the point of no return; the run went on.",
+    "Do by hand what that command should have done.",
+    "What that command does.",
+)
+LOCK_PER_MACHINE: Final = FindingKind(
+    "DR-LOCK-001",
+    Severity.WARNING,
+    "This user may not create a lock at that broker: the lock is per machine there.",
+    "Let the user of dr-ctl call createQueue and destroyQueue for `dr-ctl.#`; until then, one person at a time.",
+)
+QUEUES_PAUSED: Final = FindingKind(
+    "DR-QUEUE-001",
+    Severity.INFO,
+    "Queues are paused; a run leaves them so.",
+    "Where a run paused them: `dr-ctl release SITE` lifts what runs have paused. Else nothing, or resume them in the "
+    "console.",
+    "Their consumers get messages again.",
+    undo="By pausing them again; what was delivered stays delivered.",
+    check="no queue is paused",
+)
+BOTH_SERVE: Final = FindingKind(
+    "DR-ROLE-001",
+    Severity.ERROR,
+    "Both sites let clients in.",
+    "`dr-ctl fence SITE` of the one that should not serve; then compare what clients did at both.",
+    "Clients that work there are cut off, and come to the other site.",
+    undo="`dr-ctl release SITE`; not before the other one is closed.",
+)
+OTHER_SITE_SERVES: Final = FindingKind(
+    "DR-ROLE-002",
+    Severity.ERROR,
+    "Another site serves than `--expect-serving` names.",
+    "`dr-ctl status`; then run again with the site that serves, or not at all.",
+    "A look.",
+)
+OTHER_NOT_SHOWN_CLOSED: Final = FindingKind(
+    "DR-ROLE-003",
+    Severity.ERROR,
+    "The target serves already, but it cannot be shown that the other site does not.",
+    "Bring the management of the other site back, then run the same command again.",
+)
+TARGET_CANNOT_TAKE_OVER: Final = FindingKind(
+    "DR-ROLE-004",
+    Severity.ERROR,
+    "The target cannot take over as it is.",
+    "Mend the target first; `dr-ctl status` says what it lacks.",
+)
+NOBODY_SERVES: Final = FindingKind(
+    "DR-ROLE-005",
+    Severity.ERROR,
+    "No site was seen to serve.",
+    "`dr-ctl status` says what is open and what to do. Where one waits and the other is lost: `dr-ctl failover --to "
+    "SITE --dry-run`.",
+    "A look.",
+)
+BOTH_MUST_ANSWER: Final = FindingKind(
+    "DR-ROLE-006",
+    Severity.ERROR,
+    "That needs an answer from both sites.",
+    "Bring the management of the silent site back; if it is lost: `dr-ctl failover --to SITE`.",
+    "A failover loses what was not shipped; it says how much at most.",
+    undo="A failover is followed by a failback.",
+)
+RUN_OF_OTHER_SITES: Final = FindingKind(
+    "DR-ROLE-007",
+    Severity.ERROR,
+    "The open run belongs to other sites than the settings name.",
+    "Go on with it with the settings that it began with.",
+)
+CANNOT_BE_TAKEN_IN: Final = FindingKind(
+    "DR-ROLE-008",
+    Severity.ERROR,
+    "The site cannot be taken in as both sites stand.",
+    "`dr-ctl status`; one must serve, and the other be up with its clients kept out.",
+    "A look.",
+)
+SILENT_SITE: Final = FindingKind(
+    "DR-ROLE-009",
+    Severity.ERROR,
+    "A site that does not answer cannot be quiesced, nor its link be restarted.",
+    "Bring its management back.",
+)
+SOURCE_NOT_FENCED: Final = FindingKind(
+    "DR-ROLE-010",
+    Severity.ERROR,
+    "A drain was asked for, and the other site is not fenced.",
+    "`dr-ctl swapover --to SITE` does all of it; by steps, `dr-ctl fence SITE` of the other one comes first.",
+    "Clients are out for the time of the drain; after a fence alone, until a site is opened.",
+    undo="A swapover by itself where it fails; a fence by `dr-ctl release SITE`.",
+)
+OTHER_SITE_OPEN: Final = FindingKind(
+    "DR-ROLE-011",
+    Severity.ERROR,
+    "A site was to be opened while the other one is open.",
+    "`dr-ctl swapover --to SITE` moves the service.",
+    "Clients are out for the time of the drain.",
+    undo="By itself where it fails, and by another one back.",
+)
+DRAIN_TO_SERVING: Final = FindingKind(
+    "DR-ROLE-012",
+    Severity.ERROR,
+    "A drain was asked for towards a site that serves already.",
+    "`dr-ctl status` says what is left.",
+    "A look.",
+)
+SERVICE_SPLIT: Final = FindingKind(
+    "DR-ROLE-014",
+    Severity.ERROR,
+    "Some pairs are served at one site and some at the other.",
+    "`dr-ctl fence SITE` of the one that is to be left, then `dr-ctl swapover --to` the other.",
+    "Clients of the fenced pairs are out until the swapover is done.",
+    undo="`dr-ctl release SITE`.",
+)
+RUN_OF_OTHER_BROKERS: Final = FindingKind(
+    "DR-ROLE-017",
+    Severity.ERROR,
+    "The open run is of other brokers than those of these settings.",
+    "Go on with it with the settings that it began with (`--config FILE`). Where that broker was made anew: `dr-ctl "
+    "abort --forget RUN --reason TEXT` gives the run up.",
+    "Giving up closes the run as unknown; nothing of it is undone.",
+    undo="No; the sites are as they were left.",
+)
+OPEN_AGAIN: Final = FindingKind(
+    "DR-ROLE-018",
+    Severity.WARNING,
+    "The site that a run has left lets clients in again beside the one that it opened: it is closed before anything "
+    "else.",
+    "Compare what its clients did there meanwhile; `dr-ctl resume` goes on once it is closed.",
+    "Its clients are kept out; what they did there is not at the other site.",
+    undo="No; the other site serves.",
+)
+STRANDED_SITES: Final = FindingKind(
+    "DR-RUN-001",
+    Severity.ERROR,
+    "How the sites stand after a run that could not put everything back, and what to do by hand.",
+    "What the finding says, at the site that it names; then `dr-ctl status`.",
+    "Clients get in at that site.",
+    undo="`dr-ctl fence SITE`.",
+)
+NO_ANSWER: Final = FindingKind(
+    "DR-SITE-001",
+    Severity.WARNING,
+    "A broker did not answer, and why.",
+    "Look at that broker and at the way to it; a refused login names where its password comes from.",
+    "Looking again is safe, except after a refused login, which may lock the account out.",
+)
+UNIT_NOT_THERE: Final = FindingKind(
+    "DR-UNIT-001",
+    Severity.ERROR,
+    "What is asked to be moved by itself is not there.",
+    "`dr-ctl status` names what there is.",
+    "A look.",
+)

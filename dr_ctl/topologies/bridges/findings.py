@@ -1,0 +1,163 @@
+"""The findings of `bridges`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.core.findings import FindingKind
+from dr_ctl.core.model import Severity
+
+NOTHING_COPIED: Final = FindingKind(
+    "DR-BRIDGE-001",
+    Severity.ERROR,
+    "No divert of that broker copies a queue to the other site, so nothing can be moved.",
+    "See whether the settings name the right topology; each queue that moves needs a divert, a buffer and a bridge in"
+    " broker.xml.",
+    "A change of broker.xml; what was sent before is not copied.",
+    check="its queues are copied",
+)
+ALL_BRIDGES_GONE: Final = FindingKind(
+    "DR-BRIDGE-002",
+    Severity.ERROR,
+    "All bridges of that broker are gone. A broker stops every one of them as soon as the peer refuses the login of "
+    "one, or its right to send; nothing is lost, the buffers grow.",
+    "Find the refused one: the lines beside AMQ224058 in the broker's log name it, and DR-BRIDGE-008 where the peer's"
+    " roles show it. Correct it at the peer, then restart the broker, or make each bridge anew with createBridge, "
+    "with a login that was tried at the peer.",
+    "A restart ends the service of that broker for its time. A bridge that is made with a bad login is kept, and "
+    "stops all bridges at every boot.",
+    undo="A bridge that was made anew is taken away with destroyBridge while the peer is down.",
+    check="its bridges are there",
+)
+IDS_NOT_SHIPPED: Final = FindingKind(
+    "DR-BRIDGE-003",
+    Severity.ERROR,
+    "Nothing ships the ids of what was processed at that broker, so the other site would process all its copies again.",
+    "Give the address of the ids an exclusive divert, a buffer and a bridge in broker.xml.",
+    "A change of broker.xml; ids from before it are not shipped.",
+    check="the processed ids are shipped",
+)
+BRIDGE_STOPPED: Final = FindingKind(
+    "DR-BRIDGE-004",
+    Severity.WARNING,
+    "A bridge is stopped, so that its buffer grows.",
+    "`dr-ctl link restart SITE` starts it.",
+    "Nothing; clients stay where they are.",
+    undo="There is nothing to undo.",
+    check="its bridges are started",
+)
+QUEUE_WITHOUT_DIVERT: Final = FindingKind(
+    "DR-BRIDGE-005",
+    Severity.WARNING,
+    "A queue has no divert. What is sent to it stays at its site, whatever moves.",
+    "Give it a divert, a buffer and a bridge, or leave it where it is on purpose.",
+    "A change of broker.xml; what was sent before is not copied.",
+    check="no queue is left without a copy",
+)
+COPY_WITHOUT_WAY: Final = FindingKind(
+    "DR-BRIDGE-006",
+    Severity.ERROR,
+    "A copy of a queue has no way to the other site, because its divert, its buffer or its bridge is missing.",
+    "Make what the message names, in the order queue, bridge, divert.",
+    "What was sent meanwhile was not copied, or was lost where a divert fed no queue.",
+    check="each copy has a buffer and a bridge",
+)
+ORIGIN_NOT_TOLD: Final = FindingKind(
+    "DR-BRIDGE-007",
+    Severity.ERROR,
+    "A message that is shipped does not say where it comes from, or a divert does not look at that; it would be sent "
+    "back, and come again.",
+    "Give the bridge the AddHeadersTransformer with the name of its site, and the divert the filter that the message "
+    "shows.",
+    "A change of broker.xml.",
+    check="each message says where it comes from",
+)
+ONE_ADDRESS_FORBIDDEN: Final = FindingKind(
+    "DR-BRIDGE-008",
+    Severity.ERROR,
+    "At the peer a role may send to every address but one. The bridge of that one is refused, and one refused bridge "
+    "stops all bridges of its broker.",
+    "Give that role the right to send at that address of the peer.",
+    "Nothing; bridges that were stopped already do not come back by themselves, see DR-BRIDGE-002.",
+    check="no bridge is refused by the peer",
+)
+CLIENTS_ROLES_UNKNOWN: Final = FindingKind(
+    "DR-BRIDGE-009",
+    Severity.ERROR,
+    "The settings do not say which roles are the clients', so that no queue could be closed to them alone.",
+    "Name them at each broker: `lasting_fence: {roles: [...]}`.",
+    check="the roles of the clients are known",
+)
+IDS_NOT_TAKEN: Final = FindingKind(
+    "DR-BRIDGE-010",
+    Severity.ERROR,
+    "Nothing takes the processed ids that arrive at the site that waits, so that it would process again what was done.",
+    "Start the processor of the ids there, and see that it stays connected.",
+    check="processed ids are applied",
+)
+NO_QUEUE_THERE: Final = FindingKind(
+    "DR-BRIDGE-011",
+    Severity.ERROR,
+    "What arrives at the other site finds no queue, or did not since that broker's start. The bridge counts it as "
+    "shipped, and it is lost.",
+    "Make the queue there; where messages were lost already, compare both sites before the move.",
+    "What came meanwhile is not in the copy.",
+    check="each copy finds its queue",
+)
+COPY_OPEN_TO_CLIENTS: Final = FindingKind(
+    "DR-BRIDGE-012",
+    Severity.ERROR,
+    "Nothing keeps clients out of a queue at the site that waits. As soon as the other site is closed they would be "
+    "served there, before all that is under way has arrived.",
+    "`dr-ctl fence SITE --queues QUEUE` closes it at the site that waits.",
+    "Clients that are connected to that queue there are cut off.",
+    undo="`dr-ctl release SITE --queues QUEUE`.",
+    check="nobody is let in to a copy",
+)
+COPY_TAKES_SENDS: Final = FindingKind(
+    "DR-BRIDGE-013",
+    Severity.WARNING,
+    "A copy is paused, and its clients may send to it all the same.",
+    "`dr-ctl fence SITE --queues QUEUE` at the site that waits keeps them out.",
+    "Clients that are connected to that queue there are cut off.",
+    undo="`dr-ctl release SITE --queues QUEUE`.",
+    check="nobody may send to a copy",
+)
+COPY_HOLDS_PROCESSED: Final = FindingKind(
+    "DR-BRIDGE-014",
+    Severity.INFO,
+    "A copy holds what was processed at the other site. After a move its clients pass over that, before they come to "
+    "anything new.",
+    "`dr-ctl trim SITE --dry-run` says what of it can go.",
+    "A dry run changes nothing. Without a trim, clients wait after the move for as long as the message says.",
+    undo="A trim is not undone.",
+    check="how much a copy's clients pass over",
+)
+FORWARDED_BY_CLIENTS: Final = FindingKind(
+    "DR-BRIDGE-015",
+    Severity.ERROR,
+    "A client sends messages with the header that says where a message comes from, as one does that forwards what it "
+    "received with all its headers. No divert takes those; they stay at their site, and a failover or a move leaves "
+    "them there.",
+    "Have that client drop `ARTEMIS_MESSAGE_ORIGIN` from what it sends (in a Camel route `removeHeader`). Wait until "
+    "its messages are worked on before a move.",
+    "The client is deployed anew.",
+    undo="The client as it was.",
+    check="no client writes where a message comes from",
+)
+TOO_MANY_TO_COMPARE: Final = FindingKind(
+    "DR-BRIDGE-016",
+    Severity.WARNING,
+    "The gate held, and the messages of a queue were not looked for in its copy one by one, since they are more than "
+    "1000 or the copy holds none to tell by. That the buffer was empty was seen.",
+    "Nothing where no bridge was refused lately; else compare the queue at both sites.",
+    "A look.",
+)
+IDS_MISSING: Final = FindingKind(
+    "DR-RECONCILE-004",
+    Severity.WARNING,
+    "At the end of a return the id store of the returned site has ids that the serving site's lacks, or the two could"
+    " not be compared. What these are of may be processed a second time.",
+    "See that the processor of the ids works at the serving site; compare both stores before the move back.",
+    "A look.",
+)

@@ -1,0 +1,423 @@
+"""The findings that several topologies share."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.core.findings import FindingKind, Weight
+from dr_ctl.core.model import Severity
+
+SERVES_BY_FLAGS: Final = FindingKind(
+    "DR-ACTIVATE-001",
+    Severity.WARNING,
+    "The target was shown to serve by its acceptors' flags only, because the settings name no `stomp` address.",
+    "Name a client's address under `stomp:` of each broker, with a user that may connect.",
+    "A connection at each run, for a moment.",
+)
+PLUGIN_NOT_STARTED: Final = FindingKind(
+    "DR-CONT-001",
+    Severity.ERROR,
+    "The continuity plugin has not started on a broker.",
+    "Look at the broker's log (AMQ229031 is a refused local user); restart that broker.",
+    "A restart of a serving broker puts its clients out for its time.",
+    undo="No.",
+    check="the plugin has started",
+    weighs=Weight.FAILOVER | Weight.SINGLE_STEP,
+)
+PLUGIN_BRIDGE_AWAY: Final = FindingKind(
+    "DR-CONT-009",
+    Severity.WARNING,
+    "A bridge is not connected: the way, the peer's acceptor, or the plugin's remote password.",
+    "Look at what stands between the sites and at the log of the broker whose bridge it is.",
+    "Nothing; until then what clients do is not copied.",
+    check="the bridges are connected",
+    weighs=Weight.EXPECTED_WHEN_LOST,
+)
+DOOR_MISSING: Final = FindingKind(
+    "DR-DOOR-001",
+    Severity.ERROR,
+    "The broker has no acceptor of the name that the settings give.",
+    "Name the acceptors under `clients:` and `mirror:` as broker.xml does.",
+    check="the acceptors of the settings are there",
+    weighs=Weight.FAILOVER | Weight.SINGLE_STEP,
+)
+DOOR_CLOSED_WHILE_SERVING: Final = FindingKind(
+    "DR-DOOR-002",
+    Severity.WARNING,
+    "The site serves although one of its client acceptors is closed.",
+    "Open it in the console, or take it out of `clients:`.",
+    "Clients get in through it.",
+    undo="By closing it again.",
+    check="the clients' doors are all open or all closed",
+)
+LINK_DOOR_UNKNOWN: Final = FindingKind(
+    "DR-DOOR-003",
+    Severity.ERROR,
+    "It cannot be told which acceptor the peer's link uses, or the one that it needs is not there.",
+    "Give the link an acceptor of its own, and name it under `mirror:`.",
+    "A restart of the broker for a new acceptor.",
+    check="the door of the peer's link is known",
+    weighs=Weight.FAILOVER | Weight.SINGLE_STEP,
+)
+LINK_DOOR_CLOSED: Final = FindingKind(
+    "DR-DOOR-004",
+    Severity.ERROR,
+    "The acceptor of the peer's link is closed.",
+    "Where it keeps out what a lost site still holds: `dr-ctl reinstate SITE` once that is back, and do not start it "
+    "by hand. Else start it in the console.",
+    "What the peer still holds comes in.",
+    undo="What has come in not.",
+    check="the door of the peer's link is open",
+)
+CLIENTS_BY_OTHER_DOOR: Final = FindingKind(
+    "DR-DOOR-005",
+    Severity.ERROR,
+    "Clients are connected through an acceptor that a fence would not close.",
+    "Add that acceptor to `clients:`, or move these clients to a client acceptor.",
+    "These clients reconnect.",
+    check="no client comes by a door that a fence leaves open",
+    weighs=Weight.SINGLE_STEP,
+)
+OTHER_DOOR_OPEN: Final = FindingKind(
+    "DR-DOOR-006",
+    Severity.WARNING,
+    "Another acceptor is open and stays so; nobody uses it now.",
+    "Add it to `clients:` if clients may come through it.",
+    check="no other door is open",
+)
+LOCK_COORDINATOR: Final = FindingKind(
+    "DR-DOOR-008",
+    Severity.ERROR,
+    "A lock coordinator may hold a client acceptor: closing it would hand over to the peer without a gate.",
+    "Take the lock coordinator off the acceptors in broker.xml.",
+    "A restart of the brokers.",
+    check="no lock coordinator holds a door",
+    weighs=Weight.SINGLE_STEP,
+)
+PROBE_PORT_UNKNOWN: Final = FindingKind(
+    "DR-DOOR-009",
+    Severity.WARNING,
+    "`stomp:` of the settings names a port that none of the client acceptors has.",
+    "Name a client acceptor's port, unless something between translates it. Whether a site is down is shown there.",
+    check="probes come by a client's door",
+)
+GREETED_NOBODY_BEFORE: Final = FindingKind(
+    "DR-FENCE-001",
+    Severity.WARNING,
+    "No client was greeted before the fence, so the fence will be shown by flag only.",
+    "Name a client's address under `stomp:` of each broker, with a user that may connect.",
+    "A connection at each run, for a moment.",
+)
+FENCED_BY_FLAG: Final = FindingKind(
+    "DR-FENCE-002",
+    Severity.WARNING,
+    "The fence was shown by flag only.",
+    "Name a client's address under `stomp:` of each broker, with a user that may connect.",
+    "A connection at each run, for a moment.",
+)
+LINK_ROLES_UNKNOWN: Final = FindingKind(
+    "DR-FENCE-005",
+    Severity.WARNING,
+    "The roles of the link's user cannot be told, so a lasting fence might keep it out too.",
+    "Make sure that the link's user has none of the roles of the lasting fence.",
+    check="the roles of the bridges' user are known",
+)
+LINK_ROLE_KEPT_OUT: Final = FindingKind(
+    "DR-FENCE-006",
+    Severity.ERROR,
+    "The link's user has a role that the lasting fence would keep out.",
+    "Give the link a user and a role of its own.",
+    "The link reconnects.",
+    check="a fence leaves the bridges alone",
+)
+FENCE_ENDS_AT_RESTART: Final = FindingKind(
+    "DR-FENCE-007",
+    Severity.WARNING,
+    "The doors are closed, and the roles are not kept out: a restart would end the fence.",
+    "Let the user of dr-ctl call addSecuritySettings; then `dr-ctl fence SITE` again.",
+    "Nothing; the doors are closed already.",
+    undo="`dr-ctl release SITE`.",
+)
+ADDRESSES_LEFT_OUT: Final = FindingKind(
+    "DR-FENCE-008",
+    Severity.WARNING,
+    "Addresses that the matches of the lasting fence leave out.",
+    "Name their match under `lasting_fence:` too.",
+)
+LINK_UNKNOWN: Final = FindingKind(
+    "DR-LINK-001",
+    Severity.ERROR,
+    "It cannot be told which broker connection is the link to the peer.",
+    "Name it under `link:` of the broker, as broker.xml does.",
+    check="the network connector is known",
+    weighs=Weight.FAILOVER | Weight.RESTART,
+)
+LINK_NEVER_MIRRORED: Final = FindingKind(
+    "DR-LINK-002",
+    Severity.ERROR,
+    "The link has never mirrored anything.",
+    "See that its amqp-connection in broker.xml has a mirror element; start the link once.",
+    "From then on what clients do is captured; what was before is not.",
+    check="the link has mirrored",
+    weighs=Weight.RESTART,
+)
+LINK_STOPPED: Final = FindingKind(
+    "DR-LINK-003",
+    Severity.ERROR,
+    "The link is not started: what clients do now is not shipped.",
+    "`dr-ctl link restart SITE`.",
+    "It ships what waits. What happened while it was stopped may not have been captured.",
+    undo="By stopping it in the console.",
+    check="the link is started",
+    weighs=Weight.FAILOVER,
+)
+LINK_NOT_ATTACHED: Final = FindingKind(
+    "DR-LINK-004",
+    Severity.WARNING,
+    "The link is started but not attached. A swapover restarts it; nothing does before.",
+    "`dr-ctl link restart SITE`; where that does not help, look at what stands between the sites, and at the peer's "
+    "acceptor for links.",
+    "Nothing; clients stay where they are.",
+    undo="There is nothing to undo, it is started as it was.",
+    check="its bridges are connected",
+    weighs=Weight.EXPECTED_WHEN_LOST,
+)
+OUTFLOW_PAUSED: Final = FindingKind(
+    "DR-LINK-005",
+    Severity.ERROR,
+    "The outflow of the link is paused: it ships nothing.",
+    "Resume that queue in the console.",
+    "It ships what waits.",
+    undo="By pausing it again; what was shipped stays shipped.",
+    check="no buffer is paused",
+    weighs=Weight.RESTART,
+)
+LINK_NOT_READ_IN_UNDO: Final = FindingKind(
+    "DR-LINK-007",
+    Severity.WARNING,
+    "While undoing: a broker did not answer whether its link is started.",
+    "`dr-ctl status` once it answers; `dr-ctl link restart SITE` where the link is not started.",
+    "Nothing; clients stay where they are.",
+)
+LINK_DID_NOT_ATTACH: Final = FindingKind(
+    "DR-LINK-008",
+    Severity.ERROR,
+    "The link was started and did not attach within the time.",
+    "Look at what stands between the sites, at the peer's acceptor for links, and at both brokers' logs.",
+    "Nothing; clients stay where they are.",
+)
+FORGEABLE_DOCUMENTS: Final = FindingKind(
+    "DR-LOCK-004",
+    Severity.WARNING,
+    "Queues have the name of a document of dr-ctl's, and a client can have made them. None is believed.",
+    "Remove them in the console once it is known who made them; let nobody but management create addresses that match"
+    " `dr-ctl.#`.",
+    "What lies in them is gone.",
+    undo="No.",
+    check="no document of dr-ctl's is a client's",
+)
+NAME_TAKEN: Final = FindingKind(
+    "DR-LOCK-005",
+    Severity.ERROR,
+    "A queue that a client can have made has the very name under which a debt or a receipt is to be written. Nothing "
+    "was changed.",
+    "Look at what lies in it and remove it in the console; then the same command. Let nobody but management create "
+    "addresses that match `dr-ctl.#`.",
+    "What lies in it is gone.",
+    undo="No.",
+)
+VERSIONS_DIFFER: Final = FindingKind(
+    "DR-PAIR-002",
+    Severity.WARNING,
+    "The brokers of a pair have different versions.",
+    "Rehearse the move with both versions.",
+    check="both run the same version",
+)
+COUNTS_DIFFER: Final = FindingKind(
+    "DR-PARITY-001",
+    Severity.ERROR,
+    "Counts of a queue differ by more than what is under way can explain.",
+    "Find out why; `--accept-difference QUEUE=N` moves with exactly that difference.",
+    "So many messages are missing at the target, or are there again.",
+    undo="By a swapover back.",
+    check="the waiting site lacks nothing but what is to be shipped",
+)
+STILL_DIFFERENT: Final = FindingKind(
+    "DR-PARITY-003",
+    Severity.ERROR,
+    "Nothing is under way, and the sites still differ.",
+    "Find out why; `--accept-difference QUEUE=N` moves with exactly that difference.",
+    "So many messages are missing at the target, or are there again.",
+    undo="By a swapover back.",
+)
+SAME_COUNT_OTHER_MESSAGES: Final = FindingKind(
+    "DR-PARITY-004",
+    Severity.ERROR,
+    "The counts are equal and the messages are not the same.",
+    "Find out why before moving; where clients worked meanwhile, run the command again.",
+)
+NO_PROBE: Final = FindingKind(
+    "DR-PROBE-001",
+    Severity.WARNING,
+    "No probe was made, because the settings name no `stomp` address.",
+    "Name a client's address under `stomp:` of each broker.",
+    "One message through a queue of dr-ctl's own at the end of each run.",
+)
+PROBE_QUEUE_LEFT: Final = FindingKind(
+    "DR-PROBE-002",
+    Severity.WARNING,
+    "The probe's queue could not be removed again.",
+    "Remove that queue in the console.",
+)
+PAUSED_AT_TARGET: Final = FindingKind(
+    "DR-QUEUE-002",
+    Severity.WARNING,
+    "Queues are paused at the target: clients will get nothing from them.",
+    "Resume them there in the console if that is not meant; not while a run is open, which has paused them itself.",
+    "Their consumers get messages once the target serves.",
+    undo="By pausing them again.",
+    check="the target would deliver",
+)
+COUNTED_BELOW_ZERO: Final = FindingKind(
+    "DR-QUEUE-003",
+    Severity.ERROR,
+    "The broker counts below zero for a queue: what that queue holds, or what clients hold of it, cannot be told.",
+    "Restart that broker when there is time: its counters begin anew then. `dr-ctl validate` looks again.",
+    "A restart of the broker interrupts its clients.",
+    undo="No.",
+    check="the counters of every queue can be told",
+)
+CLIENTS_HOLD_MESSAGES: Final = FindingKind(
+    "DR-QUIESCE-001",
+    Severity.ERROR,
+    "Clients did not finish what they hold in time; the finding names queue and client.",
+    "Stop that client or let it finish, then run again; `--cut-in-flight` moves all the same.",
+    "With `--cut-in-flight` what they hold comes again.",
+    undo="What came again not.",
+)
+COME_AGAIN: Final = FindingKind(
+    "DR-QUIESCE-002",
+    Severity.WARNING,
+    "With `--cut-in-flight`: so many messages will come again.",
+    "Tell who owns the clients; they must recognise what they have done.",
+)
+MOVED_SINCE_DRAIN: Final = FindingKind(
+    "DR-RECEIPT-001",
+    Severity.ERROR,
+    "A counter or a start of a broker is not as the receipt says: something moved since the drain.",
+    "`dr-ctl drain --to SITE`, then `dr-ctl activate SITE`.",
+    "Clients are out for the time of the drain.",
+    undo="`dr-ctl release SITE` of the fenced site instead.",
+)
+NO_RECEIPT: Final = FindingKind(
+    "DR-RECEIPT-002",
+    Severity.ERROR,
+    "No receipt stands there and the outflows were not read as empty: the site is not opened.",
+    "`dr-ctl drain --to SITE`; where the other site is lost: `dr-ctl failover --to SITE`.",
+    "Clients are out for the time of the drain; a failover loses what was not shipped.",
+    undo="A drain changes nothing that is put back; a failover is followed by a failback.",
+)
+LEFT_OVER: Final = FindingKind(
+    "DR-RECONCILE-001",
+    Severity.WARNING,
+    "After the return: what is left over at one side.",
+    "Compare these queues before moving back.",
+)
+SET_ASIDE: Final = FindingKind(
+    "DR-RECONCILE-002",
+    Severity.WARNING,
+    "After the return: messages that lay only at the returned site were moved to a queue of dr-ctl's own there.",
+    "Look at them; move back by hand what was never done, then remove that queue.",
+    "What is moved back is delivered.",
+    undo="What was delivered stays delivered.",
+)
+LIE_ASIDE: Final = FindingKind(
+    "DR-RECONCILE-003",
+    Severity.WARNING,
+    "Messages lie in such a queue, until a person has looked at them.",
+    "Move back by hand what was never done; then remove that queue.",
+    "What is moved back is delivered.",
+    undo="What was delivered stays delivered.",
+)
+OTHER_SITE_HOLDS_MORE: Final = FindingKind(
+    "DR-RELEASE-001",
+    Severity.ERROR,
+    "The other site holds something that this one lacks: it is not opened again.",
+    "`dr-ctl drain --to SITE`, then `dr-ctl activate SITE`.",
+    "Clients are out for the time of the drain.",
+    undo="`dr-ctl fence SITE`.",
+)
+RETURN_HOLDS_PAUSES: Final = FindingKind(
+    "DR-RELEASE-002",
+    Severity.ERROR,
+    "Pauses or a link that a return holds are not lifted: what it has let in would be delivered a second time.",
+    "`dr-ctl reinstate SITE` of the lost site goes on with the return; if that site is away again, `dr-ctl failover "
+    "--to` the serving one shuts it out first.",
+    "Delivery at the serving site goes on once the return is over.",
+    undo="The return by itself where it fails.",
+)
+CAME_BACK_OPEN: Final = FindingKind(
+    "DR-RETURN-001",
+    Severity.WARNING,
+    "The returning site came back open; it is closed before anything else.",
+    "Let its client acceptors boot closed, or set a `lasting_fence:`.",
+    "A restart of its brokers.",
+)
+TRAFFIC_WHILE_OPEN: Final = FindingKind(
+    "DR-RETURN-002",
+    Severity.WARNING,
+    "What came and went at the returning site while it was open.",
+    "Compare what both sites' clients did meanwhile.",
+)
+QUARANTINE_ENDED: Final = FindingKind(
+    "DR-RETURN-004",
+    Severity.WARNING,
+    "A quarantine was ended by a restart: what the lost site holds can come in.",
+    "Stop that acceptor in the console while the site is away; `dr-ctl reinstate SITE` once it is back.",
+    undo="`dr-ctl reinstate SITE` opens it again.",
+)
+UNDONE_TWICE: Final = FindingKind(
+    "DR-RETURN-007",
+    Severity.WARNING,
+    "A return was undone half way: so many messages that came in may come twice.",
+    "Clients must recognise what they have done. `dr-ctl reinstate SITE` brings the rest.",
+    "The return lets in what is left; delivery pauses meanwhile.",
+    undo="The return by itself where it fails.",
+)
+NOT_ALL_APPLIED: Final = FindingKind(
+    "DR-SETTLE-001",
+    Severity.WARNING,
+    "The target could not apply every acknowledgement that had arrived: so many may come twice.",
+    "Tell who owns the clients; they must recognise what they have done.",
+)
+NOT_ACTIVE: Final = FindingKind(
+    "DR-SITE-002",
+    Severity.ERROR,
+    "A broker answers but is not active.",
+    "Start or promote it first.",
+    check="the broker is active",
+    weighs=Weight.FAILOVER | Weight.SINGLE_STEP | Weight.RESTART,
+)
+CONSUMERS_AT_STANDBY: Final = FindingKind(
+    "DR-STANDBY-001",
+    Severity.ERROR,
+    "Consumers are connected at the standby site.",
+    "Stop these clients.",
+    "Nothing; what they hold there would come twice.",
+    check="no consumer at a site that waits",
+)
+PREPARED_TRANSACTIONS: Final = FindingKind(
+    "DR-TX-001",
+    Severity.ERROR,
+    "Prepared transactions: their messages are not at the peer.",
+    "Let the transaction manager finish them, or commit or roll them back in the console.",
+    "What is rolled back was never sent.",
+    undo="No.",
+    check="no transaction is prepared",
+)
+MOVES_WHOLE: Final = FindingKind(
+    "DR-UNIT-002",
+    Severity.ERROR,
+    "This topology moves all pairs together, no part of a site.",
+    "Ask for all of it.",
+)

@@ -1,0 +1,53 @@
+"""The findings of `fanout`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.core.findings import FindingKind
+from dr_ctl.core.model import Severity
+
+PRODUCERS_DOOR_CLOSED: Final = FindingKind(
+    "DR-FAN-001",
+    Severity.ERROR,
+    "A broker has no connector of that name for producers, or it is closed, so that messages come to one site only.",
+    "Name it under `producers:` as activemq.xml does, or start it in the console.",
+    check="producers can write to it",
+)
+ONE_SIDED_SENDS: Final = FindingKind(
+    "DR-FAN-002",
+    Severity.WARNING,
+    "Producers write to one site and none to the other. What only one site has is lost with it.",
+    "See that they reach both; `dr-ctl reinstate SITE` copies what that site lacks.",
+    "A look at the producers.",
+    check="producers write to both sites",
+)
+NO_OWN_CONNECTOR: Final = FindingKind(
+    "DR-FAN-003",
+    Severity.WARNING,
+    "The settings name no connector of dr-ctl's own, so a return cannot copy to a site what it lacks.",
+    "Name a STOMP connector that no client uses, with its login, under `sync:` of that broker.",
+    check="messages can be copied",
+)
+COPIED_AGAIN_AND_AGAIN: Final = FindingKind(
+    "DR-FAN-004",
+    Severity.ERROR,
+    "A return copied again and again what came to the serving site only; the producers do not write to the other one.",
+    "See why they do not reach it, and run the same command again. What was copied is not copied twice.",
+    "Nothing; clients are served meanwhile.",
+)
+CONSUMED_NOT_KNOWN: Final = FindingKind(
+    "DR-FAN-005",
+    Severity.WARNING,
+    "Which messages the consumers of a lost site had done could not be told, so what lies at the other site comes to "
+    "its consumers, done or not.",
+    "Nothing now. Name the store of processed ids that consumers share under `ids:`, where dr-ctl can read it.",
+    "The consumers must recognise what they have done.",
+)
+ONLY_AT_RETURNED: Final = FindingKind(
+    "DR-FAN-006",
+    Severity.WARNING,
+    "Messages lie at the returned site only, and nobody is known to have consumed them. None of them was removed.",
+    "They come to clients once that site serves; the journal lists them by id. Remove by hand what must not come.",
+    "A look at them.",
+)

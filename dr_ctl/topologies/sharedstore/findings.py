@@ -1,0 +1,107 @@
+"""The findings of `sharedstore`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dr_ctl.core.findings import FindingKind
+from dr_ctl.core.model import Severity
+
+LOCK_NOT_READ: Final = FindingKind(
+    "DR-STORE-001",
+    Severity.ERROR,
+    "Who holds the store that both sites share could not be read. Nothing was changed.",
+    "See that this machine reaches the lock file or the database of `store:`, with a login that may read it; then run"
+    " the same command again.",
+    "A look; it changes nothing.",
+    check="who holds the store can be told",
+)
+LOCK_NAMES_ANOTHER: Final = FindingKind(
+    "DR-STORE-002",
+    Severity.ERROR,
+    "A broker answers as if it held the store, but the lock names another one. The lock decides; this broker was "
+    "frozen, or cut off from the store, and gives up as soon as it notices.",
+    "Keep clients away from it and end its process; `dr-ctl status` says who serves.",
+    "Its clients are cut off. They find the other site.",
+    check="no other broker holds it than the one that answers",
+)
+SERVES_WITHOUT_LOCK: Final = FindingKind(
+    "DR-STORE-003",
+    Severity.ERROR,
+    "A broker lets clients in, and the lock says that nobody holds the store, or that its lease has run out.",
+    "Look again in a moment; if it stays so, see that broker's log and compare the clocks of its host and of the "
+    "database.",
+    "A look; it changes nothing.",
+    check="the broker that serves holds it",
+)
+NOBODY_WAITS: Final = FindingKind(
+    "DR-STORE-004",
+    Severity.ERROR,
+    "The process of a broker that should wait for the store does not run, or a run told it to stop a moment ago and "
+    "it was not seen to end.",
+    "Start it; it waits by itself. One that was told to stop ends within half a minute; run the command again then.",
+    "Nothing. It serves nobody while another broker holds the lock.",
+    undo="Stop it.",
+    check="a broker that waits runs",
+)
+LEASE_TOO_SHORT: Final = FindingKind(
+    "DR-STORE-005",
+    Severity.ERROR,
+    "The lease of the store is renewed too rarely, so that it runs out while its holder lives, and both brokers take "
+    "it in turns.",
+    "Set `lockKeepAlivePeriod` in activemq.xml below `lockAcquireSleepInterval` at both sites, then "
+    "`store.keep_alive` and `store.lease` to the same.",
+    "A restart of each broker.",
+    check="a lease is renewed before it runs out",
+)
+LEASE_ENDS_ODDLY: Final = FindingKind(
+    "DR-STORE-006",
+    Severity.WARNING,
+    "The end of a lease lies where no right clock would have put it. With a clock that is ahead the other site waits "
+    "too long for a lost one; with one that is behind it takes the store from a broker that lives.",
+    "Set the clocks of that host and of the database, or `maxAllowableDiffFromDBTime` of the locker in activemq.xml.",
+    "Nothing; brokers write the right time with their next renewal.",
+    check="the clocks agree",
+)
+PROCESS_NOT_KNOWN: Final = FindingKind(
+    "DR-STORE-007",
+    Severity.WARNING,
+    "The ports of a broker refuse, which is how a waiting broker looks, and a dead one. Nothing says whether its "
+    "process lives.",
+    "See that it runs before a planned move. Better, say under `process:` how that is looked at.",
+    "A look; it changes nothing.",
+    check="whether a waiting broker lives can be seen",
+)
+NOT_IN_STORE: Final = FindingKind(
+    "DR-STORE-008",
+    Severity.ERROR,
+    "A queue holds messages that are not in the store. They were sent as non-persistent and end with their broker.",
+    "Let them be consumed, then run the same command again; or accept their loss with `--accept-difference QUEUE=N`.",
+    "So many messages are lost with `--accept-difference`.",
+    undo="No.",
+)
+TAKEN_WITH_OTHER_COUNT: Final = FindingKind(
+    "DR-STORE-009",
+    Severity.WARNING,
+    "The site that took the store did not begin with as many messages as the other one ended with.",
+    "Compare the queues; messages that were sent as non-persistent ended with their broker.",
+    "A look; it changes nothing.",
+)
+GIVER_NOT_WAITING: Final = FindingKind(
+    "DR-STORE-010",
+    Severity.WARNING,
+    "The process of the broker that gave up the store has ended and was not started again, or was not seen to end. "
+    "The site that serves has no other one to be lost to.",
+    "Start it; it waits for the store by itself. Where `process.start` is set, a planned move waits until it has "
+    "ended and does it.",
+    "Nothing. It serves nobody while another broker holds the lock.",
+    undo="Stop it.",
+)
+HOLDS_AND_SERVES_NOBODY: Final = FindingKind(
+    "DR-STORE-011",
+    Severity.ERROR,
+    "The site to leave answers, lets nobody in and holds the store. Nobody can take it from there.",
+    "`dr-ctl drain --to SITE`, then `dr-ctl activate SITE`, makes it give up the store; or `dr-ctl release` lets its "
+    "clients in again.",
+    "Clients are out until it is done.",
+)
