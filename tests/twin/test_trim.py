@@ -10,6 +10,7 @@ from dr_ctl.topologies.bridges.acts import trim
 from dr_ctl_lab.played import PlayedTwin
 from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 from dr_ctl_lab.twin.bridges.clients import work_off
+from dr_ctl_lab.twin.faults import Fault, FaultKind, When
 from dr_ctl_lab.twin.kinds import BRIDGES, CONTINUITY, MIRROR
 from dr_ctl_lab.twin.messages import Message
 from tests.conftest import Command
@@ -166,3 +167,17 @@ def test_nothing_goes_where_a_transaction_was_committed_after_the_look(
 
     assert (ended.code, twin.depth("paris", "orders.in")) == (10, 6), ended.document
     assert "was committed meanwhile to orders.in" in ended.document["summary"]
+
+
+def test_nothing_goes_while_a_queue_holds_more_than_any_listing_shows(twin: PlayedTwin, dr_ctl: Command) -> None:
+    """As a message that was acknowledged in a transaction which has ended, and is not prepared."""
+    put(twin, "london", "orders.in", 3)
+    twin.wait_mirrored()
+    twin.host("london").faults.add(
+        Fault(FaultKind.LIE, When(changing=False, bean="orders.in"), times=None, attribute="MessageCount", value=4)
+    )
+
+    ended = dr_ctl("trim", "paris", "--yes")
+
+    assert (ended.code, twin.depth("paris", "orders.in")) == (10, 3), ended.document
+    assert "no listing of orders.in at london" in ended.document["summary"]

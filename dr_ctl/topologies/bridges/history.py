@@ -7,8 +7,9 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from dr_ctl.jolokia.client import Ask, Listing, Reader
+from dr_ctl.jolokia.client import Ask, Listing, Read, Reader
 from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.bridges.view import ORIGIN
 from dr_ctl.topologies.common.view import Queue
 
@@ -18,16 +19,19 @@ PAGES: Final = 5  # of the copy
 LOOKED_AT: Final = 5000  # messages of a queue that is served; a deeper one cannot be looked at in a moment
 
 
-def lowest(reader: Reader, queue: Queue, origin: str, *, timeout_s: float) -> tuple[int | None, int]:
-    """The lowest number of a message that lies in a served queue, in delivery included, and how many do; None where
-    none does.
+def lowest(reader: Reader, queue: Queue, origin: str, *, timeout_s: float) -> tuple[int | None, bool]:
+    """The lowest number of a message that lies in a served queue, in delivery included; None where none does. Beside it
+    whether as many are listed as the queue holds, before and after: a message of some transactions is in no listing.
 
     A message moves between waiting and delivery while this looks: the waiting ones are read before and after the
     others. Raises `BrokerError`, also for a message whose copy cannot be told by its number: one whose sender wrote the
     site's own origin, and one that bears the number of another place.
     """
-    waiting = Ask(queue.bean, Listing.BROWSE, (1, LOOKED_AT + 1))
-    first, held, last = reader.look([waiting, Ask(queue.bean, Listing.DELIVERING), waiting], timeout_s=timeout_s)
+    waiting, depth = Ask(queue.bean, Listing.BROWSE, (1, LOOKED_AT + 1)), Read(queue.bean, ("MessageCount",))
+    before, first, held, last, after = reader.look(
+        [depth, waiting, Ask(queue.bean, Listing.DELIVERING), waiting, depth], timeout_s=timeout_s
+    )
+    depths = {Fields(queue.bean, each.value()).number("MessageCount") for each in (before, after)}
     try:
         rows = [*first.value(), *last.value(), *_delivering(str(held.value()))]
         if max(len(first.value()), len(last.value())) > LOOKED_AT:
@@ -36,9 +40,10 @@ def lowest(reader: Reader, queue: Queue, origin: str, *, timeout_s: float) -> tu
             )
         told = {row["messageID"]: _all(row) for row in rows}
         _must_be_told(queue, told.values(), origin)
-        return min((number for row in rows if (number := _number(row)) is not None), default=None), len(told)
+        oldest = min((number for row in rows if (number := _number(row)) is not None), default=None)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise BadValue(f"{reader.url}: a message of {queue.name} is not as expected: {error}") from error
+    return oldest, depths == {len(told)}
 
 
 def highest(reader: Reader, copy: Queue, origin: str, *, timeout_s: float) -> int | None:

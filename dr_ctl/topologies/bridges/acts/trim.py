@@ -23,7 +23,7 @@ from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.bridges.waiting import Direction, wait
 from dr_ctl.topologies.common.view import Queue
 
-LISTINGS: Final = 20  # of a queue that clients work on, until one is as long as the queue is deep
+LISTINGS: Final = 100  # of a queue that clients work on, until one is as long as the queue is deep
 LOOK_S = 30.0  # a count by filter looks at each message
 
 
@@ -83,7 +83,7 @@ def _filters(serving: Access, waiting: Access, names: set[str]) -> dict[str, str
         # Of an empty queue all is done that had arrived here before it was looked at.
         newest = history.highest(waiting.reader(), copy, origin, timeout_s=LOOK_S)
         _stays(waiting.reader(), copy)
-        oldest, again = _oldest(serving, queue, origin)
+        oldest, again = _oldest(serving, queue, origin), serving.look()
         _can_be_told(again, again.business.get(name, queue))
         if oldest is not None or newest is not None:
             found[name] = history.below(origin, oldest if oldest is not None else (newest or 0) + 1)
@@ -96,7 +96,7 @@ def _come_late(serving: Access, waiting: Access, filters: Mapping[str, str]) -> 
     for name, chosen in filters.items():
         flow = here.flow(there.business[name].address)
         origin = next((bridge.origin for bridge in flow.bridges if bridge.origin), "") if flow is not None else ""
-        oldest, _ = _oldest(serving, here.business[name], origin)
+        oldest = _oldest(serving, here.business[name], origin)
         if oldest is not None and oldest < int(chosen.rpartition(" ")[2]):
             yield name
 
@@ -107,17 +107,14 @@ def _stays(reader: Reader, copy: Queue) -> None:
         raise BadValue(f"{copy.name} is deleted by its broker once it is empty; set auto-delete to false there first")
 
 
-def _oldest(serving: Access, queue: Queue, origin: str) -> tuple[int | None, BrokerView]:
-    """The lowest number in a served queue, by a listing of as many messages as the queue holds before and after it.
-    Raises `BadValue` where no listing is whole: a message of a transaction that has ended is in none."""
-    view = serving.look()
+def _oldest(serving: Access, queue: Queue, origin: str) -> int | None:
+    """The lowest number in a served queue, by a listing of as many messages as the queue holds. Raises `BadValue` where
+    none is whole: a message of a transaction that has ended and is not prepared is in none."""
     for _ in range(LISTINGS):
-        before = view.business.get(queue.name, queue).depth
-        oldest, listed = history.lowest(serving.reader(), queue, origin, timeout_s=LOOK_S)
-        view = serving.look()
-        if before == listed == view.business.get(queue.name, queue).depth:
-            return oldest, view
-    raise BadValue(f"{queue.name} holds {before} message(s) at {view.site}, and {listed} are listed; try again later")
+        oldest, is_whole = history.lowest(serving.reader(), queue, origin, timeout_s=LOOK_S)
+        if is_whole:
+            return oldest
+    raise BadValue(f"no listing of {queue.name} at {serving.site} has as many messages as it holds; try again later")
 
 
 def _can_be_told(view: BrokerView, queue: Queue) -> None:
