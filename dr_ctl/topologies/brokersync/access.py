@@ -107,4 +107,5 @@ class Observer(observer.Observer[BrokerView, Access]):
         if here is None or there is None or not (here.open or there.open):
             return False
         source, target = (here, there) if here.open else (there, here)
-        return bool(parity.lacking(source, target, self.queues, seen.moved.get(pair, {})))
+        moved = seen.moved.get(pair, {})
+        return any(judge(source, target, self.queues, moved) for judge in (parity.lacking, parity.unproven))

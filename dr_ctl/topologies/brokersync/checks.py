@@ -133,13 +133,7 @@ def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target
 
 def _residue(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
     """Copies at the waiting site that the run would have to remove, and may not."""
-    moved = seen.moved.get(source.pair, {})
-    for each in parity.counts(source, target, rules.queues):
-        copies = each.target + each.to_ship - each.source - moved.get(each.queue, 0)
-        if each.queue not in source.copying or copies <= 0:
-            continue
-        if (why := source.why_kept(each.queue, copies)) is None:
-            continue
+    for each, copies, why in parity.unproven(source, target, rules.queues, seen.moved.get(source.pair, {})):
         if move.ask.accept_difference.get(each.queue) == each.target - each.source:
             yield may_come_twice(each.queue, each.target - each.source, target.site)
         else:

@@ -59,3 +59,17 @@ def lacking(source: BrokerView, target: BrokerView, queues: Queues, moved: Mappi
 def differing(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
     """Queues whose counts differ, once nothing is under way."""
     return [each for each in counts(source, target, queues) if each.source != each.target]
+
+
+def unproven(
+    source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]
+) -> list[tuple[Counts, int, str]]:
+    """Queues of which the target holds more copies than the source's counters cover, and than moved between two looks;
+    how many lie there alone, and why they may not be removed."""
+    found = []
+    for each in counts(source, target, queues):
+        copies = each.target + each.to_ship - each.source
+        sure = copies - moved.get(each.queue, 0)
+        if each.queue in source.copying and sure > 0 and (why := source.why_kept(each.queue, sure)) is not None:
+            found.append((each, copies, why))
+    return found

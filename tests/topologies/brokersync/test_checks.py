@@ -11,6 +11,7 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Drain, Queues
+from dr_ctl.topologies.brokersync import parity
 from dr_ctl.topologies.brokersync.procedure import recipe
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.operations import CLOSES, PAUSES, REMOVES
@@ -71,3 +72,11 @@ def test_what_nothing_shows_to_be_consumed_is_not_removed_by_a_move(source: dict
     assert told({"depth": 2, **source}, {"depth": 9}, accept_difference={"orders": 7}) == {
         "DR-SYNC-005": Severity.WARNING
     }
+
+
+def test_what_clients_consume_while_both_sites_are_looked_at_refuses_no_move() -> None:
+    here = broker("london", serves=True, depth=2, consumed={"orders": 28})
+    there = broker("paris", serves=False, depth=32)
+
+    assert parity.unproven(here, there, Queues(), {"orders": 1})
+    assert not parity.unproven(here, there, Queues(), {"orders": 2})
