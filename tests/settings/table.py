@@ -1,4 +1,5 @@
-"""The table of `docs/settings.md`, made of the classes of the settings.
+"""The keys of the settings in the docs, made of their classes: the common ones in settings.md, those of a topology on its
+page, those of workloads on theirs. Each list stands between marks.
 
 python -m tests.settings.table
 """
@@ -6,7 +7,10 @@ python -m tests.settings.table
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -14,21 +18,39 @@ from pydantic.fields import FieldInfo
 from dr_ctl.settings.parts import Part, Secret
 from dr_ctl.settings.topologies import TOPOLOGIES
 
+DOCS = Path(__file__).parents[2] / "docs"
+_MADE = re.compile(r"(<!-- made: keys -->\n).*?(<!-- end -->)", re.DOTALL)
 
-def table() -> str:
-    """A row for each key: what it means, and what holds where it is left out."""
-    found: dict[str, tuple[FieldInfo, list[str]]] = {}
-    for topology in TOPOLOGIES:
-        for path, field in _keys(TOPOLOGIES.named(topology), ""):
-            found.setdefault(path, (field, []))[1].append(topology)
-    rows = ["| key | meaning | default |", "| --- | --- | --- |"]
-    parts = list(dict.fromkeys(path.rpartition(".")[0] for path in found))
-    for path in sorted(found, key=lambda path: parts.index(path.rpartition(".")[0])):
-        field, topologies = found[path]
-        meaning = field.description or f"what joins the sites: `{'`, `'.join(TOPOLOGIES)}`"
-        only = "" if set(topologies) == set(TOPOLOGIES) else f". Only with `{'`, `'.join(topologies)}`"
-        rows.append(f"| `{path}` | {meaning}{only} | {_default(field)} |")
-    return "\n".join(rows) + "\n"
+
+def pages() -> Mapping[str, str]:
+    """The list of keys of each page of the docs that has one."""
+    topologies = {topology: dict(_keys(TOPOLOGIES.named(topology), "")) for topology in TOPOLOGIES}
+    everywhere = set.intersection(*(set(keys) for keys in topologies.values()))
+    first = next(iter(topologies.values()))
+    common = {path: field for path, field in first.items() if path in everywhere}
+    workloads = {path: field for path, field in common.items() if ".workloads[]" in path}
+    own = {
+        topology: {path: field for path, field in keys.items() if path not in everywhere}
+        for topology, keys in topologies.items()
+    }
+    rest = {path: field for path, field in common.items() if path not in workloads}
+    return {name: _listed(keys) for name, keys in {"settings": rest, "workloads": workloads, **own}.items()}
+
+
+def rewritten(page: str, keys: str) -> str:
+    return _MADE.sub(lambda part: f"{part[1]}{keys}{part[2]}", page)
+
+
+def _listed(keys: Mapping[str, FieldInfo]) -> str:
+    parts = list(dict.fromkeys(path.rpartition(".")[0] for path in keys))
+    ordered = sorted(keys, key=lambda path: parts.index(path.rpartition(".")[0]))
+    return "".join(f"{_item(path, keys[path])}\n" for path in ordered)
+
+
+def _item(path: str, field: FieldInfo) -> str:
+    meaning = field.description or f"what joins the sites: `{'`, `'.join(TOPOLOGIES)}`"
+    text = f"- `{path}` ({_default(field)}): {meaning}"
+    return textwrap.fill(text, 120, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
 
 
 def _keys(part: type[Part], within: str) -> Iterator[tuple[str, FieldInfo]]:
@@ -57,4 +79,6 @@ def _default(field: FieldInfo) -> str:
 
 
 if __name__ == "__main__":
-    print(table(), end="")
+    for name, keys in pages().items():
+        path = DOCS / f"{name}.md"
+        path.write_text(rewritten(path.read_text(encoding="utf-8"), keys), encoding="utf-8")
