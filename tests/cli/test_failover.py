@@ -51,7 +51,7 @@ class TestLost:
         assert (ended.code, ended.document["outcome"]) == (0, "ok"), ended.document
         assert ended.document["data"]["pairs"] == [{"name": "orders-1", "serving": "paris"}]
         assert ended.document["data"]["bounds"] == {
-            "lost": UNKNOWN,
+            "lost": {**UNKNOWN, "because": None},
             "twice": UNKNOWN,
             "queues": [],
             "age_s": None,
@@ -99,7 +99,7 @@ class TestLost:
         ended = failover(dr_ctl, "--yes", *accepted)
 
         assert (ended.code, ended.document["outcome"], sites.changes) == (11, "loss_refused", [])
-        assert ended.document["data"]["bounds"]["lost"] == UNKNOWN
+        assert ended.document["data"]["bounds"]["lost"] == {**UNKNOWN, "because": None}
         assert "--accept-loss unknown" in ended.document["findings"][0]["remedy"]
         assert not (dr_ctl.state / "runs").exists()
 

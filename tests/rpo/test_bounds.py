@@ -68,14 +68,18 @@ def test_what_lay_in_the_outflow_and_what_may_have_come_since_is_the_bound(tmp_p
 
     found = asked(tmp_path, 14)
 
+    because = (
+        "likely 7, at most 47, because 47 = 7 neither shipped nor consumed at the look of "
+        "2026-03-01T12:00:10.000Z, + at most 40 that may have come in 4.0 s, at up to 10.0 a second as before it, "
+        "until 2026-03-01T12:00:14.000Z, when it was not yet seen down; it grows by up to 10 a second until then"
+    )
+    figures = {"at_most": 47, "likely": 7, "read_at": "2026-03-01T12:00:10.000Z"}
     assert found.as_json() == {
-        "lost": {"at_most": 47, "likely": 7, "read_at": "2026-03-01T12:00:10.000Z"},
-        "twice": {"at_most": 47, "likely": 7, "read_at": "2026-03-01T12:00:10.000Z"},
+        "lost": {**figures, "because": because},
+        "twice": figures,
         "queues": [],
         "age_s": 9.0,
-        "because": "likely 7, at most 47, because 47 = 7 neither shipped nor consumed at the look of "
-        "2026-03-01T12:00:10.000Z, + at most 40 that may have come in 4.0 s, at up to 10.0 a second as before it, "
-        "until 2026-03-01T12:00:14.000Z, when it was not yet seen down; it grows by up to 10 a second until then",
+        "because": because,
     }
 
 
@@ -300,7 +304,7 @@ def test_without_history_of_the_site_nothing_is_known(tmp_path: Path, rows: list
     found = asked(tmp_path / ("history" if not rows else ""), 14, pairs=[ONE])
 
     assert found.as_json() == {
-        "lost": {"at_most": None, "likely": None, "read_at": None},
+        "lost": {"at_most": None, "likely": None, "read_at": None, "because": None},
         "twice": {"at_most": None, "likely": None, "read_at": None},
         "queues": [],
         "age_s": None,

@@ -1,4 +1,4 @@
-"""The keys of the settings in the docs, made of their classes: the common ones in settings.md, those of a topology on its
+"""The keys of the settings in the docs, made of their classes: common keys in settings.md, those of a topology on its
 page, those of workloads on theirs. Each list stands between marks.
 
 python -m tests.settings.table

@@ -72,8 +72,14 @@ class Bounds:
     def as_json(self) -> dict[str, Json]:
         """Make `data.bounds` of the envelope; the findings belong to the envelope's own."""
         queues: list[Json] = [asdict(queue) for queue in self.queues]
-        told: dict[str, Json] = {"lost": self.lost.as_json(), "twice": self.twice.as_json(), "queues": queues}
-        return {**told, "age_s": self.age_s, "because": self.because}
+        lost: dict[str, Json] = {**self.lost.as_json(), "because": self.because}
+        return {
+            "lost": lost,
+            "twice": self.twice.as_json(),
+            "queues": queues,
+            "age_s": self.age_s,
+            "because": self.because,
+        }
 
     def without_loss(self, at: datetime) -> Bounds:
         """The same where what lies at the site does not go with it."""
