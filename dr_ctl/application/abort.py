@@ -25,7 +25,7 @@ from dr_ctl.topologies.topology import Seen
 def abort(caller: Caller, how: How) -> Result:
     """Look, agree, lock, look again, undo."""
     runs = caller.runs()
-    with Opened.of(caller) as opened, open_run.alone(runs, "abort", held=how.dry_run):
+    with Opened.of(caller) as opened, open_run.holding_state(runs, "abort", held=how.dry_run):
         files = open_run.begun(runs, how)
         if files is None:
             return no_open_run()

@@ -18,7 +18,7 @@ from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.runs import RunFiles, Runs
 
 
-def alone(runs: Runs, what: str, *, held: bool) -> AbstractContextManager[None]:
+def holding_state(runs: Runs, what: str, *, held: bool) -> AbstractContextManager[None]:
     """Hold this STATE, unless who asks holds it already, or takes no lock as a dry run does."""
     return nullcontext() if held else runs.lock(what)
 

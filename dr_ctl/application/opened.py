@@ -14,7 +14,7 @@ from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import UsageError
 from dr_ctl.core.model import Finding
 from dr_ctl.engine import runbook
-from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, REINSTATE, RESTART, alone
+from dr_ctl.engine.operations import ALONE, FAILBACK, FENCE, REINSTATE, RESTART, single_step
 from dr_ctl.engine.runbook import FENCING, Runbook, with_hooks
 from dr_ctl.engine.verbs import HOOK
 from dr_ctl.settings.model import Installation
@@ -56,7 +56,7 @@ class Opened:
         """The lines of an operation; raises `UsageError` where they name a hook that the settings do not have."""
         hooks = self.installation.settings.hooks
         if operation in ALONE:
-            book = alone(operation)
+            book = single_step(operation)
             if operation == FENCE:
                 book = replace(book, steps=with_hooks(book.steps, [name for name in hooks if name.startswith(FENCING)]))
             return book
@@ -81,7 +81,7 @@ class Opened:
 
     def mending(self, site: str) -> str:
         """What helps where the link of a site is not attached."""
-        restarts = {step.verb for step in alone(RESTART).steps} <= self.topology.recipe.verbs()
+        restarts = {step.verb for step in single_step(RESTART).steps} <= self.topology.recipe.verbs()
         restart = f"`dr-ctl link restart {site}`; if that does not help, look" if restarts else "Look"
         return f"{restart} at what stands between the sites."
 

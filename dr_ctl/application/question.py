@@ -28,7 +28,7 @@ from dr_ctl.engine.operations import (
     RELEASE,
     RESTART,
     RETURNS,
-    alone,
+    single_step,
 )
 from dr_ctl.engine.plan import Ask, Decision, Plan, Refusal
 from dr_ctl.engine.planner import plan
@@ -149,7 +149,7 @@ def _must_be_able(ask: Ask, opened: Opened) -> None:
     """Raise `UsageError` where this topology has no such step."""
     if ask.operation not in ALONE:
         return
-    own = {step.verb for step in alone(ask.operation).steps}
+    own = {step.verb for step in single_step(ask.operation).steps}
     if own - opened.topology.recipe.verbs() - GENERAL:
         text = f"{ask.operation}: {opened.installation.settings.topology} has nothing that dr-ctl could do this with"
         remedy = "The links of that topology connect by themselves; its brokers' console stops and starts them."

@@ -51,7 +51,7 @@ def run(caller: Caller, asked: Ask, how: How) -> Result:
 def resume(caller: Caller, timeout_s: float | None, how: How) -> Result:
     """Plan again with the history of the open run, and carry that out."""
     runs = caller.runs()
-    with Opened.of(caller) as opened, open_run.alone(runs, "resume", held=how.dry_run):
+    with Opened.of(caller) as opened, open_run.holding_state(runs, "resume", held=how.dry_run):
         files = open_run.begun(runs, how)
         if files is None:
             return no_open_run()
@@ -67,7 +67,7 @@ def escalate(caller: Caller, name: str | None, timeout_s: float | None, accept_l
     files = runs.unfinished() if name is None else runs.find(name)
     if files is None or not files.open() or not read(files.journal):
         return no_open_run()
-    with open_run.alone(runs, "escalate", held=how.dry_run):
+    with open_run.holding_state(runs, "escalate", held=how.dry_run):
         past = open_run.past(files, caller.clock, how)
     if past.ask.operation not in (SWAPOVER, FAILBACK) or past.activation:
         text = f"{files.name} is no planned move before its point of no return; nothing was changed"
@@ -111,7 +111,7 @@ def _carried_out(caller: Caller, question: Question, how: How, files: RunFiles |
         return left_open(declined, files) if files is not None else declined
     name = files.name if files is not None else runs.name(question.ask.operation, question.site)
     with (
-        open_run.alone(runs, question.title, held=files is not None),
+        open_run.holding_state(runs, question.title, held=files is not None),
         lock.locked(question.opened, runs, seen, name, question.title, how.theft) as lease,
     ):
         unfinished = runs.unfinished() if files is None else None

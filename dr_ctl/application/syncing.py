@@ -34,7 +34,7 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
     """Keep the waiting site clean until the serving one serves no more, the time is over, or a signal ends it."""
     notes, clock = Notes(caller.state()), caller.clock
     runs = caller.runs()
-    with Opened.of(caller) as opened, notes.alone(), exposing(metrics) as board:
+    with Opened.of(caller) as opened, notes.only_agent(), exposing(metrics) as board:
         roles = opened.topology.look().roles
         serving = [site for site, role in roles.items() if role is Role.SERVING]
         if len(serving) != 1:

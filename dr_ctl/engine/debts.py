@@ -1,7 +1,7 @@
-"""What is owed after a run, until it is paid: a fence that could not be proven, a quarantine that must be lifted.
+"""Debts that a run leaves, until they are paid: a fence that could not be proven, a quarantine that must be lifted.
 
-A debt stands as a document on the brokers of the site that it is kept at, so that any host sees it, and in STATE, so
-that it is not forgotten while that site is away.
+A debt stands as a document on the brokers of the site that keeps it, so any host sees it. STATE has it too, for the
+time in which that site is away.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dr_ctl.engine.runs import write_text
 
 class DebtKind(Enum):
     FENCE = "fence"  # a lost site whose clients were not shown to be kept out
-    QUARANTINE = "quarantine"  # what a lost site still holds is kept out until it is asked for
+    QUARANTINE = "quarantine"  # messages that a lost site still holds are kept out until `reinstate` lets them in
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Debt:
 
 
 def known(path: Path) -> list[Debt]:
-    """Read the debts that STATE remembers; none where it remembers none. Raises EnvironmentFault."""
+    """Read the debts that STATE remembers. Raises EnvironmentFault."""
     try:
         return [Debt.from_json(each) for each in json.loads(path.read_text(encoding="utf-8"))]
     except FileNotFoundError:
@@ -89,7 +89,7 @@ def remember(path: Path, debts: Iterable[Debt]) -> None:
 
 
 def merged(remembered: Iterable[Debt], seen: Iterable[Debt], answered: Iterable[str]) -> list[Debt]:
-    """What is owed: what was seen, and what is remembered of sites that did not answer."""
+    """All debts: those seen at the brokers, and those that STATE remembers of sites that did not answer."""
     there = set(answered)
     away = [debt for debt in remembered if debt.kept_at not in there]
     whole = {(debt.kind, debt.about, debt.kept_at): debt for debt in [*away, *seen]}

@@ -1,6 +1,6 @@
 """How a run ended, from what was seen after it: the code and the sentence. Pure.
 
-A code that claims something is only kept where the roles show it; nothing here makes an end look better.
+A code that claims success is kept only where the roles show it. Observations can make an end worse, never better.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from dr_ctl.settings.durations import duration
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known at the end. `before` are the sites that served before the run; `undone` is None where nothing was
-    to be undone; `changed` if any call went out; `cut_off` if a hook kept clients out of a site that does not answer;
-    `by_hand` is how a person opens the source. `shut` are units that nobody asked for, and that are closed now at the
-    site that served them before the run, which it names.
+    """The facts at the end of a run. `before` are the sites that served before the run; `undone` is None where nothing
+    was to be undone; `changed` if any call went out; `cut_off` if a hook kept clients out of a site that does not
+    answer; `by_hand` is how a person opens the source. `shut` are units that nobody asked for, and that are closed now
+    at the site that served them before the run, which it names.
     """
 
     ask: Ask
@@ -66,8 +66,8 @@ class Facts:
 
     @property
     def as_before(self) -> bool:
-        """Say whether those serve that served before the run. Where none did, the target is seen to be closed; of a
-        returned site that was open it is not wanted back that it serves beside the other."""
+        """Say whether the same sites serve as before the run. Where no site served, the target must be seen closed. A
+        returned site that was open beside the other must not be open again."""
         if self.ask.operation in RETURNS:
             return self.serving == [self.source]
         if self.before:
@@ -88,7 +88,7 @@ class Facts:
         return [unit.name for unit in self.units if unit.serving is None] if served else []
 
     @property
-    def roles_told(self) -> str:
+    def roles_text(self) -> str:
         return ", ".join(f"{site} is {role.value}" for site, role in self.roles.items())
 
 
@@ -142,15 +142,15 @@ def _of_asked(facts: Facts, code: ExitCode, text: str) -> End:
             again = f"{facts.serving[0]} serves {back}" if len(facts.serving) == 1 else "no site serves, as before"
             text = f"{text}: {'as before' if len(facts.serving) > 1 else again}"
         else:
-            code, undone, text = ExitCode.STRANDED, False, f"{text}, but {facts.roles_told}"
+            code, undone, text = ExitCode.STRANDED, False, f"{text}, but {facts.roles_text}"
     elif code is ExitCode.OK and not facts.as_before:
-        code, text = ExitCode.UNKNOWN, f"{text}, but {facts.roles_told}: look at {facts.source} first"
+        code, text = ExitCode.UNKNOWN, f"{text}, but {facts.roles_text}: look at {facts.source} first"
     elif code is ExitCode.INCOMPLETE and facts.serving != [facts.wanted]:
         code = ExitCode.UNKNOWN if facts.serving else ExitCode.STRANDED
-        text = f"{text}; {facts.roles_told}: look at {facts.wanted} first"
+        text = f"{text}; {facts.roles_text}: look at {facts.wanted} first"
     if code is ExitCode.STRANDED and len(facts.serving) > 1:
-        told = "" if facts.roles_told in text else f"; {facts.roles_told}"
-        code, text = ExitCode.UNKNOWN, f"{text}{told}: look at {facts.ask.target} first"
+        roles = "" if facts.roles_text in text else f"; {facts.roles_text}"
+        code, text = ExitCode.UNKNOWN, f"{text}{roles}: look at {facts.ask.target} first"
     if code is not ExitCode.STRANDED:
         return End(code, text, undone)
     by_hand = _by_hand(facts)
@@ -166,24 +166,24 @@ def _success(facts: Facts) -> tuple[ExitCode, str]:
         return _closed(facts)
     if operation in IN_PLACE and sorted(facts.serving) == sorted(facts.before):
         done = "the link of {} is attached" if operation == RESTART else "{} holds no more copies of what is processed"
-        return ExitCode.OK, f"{done.format(facts.source)}; {facts.roles_told}"
+        return ExitCode.OK, f"{done.format(facts.source)}; {facts.roles_text}"
     if operation == RELEASE and facts.before == (facts.ask.target,) and facts.serving == [facts.ask.target]:
         return ExitCode.OK, f"{facts.source} stays closed while {facts.ask.target} serves; its pauses are lifted"
     # A lost site is owed a fence and not shown to be closed; of a step at one site the other must only not be open.
     apart = operation == FAILOVER or operation in AT_SOURCE
     if facts.serving != [facts.wanted] or not (apart or facts.roles[facts.other] in CLOSED):
         first = facts.other if facts.serving == [facts.wanted] else facts.wanted
-        return ExitCode.UNKNOWN, f"every step succeeded, but {facts.roles_told}: look at {first} first"
+        return ExitCode.UNKNOWN, f"every step succeeded, but {facts.roles_text}: look at {first} first"
     if facts.missing:
         return ExitCode.INCOMPLETE, f"{facts.wanted} serves, but not {', '.join(facts.missing)}"
     out = f"; clients were out for {facts.outage_s:.2f} s" if facts.outage_s is not None else ""
-    told = {
+    sentences = {
         FAILOVER: f"{facts.wanted} serves; {price_text(facts.bounds or {})}",
         REINSTATE: f"{facts.other} is taken in; {facts.wanted} serves",
         QUIESCE: f"{facts.wanted} delivers nothing, and its clients hold nothing",
         RELEASE: f"{facts.wanted} serves again",
     }
-    return ExitCode.OK, told.get(operation, f"{facts.wanted} serves; nothing is under way{out}")
+    return ExitCode.OK, sentences.get(operation, f"{facts.wanted} serves; nothing is under way{out}")
 
 
 def _closed(facts: Facts) -> tuple[ExitCode, str]:
@@ -195,11 +195,11 @@ def _closed(facts: Facts) -> tuple[ExitCode, str]:
             return ExitCode.OK, f"clients are kept out of {site}"
     elif out and not facts.serving:
         return ExitCode.OK, f"nothing is under way to {facts.ask.target}; `dr-ctl activate {facts.ask.target}` is next"
-    return ExitCode.UNKNOWN, f"every step succeeded, but {facts.roles_told}: look at {site} first"
+    return ExitCode.UNKNOWN, f"every step succeeded, but {facts.roles_text}: look at {site} first"
 
 
 def price_text(bounds: Mapping[str, Any]) -> str:
-    """The bounds in a sentence; what is not known is said so."""
+    """The bounds in a sentence; an unknown number is called unknown."""
 
     def at_most(key: str) -> str:
         number, likely = (bounds.get(key, {}).get(name) for name in ("at_most", "likely"))
@@ -214,7 +214,7 @@ def price_text(bounds: Mapping[str, Any]) -> str:
 def _by_hand(facts: Facts) -> Finding:
     source, target, serving = facts.source, facts.ask.target, facts.serving
     if facts.ask.operation == FAILOVER:
-        text = f"what the failover had changed at {target} is not as it was: {facts.roles_told}"
+        text = f"what the failover had changed at {target} is not as it was: {facts.roles_text}"
         remedy = f"Look at {target}; the same failover again does what is left of it."
     elif serving == [source] and facts.left_out:
         text = f"{source} serves again, but not {', '.join(facts.left_out)}"
@@ -227,7 +227,7 @@ def _by_hand(facts: Facts) -> Finding:
         text = f"{target} was found open, so {source} was not opened again"
         remedy = "Decide which site serves; only then lift by hand what stands open under `dr-ctl status`."
     else:
-        text = f"no site could be shown to serve: {facts.roles_told}"
+        text = f"no site could be shown to serve: {facts.roles_text}"
         remedy = (
             f"Look at {target}; if it lets no clients in, `dr-ctl release {source}` opens {source} and lifts its "
             f"pauses. Where that does not: by hand, {facts.by_hand}."

@@ -34,8 +34,6 @@ class JournalDamaged(DrCtlError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line, as written and as read."""
-
     __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     seq: int
@@ -126,8 +124,8 @@ def chain(raw: bytes) -> Chain:
 
 def read(path: Path) -> list[Entry]:
     """Read all whole lines; a torn last one is left out. Raises `JournalDamaged` naming the line that does not fit."""
-    found = chain(path.read_bytes())
-    if found.wrong is not None:
-        number, why = found.wrong
+    checked = chain(path.read_bytes())
+    if checked.wrong is not None:
+        number, why = checked.wrong
         raise JournalDamaged(f"{path}: line {number} {why}")
-    return found.entries
+    return checked.entries

@@ -54,8 +54,6 @@ class RunResult(Generic[O]):
 
 
 class Answer(Enum):
-    """What a person says before a step."""
-
     YES = "yes"
     UNDO = "undo"
     STOP = "stop here"
@@ -71,9 +69,8 @@ class NoHooks:
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """What the world adds to a run: who is asked, and which commands of the installation's own there are. Where nobody
-    is there, nobody says yes, and nobody wants to be asked before each step. `begun` is called once the run is written
-    down, before its first step."""
+    """The person who is asked during a run, and the installation's own commands. By default every question is answered
+    no, and no step waits for a person. `begun` is called once the run is written down, before its first step."""
 
     asker: Callable[[str], bool] = lambda _: False
     stepper: Callable[[PlannedStep, bool], Answer] = lambda _, __: Answer.YES
@@ -108,7 +105,7 @@ def execute(
 
 
 def undo(past: History, driver: Driver[O], journal: Journal, *, clock: Clock, listener: Listener) -> RunResult[O]:
-    """Put back everything an interrupted run changed: the same way back as after a failure."""
+    """Put back everything an interrupted run changed, as after a failed step."""
     move = Move(past.ask, past.source, past.baseline, past.moved, past.activation)
     run = _Run(move, past.serving, past.served, driver, journal, StopRequest(), clock, listener)
     return run.back(Refused("aborted", code=ExitCode.OK))
@@ -120,7 +117,7 @@ def to_undo(past: History) -> list[PlannedStep]:
     return [step for step in past.started() if step.inverse and step.number > kept]
 
 
-# What becomes of a step that ends so.
+# The event of a step, by the outcome that it ends with.
 _EVENTS: Final[Mapping[type[Outcome], StepEvent]] = {
     Done: StepEvent.SUCCEEDED,
     NotNeeded: StepEvent.UNNEEDED,
@@ -208,11 +205,11 @@ class _Run(Generic[O]):
         if not isinstance(outcome, Unknown) or step.verb != verbs.ACTIVATING:
             return self._ended(ExitCode.INCOMPLETE, outcome.text)
         # A broker that stops answering says nothing of where to look.
-        told = outcome.text if _FIRST in outcome.text else f"{outcome.text}: {_FIRST} {self._move.target} first"
-        return self._ended(ExitCode.UNKNOWN, told)
+        text = outcome.text if _FIRST in outcome.text else f"{outcome.text}: {_FIRST} {self._move.target} first"
+        return self._ended(ExitCode.UNKNOWN, text)
 
     def _answered_no(self, step: PlannedStep, text: str) -> RunResult[O]:
-        """What stands before the question undoes what is still to be undone; what was wanted for itself stays."""
+        """Undo the steps before the question, except a site that was taken in: people wanted that for itself."""
         if not step.undoable:
             return self._ended(ExitCode.INCOMPLETE, text)
         past = self._journal.history()
@@ -267,7 +264,7 @@ class _Run(Generic[O]):
             self._journal.step(step, StepEvent.FAILED, {"text": "clients were out for too long"})
             raise
         except DrCtlError:
-            raise  # the journal itself: nothing more can be done that is written down
+            raise  # the journal itself fails: no further step could be written down
         except Exception as error:  # noqa: BLE001 - clients may be out: what breaks here is undone as what fails is
             outcome = _defect(error)
         if step.verb == verbs.ACTIVATING and isinstance(outcome, Done | NotNeeded):
@@ -281,14 +278,14 @@ class _Run(Generic[O]):
         return outcome
 
     def _past_no_return(self) -> Outcome:
-        """What was accepted is asked once more: the price of a failover grows while it waits."""
+        """Compare the price with the accepted loss once more: the price of a failover grows while the run waits."""
         dear = self._price.too_high(self._ask) if self._price is not None and self._revertible else None
         if dear is not None:
             return Refused(dear.text, findings=(dear,), code=ExitCode.LOSS_REFUSED)
         return Done("passed")
 
     def _asked(self, step: PlannedStep) -> Outcome:
-        """A signal is an answer while all can be undone; past that it waits for one."""
+        """A signal counts as a no while all can be undone; later the question waits for a person."""
         with self._stop.question() if step.undoable else nullcontext():
             agreed = self._manner.asker(step.about)
         if agreed:
@@ -302,7 +299,8 @@ class _Run(Generic[O]):
         return Done(price_text(bounds), {"bounds": bounds}, tuple(self._price.findings()))
 
     def _hooked(self, step: PlannedStep, hand: JournalHand) -> Outcome:
-        """A command of the installation's own: one that fails stops what can be undone, and is a warning after that."""
+        """Run a command of the installation's own. A failure ends a run that can still be undone; later a failure is a
+        warning."""
         [call] = step.calls
         facts: dict[str, Json] = {
             "operation": self._ask.operation,
@@ -325,7 +323,7 @@ class _Run(Generic[O]):
         return self.back(Refused("stopped by a signal", code=code))
 
     def back(self, cause: Refused) -> RunResult[O]:
-        """Undo all that was started, the last first; one that fails does not stop the others."""
+        """Undo all that was started, the last first; a step that cannot be undone does not stop the others."""
         if not self._changed():
             code = cause.code
             if code in (ExitCode.REVERTED, ExitCode.DRAIN_TIMEOUT):
@@ -365,7 +363,7 @@ class _Run(Generic[O]):
         return any(entry.kind == "intent" for entry in self._journal.entries())
 
     def _ended(self, code: ExitCode, text: str | None, *, undone: bool | None = None) -> RunResult[O]:
-        """Look once more: what is said of the end is what was seen after it, not what was intended."""
+        """Look once more: the result is what was seen after the run, not what the run intended."""
         seen = self._driver.observe()
         part = part_of(seen, self._ask)
         entries = list(self._journal.entries())
@@ -390,6 +388,6 @@ class _Run(Generic[O]):
         return RunResult(end.code, end.text, findings, seen, end.undone, outage, bounds, self._left)
 
     def _bounds(self) -> Mapping[str, Json] | None:
-        """What was said of the loss, also by the process that a resumed run goes on from."""
+        """The last bounds on the loss in the journal, also those of the process that a resumed run follows."""
         said: list[Any] = [entry.evidence["bounds"] for entry in self._journal.entries() if "bounds" in entry.evidence]
         return said[-1] if said else None

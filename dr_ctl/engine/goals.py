@@ -1,4 +1,4 @@
-"""What a call is for: what it brings about, whatever the request that does so at one kind of broker."""
+"""Goals: the purpose of a call, whichever request serves that purpose at one kind of broker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Goal(Enum):
-    """What holds at the broker once the call has come true; which door, queue or role it is of is its `thing`."""
+    """The state at the broker after a successful call; the call's `thing` names the door, queue or role."""
 
     OPEN = "open"  # a door lets in
     CLOSE = "close"
@@ -19,7 +19,7 @@ class Goal(Enum):
     RESUME = "resume"
     WRITE = "write"  # a document, or another queue of dr-ctl's own, stands there
     STRIKE = "strike"
-    LINK_UP = "link-up"  # what ships to the peer, or delivers what came from it, is started
+    LINK_UP = "link-up"  # the sender of messages to the peer, or the delivery of those from the peer, is started
     LINK_DOWN = "link-down"
     MOVE = "move"  # messages of a queue
     COPY = "copy"  # messages that lie at the peer

@@ -30,9 +30,9 @@ class OutTooLong(Exception):
 
 
 class Outage:
-    """How long a run has kept clients out, and how long it may: from the first call of its fence. A resumed run tells
-    what its predecessor's death took too, and has its own time anew: it would only ever undo otherwise. Not `known` of
-    a lost site: its clients are out since it was lost, which nobody wrote down."""
+    """How long a run has kept clients out, from the first call of its fence, and how long it may. A resumed run counts
+    the time since its predecessor's fence too, but has the whole limit anew; otherwise a late resume could only undo.
+    Not `known` of a lost site: clients are out since the loss, and nobody wrote that moment down."""
 
     def __init__(self, clock: Clock, journal: Journal, limit_s: float | None, *, known: bool) -> None:
         self._clock, self.limit_s, self._known = clock, limit_s, known
@@ -50,11 +50,11 @@ class Outage:
         self._since = None
 
     def so_far_s(self) -> float | None:
-        """None while clients are served."""
+        """Returns None while clients are served."""
         return self._clock.monotonic() - self._since if self._since is not None else None
 
     def left_s(self) -> float | None:
-        """None where nothing limits it, or it has not begun."""
+        """Returns None without a limit, and before the outage begins."""
         if self.limit_s is None or self._since is None or self._counted_from is None:
             return None
         return self.limit_s - (self._clock.monotonic() - self._counted_from)
@@ -97,7 +97,7 @@ class JournalHand:
         return outcomes
 
     def sample(self, evidence: Mapping[str, Json]) -> None:
-        """Each for a minute, then one a second: a wait may last for hours."""
+        """Write every sample for a minute, then one a second: a wait may last for hours."""
         now = self.monotonic()
         if now - self._began > _ALL_FOR_S and now - self._sampled < _THEN_EVERY_S:
             return

@@ -1,4 +1,4 @@
-"""What a run has done so far, replayed from its journal: its steps, what it opened, how long clients were out."""
+"""The run so far, replayed from its journal: the steps, the sites opened, how long clients were out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class StepPast:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a journal says of its run. `activation` is true once an activating call went out and was not disproved."""
+    """The state of a run as its journal tells it. `activation` is true once an activating call went out and was not
+    disproved."""
 
     ask: Ask
     source: str
@@ -102,8 +103,8 @@ def _replayed(entries: Sequence[Entry]) -> History:
 def outage_s(entries: Sequence[Entry]) -> float | None:
     """Seconds from the first call of the fence until clients were let in: at the target, or again at the source.
 
-    By the journal's times, so that a resumed run counts what its predecessor's death took too. None where no fence's
-    call went out, or nobody was let in since.
+    The journal's times count, so a resumed run includes the time between the two processes. Returns None where no
+    fence's call went out, or no client was let in since.
     """
     fenced = fenced_at(entries)
     if fenced is None:
@@ -118,7 +119,7 @@ def outage_s(entries: Sequence[Entry]) -> float | None:
 
 
 def fenced_at(entries: Sequence[Entry]) -> datetime | None:
-    """When the first call of the fence went out; None where none did."""
+    """The time of the fence's first call, or None before that call."""
     steps = _planned(entries)
     for entry in entries:
         step = steps.get(entry.step)
@@ -128,7 +129,8 @@ def fenced_at(entries: Sequence[Entry]) -> datetime | None:
 
 
 LET_IN_AT: Final = "let_in_at"
-"""What an activation says of when clients got in: it goes on until all that was held back is delivered too."""
+"""The evidence key for the moment clients got in: the activation itself ends later, with the delivery of held
+messages."""
 # How the steps end that let clients in, at the target or again at the source.
 _LETS_IN: Final[Mapping[str, tuple[str, ...]]] = {
     ACTIVATING: (StepEvent.SUCCEEDED.value, StepEvent.UNNEEDED.value),

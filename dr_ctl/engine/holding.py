@@ -31,14 +31,14 @@ from dr_ctl.engine.lease import (
     lost_to,
     next_epoch,
     per_machine,
-    told_lately,
+    recent_look,
 )
 from dr_ctl.engine.runs import Locked
 
 LEASE_S: Final = 60.0
 RENEW_BELOW_S: Final = 50.0
 FRESH_S: Final = 1.0
-YOUNG_S: Final = 0.6  # what is no older now is fresh still when it is tended next
+YOUNG_S: Final = 0.6  # a look no older than this is still fresh at the next tending
 PATIENCE_S: Final = 5.0  # a silent broker is not asked again for another one's sake before
 TRIES: Final = 3
 
@@ -98,10 +98,10 @@ class Lease:
         who has it, with nothing taken."""
         before, self._lost = self._lost, None
         for attempt in range(TRIES):
-            found = self._try(among, steal=steal)
-            if found is None:
+            rival = self._try(among, steal=steal)
+            if rival is None:
                 return
-            name, other, live = found
+            name, other, live = rival
             if live or attempt == TRIES - 1:
                 self._lost = before
                 raise held_by(name, other)
@@ -122,9 +122,9 @@ class Lease:
         done = False
         try:
             for slot, look in looks:
-                found = self._create(slot, look, stolen)
-                if found is not None:
-                    return slot.name, *found
+                rival = self._create(slot, look, stolen)
+                if rival is not None:
+                    return slot.name, *rival
                 taken.append(slot)
             done = True
         finally:
@@ -190,8 +190,8 @@ class Lease:
     # While holding.
 
     def why_not(self, site: str, pair: str, timeout_s: float) -> str | None:
-        """Say why no call may go out to that broker now; None where one may, for so long. Looks where the last look is
-        old; renews where too little is left."""
+        """Say why no call may go out to that broker now, or return None if a call that takes `timeout_s` may. An old
+        look is made anew; a lock with too little time left is renewed."""
         slot = next(each for each in self._slots if each.key == (site, pair))
         try:
             if slot.forbidden is None and (self._old(slot) or self._left_s(slot) < timeout_s):
@@ -214,7 +214,8 @@ class Lease:
         return None
 
     def _glance(self, slot: Slot) -> None:
-        """Look at a broker that the call does not go to: its silence keeps nobody from the other."""
+        """Look at a broker that the call does not go to. A silent broker here does not hold up the call to the
+        other."""
         if self._clock.monotonic() - slot.silent_at > PATIENCE_S and slot.mutex.acquire(blocking=False):
             try:
                 if slot.held is not None:
@@ -231,7 +232,7 @@ class Lease:
                 self._tend(slot, young_s=YOUNG_S)
 
     def age_s(self, slot: Slot) -> float:
-        """For how long the lock at one broker has not been looked at; nothing where it is not held."""
+        """Seconds since the last look at this broker's lock; 0 where the lock is not held."""
         return self._clock.monotonic() - slot.looked_at if slot.held is not None else 0.0
 
     def paused(self, site: str, pair: str, names: Iterable[str]) -> str | None:
@@ -265,8 +266,8 @@ class Lease:
                 slot.before = tuple(sorted(names))
 
     def regain(self) -> str | None:
-        """Take it again where it ran out: an undo needs it too. Says who has it where it cannot be had. Once another
-        run has had it, what is left to do is that run's: it began from what it saw."""
+        """Take a lock that ran out again, because an undo needs it too; returns why not where another run has it. After
+        another run held the lock, this run must not act: the other began from the state it saw."""
         if self._lost is None:
             return None
         if self._robbed is not None:
@@ -310,7 +311,8 @@ class Lease:
         self._saw(slot, me, look, at)
 
     def _document(self, slot: Slot, look: Look) -> LockDocument:
-        """The document to be at one broker: what dead runs paused there is in it, from before they are removed."""
+        """The document for one broker, with the queues that dead runs left paused there, before their documents are
+        removed."""
         paused = inherited(look)
         slot.own = tuple(sorted({*slot.own, *paused.get(self._who.run, ())}))
         return replace(
@@ -326,7 +328,7 @@ class Lease:
 
     def _tend(self, slot: Slot, *, young_s: float | None = None) -> None:
         assert slot.held is not None
-        if self._told_lately(slot, slot.held, FRESH_S if young_s is None else young_s):
+        if self._shown_lately(slot, slot.held, FRESH_S if young_s is None else young_s):
             return
         look = self._look(slot, slot.held)
         if look is not None and self._left_s(slot) < RENEW_BELOW_S:
@@ -335,18 +337,18 @@ class Lease:
             self._write(slot, slot.held)
             self._look(slot, slot.held)
 
-    def _told_lately(self, slot: Slot, me: LockDocument, young_s: float) -> bool:
-        """Say whether a look that the run made anyway showed the lock as its own, and nothing is due. One that did not
-        may be from before it was written: then it is looked at."""
-        told = told_lately(slot.store)
-        if told is None or told[0] > young_s or lost_to(told[1], me) is not None:
+    def _shown_lately(self, slot: Slot, me: LockDocument, young_s: float) -> bool:
+        """True if a recent look already shows our lock and no renewal is due. A look without our lock may be older than
+        the lock; the caller then looks again."""
+        recent = recent_look(slot.store)
+        if recent is None or recent[0] > young_s or lost_to(recent[1], me) is not None:
             return False
-        if (at := self._clock.monotonic() - told[0]) > slot.looked_at:
-            self._saw(slot, me, told[1], at)
+        if (at := self._clock.monotonic() - recent[0]) > slot.looked_at:
+            self._saw(slot, me, recent[1], at)
         return self._left_s(slot) >= RENEW_BELOW_S
 
     def _look(self, slot: Slot, me: LockDocument) -> Look | None:
-        """Look at it; None where it is not this run's any more."""
+        """Look at the lock; returns None where another run has taken the lock over."""
         at = self._clock.monotonic()
         look = look_at(slot.store)
         if (other := lost_to(look, me)) is not None:
@@ -357,7 +359,7 @@ class Lease:
         return look
 
     def _saw(self, slot: Slot, me: LockDocument, look: Look, at: float) -> None:
-        """Count from before the question: the answer's moment is between the two."""
+        """Count from before the question: the broker answered after that moment."""
         written = next(each for each in look.documents if each.same(me))
         slot.looked_at, slot.runs_out_at = at, at + (written.expires_ms - look.now_ms) / 1000
 
@@ -376,6 +378,6 @@ class Lease:
 
 
 def _remove(slot: Slot, epoch: int) -> None:
-    """Only tidying: where it fails, the lock runs out by itself."""
+    """Tidy up; where this fails, the lock runs out by itself."""
     with suppress(BrokerError):
         slot.store.delete(LOCK, epoch)

@@ -1,14 +1,15 @@
 """The journal of one run: every intent on disk before its call goes out, every result after it.
 
-One JSON object a line: `seq, time, kind, step, call, outcome, evidence, previous, hash`. The hash is SHA-256 over the
-line without it, so each line seals all before it. Times are for people; order is by `seq`. A torn last line is what a
-crash leaves: it is cut off when the journal is opened again. Anything that cannot be written is not done.
+The journal has one JSON object a line: `seq, time, kind, step, call, outcome, evidence, previous, hash`. The hash is
+SHA-256 over the line without it, so each line seals all before it. Times are for people; order is by `seq`. A crash can
+leave a torn last line; the next opening of the journal cuts that line off. A call that cannot be written down is not
+made.
 
 | kind | means |
 | --- | --- |
 | `run` | a plan begins to be executed; evidence holds the plan (a resumed run has several) |
 | `step` | a step moved; outcome is the event of `engine.states`, evidence what was seen |
-| `intent`, `result` | a call goes out; what came of it (`evidence.intent` is the seq of its intent) |
+| `intent`, `result` | a call goes out; the outcome of that call (`evidence.intent` is the seq of its intent) |
 | `sample` | a figure on the way |
 | `lock` | an undo goes on under this lock; a run's own stands in its `run` line |
 | `signal` | a stop was asked for |
@@ -46,7 +47,7 @@ class Journal:
         self._mutex = threading.Lock()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            # Locked before it is read: what another process still writes must not be cut off.
+            # Lock before reading: lines that another process still writes must not be cut off.
             self._hold()
             entries = read(path)
             self._states = {past.step.id: past.state for past in history(entries).steps} if entries else {}
@@ -86,7 +87,7 @@ class Journal:
         return self._seq
 
     def entries(self) -> Iterator[Entry]:
-        """All lines but the samples, which are very many; those of earlier processes first."""
+        """All lines but the very many samples, in order, with the lines of earlier processes."""
         return iter(list(self._entries))
 
     def history(self) -> History:
@@ -101,7 +102,7 @@ class Journal:
             self._reserve.take()
         except NoRoom:
             if self._seq == 0:
-                self._path.unlink()  # it never began: no open run may remain of it
+                self._path.unlink()  # the run never began, so no open run may remain
             raise
         self._append([("run", None, None, None, {"plan": plan.as_json(), "by": dict(by)})])
         self._states |= {step.id: StepState.PENDING for step in plan.steps}
@@ -113,13 +114,13 @@ class Journal:
         self._states[step.id] = moved
 
     def intents(self, step: PlannedStep, calls: Sequence[Call]) -> list[int]:
-        """Put all intents on disk with one sync; the seq of each."""
+        """Put all intents on disk with one sync; returns their `seq` numbers."""
         first = self._append([("intent", step.id, call.as_json(), None, {}) for call in calls])
         return list(range(first, first + len(calls)))
 
-    def results(self, step: PlannedStep, told: Sequence[tuple[int, str, Mapping[str, Json]]]) -> None:
+    def results(self, step: PlannedStep, outcomes: Sequence[tuple[int, str, Mapping[str, Json]]]) -> None:
         self._append(
-            [("result", step.id, None, outcome, {**evidence, "intent": seq}) for seq, outcome, evidence in told]
+            [("result", step.id, None, outcome, {**evidence, "intent": seq}) for seq, outcome, evidence in outcomes]
         )
 
     def sample(self, step: PlannedStep, evidence: Mapping[str, Json]) -> None:
@@ -135,7 +136,7 @@ class Journal:
 
     def end(self, result: Mapping[str, Json]) -> None:
         self._append([("end", None, None, str(result["outcome"]), result)])
-        self._reserve.release()  # what is left of it is for the result and the report
+        self._reserve.release()  # the result and the report may use the rest of the reserve
 
     def _append(
         self,
@@ -165,7 +166,7 @@ class Journal:
             return entries[0].seq if entries else seq
 
     def _sync(self) -> None:
-        """Some file systems find out only here that there is no room: what was kept for this is given back."""
+        """Put the lines on disk. Some file systems only notice here that there is no room; then the reserve is used."""
         while True:
             try:
                 getattr(os, "fdatasync", os.fsync)(self._file)  # not every system has the cheaper of the two
@@ -176,7 +177,8 @@ class Journal:
                 return
 
     def _write(self, block: bytes, *, needed: bool) -> bool:
-        """Append a block whole or not at all. What is needed may draw on the reserve; what is not is given up."""
+        """Append a block whole or not at all. A needed block may use the reserve; other blocks are given up on a full
+        disk."""
         while True:
             full: OSError | None = None
             try:

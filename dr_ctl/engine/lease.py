@@ -1,11 +1,11 @@
 """The lock on the brokers: one run at a time, whoever starts it and from where.
 
-A lock is a document that a broker keeps. Creating one is atomic, so of two runs one gets it. Its number is the epoch:
-one more than the highest that was seen at any broker, so that a run whose lock was taken over finds out. It runs out by
-the clock of the broker that keeps it, the only clock that all runs share. Releasing it leaves it there, marked: the
-highest epoch is never forgotten.
+A lock is a document that a broker keeps. Creating one is atomic, so of two runs one gets it. The document's number is
+the epoch, one higher than every epoch seen at any broker, so a run notices when its lock was taken over. The lock
+expires by the clock of the broker that keeps it, the only clock that all runs share. A released lock stays there,
+marked, so the highest epoch is never forgotten.
 
-Here stands what a lock says and what follows from looking at it, touching nothing; `engine.holding` takes and holds it.
+This module reads locks and decides; `engine.holding` takes and holds them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ LOCK: Final = "lock"
 # The text of what stands under a lock's name and was made by somebody else: no lock, but its number is taken.
 NOBODYS: Final = "nobody's"
 _NEVER: Final = 2**62
-_FAR_MS: Final = 50_000_000_000_000  # some 1 600 years: a moment that is further away may have no date
+_FAR_MS: Final = 50_000_000_000_000  # about 1 600 years: a moment that is further away may have no date
 
 
 @dataclass(frozen=True, slots=True)
 class LockDocument:
-    """What a lock says of its run. Times are those of the broker that keeps it. `paused` is by run: a run that takes
-    over from a dead one answers for what that one paused as well."""
+    """A lock's record of its run. Times are those of the broker that keeps it. `paused` is by run: a run that takes
+    over from a dead run must lift the dead run's pauses as well."""
 
     epoch: int
     run: str
@@ -65,8 +65,8 @@ class LockDocument:
 
     def same(self, other: LockDocument) -> bool:
         """Say whether both are of the same holding, whatever was written into it since."""
-        mine, theirs = ((each.epoch, each.run, each.host, each.pid, each.state) for each in (self, other))
-        return mine == theirs
+        own_id, other_id = ((each.epoch, each.run, each.host, each.pid, each.state) for each in (self, other))
+        return own_id == other_id
 
     def to_text(self) -> str:
         document: dict[str, Json] = {
@@ -90,7 +90,7 @@ class LockDocument:
 
     @classmethod
     def of_text(cls, epoch: int, text: str) -> LockDocument:
-        """Read a document; one that cannot be read is held by somebody unknown, and never runs out."""
+        """Read a document; an unreadable document counts as held by somebody unknown, and never expires."""
         try:
             document: dict[str, Any] = json.loads(text)
             return cls(
@@ -114,16 +114,16 @@ class LockDocument:
             return cls(epoch=epoch, run="a run whose lock cannot be read", expires_ms=_NEVER)
 
 
-def _moment(told: Any) -> int:
-    if abs(moment_ms := int(told)) > _FAR_MS:
-        raise ValueError(f"{told} is no moment")
+def _moment(value: Any) -> int:
+    if abs(moment_ms := int(value)) > _FAR_MS:
+        raise ValueError(f"{value} is no moment")
     return moment_ms
 
 
-def _names(told: Any) -> tuple[str, ...]:
-    if not isinstance(told, list) or not all(isinstance(each, str) for each in told):
+def _names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise TypeError("not a list of names")
-    return tuple(told)
+    return tuple(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,31 +156,30 @@ class Store(Protocol):
         them; `NOBODYS` for what clients can have made."""
 
     def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
-        """The same as the newest look at the broker told it, whatever that was made for, and how many seconds ago that
-        look began; None where there was none."""
+        """How many seconds ago the newest look at the broker began, for whatever purpose, then what `read` would have
+        returned. None where no look was made."""
 
     def create(self, kind: str, number: int, text: str) -> bool:
-        """Create one, atomically: of several that try, one gets it. Raises `Forbidden`."""
+        """Create a document atomically: of several runs that try, one succeeds. Raises `Forbidden`."""
 
     def update(self, kind: str, number: int, text: str) -> None:
-        """Write one that is there anew; one that is gone is not created."""
+        """Overwrite a document; raises where the document is gone."""
 
     def delete(self, kind: str, number: int) -> None:
-        """Remove one; raises where it is gone."""
+        """Remove a document; raises where the document is gone."""
 
     def why_forbidden(self) -> str | None:
-        """Say, without trying, why no document can be created there; None where one may be, or that cannot be told."""
+        """Say, without trying, why no document can be created there. Returns None where creating is allowed or the
+        right is unknown."""
 
-    def close(self) -> None:
-        """Let go of the way to it."""
+    def close(self) -> None: ...
 
 
-# Decisions: what follows from a look, touching nothing.
+# Decisions that follow from a look, without any call.
 
 
 def against(look: Look, me: LockDocument, stolen: Collection[LockDocument] = ()) -> LockDocument | None:
-    """The lock that keeps this run out; None where none does. What was seen and stolen at one broker is stolen at the
-    others too."""
+    """The lock that keeps this run out, if any. A lock stolen at one broker counts as stolen at the others too."""
     return next(
         (
             each
@@ -197,13 +196,13 @@ def ended(each: LockDocument, me: LockDocument) -> bool:
     if not me.state or each.state != me.state:
         return False
     if not each.boot:
-        return True  # of an older version, or a system that does not say: this run holds that STATE's own lock
+        return True  # no boot id; this run holds the STATE's own lock, so no other run of this STATE lives
     here = (each.host, each.boot) == (me.host, me.boot)
     return here and (each.pid == me.pid or not machine.process_lives(each.pid))
 
 
 def next_epoch(looks: Iterable[Look]) -> int:
-    """One more than the highest that was seen anywhere, or the next that is free."""
+    """The next free number above every epoch seen."""
     seen = list(looks)
     highest = max((each.epoch for look in seen for each in look.documents), default=0)
     taken = frozenset[int]().union(*(look.taken for look in seen))
@@ -211,7 +210,7 @@ def next_epoch(looks: Iterable[Look]) -> int:
 
 
 def lost_to(look: Look, me: LockDocument) -> LockDocument | None:
-    """While holding: who has it now; None where it is this run's still."""
+    """The lock of another run that replaced this run's lock; returns None while this run still holds its own."""
     others = [each for each in look.documents if each.epoch >= me.epoch and not each.same(me)]
     if others:
         return max(others, key=lambda each: each.epoch)
@@ -219,13 +218,12 @@ def lost_to(look: Look, me: LockDocument) -> LockDocument | None:
 
 
 def conflict(look: Look, me: LockDocument, stolen: Collection[LockDocument] = ()) -> LockDocument | None:
-    """After creating: what shows that the lock is not this run's after all; None where it is."""
+    """After creating: the other run's lock that won, or None where this run has the lock."""
     return lost_to(look, me) or against(look, me, stolen)
 
 
 def inherited(look: Look) -> dict[str, tuple[str, ...]]:
-    """What earlier runs paused and nobody lifted, by run: whoever comes after them answers for it. A run that has
-    ended left in its lock what it left paused."""
+    """Queues that earlier runs paused and no run has resumed yet, by run. Whichever run comes next must resume them."""
     paused: dict[str, tuple[str, ...]] = {}
     for each in look.documents:
         for run, names in each.paused.items():
@@ -238,11 +236,11 @@ def look_at(store: Store) -> Look:
     return _look(store, *store.read(LOCK))
 
 
-def told_lately(store: Store) -> tuple[float, Look] | None:
-    """What a look that was made for something else told of the locks, and how many seconds ago it began."""
-    if (told := store.lately(LOCK)) is None:
+def recent_look(store: Store) -> tuple[float, Look] | None:
+    """The locks as a recent look for another purpose showed them, with the age of that look in seconds."""
+    if (recent := store.lately(LOCK)) is None:
         return None
-    ago_s, now_ms, texts = told
+    ago_s, now_ms, texts = recent
     return ago_s, _look(store, now_ms, texts)
 
 

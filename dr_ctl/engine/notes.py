@@ -1,7 +1,7 @@
-"""What the agent of `dr-ctl sync` and the people beside it tell each other: documents in STATE, each whole or absent.
+"""Messages between the agent of `dr-ctl sync` and people, as documents in STATE, each whole or absent.
 
-`sync.json` is how the agent stands. `sync-hold.json` keeps it from deleting until it is removed. `sync-go-on.json`
-says that somebody answers for what vanished; the agent takes it away.
+`sync.json` is how the agent stands. `sync-hold.json` keeps it from deleting until it is removed. `sync-go-on.json` says
+that somebody answers for the vanished messages; the agent removes that document.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BY_AGENT: Final = "the agent itself"
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Who keeps the agent from deleting, and why."""
+    """A document that keeps the agent from deleting: by whom, and why."""
 
     by: str
     reason: str
@@ -61,8 +61,8 @@ class Notes:
     def hold(self) -> Hold | None:
         """A hold that cannot be read holds all the same."""
         try:
-            told = json.loads(self._hold.read_text(encoding="utf-8"))
-            return Hold(str(told["by"]), str(told["reason"]), str(told["since"]))
+            document = json.loads(self._hold.read_text(encoding="utf-8"))
+            return Hold(str(document["by"]), str(document["reason"]), str(document["since"]))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -75,7 +75,7 @@ class Notes:
         write(self._hold, {"by": by, "reason": reason, "since": stamp(at)})
 
     def go_on(self, at: datetime) -> None:
-        """What vanished is answered for; nothing holds any more."""
+        """Note that a person answers for the vanished messages, and end every hold."""
         self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         write(self._go_on, {"since": stamp(at)})
         self._hold.unlink(missing_ok=True)
@@ -95,14 +95,14 @@ class Notes:
     def read(self) -> dict[str, Any]:
         """How the last agent stood; empty where there was none."""
         try:
-            told: dict[str, Any] = json.loads(self.standing.read_text(encoding="utf-8"))
+            document: dict[str, Any] = json.loads(self.standing.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        return told
+        return document
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """One agent for a STATE; raises `Locked`. Ends with the process."""
+    def only_agent(self) -> Iterator[None]:
+        """Be the only agent of this STATE until the block or the process ends; raises `Locked`."""
         self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -115,6 +115,6 @@ class Notes:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            told = self.read()
-            text = f"an agent runs already: process {told.get('pid', '?')} on {told.get('host', '?')}"
+            document = self.read()
+            text = f"an agent runs already: process {document.get('pid', '?')} on {document.get('host', '?')}"
             raise Locked(text, remedy=f"{self.standing} says how it stands.") from error

@@ -1,6 +1,6 @@
-"""What a call is for, where the version before wrote it down: plans and journals on disk say only what was sent.
+"""The goal of a call that the previous version wrote down: its plans and journals have only the request.
 
-Nothing else may judge a call by its operation. It goes once no run of that version can be left open.
+No other module may derive a goal from the operation. Remove this module once no run of that version can be open.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NAME_AT: Final = 2  # where the queue's name stands among many arguments
 
 
 def meant(call: Mapping[str, Any]) -> tuple[Goal, str, str]:
-    """The goal of a call, its thing, and the part of its step: that one only where an undo tells parts apart."""
+    """The goal of a call, its thing, and the part of its step, where an undo treats the parts differently."""
     operation, bean = str(call["operation"]).partition("(")[0], str(call["bean"])
     keys = {key: re.sub(r"\\(.)", r"\1", name) for key, name in _KEY.findall(bean)}
     goal = _GOALS[operation]
@@ -62,7 +62,7 @@ def _thing(goal: Goal, operation: str, keys: Mapping[str, str], bean: str, argum
 
 
 def _created(arguments: Sequence[Any]) -> str:
-    """A plan names the queue of what is not written yet; a broker is told all of it."""
+    """The queue's name: a plan has the name alone, a broker's call has the whole configuration."""
     first = str(arguments[0])
     if len(arguments) > _NAME_AT:
         return str(arguments[_NAME_AT])

@@ -13,7 +13,7 @@ from dr_ctl.telemetry.events import Listener, Notice, WaitProgress
 
 
 class Onlooker:
-    """Implements `Hand`; nothing is written down, and every change is refused."""
+    """Implements `Hand` without a journal; every change is refused."""
 
     def __init__(self, clock: Clock, listener: Listener) -> None:
         self._clock, self._listener = clock, listener
@@ -23,7 +23,7 @@ class Onlooker:
         return [Refused("this command only looks") for _ in calls]
 
     def sample(self, evidence: Mapping[str, Json]) -> None:
-        """No report will be made of it."""
+        """Do nothing: no report will be made."""
 
     def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
         self._listener(WaitProgress(about, depth, None, None, why_not_moving))
@@ -32,7 +32,7 @@ class Onlooker:
         self._listener(Notice(text))
 
     def let_in(self) -> None:
-        """Nobody is: it only looks."""
+        """Do nothing: no client was let in."""
 
     def wait(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""The operations: what each is called, what kind it is, and the lines of those that are a single step."""
+"""The names of the operations, their kinds, and the runbook lines of the single steps."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ ACTIVATE: Final = "activate"
 RELEASE: Final = "release"
 RESTART: Final = "link restart"
 TRIM: Final = "trim"
-# Those that are done at the site they name; every other names the site that shall serve.
+# Operations at the site they name; every other names the site that shall serve.
 AT_SOURCE: Final = (QUIESCE, FENCE, RELEASE, RESTART, TRIM)
-# Those that send the clients to another site.
+# Operations that send the clients to another site.
 MOVING: Final = (SWAPOVER, FAILOVER, FAILBACK, ACTIVATE)
-# Those that leave every client where it is.
+# Operations that leave every client where it is.
 IN_PLACE: Final = (RESTART, TRIM)
-# Those that end with nobody served.
+# Operations after which no site serves.
 CLOSING: Final = (FENCE, DRAIN)
 
 _ABOUT: Final[Mapping[str, str]] = {
@@ -53,7 +53,7 @@ _LINES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 ALONE: Final = tuple(_LINES)
 
 
-def alone(operation: str) -> Runbook:
+def single_step(operation: str) -> Runbook:
     """The lines of an operation that is a single step of the runbooks: with the same checks before it."""
     lines = (("observe", "both"), ("check", "both"), *_LINES[operation])
     steps = tuple(RunbookStep(verb, site, number) for number, (verb, site) in enumerate(lines, start=1))

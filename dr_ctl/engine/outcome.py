@@ -1,4 +1,4 @@
-"""What came of a call or a step: done, not needed, refused or unknown. A timeout is unknown, never a no."""
+"""The outcome of a call or a step: done, not needed, refused or unknown. A timeout is unknown, never a no."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dr_ctl.core.model import ExitCode, Finding, Json
 
 @dataclass(frozen=True, slots=True)
 class _Came:
-    """What all of them say. `word` names the outcome as journal, screen and report do."""
+    """The fields of every outcome. `word` names the outcome as journal, screen and report do."""
 
     word: ClassVar[str]
 
@@ -29,14 +29,14 @@ class Done(_Came):
 
 @dataclass(frozen=True, slots=True)
 class NotNeeded(_Came):
-    """It held already; nothing was changed."""
+    """The goal held already, so no call was made."""
 
     word = "not needed"
 
 
 @dataclass(frozen=True, slots=True)
 class Refused(_Came):
-    """It was not brought about, and that is known. `code` is the exit code that an undone run then ends with."""
+    """The goal was certainly not reached. `code` is the exit code that an undone run then ends with."""
 
     word = "refused"
 
@@ -45,7 +45,7 @@ class Refused(_Came):
 
 @dataclass(frozen=True, slots=True)
 class Unknown(_Came):
-    """Asked, and no answer came: it may or may not have happened, and looking did not tell."""
+    """No answer came, and a look did not show whether the call had an effect."""
 
     word = "unknown"
 

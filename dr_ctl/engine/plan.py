@@ -1,6 +1,6 @@
-"""A plan as a value: its steps, the exact calls of each, what undoes them. Written once, printed, executed, kept.
+"""A plan as a value: the steps, their exact calls, and the calls that undo them.
 
-What a dry run prints and what a run executes are the same object, so they cannot differ.
+A dry run prints the same object that a run executes, so the two cannot differ.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _CALL: Final = ("site", "pair", "goal", "thing", "part", "about", "when", "at_mo
 class Call:
     """One request that changes something at one broker, and what it is for.
 
-    `unit` names what it belongs to of what moves; "" where that is nothing. `thing` is what its goal is of, by name;
-    `part` says to which part of its step it belongs. `request` is opaque to all but the sender. `when` is None for a
-    call that goes out for certain, else the condition under which it does; `at_most` bounds how often it then may.
+    `unit` names the moving unit that the call belongs to, or is "". `thing` names the door, queue or role that the goal
+    is about; `part` names the part of its step. `request` is opaque to all but the sender. `when` is None for a call
+    that always goes out, else the condition for sending; `at_most` bounds how often.
     """
 
     site: str
@@ -66,17 +66,16 @@ class Call:
 
 
 def in_part(part: str, calls: Iterable[Call]) -> list[Call]:
-    """The same calls, as one part of their step."""
     return [replace(call, part=part) for call in calls]
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One verb of the runbook, decided: on which site, with which calls, and what undoes them.
+    """One verb of the runbook with its site, its calls and the calls that undo them.
 
-    `limits` are the step's numbers in seconds or counts, by the names of the runbook. `inverse` is complete: it puts
-    back what was observed at the start, and each of its calls is made only where the state still differs from that.
-    `cut_off`: a hook before it keeps clients out of a site that does not answer.
+    `limits` are the step's numbers in seconds or counts, by the names of the runbook. `inverse` restores everything
+    observed at the start; an undo makes only those calls whose effect does not hold yet. `cut_off`: a hook before it
+    keeps clients out of a site that does not answer.
     """
 
     number: int
@@ -109,11 +108,10 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What the operator asked for: the operation, its target, and the options that shape it.
+    """The operator's request: the operation, its target, and the options that shape it.
 
-    `units` are those to move, by name; None for all. The others are left alone. `queues` is the pattern that they were
-    named by. `silent_since` is the operator's word
-    on when a lost site's service ended.
+    `units` names the units to move, and is None for all; other units stay untouched. `queues` is the pattern that chose
+    them. `silent_since` is the operator's word on when a lost site's service ended.
     """
 
     operation: str
@@ -131,7 +129,7 @@ class Ask:
     queues: str | None = None
 
     def includes(self, unit: str | None) -> bool:
-        """Say whether that unit is to move; None is none."""
+        """Say whether that unit is to move; False for None."""
         return unit is not None and (self.units is None or unit in self.units)
 
     def as_json(self) -> dict[str, Json]:
@@ -163,9 +161,9 @@ class Ask:
 class Plan:
     """Every step in order. `baseline` is what dr-ctl may set, as it was before the run; undo restores exactly that.
 
-    `serving` are the sites that served before the run, `moved` the units that the target serves already, `untouched`
-    those that were not asked for, and `served` says at which site each of these was served. `basis` is what the plan
-    was decided from: no counters.
+    `serving` lists the sites that served before the run, `moved` the units that the target serves already. `untouched`
+    lists units that nobody asked to move, and `served` the site of each. `basis` is the state that the plan was decided
+    from, without counters.
     """
 
     ask: Ask
@@ -207,7 +205,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A plan that may not run, with all the reasons at once. Nothing was changed, whatever the code."""
+    """All reasons at once why no plan may run; no call was made, whatever the code."""
 
     findings: tuple[Finding, ...]
     code: ExitCode = ExitCode.PRECHECK_FAILED
@@ -215,7 +213,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyThere:
-    """The wanted state holds and was seen to hold: nothing to do."""
+    """The wanted state was seen to hold, so no plan is needed."""
 
     text: str
     findings: tuple[Finding, ...]

@@ -1,7 +1,7 @@
-"""From what was asked and what was seen to a plan, or a refusal with all its reasons. Touches nothing.
+"""Makes a plan, or a refusal with all its reasons, from the request and the observation. Makes no call.
 
-A resumed run is planned here too, with its history: there is no second path. The history gives the source, the target
-and the state before the run; what was seen now decides what is left to do.
+A resumed run is planned here too. Its history gives the source, the target and the state before the run; the new
+observation decides which steps are left.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def plan(
     *,
     anew: bool = False,
 ) -> Decision:
-    """Decide every step, in order, with the reason for each. A failover has a price; what it may cost is judged too.
-    `anew`: a run is made although all of it holds, to take the place of another one."""
+    """Decide every step, in order, with the reason for each. A failover's price is judged too. `anew`: plan a run
+    although the wanted state holds, to replace another run."""
     if (nothing := not_there(seen, ask)) is not None:
         return Refusal((nothing,))
     part = part_of(seen, ask)
@@ -87,7 +87,7 @@ def plan(
         return there
     findings = recipe.why_not(seen, move)
     if again:
-        # Whatever speaks against a move: it is made, and a second site is closed.
+        # Findings cannot stop a move that is already made, and the second site must be closed.
         findings = [
             replace(each, severity=min(each.severity, Severity.WARNING, key=_MILDER.index)) for each in findings
         ]
@@ -129,7 +129,7 @@ def _served_beside(seen: Observation, ask: Ask) -> Mapping[str, str]:
 
 
 def _basis(runbook: Runbook, recipe: Recipe[O], seen: O) -> Mapping[str, Json]:
-    """What a plan was decided from, beside what was asked: as long as it is the same, so is the plan."""
+    """The state that a plan was decided from: the same request and the same basis give the same plan."""
     lines: list[Json] = [f"{step.verb} {step.site} {dict(step.limits)} {dict(step.words)}" for step in runbook.steps]
     roles: dict[str, Json] = {site: role.value for site, role in seen.roles.items()}
     return {"roles": roles, "runbook": lines, **recipe.basis(seen)}
@@ -143,28 +143,29 @@ def _already_there(recipe: Recipe[O], seen: O, move: Move) -> AlreadyThere | Non
     if operation == DRAIN or not _moved(part_of(seen, move.ask), move):
         return None
     if operation == FAILOVER and recipe.holds_already(seen, move) is None:
-        return None  # somebody else opened it: what the lost site holds is still to be kept out, and has its price
+        return None  # somebody else opened the target; the lost site's messages must still be kept out, at a price
     findings = [each for each in recipe.why_not(seen, move) if each.severity is not Severity.ERROR]
     return AlreadyThere(f"{target} serves already; nothing was changed", tuple(findings))
 
 
 def _moved(seen: Observation, move: Move) -> bool:
-    """A returning site may be open although it must not be: only where the other is closed, and every unit is served,
-    did the service move."""
+    """Say whether the service moved: the other site is closed, and the target serves every unit. A returning site may
+    be open by mistake."""
     return whole_at(seen, move.target) and seen.roles[move.source] is not Role.SERVING
 
 
 def _moved_units(seen: Observation, target: str, past: History | None) -> tuple[str, ...]:
-    """The units that need no drain any more. A run that has opened nothing yet leaves out what was open before it."""
+    """The units that need no drain any more. A run that has opened no site yet skips the units that were open
+    before."""
     if past is not None and not past.activation and not whole_at(seen, target):
         return past.moved
     return tuple(unit.name for unit in seen.units if unit.serving == target)
 
 
 def _lines(runbook: Runbook, seen: Observation, move: Move, past: History | None) -> Sequence[RunbookStep]:
-    """The lines of the runbook that the operation is made of: a return without the move back ends where both sites are
-    shown to hold the same; one that goes on does not take in what was taken in. A site that answers is fenced at its
-    doors; only one that does not is cut off by a hook."""
+    """The runbook's lines that the operation needs. A return without the move back ends where both sites are shown to
+    hold the same; a resumed return does not take in a site twice. A site that answers is fenced at its doors; only a
+    silent site is cut off by a hook."""
     lines = runbook.steps
     hooks = cutting_off(lines) if move.ask.operation in (FAILOVER, FENCE) else []
     if seen.roles[move.source] in (Role.SERVING, Role.STANDBY):
@@ -177,7 +178,7 @@ def _lines(runbook: Runbook, seen: Observation, move: Move, past: History | None
         ends = [number for number, line in enumerate(lines, start=1) if line.verb == KEEPS]
         lines = lines[: ends[0]] if ends else lines
     taken_in = past is not None and any(each.step.verb == KEEPS and each.succeeded for each in past.steps)
-    # One that a failback has opened in part already is no returned site that came back open.
+    # A site that a failback has opened in part is not a returned site that came back open.
     owed = any(move.target == debt.about for debt in seen.debts)
     half_way = move.ask.operation == FAILBACK and seen.roles[move.source] is not Role.SERVING and not owed
     if taken_in or half_way:

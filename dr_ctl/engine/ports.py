@@ -1,7 +1,7 @@
-"""What the engine asks of a topology, and of the world: the protocols that outer layers implement.
+"""Protocols that topologies and outer layers implement for the engine.
 
-A topology comes in two halves. Its recipe is pure: observation and verb to steps. Its driver touches brokers: it
-observes, applies, proves. The planner holds a recipe only, the executor a driver only.
+A topology has two halves. The recipe is pure and turns an observation and a verb into steps. The driver observes
+brokers, applies steps and proves them. The planner holds only a recipe, the executor only a driver.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class UnitSeen:
-    """Who serves one unit, which is what moves: a pair of brokers, or a queue where a topology can move part of a site.
+    """The site that serves one unit: a pair of brokers, or a queue where a topology can move part of a site.
 
-    `serving` is None where no site does, or it cannot be told. `open_at`: the sites that let clients in; `closed_at`:
-    those that answered, and let none in.
+    `serving` is None where no site serves, or the answer is unknown. `open_at` lists the sites that let clients in;
+    `closed_at` lists the sites that answered and let no client in.
     """
 
     name: str
@@ -37,24 +37,23 @@ class UnitSeen:
 
 
 class Observation(Protocol):
-    """One look at both sites. An unreachable broker is part of what was seen, not an error."""
+    """A look at both sites. An unreachable broker is part of the observation, not an error."""
 
     @property
     def roles(self) -> Mapping[str, Role]:
-        """Each site's role, by site name."""
+        """Roles by site name."""
 
     @property
-    def units(self) -> Sequence[UnitSeen]:
-        """Who serves each unit, by its name."""
+    def units(self) -> Sequence[UnitSeen]: ...
 
     @property
     def debts(self) -> Sequence[Debt]:
-        """What the documents on the brokers that answered say is owed."""
+        """Debts that stand in documents on the brokers that answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """From where to where, and what was there before the run: what a recipe needs beside the observation.
+    """Source, target and the state before the run, which a recipe needs beside the observation.
 
     `moved` are the units that the target serves already; `sent` says whether the run, also by an earlier process, has
     sent a call that opens the target. Which units are to move at all stands in `ask`.
@@ -71,11 +70,11 @@ class Move:
         return self.ask.target
 
     def leaves(self, unit: str) -> bool:
-        """Say whether a unit stays as it is: it was not asked for, or the target serves it already."""
+        """Say whether a unit stays: nobody asked to move the unit, or the target serves the unit already."""
         return not self.moves(unit)
 
     def moves(self, unit: str | None) -> bool:
-        """Say whether a unit is moved; None is none."""
+        """Say whether a unit is moved; False for None."""
         return self.ask.includes(unit) and unit not in self.moved
 
 
@@ -85,7 +84,7 @@ O_co = TypeVar("O_co", bound=Observation, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A step before it has its number: what a recipe returns for one line of a runbook."""
+    """A step without its number, as a recipe returns for one line of a runbook."""
 
     site: str
     about: str
@@ -97,8 +96,8 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that is looked at before a move, by name. `evidence` is what was read, None where nothing was: then it
-    is not known, and never well. `found` is what speaks against it."""
+    """A named check before a move. `evidence` is the text that was read, or None where nothing was read; such a check
+    never holds. `found` are the findings against the move."""
 
     name: str
     where: str
@@ -128,14 +127,13 @@ class Recipe(Protocol[O_contra]):
 
     @property
     def moves_parts(self) -> bool:
-        """Say whether a unit can move without the others: then a service whose units are served at different sites is
-        no trouble."""
+        """Say whether a unit can move without the others. Units served at different sites are then no error."""
 
     def verbs(self) -> frozenset[str]:
         """Name the verbs of a runbook that this topology can do."""
 
     def baseline(self, seen: O_contra) -> Mapping[str, Json]:
-        """Everything dr-ctl may set, as it is now: what undo puts back.
+        """The present value of everything dr-ctl may set, for an undo to put back.
 
         The shape is site -> unit -> {"paused": [names of the queues whose dispatch is stopped], …}; the rest is the
         topology's own. The lock at the broker of the unit's name (`Store.pair`) keeps what was paused, so that whoever
@@ -143,16 +141,17 @@ class Recipe(Protocol[O_contra]):
         """
 
     def why_not(self, seen: O_contra, move: Move) -> Sequence[Finding]:
-        """All findings on this move, errors first. Any error refuses the operation. Asked again before acting."""
+        """Findings on this move, errors first. Any error refuses the operation. Asked again before acting."""
 
     def checks(self, seen: O_contra, move: Move) -> Sequence[Check]:
         """Every check on a planned move by its name, those of brokers that did not answer too."""
 
     def draft(self, step: RunbookStep, seen: O_contra, move: Move) -> Draft:
-        """Decide one step: its exact calls now, and the complete inverse from the baseline."""
+        """Decide a step with its exact calls, and the complete inverse from the baseline."""
 
     def basis(self, seen: O_contra) -> Mapping[str, Json]:
-        """What a plan rests on beside the roles: doors, links, queues and their pauses, versions; no counters."""
+        """The state that a plan rests on beside the roles: doors, links, queues and their pauses, versions; no
+        counters."""
 
     def holds_already(self, seen: O_contra, move: Move) -> str | None:
         """Say what holds already, where there is nothing to do: for a return, a single step, and beside its open
@@ -166,7 +165,7 @@ class Recipe(Protocol[O_contra]):
 
 
 class Hand(Protocol):
-    """What a driver may do while it applies a step; the executor's side of it writes everything down first."""
+    """The executor's services to a driver during a step; every call is written down first."""
 
     def change(self, calls: Sequence[Call], send: Callable[[Sequence[Call]], Sequence[Outcome]]) -> list[Outcome]:
         """Put the intents on disk, send, put the results on disk. Raises `Stopped` before, never in between."""
@@ -181,8 +180,7 @@ class Hand(Protocol):
         """Tell the operator a sentence."""
 
     def let_in(self) -> None:
-        """Note that clients get in at the target, whatever else the step still waits for: the time in which they are
-        out is over."""
+        """Note that clients get in at the target: their outage is over, whatever else the step still waits for."""
 
     def wait(self, seconds: float) -> None:
         """Let time pass. Raises `Stopped` when a signal asked for it and stopping is still safe."""
@@ -203,7 +201,8 @@ class Driver(Protocol[O_co]):
         """Say what is true now at both sites, in bounded time. Unreachable is a view, not an error."""
 
     def apply(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-        """Bring about the step's goal and verify it. If it holds already: NotNeeded, and nothing is changed."""
+        """Bring about the step's goal and verify the goal. Returns NotNeeded, without a call, if the goal holds
+        already."""
 
     def undo(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         """Make those calls of `step.inverse` whose effect does not hold, and verify all of it."""
@@ -233,13 +232,14 @@ class Hooks(Protocol):
 
 
 class Price(Protocol):
-    """What a failover may lose and bring twice, from what was last known of the lost site. Contacts no broker."""
+    """The messages that a failover may lose or bring twice, from the last knowledge of the lost site. Contacts no
+    broker."""
 
     def bounds(self) -> Mapping[str, Json]:
         """The bounds as of now, in the shape of `data.bounds`; null stands for not known."""
 
     def findings(self) -> Sequence[Finding]:
-        """What the bounds rest on."""
+        """Findings on the knowledge that the bounds rest on."""
 
     def too_high(self, ask: Ask) -> Finding | None:
-        """Why this may not go on without a higher `--accept-loss`; None where it may."""
+        """The finding that demands a higher `--accept-loss`, if the price is too high."""

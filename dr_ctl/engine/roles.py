@@ -59,7 +59,7 @@ _ANSWERING = (Role.SERVING, Role.STANDBY)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one look tells of some units only: a site that serves none of them is closed to these. An `Observation`."""
+    """An `Observation` of some units only; a site that serves none of these units counts as closed."""
 
     roles: Mapping[str, Role]
     units: Sequence[UnitSeen]
@@ -67,7 +67,6 @@ class Part:
 
 
 def part_of(seen: Observation, ask: Ask) -> Observation:
-    """What was seen of the units that are asked for."""
     if ask.units is None:
         return seen
     units = [unit for unit in seen.units if ask.includes(unit.name)]
@@ -77,7 +76,7 @@ def part_of(seen: Observation, ask: Ask) -> Observation:
 
 
 def not_there(seen: Observation, ask: Ask) -> Finding | None:
-    """Say which of the units that are asked for no site has; None where all are there."""
+    """The finding for units that were asked for and exist at no site."""
     missing = sorted({*(ask.units or ())} - {unit.name for unit in seen.units})
     if not missing and ask.units != ():
         return None
@@ -87,7 +86,6 @@ def not_there(seen: Observation, ask: Ask) -> Finding | None:
 
 
 def other(seen: Observation, site: str) -> str:
-    """The other one of the two sites."""
     return next(name for name in seen.roles if name != site)
 
 
@@ -138,23 +136,23 @@ def source_of(
 
 
 def _gone_over(seen: Observation, past: History) -> bool:
-    """Say whether a run has done its move: what is left of it opens nothing, so the site that it left may be down."""
+    """Say whether a run has done its move. The steps left open no site, so the site that the run left may be down."""
     moves = past.activation and past.ask.operation in MOVING
     return moves and whole_at(seen, past.ask.target) and seen.roles[past.source] is Role.DOWN
 
 
-def _told(seen: Observation) -> str:
+def _summary(seen: Observation) -> str:
     return ", ".join(f"{name} is {role.value}" for name, role in seen.roles.items())
 
 
 def both_open(seen: Observation) -> Finding:
     """Say that clients work at both sites."""
     remedy = "`dr-ctl fence SITE` keeps them out of the one that should not serve; compare what they did at both."
-    return BOTH_SERVE(f"both sites let clients in: {_told(seen)}", remedy)
+    return BOTH_SERVE(f"both sites let clients in: {_summary(seen)}", remedy)
 
 
 def is_split(seen: Observation) -> bool:
-    """Both sites serve, and no unit at both."""
+    """Say whether both sites serve, but no unit is open at both."""
     serving = [site for site, role in seen.roles.items() if role is Role.SERVING]
     return len(serving) > 1 and not any(len(unit.open_at) > 1 for unit in seen.units)
 
@@ -178,29 +176,29 @@ def unexpected(seen: Observation, ask: Ask) -> Finding | None:
 
 
 def _surprise(seen: Observation, ask: Ask, then: str) -> Finding:
-    text = f"{ask.expect_serving} was expected to serve, but {_told(seen)}"
+    text = f"{ask.expect_serving} was expected to serve, but {_summary(seen)}"
     return OTHER_SITE_SERVES(text, f"Look at `dr-ctl status`; {then}.")
 
 
 def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
     """The roles that a single step asks for."""
-    source, told = other(seen, ask.target), _told(seen)
+    source, summary = other(seen, ask.target), _summary(seen)
     answers = seen.roles[source] in _ANSWERING
     if (surprise := unexpected(seen, ask)) is not None:
         return surprise
     if ask.operation == QUIESCE and not answers:
-        return SILENT_SITE(f"{source} cannot be quiesced: {told}", f"Bring {source}'s management back.")
+        return SILENT_SITE(f"{source} cannot be quiesced: {summary}", f"Bring {source}'s management back.")
     if ask.operation == RESTART and not answers:
-        text = f"the link of {source} cannot be restarted: {told}"
+        text = f"the link of {source} cannot be restarted: {summary}"
         return SILENT_SITE(text, f"Bring {source}'s management back.")
     if ask.operation == FENCE and not answers and not cut_off:
         return CANNOT_BE_FENCED(
-            f"{source} cannot be fenced: {told}",
+            f"{source} cannot be fenced: {summary}",
             "Cut its host off, by hand or by a hook named fence-… in the settings; "
             f"`dr-ctl fence {source}` again once it answers.",
         )
     if ask.operation == TRIM and not (answers and seen.roles[ask.target] is Role.SERVING):
-        text = f"what of {source} is processed is told by what {ask.target} serves: {told}"
+        text = f"what of {source} is processed is told by what {ask.target} serves: {summary}"
         return SILENT_SITE(text, "Both sites must answer, and the other one serve: `dr-ctl status` says more.")
     if ask.operation in (QUIESCE, FENCE, RESTART, TRIM):
         return source
@@ -208,25 +206,25 @@ def _alone(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
 
 
 def _of_both(seen: Observation, ask: Ask) -> Finding | None:
-    """Nothing that lets clients in, or comes right before it, begins while the other site is open, or is silent."""
-    source, target, told = other(seen, ask.target), ask.target, _told(seen)
+    """Refuse to let clients in, or to prepare that, while the other site is open or silent."""
+    source, target, summary = other(seen, ask.target), ask.target, _summary(seen)
     here, there = seen.roles[source], seen.roles[target]
     opened, shut = (source, target) if ask.operation == RELEASE else (target, source)
     if ask.operation == DRAIN and here is Role.SERVING:
         remedy = f"`dr-ctl swapover --to {target}` does all of it; by steps, the fence of {source} comes first."
-        return SOURCE_NOT_FENCED(f"{source} is not fenced: {told}", remedy)
+        return SOURCE_NOT_FENCED(f"{source} is not fenced: {summary}", remedy)
     if ask.operation == RELEASE and there is Role.SERVING and here is Role.STANDBY:
-        return None  # nothing is opened, but what runs have paused there may be lifted
+        return None  # no door is opened, but pauses that runs left there may be lifted
     if seen.roles[shut] is Role.SERVING:
-        text = f"{opened} must not be opened while {shut} is: {told}"
+        text = f"{opened} must not be opened while {shut} is: {summary}"
         return OTHER_SITE_OPEN(text, f"`dr-ctl swapover --to {opened}` moves the service.")
     if ask.operation == RELEASE and any({opened, shut} <= {*unit.closed_at} for unit in seen.units):
-        return None  # of several, those that answer at both sites; they are named that do not
+        return None  # units that answer at both sites are enough; the result names the others
     if here not in _ANSWERING or there not in _ANSWERING:
         remedy = f"Bring the silent site back; if it is lost: `dr-ctl failover --to {opened}`."
-        return BOTH_MUST_ANSWER(f"that needs an answer from both sites: {told}", remedy)
+        return BOTH_MUST_ANSWER(f"that needs an answer from both sites: {summary}", remedy)
     if ask.operation == DRAIN and there is Role.SERVING:
-        text = f"{target} lets clients in already: {told}"
+        text = f"{target} lets clients in already: {summary}"
         return DRAIN_TO_SERVING(text, f"A drain ends before {target} is opened; `dr-ctl status` says what is left.")
     return None
 
@@ -236,7 +234,7 @@ def _source(seen: Observation, ask: Ask, *, parts: bool) -> str | Finding:
     source = other(seen, ask.target)
     roles = seen.roles
     serving = [name for name, role in roles.items() if role is Role.SERVING]
-    told = _told(seen)
+    summary = _summary(seen)
     if is_split(seen):
         remedy = f"`dr-ctl fence {source}` keeps clients out of {source}; then the same command brings all to "
         return (unexpected(seen, ask) or source) if parts else split(seen, f"{remedy}{ask.target}.")
@@ -248,20 +246,20 @@ def _source(seen: Observation, ask: Ask, *, parts: bool) -> str | Finding:
         if roles[source] is Role.STANDBY:
             return source
         return OTHER_NOT_SHOWN_CLOSED(
-            f"{ask.target} serves already, but it cannot be shown that {source} does not: {told}",
+            f"{ask.target} serves already, but it cannot be shown that {source} does not: {summary}",
             f"Bring {source}'s management back, then run the same command again.",
         )
     if serving == [source]:
         if roles[ask.target] is Role.STANDBY:
             return source
         return TARGET_CANNOT_TAKE_OVER(
-            f"{ask.target} cannot take over: {told}",
+            f"{ask.target} cannot take over: {summary}",
             f"A planned move needs both sites up and answering. Mend {ask.target} first.",
         )
     remedy = "A swapover starts from a serving site; `dr-ctl status` says what is open, and what to do."
     if roles[ask.target] is Role.STANDBY and roles[source] not in _ANSWERING:
         remedy = f"If {source} is lost: `dr-ctl failover --to {ask.target} --dry-run` says what that costs."
-    return NOBODY_SERVES(f"no site was seen to serve: {told}", remedy)
+    return NOBODY_SERVES(f"no site was seen to serve: {summary}", remedy)
 
 
 def alive(seen: Observation, ask: Ask) -> Finding | None:
@@ -296,10 +294,10 @@ def presumed(seen: Observation, ask: Ask) -> Sequence[Finding]:
 
 
 def _serving_beside(seen: Observation, ask: Ask, past: History | None) -> str | Finding:
-    """Say which site serves while the target is taken in again. One that came back open is only taken for the returning
-    one where a run wrote down that it was lost. Where both are closed, the run that goes on had moved half way."""
+    """Say which site serves while the target is taken in again. A site that came back open is taken for the returning
+    site only where a run wrote down its loss. Where both are closed, the resumed run had moved half way."""
     beside, roles = other(seen, ask.target), seen.roles
-    told = _told(seen)
+    summary = _summary(seen)
     if past is None and ask.expect_serving is not None and roles[ask.expect_serving] is not Role.SERVING:
         return _surprise(seen, ask, "run again with the site that serves")
     was_lost = any(debt.about == ask.target for debt in seen.debts)
@@ -312,7 +310,7 @@ def _serving_beside(seen: Observation, ask: Ask, past: History | None) -> str | 
     if roles[beside] is Role.SERVING and open_:
         return both_open(seen)
     return CANNOT_BE_TAKEN_IN(
-        f"{ask.target} cannot be taken in: {told}",
+        f"{ask.target} cannot be taken in: {summary}",
         f"That needs {beside} serving and {ask.target} up with its clients kept out. Look at `dr-ctl status`.",
     )
 
@@ -320,43 +318,43 @@ def _serving_beside(seen: Observation, ask: Ask, past: History | None) -> str | 
 def _lost(seen: Observation, ask: Ask, *, cut_off: bool) -> str | Finding:
     """Say which site was lost, or what is missing to take it for lost. The target must be there for itself."""
     lost, roles = other(seen, ask.target), seen.roles
-    told = _told(seen)
+    summary = _summary(seen)
     if ask.expect_serving is not None and roles[ask.expect_serving] is not Role.SERVING:
         return _surprise(seen, ask, "a failover is for a site that does not serve any more")
     if roles[ask.target] not in (Role.SERVING, Role.STANDBY):
         return TARGET_CANNOT_TAKE_OVER(
-            f"{ask.target} cannot take over: {told}", f"A failover needs {ask.target}. Mend it first."
+            f"{ask.target} cannot take over: {summary}", f"A failover needs {ask.target}. Mend it first."
         )
     if roles[lost] in CLOSED or whole_at(seen, ask.target):
         return lost
     if (ask.presume_down == lost and ask.reason) or (cut_off and roles[lost] is Role.UNKNOWN):
         return lost
     return SOURCE_SILENT(
-        f"{lost} does not answer, and nothing shows that it is down: {told}",
+        f"{lost} does not answer, and nothing shows that it is down: {summary}",
         f"Make sure that it serves nobody; then add --presume-down {lost} --reason TEXT.",
     )
 
 
 def other_sites(seen: Observation, past: History) -> Finding | None:
-    """Say that a run is not of the sites that were looked at; None where it is."""
+    """The finding for a run of other sites than the observed ones."""
     if set(seen.roles) == {past.source, past.ask.target}:
         return None
-    told = _told(seen)
+    summary = _summary(seen)
     return RUN_OF_OTHER_SITES(
-        f"the run is from {past.source} to {past.ask.target}, but {told}",
+        f"the run is from {past.source} to {past.ask.target}, but {summary}",
         "Go on with it with the settings that it began with.",
     )
 
 
 def other_brokers(basis: Mapping[str, Any], past: History) -> Finding | None:
-    """Say that a run is of other brokers than those that were looked at, whatever their sites are called; None where it
-    is not, or where either does not say."""
+    """The finding for a run of other brokers than the observed ones, whatever the sites are called. Brokers without an
+    identity are not compared."""
     now, then = basis.get(NODES, {}), past.basis.get(NODES, {})
     for site, units in then.items():
         for unit, node in units.items():
-            found = now.get(site, {}).get(unit)
-            if found is not None and found != node:
-                text = f"the run is not of this installation: {site}/{unit} is another broker now ({found}, not {node})"
+            today = now.get(site, {}).get(unit)
+            if today is not None and today != node:
+                text = f"the run is not of this installation: {site}/{unit} is another broker now ({today}, not {node})"
                 remedy = "Go on with it with the settings that it began with; where that broker was made anew, "
                 return RUN_OF_OTHER_BROKERS(text, f"{remedy}`dr-ctl abort --forget RUN --reason TEXT` gives it up.")
     return None
@@ -365,10 +363,10 @@ def other_brokers(basis: Mapping[str, Any], past: History) -> Finding | None:
 def _resumed_source(seen: Observation, past: History, *, parts: bool) -> str | Finding:
     """Say that the run's own source is still the one, or why going on is not safe."""
     roles = seen.roles
-    told = _told(seen)
+    summary = _summary(seen)
     if any(role not in (Role.SERVING, Role.STANDBY) for role in roles.values()):
         return BOTH_MUST_ANSWER(
-            f"going on needs an answer from both sites: {told}",
+            f"going on needs an answer from both sites: {summary}",
             "Bring the silent site's management back, then `dr-ctl resume` or `dr-ctl abort`.",
         )
     if all(role is Role.SERVING for role in roles.values()) and not (parts and is_split(seen)):

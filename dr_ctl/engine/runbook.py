@@ -1,7 +1,7 @@
 """Runbooks: YAML procedures, read and linted in one pass.
 
 Lint keeps apart what is not well formed (unknown verb, wrong type) and what is well formed but unsafe (activation
-without a fence). Every finding has the file, the line and a sentence; all are returned, in order of their lines.
+without a fence). Every finding has the file, the line and a sentence. Findings come in order of their lines.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ SITE_OF: Final[Mapping[str, Sequence[str]]] = {
     **dict.fromkeys(("drain", "verify", "settle", "activate", "probe"), ("target",)),
 }
 
-# What must stand before what, with the reason an operator would want to read.
+# Order rules: first verb, later verb, and the reason for the operator.
 _MOVE: Final = (
     ("check", "quiesce", "clients would be disturbed before anything was checked"),
     ("quiesce", "fence", "acknowledgements that a closing door cuts come again at the other site"),
@@ -89,7 +89,7 @@ CUT_OFF: Final = "cut-off"
 
 @dataclass(frozen=True, slots=True)
 class RunbookStep:
-    """One line of a runbook: its verb, the site it is for (a role word), its numbers in seconds, its words."""
+    """A line of a runbook. `site` is a role word, `limits` are in seconds."""
 
     verb: str
     site: str
@@ -120,24 +120,24 @@ def files(folder: Path) -> list[Path]:
 
 
 def cutting_off(steps: Sequence[RunbookStep]) -> list[RunbookStep]:
-    """The hooks that cut off a site which does not answer: those named for it, before the fence."""
-    found: list[RunbookStep] = []
+    """Hooks before the fence whose name says that they cut off a silent site."""
+    hooks: list[RunbookStep] = []
     for step in steps:
         if step.verb == "fence":
-            return found
+            return hooks
         if step.verb == "hook" and str(step.words["name"]).startswith(FENCING):
-            found.append(step)
+            hooks.append(step)
     return []
 
 
 def with_hooks(steps: Sequence[RunbookStep], names: Sequence[str]) -> tuple[RunbookStep, ...]:
-    """The same lines with hooks right before the fence."""
-    found: list[RunbookStep] = []
+    """The lines with hooks added right before the fence."""
+    lines: list[RunbookStep] = []
     for step in steps:
         if step.verb == "fence":
-            found += [RunbookStep("hook", "both", step.line, words={"name": name}) for name in names]
-        found.append(step)
-    return tuple(found)
+            lines += [RunbookStep("hook", "both", step.line, words={"name": name}) for name in names]
+        lines.append(step)
+    return tuple(lines)
 
 
 def load(operation: str, folder: Path, more: Sequence[Rule] = ()) -> Runbook:
@@ -161,26 +161,26 @@ def load(operation: str, folder: Path, more: Sequence[Rule] = ()) -> Runbook:
 
 
 def lint(path: Path, more: Sequence[Rule] = ()) -> tuple[Runbook | None, list[Finding]]:
-    """Check one file; the runbook is None when any finding is an error. `more` is what must stand before what in a
-    move of this installation, beside what `ORDER` says of all."""
-    found = _Found(path)
+    """Check one file; the runbook is None when any finding is an error. `more` are the order rules of this
+    installation, beside those of `ORDER`."""
+    findings = _Findings(path)
     try:
         root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     except (OSError, UnicodeDecodeError) as error:
-        found.add(0, f"cannot be read: {error}")
-        return None, found.all()
+        findings.add(0, f"cannot be read: {error}")
+        return None, findings.all()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        found.add(mark.line + 1 if mark else 0, f"is not YAML: {error.problem}")
-        return None, found.all()
+        findings.add(mark.line + 1 if mark else 0, f"is not YAML: {error.problem}")
+        return None, findings.all()
     except (yaml.YAMLError, RecursionError) as error:
-        found.add(0, f"is not YAML: {error}")
-        return None, found.all()
-    runbook = _runbook(root, found, more)
-    return (None if found.errors() else runbook), found.all()
+        findings.add(0, f"is not YAML: {error}")
+        return None, findings.all()
+    runbook = _runbook(root, findings, more)
+    return (None if findings.errors() else runbook), findings.all()
 
 
-class _Found:
+class _Findings:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._list: list[tuple[int, Finding]] = []
@@ -209,89 +209,89 @@ def _plain(node: yaml.Node) -> Any:
     return yaml.SafeLoader("").construct_object(node, deep=True)
 
 
-def _runbook(root: yaml.Node | None, found: _Found, more: Sequence[Rule]) -> Runbook | None:
+def _runbook(root: yaml.Node | None, findings: _Findings, more: Sequence[Rule]) -> Runbook | None:
     if not isinstance(root, yaml.MappingNode):
-        found.add(1, "a runbook is a mapping with the keys runbook, about and steps")
+        findings.add(1, "a runbook is a mapping with the keys runbook, about and steps")
         return None
     keys: dict[str, yaml.Node] = {}
     for key, value in root.value:
         word = _word(key)
         if word in keys:
-            found.add(_line(key), f"{word} stands a second time")
+            findings.add(_line(key), f"{word} stands a second time")
         elif word not in ("runbook", "about", "steps"):
-            found.add(_line(key), f"unknown key {word!r}; a runbook has runbook, about and steps")
+            findings.add(_line(key), f"unknown key {word!r}; a runbook has runbook, about and steps")
         keys.setdefault(word, value)
     operation = _word(keys["runbook"]) if "runbook" in keys else ""
     if operation not in OPERATIONS:
         line = _line(keys["runbook"]) if "runbook" in keys else 1
-        found.add(line, f"runbook: is {operation!r}; it names one of {', '.join(OPERATIONS)}")
+        findings.add(line, f"runbook: is {operation!r}; it names one of {', '.join(OPERATIONS)}")
     about = keys.get("about")
     if about is None:
-        found.add(1, "about: is missing; say in a sentence what the runbook is for", severity=Severity.WARNING)
+        findings.add(1, "about: is missing; say in a sentence what the runbook is for", severity=Severity.WARNING)
     elif not isinstance(about, yaml.ScalarNode) or not about.value:
-        found.add(_line(about), "about: is a sentence that says what the runbook is for")
+        findings.add(_line(about), "about: is a sentence that says what the runbook is for")
     listed = keys.get("steps")
     if not isinstance(listed, yaml.SequenceNode) or not listed.value:
-        found.add(_line(listed) if listed else 1, "steps: is a list with at least one step")
+        findings.add(_line(listed) if listed else 1, "steps: is a list with at least one step")
         return None
-    steps = [step for step in (_step(node, found) for node in listed.value) if step is not None]
+    steps = [step for step in (_step(node, findings) for node in listed.value) if step is not None]
     rules = (*ORDER.get(operation, ()), *(more if ORDER.get(operation) is _MOVE else ()))
-    _order(operation, rules, steps, found, _line(listed))
-    return Runbook(operation, _word(about) if about is not None else "", tuple(steps), found._path)  # noqa: SLF001
+    _order(operation, rules, steps, findings, _line(listed))
+    return Runbook(operation, _word(about) if about is not None else "", tuple(steps), findings._path)  # noqa: SLF001
 
 
-def _step(node: yaml.Node, found: _Found) -> RunbookStep | None:
+def _step(node: yaml.Node, findings: _Findings) -> RunbookStep | None:
     line = _line(node)
     if not isinstance(node, yaml.MappingNode) or len(node.value) != 1:
-        found.add(line, "a step is one verb with what it needs, as in `fence: serving`")
+        findings.add(line, "a step is one verb with what it needs, as in `fence: serving`")
         return None
     verb = _word(node.value[0][0])
     if verb not in VERBS:
-        found.add(line, f"unknown verb {verb!r}; the verbs are {', '.join(VERBS)}")
+        findings.add(line, f"unknown verb {verb!r}; the verbs are {', '.join(VERBS)}")
         return None
     needs = node.value[0][1]
     if isinstance(needs, yaml.MappingNode):
         keys = [_word(key) for key, _ in needs.value]
         for key in sorted({key for key in keys if keys.count(key) > 1}):
-            found.add(line, f"{verb}: {key} stands a second time")
+            findings.add(line, f"{verb}: {key} stands a second time")
     try:
-        told = _plain(needs)
+        values = _plain(needs)
     except (yaml.YAMLError, ValueError):
-        found.add(line, f"{verb}: what it needs cannot be read; put texts in quotes")
+        findings.add(line, f"{verb}: what it needs cannot be read; put texts in quotes")
         return RunbookStep(verb, "both", line)
-    if not isinstance(told, dict):
-        told = {SHORT.get(verb, "site"): told} if told is not None else {}
-    return _filled(verb, told, line, found)
+    if not isinstance(values, dict):
+        values = {SHORT.get(verb, "site"): values} if values is not None else {}
+    return _filled(verb, values, line, findings)
 
 
-def _filled(verb: str, told: Mapping[Any, Any], line: int, found: _Found) -> RunbookStep:
-    """The step with what it needs, each of its type."""
+def _filled(verb: str, values: Mapping[Any, Any], line: int, findings: _Findings) -> RunbookStep:
+    """The step with its values, checked by type."""
     known = VERBS[verb]
     limits: dict[str, float] = {}
     words: dict[str, Json] = {}
     site = "both"
-    for key, value in told.items():
+    for key, value in values.items():
         kind = known.get(str(key))
         if kind is None:
-            found.add(line, f"{verb}: does not know {key!r}; it takes {', '.join(known) or 'nothing'}")
+            findings.add(line, f"{verb}: does not know {key!r}; it takes {', '.join(known) or 'nothing'}")
         elif kind == "site" and (site := str(value)) not in SITES:
-            found.add(line, f"{verb}: {value!r} is not a site word; they are {', '.join(sorted(SITES))}")
+            findings.add(line, f"{verb}: {value!r} is not a site word; they are {', '.join(sorted(SITES))}")
         elif kind == "duration":
             try:
                 limits[str(key)] = seconds(value)
             except ValueError as error:
-                found.add(line, f"{verb}: {key}: {error}")
+                findings.add(line, f"{verb}: {key}: {error}")
         elif kind == "bool" and not isinstance(value, bool):
-            found.add(line, f"{verb}: {key} is true or false, not {value!r}")
+            findings.add(line, f"{verb}: {key} is true or false, not {value!r}")
         elif kind == "word" and not (isinstance(value, str) and value.strip()):
-            found.add(line, f"{verb}: {key} is a text, not {value!r}")
+            findings.add(line, f"{verb}: {key} is a text, not {value!r}")
         elif kind in ("bool", "word"):
             words[str(key)] = value
     if site in SITES and site not in SITE_OF.get(verb, SITES):
-        found.add(line, f"{verb}: is for {' or '.join(SITE_OF[verb])}, not {site}")
+        findings.add(line, f"{verb}: is for {' or '.join(SITE_OF[verb])}, not {site}")
     needed = SHORT.get(verb, "site")
-    if known.get(needed) in ("word", "duration") and needed not in told:
-        found.add(line, f"{verb}: lacks its {needed}")
+    if known.get(needed) in ("word", "duration") and needed not in values:
+        findings.add(line, f"{verb}: lacks its {needed}")
     return RunbookStep(verb, site, line, limits, words)
 
 
@@ -300,12 +300,12 @@ def _hooked(step: RunbookStep) -> str:
     return f"hook {step.words.get('name', '')}" if step.verb == "hook" else step.verb
 
 
-def _order(operation: str, rules: Sequence[Rule], steps: Sequence[RunbookStep], found: _Found, line: int) -> None:
+def _order(operation: str, rules: Sequence[Rule], steps: Sequence[RunbookStep], findings: _Findings, line: int) -> None:
     at: dict[str, RunbookStep] = {}
     place: dict[str, int] = {}
     for number, step in enumerate(steps):
         if step.verb in at and step.verb not in ("observe", "hook", "ask", "hold"):
-            found.add(step.line, f"{step.verb} stands a second time", kind=VERB_TWICE)
+            findings.add(step.line, f"{step.verb} stands a second time", kind=VERB_TWICE)
         for name in (step.verb, _hooked(step)):
             at.setdefault(name, step)
             place.setdefault(name, number)
@@ -314,13 +314,13 @@ def _order(operation: str, rules: Sequence[Rule], steps: Sequence[RunbookStep], 
             continue
         if then not in at:
             if then in ("activate", "probe", "verify", "drain", "fence"):
-                found.add(line, f"{then} is missing after {first}: {because}", kind=UNSAFE_ORDER)
+                findings.add(line, f"{then} is missing after {first}: {because}", kind=UNSAFE_ORDER)
         elif first not in at:
-            found.add(at[then].line, f"{then} without {first} before it: {because}", kind=UNSAFE_ORDER)
+            findings.add(at[then].line, f"{then} without {first} before it: {because}", kind=UNSAFE_ORDER)
         elif place[first] > place[then]:
-            found.add(at[then].line, f"{then} stands before {first}: {because}", kind=UNSAFE_ORDER)
+            findings.add(at[then].line, f"{then} stands before {first}: {because}", kind=UNSAFE_ORDER)
     if operation in ORDER and "activate" not in at:
-        found.add(line, "activate is missing: the target would never serve", kind=UNSAFE_ORDER)
+        findings.add(line, "activate is missing: the target would never serve", kind=UNSAFE_ORDER)
     for step in steps:
         if step.verb == "check" and step.words.get("operation", operation) != operation:
-            found.add(step.line, f"check: is for {step.words['operation']}, but the runbook is for {operation}")
+            findings.add(step.line, f"check: is for {step.words['operation']}, but the runbook is for {operation}")

@@ -1,5 +1,4 @@
-"""The runs of one installation under STATE: whose they are, their directories, the lock that lets one of them change
-anything."""
+"""The runs of one installation under STATE: owner, directories, and the lock that lets one run at a time act."""
 
 from __future__ import annotations
 
@@ -35,15 +34,15 @@ class Locked(DrCtlError):
 
 
 class Foreign(UsageError):
-    """What lies under STATE is another installation's."""
+    """The files under STATE belong to another installation."""
 
     remedy = "Give each installation a place of its own: leave --state-dir out, or name another one."
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose runs they are: the installation's name, and what identifies its brokers, by site. Two are the same where
-    they have a broker in common, or the name: an address that was mended is no other installation."""
+    """The installation that owns the runs: its name, and the identities of its brokers by site. Two owners are the same
+    with one common broker or the same name: a corrected address makes no other installation."""
 
     name: str
     brokers: Mapping[str, Sequence[str]]
@@ -66,10 +65,10 @@ class Owner:
         return bool(self._all & other._all)
 
     def place(self, root: Path) -> Path:
-        """Its own place below a folder of several installations' ones; one that is there already is found again."""
+        """The installation's folder below `root`. An existing folder is found again."""
         for path in sorted(root.glob(f"*/{_OWNER}")):
             with suppress(Foreign):
-                if (found := Owner.read(path)) is not None and found.has_a_broker_of(self):
+                if (owner := Owner.read(path)) is not None and owner.has_a_broker_of(self):
                     return path.parent
         return root / self.folder
 
@@ -79,10 +78,10 @@ class Owner:
 
     @classmethod
     def read(cls, path: Path) -> Owner | None:
-        """None where nobody wrote it. Raises `Foreign` where it cannot be read."""
+        """Returns None without a file. Raises `Foreign` where the file cannot be read."""
         try:
-            told: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            return cls(str(told["name"]), {str(site): [*map(str, each)] for site, each in told["brokers"].items()})
+            row: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return cls(str(row["name"]), {str(site): [*map(str, each)] for site, each in row["brokers"].items()})
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -118,7 +117,7 @@ class RunFiles:
         return self.folder / RESERVE
 
     def open(self) -> bool:
-        """Say whether the run began and has not ended: it may have left something half done."""
+        """Say whether the run began and has not ended, so that work may be half done."""
         return self.journal.exists() and not self.result.exists()
 
     def begin(self, plan: Mapping[str, Json]) -> None:
@@ -133,7 +132,6 @@ def write(path: Path, document: Mapping[str, Json]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """The same for any text."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(text.encode("utf-8", "backslashreplace"))
@@ -144,10 +142,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 class Runs:
-    """All runs under one STATE directory, by time."""
-
     def __init__(self, state: Path, clock: Clock, owner: Owner | None = None) -> None:
-        """Without an owner they are only read: whose they are does not matter. Raises `Foreign`."""
+        """Without an owner the runs are only read. Raises `Foreign`."""
         self._state = state
         self._clock = clock
         self._owner = owner
@@ -187,20 +183,20 @@ class Runs:
         return f"{self._clock.now():%Y%m%dT%H%M%SZ}-{operation.replace(' ', '-')}-{target}-{secrets.token_hex(2)}"
 
     def identity(self) -> str:
-        """Say which STATE this is, to tell its runs from others on a broker. A copy of it is another one, and so is
-        the same one on a file system that two machines share."""
+        """Identify this STATE, to tell its runs from others on a broker. A copy has another identity, and so has a
+        shared file system on each machine."""
         path = self._state / "id"
         self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
             fresh = path.with_name(f".id.{os.getpid()}")
             write_text(fresh, secrets.token_hex(8))
             with suppress(FileExistsError):
-                os.link(fresh, path)  # of two that begin together, one makes it
+                os.link(fresh, path)  # of two processes that begin together, one makes the file
             fresh.unlink()
         return "-".join(filter(None, (path.read_text("utf-8"), f"{path.stat().st_ino:x}", machine_id())))
 
     def known_identity(self) -> str:
-        """The same for who only looks; "" where this STATE has never begun a run."""
+        """Like `identity`, without writing; "" where this STATE has never begun a run."""
         return self.identity() if (self._state / "id").exists() else ""
 
     def create(self, operation: str, target: str, name: str | None = None) -> RunFiles:
@@ -212,7 +208,7 @@ class Runs:
         return RunFiles(name, folder)
 
     def own(self) -> None:
-        """Write down whose this place is, before the first thing of its owner's is written there. Raises `NoRoom`."""
+        """Write down the owner of this STATE before anything else is written there. Raises `NoRoom`."""
         path = self._state / _OWNER
         if self._owner is not None and Owner.read(path) != self._owner:
             self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -220,16 +216,16 @@ class Runs:
                 write(path, self._owner.as_json())
 
     def _must_be_of(self, owner: Owner) -> None:
-        found = Owner.read(self._state / _OWNER)
-        if found is None:
+        recorded = Owner.read(self._state / _OWNER)
+        if recorded is None:
             self._must_fit(owner)
-        elif not found.is_same(owner):
-            text = f"the runs in {self._state} are of {found.name}, whose brokers are not those of {owner.name}"
+        elif not recorded.is_same(owner):
+            text = f"the runs in {self._state} are of {recorded.name}, whose brokers are not those of {owner.name}"
             moved = f"Where its name and all its addresses have changed since: remove {self._state / _OWNER}."
             raise Foreign(text, remedy=f"{Foreign.remedy} {moved}")
 
     def _must_fit(self, owner: Owner) -> None:
-        """What an earlier version wrote does not say whose it is; its open run names the sites that it is about."""
+        """Judge a STATE of an earlier version by the sites of its open run: that version wrote no owner."""
         unfinished = self.unfinished()
         if unfinished is None:
             return
@@ -237,7 +233,7 @@ class Runs:
             ask: dict[str, Any] = json.loads(unfinished.plan.read_text(encoding="utf-8"))
             sites = {str(ask["source"]), str(ask["target"])}
         except (OSError, ValueError, KeyError, TypeError):
-            return  # whoever goes on with it says what is wrong with it
+            return  # a resume or an abort says what is wrong with that run
         if not sites <= set(owner.brokers):
             raise Foreign(f"the open run {unfinished.name} is about {' and '.join(sorted(sites))}, not {owner.name}")
 

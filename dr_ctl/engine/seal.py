@@ -1,9 +1,9 @@
-"""Whether what a run wrote is still what it wrote: the chain of its journal, and the result that seals it.
+"""Whether a run's files are unaltered: the chain of its journal, and the result that seals the journal.
 
-The journal's own reader forgives what a crash leaves. An auditor forgives nothing in a run that has ended: each line
-must be, byte by byte, what the journal writes; the lines must be as many as `result.json` counted and end in its hash;
-and `result.json` must say what the last line says. Who can write all of it anew can still make up a run: nothing in one
-directory can prove otherwise.
+The journal's own reader forgives what a crash leaves. An auditor forgives nothing in a run that has ended. Lines must
+be byte by byte as the journal writes them. Their number and last hash must match `result.json`, and `result.json` must
+repeat the last line. A person who rewrites every file can still invent a run; no check inside one directory can prove
+otherwise.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from dr_ctl.engine.runs import RunFiles
 
 class Verdict(Enum):
     WHOLE = "whole"
-    OPEN = "open"  # not ended: what is there fits together, and nothing seals it yet
+    OPEN = "open"  # not ended: the lines so far fit together, and no result seals them yet
     NOT_BEGUN = "not begun"
     ALTERED = "altered"
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check found. `line` is the first line of the journal that is not as it was written, where one is."""
+    """The result of a check. `line` is the first altered line of the journal, if any."""
 
     verdict: Verdict
     lines: int
@@ -40,7 +40,7 @@ class Checked:
 
 
 def check(files: RunFiles) -> Checked:
-    """Check one run. Raises nothing for what is altered: that is what it is asked."""
+    """Check one run. Altered files are a verdict, not an error."""
     has_ended = files.result.exists()
     if not files.journal.exists():
         if has_ended:
@@ -76,7 +76,7 @@ def _so_far(past: list[Entry]) -> str:
 
 
 def _entry(line: bytes) -> Entry | None:
-    """The entry of a line, if it is to the byte what the journal writes for it."""
+    """The entry of a line, if the journal would write the same bytes."""
     try:
         entry, _ = Entry.of_line(line)
     except ValueError:
@@ -85,7 +85,7 @@ def _entry(line: bytes) -> Entry | None:
 
 
 def _against_result(path: Path, past: list[Entry]) -> Checked:
-    """Compare a chain that fits in itself with what sealed it when the run ended."""
+    """Compare a chain that fits in itself with the result that sealed the run."""
     try:
         result: dict[str, Any] = json.loads(path.read_bytes())
         sealed = result.pop("journal")

@@ -1,7 +1,7 @@
 """The life of a step, as a table.
 
-A step is pending until its start is on disk; what is on disk as started and has no end is in doubt after a crash, and
-is looked at, never repeated blindly. Undoing is a second life after the first: only what was started can be undone,
+A step is pending until its start is on disk. After a crash, a started step without an end is in doubt: dr-ctl looks at
+the brokers and never repeats it blindly. Undoing is a second life after the first: only a started step can be undone,
 also when its end is not known. An illegal move raises and changes nothing.
 
     PENDING ── started ──> RUNNING ── succeeded ──> DONE ─────┐
@@ -47,7 +47,7 @@ MOVES: Final = {
     (StepState.RUNNING, StepEvent.UNNEEDED): StepState.UNNEEDED,
     (StepState.RUNNING, StepEvent.FAILED): StepState.FAILED,
     (StepState.RUNNING, StepEvent.LOST): StepState.UNKNOWN,
-    # A process that died left its step running; its successor undoes it from there.
+    # A process that died left its step running; the next process undoes that step.
     (StepState.RUNNING, StepEvent.UNDO_STARTED): StepState.UNDOING,
     (StepState.DONE, StepEvent.UNDO_STARTED): StepState.UNDOING,
     (StepState.UNNEEDED, StepEvent.UNDO_STARTED): StepState.UNDOING,

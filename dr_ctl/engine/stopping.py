@@ -12,7 +12,7 @@ from dr_ctl.core.errors import Stopped
 
 
 class StopAtOnce(BaseException):
-    """The second signal, or a person who said so. Not an Exception: nothing on the way may catch it."""
+    """The second signal, or a person who said so. Not an Exception, so that no handler on the way catches this."""
 
     def __init__(self, signum: int, why: str = "by a second signal") -> None:
         super().__init__(signum)

@@ -1,7 +1,7 @@
-"""Documents kept in files, for brokers that cannot create one atomically: what a lock says then holds for one machine.
+"""Documents kept in files, for brokers that cannot create one atomically. Such a lock holds for one machine only.
 
-A document is a file `KIND.NUMBER` in the folder of its broker; files of other names are not looked at. Creating one is
-atomic on this machine: of several runs that try, one gets it.
+A document is a file `KIND.NUMBER` in the folder of its broker; files of other names are not looked at. Creating a
+document is atomic on this machine: of several runs that try, one succeeds.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ class FolderStore:
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
         """By this machine's clock: no other one judges by it."""
         now_ms = int(self._clock.now().timestamp() * 1000)
-        found: list[tuple[int, str]] = []
+        documents: list[tuple[int, str]] = []
         try:
             for path in self._folder.glob(f"{kind}.*"):
                 number = path.name.removeprefix(f"{kind}.")
                 with suppress(FileNotFoundError):  # removed since by another run
-                    # One that is damaged is there all the same: nobody takes its number for free.
-                    found += [(int(number), path.read_text("utf-8", "replace"))] if number.isdecimal() else []
+                    # A damaged document still counts: its number is not free.
+                    documents += [(int(number), path.read_text("utf-8", "replace"))] if number.isdecimal() else []
         except OSError as error:
             raise BrokerError(f"the documents in {self._folder} cannot be read: {error}") from error
-        return now_ms, sorted(found)
+        return now_ms, sorted(documents)
 
     def lately(self, kind: str) -> None:
         """No look at a broker tells of them."""
 
     def create(self, kind: str, number: int, text: str) -> bool:
-        """A whole document or none: it gets its name once it is on disk."""
+        """Create a whole document or none: the file gets its name once its content is on disk."""
         path = self._path(kind, number)
         whole = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
@@ -77,7 +77,7 @@ class FolderStore:
         return "its brokers create nothing atomically, so documents are kept on this machine"
 
     def close(self) -> None:
-        """There is no way to it that stays open."""
+        """Do nothing: no file stays open."""
 
     def _path(self, kind: str, number: int) -> Path:
         return self._folder / f"{kind}.{number}"

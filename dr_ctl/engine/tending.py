@@ -43,5 +43,5 @@ def _keep(lease: Lease, slot: Slot, over: Event) -> None:
         wait_s = LOOK_EVERY_S
         with suppress(BrokerError):  # the next call says so, if it is still so
             lease.tend(slot)
-            age_s = lease.age_s(slot)  # what the run has looked at anyway is some time old already
+            age_s = lease.age_s(slot)  # the run's own looks count too, and have an age
             wait_s = max(LOOK_EVERY_S - age_s, SOON_S) if age_s < LOOK_EVERY_S else LOOK_EVERY_S

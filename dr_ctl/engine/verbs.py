@@ -1,10 +1,10 @@
-"""The verbs of a runbook that the engine itself tells apart; what every other one does is a topology's."""
+"""The verbs of a runbook that the engine itself tells apart; a topology does every other verb."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# What the executor does itself, whatever the topology.
+# Verbs that the executor does itself, whatever the topology.
 ESTIMATE: Final = "estimate"
 SNAPSHOT: Final = "snapshot"
 QUESTION: Final = "ask"
@@ -17,12 +17,11 @@ GENERAL: Final = frozenset({ESTIMATE, SNAPSHOT, QUESTION, NO_RETURN, HOOK, HOLD}
 FENCING: Final = "fence"
 ACTIVATING: Final = "activate"
 
-# What is left of a resumed run whose target was seen to serve.
+# Verbs left for a resumed run whose target was seen to serve.
 FINISHING: Final = frozenset({"observe", "check", NO_RETURN, ACTIVATING, "probe"})
-# The same where the site that was left lets clients in again: that is closed, and nothing is checked before.
+# The same verbs where the source lets clients in again: the source is closed, without any check before.
 CLOSING_AGAIN: Final = (FINISHING - {"check"}) | {FENCING}
 
-# How a lost site is taken in. Once the last of it has succeeded, what was done stays done: it is neither undone nor
-# begun again because a later step fails.
+# How a lost site is taken in. Once the last verb has succeeded, the site stays taken in, even if a later step fails.
 KEEPS: Final = "reconcile"
 TAKING_IN: Final = frozenset({"residue", "reinstate", KEEPS})

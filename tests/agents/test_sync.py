@@ -132,9 +132,9 @@ def test_its_end_is_written_down(agent: SyncAgent, keeper: Keeper, notes: Notes)
 
 
 def test_there_is_one_agent_for_a_state(notes: Notes) -> None:
-    with notes.alone(), pytest.raises(Locked), notes.alone():
+    with notes.only_agent(), pytest.raises(Locked), notes.only_agent():
         pass
-    with notes.alone():
+    with notes.only_agent():
         pass
 
 

@@ -1,4 +1,4 @@
-"""The picture of a run in the README is what the commands print: each of its lines, in that order, whatever the figures."""
+"""The picture of a run in the README is what the commands print: each of its lines, in order, whatever the figures."""
 
 from __future__ import annotations
 
