@@ -1,1 +1,2 @@
-"""The use-cases: each takes values and ports and returns a result. None prints, asks or parses words."""
+"""The use-cases: each takes values and ports and returns a result. Printing, asking and parsing words belong to
+`cli`."""

@@ -53,14 +53,14 @@ def abort(caller: Caller, how: How) -> Result:
 
 
 def _planned(past: History, files: RunFiles) -> Result:
-    """What an abort would do, and who is served then."""
+    """The calls that an abort would make, and the sites that would serve then."""
     steps = executor.to_undo(past)
     text = page(f"undo {step.verb}: {call.about}, if {call.when}" for step in steps for call in step.inverse)
     undo: list[Json] = [{"step": step.id, "calls": [call.as_json() for call in step.inverse]} for step in steps]
     serves = " and ".join(past.serving)
-    told = f"{serves} would serve" if serves else "nobody would be served, as before the run"
+    ending = f"{serves} would serve" if serves else "nobody would be served, as before the run"
     data: dict[str, Json] = {"undo": undo, "serves": [*past.serving]}
-    return Result(ExitCode.OK, f"{told}; nothing was changed", data=data, run=files.name, text=text)
+    return Result(ExitCode.OK, f"{ending}; nothing was changed", data=data, run=files.name, text=text)
 
 
 def forget(caller: Caller, name: str, how: How) -> Result:
@@ -88,7 +88,7 @@ def forget(caller: Caller, name: str, how: How) -> Result:
 
 
 def why_not_undone(past: History, seen: Seen) -> str | None:
-    """Say that a run may have opened its target, or somebody else did; None where it can be undone."""
+    """Why a run cannot be undone: the run or somebody else may have opened its target."""
     target = past.ask.target
     role = part_of(seen, past.ask).roles[target]
     if not past.activation and (role is Role.STANDBY or target in past.serving):

@@ -13,34 +13,34 @@ _NOT_KNOWN: Final = "not known"
 
 
 def figures(total: Mapping[str, Any], column: str) -> str:
-    """What may be lost, how old the oldest of it is, what may come twice, and how long a drain would take."""
+    """Figures in a sentence: messages at risk, the oldest one's age, possible doubles, and the time for a drain."""
     lost, twice = (_both(total[key], column, _count) for key in ("loss", "duplicates"))
     age_s, drain_s = (_both(total[key], column, _time) for key in ("age_s", "drain_s"))
     return f"messages lost {lost}, age of the oldest {age_s}, messages twice {twice}, drain {drain_s}"
 
 
-def _both(told: Mapping[str, Any], column: str, write: Callable[[float | None], str]) -> str:
+def _both(row: Mapping[str, Any], column: str, write: Callable[[float | None], str]) -> str:
     """The bound, with what is likely before it where that says more."""
-    most, likely = write(told.get(column)), told.get("likely", {}).get(column)
+    most, likely = write(row.get(column)), row.get("likely", {}).get(column)
     return most if likely is None or write(likely) == most else f"likely {write(likely)} (at most {most})"
 
 
 def verdict(data: Mapping[str, Any], objectives: Objectives | None) -> str:
     """Whether the objectives are met, and which of them are not."""
-    told = {"met": "objectives met", "missed": "objectives missed", "unknown": "objectives: not known"}
-    text = told.get(str(data.get("verdict")), "no objectives set")
+    texts = {"met": "objectives met", "missed": "objectives missed", "unknown": "objectives: not known"}
+    text = texts.get(str(data.get("verdict")), "no objectives set")
     which = [] if objectives is None else list(_missed(data, objectives))
     return f"{text}: {some(which)}" if which else text
 
 
 def _missed(data: Mapping[str, Any], objectives: Objectives) -> Iterator[str]:
-    """Each limit that its 99th percentile exceeds, in all and by class."""
+    """Limits that the 99th percentile exceeds, in all and by class."""
     yield from _above(data["total"], objectives.loss, "")
     limits = {each.queues: each.loss for each in objectives.classes}
-    for told in data.get("classes", ()):
-        queues = tuple(told["queues"])
+    for row in data.get("classes", ()):
+        queues = tuple(row["queues"])
         if queues in limits:
-            yield from _above(told, limits[queues], f" of {', '.join(queues)}")
+            yield from _above(row, limits[queues], f" of {', '.join(queues)}")
 
 
 def _above(scope: Mapping[str, Any], limit: LossLimit, of: str) -> Iterator[str]:

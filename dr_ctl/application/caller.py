@@ -1,4 +1,4 @@
-"""Who called: what a use-case may ask of the person or script behind a command, as ports."""
+"""Ports through which a use-case asks the person or script behind a command."""
 
 from __future__ import annotations
 
@@ -37,22 +37,20 @@ class Caller(Protocol):
 
     @property
     def command(self) -> str:
-        """What was called, as the envelope names it."""
+        """The command's name in the envelope."""
 
     @property
-    def clock(self) -> Clock:
-        """Where time comes from."""
+    def clock(self) -> Clock: ...
 
     @property
     def patience(self) -> Patience:
         """How long waits last."""
 
     @property
-    def people(self) -> People:
-        """Who can be asked."""
+    def people(self) -> People: ...
 
     def called(self, command: str) -> Caller:
-        """The same surroundings for a command that this one makes."""
+        """A caller for a command that this one makes."""
 
     def installation(self) -> Installation:
         """Read the settings; raises `SettingsError` with all that is wrong."""
@@ -63,11 +61,10 @@ class Caller(Protocol):
     def runs(self) -> Runs:
         """The runs of that place."""
 
-    def listener(self) -> Listener:
-        """Who follows what happens."""
+    def listener(self) -> Listener: ...
 
     def say(self, text: str) -> None:
         """A message to the person, beside the result."""
 
     def line(self, document: Mapping[str, Json], text: str) -> None:
-        """One thing of a command that goes on: a JSON line for a script, a message for a person."""
+        """Report from a command that goes on: a JSON line for a script, a message for a person."""

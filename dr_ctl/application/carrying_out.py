@@ -37,7 +37,7 @@ from dr_ctl.topologies.topology import Seen, keeps_one_store, workloads_of
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One run under its lock: what carries it out, or undoes it, gives the command's result."""
+    """A run under its lock; executing or undoing it gives the command's result."""
 
     caller: Caller
     opened: Opened
@@ -53,8 +53,8 @@ class Work:
         brings: Mapping[str, Json],
         superseded: RunFiles | None = None,
     ) -> Result:
-        """Execute a plan; what a return `brings` stands in the result. A run whose place it takes is closed once it has
-        begun itself."""
+        """Execute a plan; `brings`, the messages of a return, goes into the result. A `superseded` run is closed once
+        this one has begun."""
         listener = self.caller.listener()
         lock.note_pauses(self.lease, decided.baseline)
         decided = replace(decided, findings=(*decided.findings, *self.lease.findings()))
@@ -90,7 +90,7 @@ class Work:
         return self._journaled(act, {})
 
     def _estimator(self, decided: Plan, price: FailoverPrice | None, entries: Sequence[Entry]) -> Estimator:
-        """What makes the run's estimate; `entries` are those of its journal before it is gone on with."""
+        """The maker of the run's estimate; `entries` are the journal before this process."""
         installation = self.opened.installation
         if price is not None:
             return StoredEstimate(installation, price.lost)
@@ -116,7 +116,7 @@ class Work:
         return manner
 
     def _end_for(self, unfinished: RunFiles, reason: str | None) -> None:
-        """Close an interrupted run whose place this one takes. What it had changed is seen, not undone."""
+        """Close the interrupted run that this one replaces, without undoing its changes."""
         text = f"superseded by {self.files.name}: {reason}"
         give_up(unfinished, self.opened.clock, Result(ExitCode.UNKNOWN, text, run=unfinished.name).envelope("failover"))
 
@@ -172,7 +172,7 @@ class Work:
 
 
 class Broken(DrCtlError):
-    """A run that could not be gone on with where it stood: its journal could not be written, or dr-ctl has a defect."""
+    """A run that had to stop where it stood: the journal could not be written, or dr-ctl has a defect."""
 
     finding = STOPPED_AT_ONCE.id
 

@@ -1,4 +1,4 @@
-"""What is owed, for every command that looks: from the brokers that answered, and from STATE for those that did not."""
+"""Debts for every command that looks: read from the brokers that answered, and from STATE for the silent ones."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Owed:
 
 
 def owed(state: Path, seen: Sequence[Debt], answered: Sequence[str]) -> Owed:
-    """Put both together, and remember it for when a broker that holds a debt is away. What STATE says is never the end
-    of a command: the brokers say the same."""
+    """Join both and write the result to STATE, for the time when a broker with a debt is away. An unreadable STATE ends
+    no command: the brokers hold the same debts."""
     path = state / "debts.json"
     try:
         debts = merged(known(path), seen, answered)
@@ -38,12 +38,11 @@ def owed(state: Path, seen: Sequence[Debt], answered: Sequence[str]) -> Owed:
 
 
 def owed_now(caller: Caller, seen: Seen) -> Owed:
-    """The same of a look."""
     return owed(caller.state(), seen.debts, sorted({each.site for each in seen.brokers if each.silent is None}))
 
 
 def with_units(caller: Caller, result: Result, seen: Seen) -> Result:
     """A result with who serves what, and what is owed."""
     data: dict[str, Json] = {**result.data, "pairs": [unit.as_json() for unit in seen.units]}
-    told = owed_now(caller, seen)
-    return replace(result, data=data, debts=told.debts, findings=(*result.findings, *told.findings))
+    debts = owed_now(caller, seen)
+    return replace(result, data=data, debts=debts.debts, findings=(*result.findings, *debts.findings))

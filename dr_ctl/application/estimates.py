@@ -21,11 +21,11 @@ from dr_ctl.settings.model import Installation
 
 def objectives(installation: Installation) -> Objectives | None:
     """The objectives of the settings, as the estimate and the bounds judge by them."""
-    told = installation.settings.objectives
-    if told is None:
+    limits = installation.settings.objectives
+    if limits is None:
         return None
-    classes = tuple(LossClass(each.queues, LossLimit(each.loss.messages, each.loss.age)) for each in told.classes)
-    return Objectives(LossLimit(told.loss.messages, told.loss.age), classes)
+    classes = tuple(LossClass(each.queues, LossLimit(each.loss.messages, each.loss.age)) for each in limits.classes)
+    return Objectives(LossLimit(limits.loss.messages, limits.loss.age), classes)
 
 
 def request(installation: Installation) -> Request:
@@ -46,35 +46,36 @@ def of_site(installation: Installation, site: str) -> Found:
     return stored(installation.path(installation.settings.history.path), site)
 
 
-def _lines(found: Stored, now: datetime, told: Objectives | None) -> str:
+def _lines(estimate: Stored, now: datetime, limits: Objectives | None) -> str:
     """The four figures as of the last look and as they seldom are exceeded, and how old that look is."""
-    total = found.data["total"]
-    looked_s = found.age_s(now) + (found.data.get("stale_s") or 0.0)
-    first = f"if {found.data['site']} died: {at_stake.figures(total, 'now')} (by the look of {duration(looked_s)} ago)"
-    return f"{first}\n  p99 of all looks: {at_stake.figures(total, 'p99')}; {at_stake.verdict(found.data, told)}"
+    total = estimate.data["total"]
+    looked_s = estimate.age_s(now) + (estimate.data.get("stale_s") or 0.0)
+    first = (
+        f"if {estimate.data['site']} died: {at_stake.figures(total, 'now')} (by the look of {duration(looked_s)} ago)"
+    )
+    return f"{first}\n  p99 of all looks: {at_stake.figures(total, 'p99')}; {at_stake.verdict(estimate.data, limits)}"
 
 
 def figure(value: Json) -> str:
-    """As people read it."""
     return "not known" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def with_age(installation: Installation, site: str) -> tuple[Json, str, list[Finding]]:
-    """What `status` and a plan show of a site: the document (null without one), the lines, the findings."""
-    found, now = of_site(installation, site), datetime.now(UTC)
-    if found.stored is None:
-        return None, "", list(found.findings)
-    line = _lines(found.stored, now, objectives(installation))
+    """The estimate of a site for `status` and plans: the document (null without one), the lines, the findings."""
+    answer, now = of_site(installation, site), datetime.now(UTC)
+    if answer.stored is None:
+        return None, "", list(answer.findings)
+    line = _lines(answer.stored, now, objectives(installation))
     stale = []
-    if found.stored.age_s(now) > STALE_AFTER_S:
-        text = f"the stored estimate of {site} is {duration(round(found.stored.age_s(now)))} old"
+    if answer.stored.age_s(now) > STALE_AFTER_S:
+        text = f"the stored estimate of {site} is {duration(round(answer.stored.age_s(now)))} old"
         stale.append(ESTIMATE_OLD(text, "Let `dr-ctl monitor` run, or `dr-ctl rpo estimate`."))
-    return found.stored.as_json(now), line, stale
+    return answer.stored.as_json(now), line, stale
 
 
 def beside_plan(installation: Installation, result: Result) -> Result:
-    """A plan with the stored estimate of its source; a refusal stays as it is. What a failover costs is its bounds: a
-    second figure for the same would be one too many."""
+    """Add the stored estimate of the source to a plan. A refusal and a failover's plan stay unchanged: a failover has
+    its own bounds."""
     if result.plan is None:
         return result
     document, line, findings = with_age(installation, result.plan.source)
@@ -85,7 +86,7 @@ def beside_plan(installation: Installation, result: Result) -> Result:
 
 
 class StoredEstimate:
-    """Implements `Estimator` for a failover: what is stored of the lost site. It never waits for Spark."""
+    """Implements `Estimator` for a failover, from the stored estimate of the lost site, without Spark."""
 
     def __init__(self, installation: Installation, lost: str) -> None:
         self._installation, self._lost = installation, lost

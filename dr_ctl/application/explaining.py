@@ -1,5 +1,5 @@
-"""What an exit code or a finding is, at length, from the tables of them. Docs and README hold parts made of the same
-tables, between marks; this writes them anew:
+"""Explains exit codes and findings at length, from their tables. Docs and README hold parts made of the same tables,
+between marks; this command writes those parts anew:
 
 python -m dr_ctl.application.explaining README.md docs/command-line.md docs/findings.md
 """
@@ -30,8 +30,6 @@ _MADE: Final = re.compile(r"(<!-- made: ([a-z ]+) -->\n).*?(<!-- end -->)", re.D
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is wrong, what to type or to do, what that does and costs, whether it can be undone."""
-
     name: str
     what: str
     do: str
@@ -56,14 +54,14 @@ def findings() -> Mapping[str, Entry]:
 
 def explain(word: str) -> Result:
     """Tell one at length; raises `UsageError` where there is none of that name."""
-    found = _named(word.strip().upper())
-    if found is None:
+    entry = _named(word.strip().upper())
+    if entry is None:
         remedy = "As in `dr-ctl explain 22` or `dr-ctl explain DR-RUN-003`; `dr-ctl --help` lists the exit codes."
         raise UsageError(f"{word} is no exit code and no finding", remedy=remedy)
-    summary = f"{found.name}: {found.what}"
-    parts = {"To do:  ": found.do, "Effect: ": found.costs, "Undo:   ": found.undo}
-    lines = [_wrapped(summary, ""), "", *(_wrapped(f"{name} {told}", " " * 9) for name, told in parts.items())]
-    data = {"id": found.name, "what": found.what, "do": found.do, "costs": found.costs, "undo": found.undo}
+    summary = f"{entry.name}: {entry.what}"
+    parts = {"To do:  ": entry.do, "Effect: ": entry.costs, "Undo:   ": entry.undo}
+    lines = [_wrapped(summary, ""), "", *(_wrapped(f"{name} {text}", " " * 9) for name, text in parts.items())]
+    data = {"id": entry.name, "what": entry.what, "do": entry.do, "costs": entry.costs, "undo": entry.undo}
     return Result(ExitCode.OK, summary, data={**data}, closing="\n".join(lines))
 
 
@@ -92,7 +90,7 @@ def _exit_codes() -> str:
 
 
 def _what_to_type() -> str:
-    """Each end that asks for something, as an item of a list."""
+    """Exit codes that need an action, as items of a list."""
     asking = [(code, meaning) for code, meaning in MEANINGS.items() if meaning.tone is not Tone.GOOD]
     return "\n".join(_filled(f"- **`{code.outcome}` ({int(code)})**, {each.brief}. {each.do}") for code, each in asking)
 

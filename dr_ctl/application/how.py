@@ -1,4 +1,4 @@
-"""How a command that may change a broker is run: what its options say beside what is asked for."""
+"""Options of a command that may change a broker, beside the question itself."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-# How much a failover may lose; None: what the objectives allow.
+# How many messages a failover may lose; with None the objectives decide.
 AcceptedLoss = int | Literal["unknown"] | None
 
 
@@ -23,8 +23,6 @@ NO_THEFT = Theft()
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """What is asked of whom, and what the run rests on."""
-
     yes: bool = False
     dry_run: bool = False
     step: bool = False

@@ -1,4 +1,4 @@
-"""The checks of an installation as a whole: its roles, its lock, its runs, its settings, its history."""
+"""The checks of an installation as a whole: roles, lock, runs, settings and history."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dr_ctl.topologies.topology import Seen
 def installed(
     opened: Opened, seen: Seen, judge: Judge, forbidden: Mapping[tuple[str, str], Finding]
 ) -> Iterator[Check]:
-    """What is checked beside the brokers' own figures."""
+    """Checks beside the brokers' own figures."""
     yield from _answers(seen)
     yield from _as_a_whole(opened, seen, judge)
     yield from _settings(opened, seen, forbidden)

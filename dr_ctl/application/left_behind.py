@@ -1,4 +1,4 @@
-"""What a move leaves behind, in sentences for who made it: the second copy, the way back, the sends in doubt. Pure."""
+"""Sentences on the traces of a move, for the operator: the second copy, the way back, the sends in doubt. Pure."""
 
 from __future__ import annotations
 

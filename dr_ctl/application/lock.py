@@ -1,4 +1,4 @@
-"""The lock of one command on the brokers: who has it, taking it, taking it over, giving it back."""
+"""The lock of one command on the brokers: taking, taking over, giving back, and naming the holder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dr_ctl.topologies.topology import BrokerSeen, Seen
 
 
 def by() -> dict[str, Json]:
-    """Who runs this, for the lock and the journal: a user without a name in the system's list is its number."""
+    """The user and host of this process, for the lock and the journal. A user without a name gets a number."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
@@ -55,7 +55,7 @@ def refuse_if_held(seen: Seen, runs: Runs, theft: Theft) -> None:
 
 
 def in_the_way(seen: Seen, runs: Runs) -> str | None:
-    """The live lock of another STATE that would keep a run out; None where none does. Only looks."""
+    """The live lock of another STATE that would keep a run out, if any. Only looks."""
     me = _me(runs, looks=True)
     return next((other.described for look in seen.locks if (other := against(look, me)) is not None), None)
 
@@ -76,14 +76,14 @@ def locked(opened: Opened, runs: Runs, seen: Seen, run: str, what: str, theft: T
 
 
 def note_pauses(lease: Lease, baseline: Mapping[str, Any]) -> None:
-    """Which queues were paused before the run: whoever lifts its pauses must leave these."""
+    """Write into the lock which queues were paused before the run, so that nobody resumes them after it."""
     for site, units in baseline.items():
-        for unit, told in units.items():
-            lease.before(site, unit, told.get("paused", ()))
+        for unit, state in units.items():
+            lease.before(site, unit, state.get("paused", ()))
 
 
 def note_left(lease: Lease, seen: Seen) -> None:
-    """What is still paused at the end stays in the lock, so that any host can see and lift it."""
+    """Keep the queues that are still paused at the end in the lock, so that any host can resume them."""
     for each in seen.brokers:
         if each.silent is None:
             lease.still_paused(each.site, each.pair, each.paused)
@@ -104,7 +104,7 @@ def changed(before: Seen, now: Seen) -> Finding | None:
     return CHANGED_BEFORE_LOCK(f"the sites changed before the lock was taken: now {roles}", "Run the command again.")
 
 
-# What `status` and `validate` show.
+# For `status` and `validate`.
 
 
 def standing(seen: Seen) -> list[tuple[Look, LockDocument]]:
@@ -114,7 +114,7 @@ def standing(seen: Seen) -> list[tuple[Look, LockDocument]]:
 
 
 def shown(seen: Seen) -> list[Json]:
-    """Who holds the lock where, for `data.locks`."""
+    """The holders of the lock by broker, for `data.locks`."""
     return [
         {
             "site": look.site,
@@ -138,7 +138,7 @@ def shown(seen: Seen) -> list[Json]:
 def holders(seen: Seen, but: str | None = None) -> list[Finding]:
     """Name each run that holds a lock, or held one and never released it; once, wherever it holds it. `but`: not this
     one, of which more is said."""
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     for look, each in standing(seen):
         if each.released or each.run == but:
             continue
@@ -149,8 +149,8 @@ def holders(seen: Seen, but: str | None = None) -> list[Finding]:
             text = f"a run of another host or STATE was begun and never ended; its lock ran out: {each.described}"
             remedy = f"On {each.host}, as {each.holder}: `dr-ctl status` names the ways out of it."
             severity = Severity.WARNING
-        found[each.run] = LOCK_HELD(text, remedy, severity=severity)
-    return list(found.values())
+        findings[each.run] = LOCK_HELD(text, remedy, severity=severity)
+    return list(findings.values())
 
 
 def pausers(seen: Seen, broker: BrokerSeen) -> dict[str, str]:
@@ -166,13 +166,13 @@ def pausers(seen: Seen, broker: BrokerSeen) -> dict[str, str]:
 
 def forbidden(opened: Opened, seen: Seen) -> dict[tuple[str, str], Finding]:
     """Say at which brokers this user may not create a lock. Asked, not tried: a check changes nothing."""
-    found = {}
+    findings = {}
     for store in opened.topology.stores():
         with closing(store), suppress(BrokerError):
             why = store.why_forbidden() if (store.site, store.pair) in _answered(seen) else None
             if why is not None:
-                found[store.site, store.pair] = per_machine(f"{store.site}/{store.pair}", why)
-    return found
+                findings[store.site, store.pair] = per_machine(f"{store.site}/{store.pair}", why)
+    return findings
 
 
 def _answered(seen: Seen) -> set[tuple[str, str]]:

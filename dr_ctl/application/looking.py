@@ -27,7 +27,7 @@ class Looking:
 
 @contextmanager
 def looking(caller: Caller) -> Iterator[Looking]:
-    """Begin to look. What was opened is closed after the block, which ends a look that nobody waits for any more."""
+    """Begin to look. The topology is closed after the block, which also ends a look that still runs."""
     installation = caller.installation()
     topology = registry.opened(installation, caller.clock, caller.patience, caller.runs().documents)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="both looks") as beside, closing(topology):

@@ -1,4 +1,4 @@
-"""A failover as things stand: what roles alone do not tell of the lost site, and the remedies that help now."""
+"""A failover's findings on the lost site beyond its role, and the remedies that help now."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def as_things_stand(decided: Decision, ask: Ask, seen: Seen, opened: Opened) -> 
     if isinstance(decided, Plan) and silent and (at := _lately_sick(left, opened)) is not None:
         text = f"{left} was sick, and so alive, at {stamp(at)}: that it serves nobody now rests on your word alone"
         remedy = "Go on only where its process was ended, or its host cut off, since then."
-        told = SICK_LATELY(text, remedy)
-        return replace(decided, findings=(told, *decided.findings))
+        finding = SICK_LATELY(text, remedy)
+        return replace(decided, findings=(finding, *decided.findings))
     if not isinstance(decided, Refusal):
         return decided
     away = [link.site for link in seen.links() if link.attached is False]
@@ -48,7 +48,7 @@ def as_things_stand(decided: Decision, ask: Ask, seen: Seen, opened: Opened) -> 
 
 
 def _lately_sick(site: str, opened: Opened) -> datetime | None:
-    """When the history last saw a silent site give a sign of life without its management; None where not lately."""
+    """The latest time in the history when the silent site was sick, and so alive; None if that is long ago."""
     from dr_ctl.rpo.history.since import last_seen  # noqa: PLC0415 - what reads Parquet takes a tenth of a second
 
     at = last_seen(opened.installation.path(opened.installation.settings.history.path), site, Role.SICK)

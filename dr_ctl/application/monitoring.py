@@ -62,29 +62,29 @@ def monitor(caller: Caller, lasting_s: float | None, *, pay_debts: bool, metrics
 
 @dataclass
 class Recorded:
-    """Whether the history takes what is seen: each trouble is said once, and that it is over."""
+    """Reports trouble with writing the history: once when the trouble begins, once when it ends."""
 
     caller: Caller
     _trouble: str | None = None
     _dropped: int = 0
-    _told: dict[str, Finding] = field(default_factory=dict)
+    _troubles: dict[str, Finding] = field(default_factory=dict)
 
     @property
     def findings(self) -> list[Finding]:
-        """What went wrong, each kind of it with its first time."""
-        return [*self._told.values()]
+        """The troubles so far, each kind with its first time."""
+        return [*self._troubles.values()]
 
     def tell(self, look: Look) -> None:
         before, self._trouble = self._trouble, look.trouble
         if look.trouble is not None and look.trouble != before:
             self.caller.say(f"{look.trouble}; the monitor goes on, and keeps {look.waiting} row(s) until it is over")
             text = f"{look.trouble} (first at {stamp(look.at)})"
-            found = HISTORY_NOT_WRITTEN(text, "Make room there, or mend the disk.")
-            self._told.setdefault(look.trouble, found)
+            finding = HISTORY_NOT_WRITTEN(text, "Make room there, or mend the disk.")
+            self._troubles.setdefault(look.trouble, finding)
         if look.trouble is None and before is not None:
             lost = look.dropped - self._dropped
-            told = f"{lost} row(s) were dropped meanwhile, the oldest of queues first" if lost else "nothing was lost"
-            self.caller.say(f"the history is written again; {told}")
+            loss = f"{lost} row(s) were dropped meanwhile, the oldest of queues first" if lost else "nothing was lost"
+            self.caller.say(f"the history is written again; {loss}")
             self._dropped = look.dropped
 
 

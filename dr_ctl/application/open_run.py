@@ -24,7 +24,7 @@ def holding_state(runs: Runs, what: str, *, held: bool) -> AbstractContextManage
 
 
 def begun(runs: Runs, how: How) -> RunFiles | None:
-    """The open run. One whose journal was never begun changed nothing, and is closed here and now."""
+    """The open run. A run without any journal line changed nothing and is closed here."""
     unfinished = runs.unfinished()
     if unfinished is not None and not read(unfinished.journal):
         if how.dry_run:
@@ -62,6 +62,6 @@ def still_open(unfinished: RunFiles, asked: Ask) -> Result:
 
 
 def left_open(declined: Result, files: RunFiles) -> Result:
-    """Who declines to go on with a run, or to undo it, still has it."""
+    """Say in a declined resume or abort that the run stays open."""
     text = f"{declined.summary}, and {files.name} stays open: `dr-ctl status` says who is served"
     return replace(declined, summary=text, run=files.name)

@@ -1,4 +1,4 @@
-"""One installation for one command: its settings, its topology opened for looking, its runbooks."""
+"""An installation opened for one command: settings, topology and runbooks."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Opened:
 
     def unverified(self) -> list[Finding]:
         """The sites whose certificates nobody checks: every command says so."""
-        return [found for name in self.sites if (found := self.unverified_at(name)) is not None]
+        return [finding for name in self.sites if (finding := self.unverified_at(name)) is not None]
 
     def unverified_at(self, name: str) -> Finding | None:
         if self.installation.settings.sites[name].tls.verify:
@@ -80,7 +80,7 @@ class Opened:
         return CERTIFICATES_NOT_VERIFIED(text, remedy)
 
     def mending(self, site: str) -> str:
-        """What helps where the link of a site is not attached."""
+        """The remedy for a site whose link is not attached."""
         restarts = {step.verb for step in single_step(RESTART).steps} <= self.topology.recipe.verbs()
         restart = f"`dr-ctl link restart {site}`; if that does not help, look" if restarts else "Look"
         return f"{restart} at what stands between the sites."

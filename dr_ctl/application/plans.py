@@ -20,7 +20,6 @@ from dr_ctl.engine.runs import write
 
 
 def title(plan: Plan) -> str:
-    """What is planned, in a few words."""
     operation = plan.ask.operation
     if plan.ask.units is not None:
         operation = f"{operation} of {some(plan.ask.units)}"
@@ -74,7 +73,7 @@ def read(path: Path, asked: Ask) -> Saved:
 
 
 def same(saved: Saved | None, decided: Decision) -> Decision:
-    """What was decided now, unless it is not what was saved: then the refusal that names what has changed."""
+    """The new decision, or a refusal that names every difference from the saved plan."""
     if saved is None or not isinstance(decided, Plan):
         return decided
     now = json.loads(json.dumps(dict(decided.basis)))
@@ -93,7 +92,7 @@ def _shape(step: PlannedStep) -> tuple[str, str, tuple[tuple[str, ...], ...]]:
 
 
 def _changes(was: Json | Mapping[str, Any], now: Json | Mapping[str, Any], at: str = "") -> Iterator[str]:
-    """Each value that is another one, with its place."""
+    """The places whose values differ, with both values."""
     if isinstance(was, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*was, *now]):
             yield from _changes(was.get(key), now.get(key), f"{at} {key}".strip())

@@ -1,5 +1,5 @@
-"""The estimate of a run: the stored one where that is fresh; else one made beside the checks, in a process of its own
-that is killed when the run needs to go on."""
+"""The estimate of a run. A fresh stored estimate is used; else a process beside the checks makes one, and is killed
+when the run needs to go on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FRESH: Final = timedelta(minutes=15)
 
 
 class Preflight:
-    """Implements `Estimator`. No history, no Java, no Spark: each is a finding, never an obstacle."""
+    """Implements `Estimator`. Missing history, Java or Spark is a finding, never an obstacle."""
 
     def __init__(self, installation: Installation, source: str, folder: Path, clock: Clock) -> None:
         self._installation, self._source, self._folder, self._clock = installation, source, folder, clock
@@ -35,10 +35,10 @@ class Preflight:
         self._stored: Stored | None = None
 
     def begin(self) -> None:
-        found = of_site(self._installation, self._source).stored
-        # One of a clock that ran ahead would be fresh until that moment comes.
-        if found is not None and timedelta() <= datetime.now(UTC) - found.made_at <= FRESH:
-            self._stored = found
+        stored = of_site(self._installation, self._source).stored
+        # An estimate dated in the future, by a clock that ran ahead, is not fresh.
+        if stored is not None and timedelta() <= datetime.now(UTC) - stored.made_at <= FRESH:
+            self._stored = stored
             return
         history = self._installation.path(self._installation.settings.history.path)
         if next(history.glob("date=*/site=*/*.parquet"), None) is not None:
@@ -66,27 +66,27 @@ class Preflight:
             self._estimating.end()
 
 
-def _stored(found: Stored, told: Objectives | None) -> Outcome:
+def _stored(estimate: Stored, limits: Objectives | None) -> Outcome:
     now = datetime.now(UTC)
-    text = _summary({"data": found.data}, told)
-    text = f"{text}; as stored {duration(round(found.age_s(now)))} ago"
-    return Done(text, {"estimate": found.as_json(now)}, _findings(found.findings))
+    text = _summary({"data": estimate.data}, limits)
+    text = f"{text}; as stored {duration(round(estimate.age_s(now)))} ago"
+    return Done(text, {"estimate": estimate.as_json(now)}, _findings(estimate.findings))
 
 
-def _outcome(answer: dict[str, Any], told: Objectives | None) -> Outcome:
+def _outcome(answer: dict[str, Any], limits: Objectives | None) -> Outcome:
     if "error" in answer:
         finding = ESTIMATE_FAILED(f"no estimate: {answer['error']}", str(answer.get("remedy", "")))
         return NotNeeded(finding.text, findings=(finding,))
-    return Done(_summary(answer, told), {"estimate": answer["data"]}, _findings(answer["findings"]))
+    return Done(_summary(answer, limits), {"estimate": answer["data"]}, _findings(answer["findings"]))
 
 
-def _findings(told: Iterable[Mapping[str, Any]]) -> tuple[Finding, ...]:
-    return tuple(Finding(each["id"], Severity(each["severity"]), each["text"], each["remedy"]) for each in told)
+def _findings(rows: Iterable[Mapping[str, Any]]) -> tuple[Finding, ...]:
+    return tuple(Finding(each["id"], Severity(each["severity"]), each["text"], each["remedy"]) for each in rows)
 
 
-def _summary(answer: dict[str, Any], told: Objectives | None) -> str:
+def _summary(answer: dict[str, Any], limits: Objectives | None) -> str:
     data: dict[str, Any] = answer["data"] or {}
     if data.get("total") is None:
         return "no estimate from this history"
     figures = f"{at_stake.figures(data['total'], 'now')}; p99 of all looks: {at_stake.figures(data['total'], 'p99')}"
-    return f"if {data['site']} died: {figures}; {at_stake.verdict(data, told)}"
+    return f"if {data['site']} died: {figures}; {at_stake.verdict(data, limits)}"

@@ -1,4 +1,4 @@
-"""What a failover may cost: of a site that answers and is closed, what was read of it; of any other, from the last
+"""The price of a failover. A closed site that answers gives its own counts; any other site is judged by the last
 samples of the history. Contacts no broker, needs neither Java nor Spark.
 """
 
@@ -29,27 +29,27 @@ SKEW: Final = timedelta(seconds=2)
 
 
 class FailoverPrice:
-    """Implements `Price` for one lost site. Read anew each time: what may be lost grows while the site may live, and no
-    more once it is seen down."""
+    """Implements `Price` for one lost site. Read the price anew each time: the loss may grow until the site is seen
+    down."""
 
     def __init__(self, installation: Installation, lost: str, clock: Clock, silent_since: str | None = None) -> None:
         self.lost = lost
         self._silent_since = datetime.fromisoformat(silent_since) if silent_since is not None else None
-        self._ahead = timedelta(0)  # of this machine's clock is a broker's, by so much at least
+        self._ahead = timedelta(0)  # by how much at least a broker's clock is ahead of this machine's
         self._installation, self._clock = installation, clock
         self._down_since: datetime | None = None
         self._read: tuple[Seen, datetime] | None = None
-        self._told: tuple[object, Bounds] | None = None  # by which moment of its death, and which clocks
-        self._kept_at: datetime | None = None  # when it was seen that both sites use one store
-        # What reads Parquet takes a tenth of a second to load: beside the first look, whose answers are waited for.
+        self._by_history: tuple[object, Bounds] | None = None  # keyed by the moment of death and the clocks
+        self._kept_at: datetime | None = None  # the time of a look that showed one store for both sites
+        # Loading the Parquet reader takes a tenth of a second: load it beside the first look.
         Thread(target=import_module, args=("dr_ctl.rpo.bounds.bounds",), daemon=True, name="load bounds").start()
 
     def saw(self, seen: Seen) -> None:
-        """Note what a look told: a site that is down sends nothing any more, so its price grows no further; one that
-        is closed and answers says itself what it still has to ship."""
+        """Note a look. A site that is down sends no more, so its price stops growing. A closed site that answers tells
+        how much is still to ship."""
         role = seen.roles[self.lost]
         now = self._clock.now()
-        # Between the moment of a look and this one lies its answer's way: what is left over is a clock's fault.
+        # A broker's time must be earlier than now; any lead is a clock's fault.
         clocks = [moment(look.now_ms * 1000) - now for look in seen.locks if look.site != self.lost]
         self._ahead = max([self._ahead, *clocks])
         # Only an unbroken run of looks that see it down ends the time.
@@ -62,9 +62,9 @@ class FailoverPrice:
         return self._now().as_json()
 
     def findings(self) -> Sequence[Finding]:
-        told = self._now()
-        because = [] if told.because is None else [LOSS_AS_SUM(told.because)]
-        return (*because, *told.findings, *self._clocks())
+        bounds = self._now()
+        because = [] if bounds.because is None else [LOSS_AS_SUM(bounds.because)]
+        return (*because, *bounds.findings, *self._clocks())
 
     def _clocks(self) -> Iterator[Finding]:
         if self._ahead > SKEW and self._read is None:
@@ -91,7 +91,7 @@ class FailoverPrice:
         return LOSS_ABOVE_LIMIT("; ".join(reasons), remedy, more=more)
 
     def contradiction(self) -> Finding | None:
-        """A look that saw the lost site serve after its end by the operator's word; None without one."""
+        """The finding for a look that saw the lost site serve after the end that the operator gave."""
         if self._silent_since is None:
             return None
         from dr_ctl.rpo.history.newest import recent  # noqa: PLC0415 - loaded by then, beside the first look
@@ -119,9 +119,9 @@ class FailoverPrice:
 
     def _of_history(self) -> Bounds:
         known = self._down_since, self._ahead
-        if self._down_since is None or self._told is None or self._told[0] != known:
-            self._told = known, self._read_history()
-        return self._told[1]
+        if self._down_since is None or self._by_history is None or self._by_history[0] != known:
+            self._by_history = known, self._read_history()
+        return self._by_history[1]
 
     def _read_history(self) -> Bounds:
         from dr_ctl.rpo.bounds.bounds import bounds  # noqa: PLC0415 - loaded by then, beside the first look
@@ -144,11 +144,11 @@ class FailoverPrice:
         return [broker.name for broker in self._installation.settings.sites[self.lost].brokers]
 
     def _of_read(self, seen: Seen, at: datetime) -> Bounds:
-        """What lies in the outflows is all that may be lost or come twice: a closed site adds nothing to them. Of one
-        queue no more than lies in it can be lost."""
+        """The bounds of a closed site that answers: only messages in its outflows can be lost or come twice. A queue
+        cannot lose more than its depth."""
         from dr_ctl.rpo.bounds.result import Bound, Bounds, ClassBound, QueueBound  # noqa: PLC0415 - as above
 
-        settings, told = self._installation.settings, objectives(self._installation)
+        settings, limits = self._installation.settings, objectives(self._installation)
         held = seen.stake(self.lost)
         lost, twice = _total([each.lost for each in held]), _total([each.twice for each in held])
         own = [each.queues for each in held]
@@ -164,7 +164,7 @@ class FailoverPrice:
                 _least(lost, _total([n for name, n in depths.items() if matches(each.queues, name)])),
                 each.loss.messages,
             )
-            for each in (told.classes if told is not None else ())
+            for each in (limits.classes if limits is not None else ())
         )
         return Bounds(self.lost, Bound(lost, at), Bound(twice, at), queues, classes)
 
@@ -188,8 +188,9 @@ def _of_queue(
     twice: int | None,
     depths: Mapping[str, int | None],
 ) -> tuple[int | None, int | None]:
-    """What may be lost of one queue and come twice: by its own outflows, or at most the whole and what lies in it."""
+    """Loss and doubles of a queue, by its own outflows; without those at most the site's total and the queue's
+    depth."""
     if any(each is None for each in own):
         return _least(lost, depths[name]), twice
-    mine = [each.get(name, (0, 0)) for each in own if each is not None]
-    return sum(each for each, _ in mine), _total([each for _, each in mine])
+    counts = [each.get(name, (0, 0)) for each in own if each is not None]
+    return sum(each for each, _ in counts), _total([each for _, each in counts])

@@ -1,6 +1,6 @@
-"""What one command asks, as a value: checked against settings and topology, narrowed to its units, with its price.
+"""The question of one command as a value: checked against settings and topology, narrowed to its units, with its price.
 
-A question is decided as often as needed; each decision comes from the look that it is given.
+A question can be decided several times, each time from a given look.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class Question:
 
     @property
     def site(self) -> str:
-        """The site that the command names: some steps are done at the one that is left."""
+        """The site that the command names; some steps name the site that clients leave."""
         return self.ask.target if self.ask.operation not in AT_SOURCE else self.opened.other(self.ask.target)
 
     @property
     def title(self) -> str:
-        """What is done, as others are told who meet its lock."""
+        """The operation in words, for people who meet its lock."""
         if self.past is not None:
             return f"resume of {self.ask.operation} to {self.ask.target}"
         return f"{self.ask.operation} {'of' if self.ask.operation in AT_SOURCE else 'to'} {self.site}"
@@ -84,7 +84,7 @@ class Question:
         return self.ask.operation == FENCE or self.supersedes
 
     def look(self) -> Seen:
-        """Look at both sites; what a failover may cost follows from what was seen."""
+        """Look at both sites, and update the price of a failover."""
         seen: Seen = self.opened.topology.observe()
         if self.price is not None:
             self.price.saw(seen)
@@ -105,7 +105,7 @@ class Question:
         return replace(self, ask=replace(ask, units=units))
 
     def decide(self, seen: Seen) -> Decision:
-        """Plan from one look; what the plan rests on includes the settings."""
+        """Plan from one look; the plan's basis includes the settings."""
         ask, opened = self.ask, self.opened
         book = opened.runbook(ask.operation)
         decided = plan(book, opened.topology.recipe, seen, ask, self.past, self.price, anew=self.anew)
@@ -128,15 +128,15 @@ class Question:
         return decided if contradiction is None else Refusal((contradiction,))
 
     def residue(self, seen: Seen) -> dict[str, Json]:
-        """What a return brings, and what of it comes twice at most, as `data`: empty for all else, and where the
-        topology cannot say so beforehand."""
+        """The messages that a return brings, and how many may come twice, as `data`. Empty for other operations, and
+        where the topology cannot count beforehand."""
         brings: Mapping[str, Json] = seen.residue(self.ask.target) if self.ask.operation in RETURNS else {}
         return {"residue": dict(brings)} if brings else {}
 
     def why_not_so(self) -> str | None:
-        """What a look says that holds already is attempted before anybody is told: flags lie."""
+        """Test by a real connection that a state which the look shows already holds: flags can be wrong."""
         if self.ask.operation == REINSTATE:
-            return None  # there all brokers have answered what they hold and owe
+            return None  # all brokers have answered with their messages and debts
         serving = self.ask.operation not in (QUIESCE, FENCE)
         try:
             why = self.opened.topology.why_not_so(self.site, serving=serving)
@@ -165,7 +165,7 @@ def _must_move_parts(ask: Ask, opened: Opened) -> None:
 
 
 def _price(ask: Ask, opened: Opened) -> FailoverPrice | None:
-    """What a failover may cost; None for a planned move."""
+    """The price of a failover; None for a planned move."""
     if ask.operation != FAILOVER:
         return None
     lost = opened.other(ask.target)

@@ -1,4 +1,4 @@
-"""What speaks against each operation, and whether the gate holds now: `validate` and `verify`. Both only look."""
+"""`validate` lists the obstacles to each operation, `verify` tests the gate now. The two only look."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _UNANSWERED = (Role.UNKNOWN, Role.SICK, Role.DOWN)
 
 
 def validate(caller: Caller, operation: str | None, to: str | None = None, *, verbose: bool = False) -> Result:
-    """All findings once, then for each operation what its command would answer now; `verbose`: each check by name."""
+    """All findings once, then the present answer of each operation's command; `verbose` lists every check by name."""
     if operation is not None and operation not in WHOLE:
         raise UsageError(f"unknown operation {operation}", remedy=f"This version knows {', '.join(WHOLE)}.")
     with Opened.of(caller) as opened:
@@ -56,38 +56,38 @@ def validate(caller: Caller, operation: str | None, to: str | None = None, *, ve
 
 
 def _unheard(opened: Opened, seen: Seen) -> list[Finding]:
-    """The sites that serve by their flags, and where no client is greeted: what shows later that one is down was never
-    seen to be up."""
-    found = []
+    """Findings for sites that serve by their flags but greet no client. A later test of such a door cannot show that
+    the site went down."""
+    findings = []
     for site in [site for site, role in seen.roles.items() if role is Role.SERVING]:
         try:
             why = opened.topology.why_not_so(site, serving=True)
-        except BrokerError as told:
-            why = str(told)
+        except BrokerError as error:
+            why = str(error)
         if why is not None:
             text = f"{site} serves by the flags of its doors, but {why}"
             remedy = "Is `stomp:` an address of its clients' door, and may that user connect?"
-            found.append(NO_CLIENT_GREETED(text, remedy))
-    return found
+            findings.append(NO_CLIENT_GREETED(text, remedy))
+    return findings
 
 
 def _findings(
     opened: Opened, seen: Seen, judge: Judge, verdicts: Sequence[Verdict], forbidden: Mapping[tuple[str, str], Finding]
 ) -> list[Finding]:
-    """What speaks against the operations, each once. Where the roles alone refuse a move, what the brokers say of
-    themselves is worth as much."""
-    found = open_run_findings(judge.open_run, seen, judge.links)
+    """The obstacles to the operations, each once. The brokers' own findings are included even where the roles alone
+    refuse a move."""
+    findings = open_run_findings(judge.open_run, seen, judge.links)
     if len(verdicts) == 1 and verdicts[0].findings and verdicts[0].operation != SWAPOVER:
-        return list(dict.fromkeys([*found, *verdicts[0].findings]))
+        return list(dict.fromkeys([*findings, *verdicts[0].findings]))
     target = targets(seen, SWAPOVER) or next(iter(seen.roles))
     ask = Ask(SWAPOVER, target)
     move = Move(ask, opened.other(target), {})
-    found += [
+    findings += [
         *Question(ask, opened).decide(seen).findings,
         *opened.topology.recipe.why_not(seen, move),
         *forbidden.values(),
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(findings))
 
 
 def _checks(opened: Opened, seen: Seen, judge: Judge, forbidden: Mapping[tuple[str, str], Finding]) -> list[Check]:
@@ -98,13 +98,13 @@ def _checks(opened: Opened, seen: Seen, judge: Judge, forbidden: Mapping[tuple[s
 
 
 def _check_line(check: Check, age_s: float) -> str:
-    told = check.evidence if check.evidence is not None else "no answer"
+    evidence = check.evidence if check.evidence is not None else "no answer"
     age = f", {age_s:.1f} s old" if check.evidence is not None else ""
-    return f"{check.verdict:<8}  {check.where}: {check.name} ({told}{age})"
+    return f"{check.verdict:<8}  {check.where}: {check.name} ({evidence}{age})"
 
 
 def verify(caller: Caller, asked: Ask) -> Result:
-    """The whole gate over its window, without a run. What lets clients in is said at once, not waited for."""
+    """Test the whole gate over its window, without a run. An open door is reported at once, without waiting."""
     with Opened.of(caller) as opened:
         question = Question.of(asked, opened)
         seen = question.look()

@@ -1,4 +1,4 @@
-"""What every command returns: one value that becomes text for people, or the one JSON document, and the exit code."""
+"""The return value of every command, which becomes text or one JSON document, and the exit code."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Result:
     closing: str = ""
 
     def with_text(self, text: str) -> Result:
-        """The same, with a body for people."""
+        """Copy with a body for people."""
         return replace(self, text=text)
 
     def with_warn_exit(self) -> Result:
-        """The same, with code 30 where it ended well and has warnings."""
+        """Copy with code 30 if the command ended well with warnings."""
         if self.code is ExitCode.OK and any(each.severity is Severity.WARNING for each in self.findings):
             return replace(self, code=ExitCode.WARNINGS)
         return self

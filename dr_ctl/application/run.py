@@ -1,7 +1,5 @@
-"""One sequence for every operation: look, decide, agree, lock, look again, decide again, carry out.
-
-A run that is gone on with, a failover in the place of another run and a dry run are arguments of it, not ways of their
-own.
+"""The sequence of every operation: look, decide, agree, lock, look again, decide again, carry out. A resume, an
+escalation and a dry run use the same sequence with other arguments.
 """
 
 from __future__ import annotations
@@ -30,7 +28,8 @@ SAID_NO = "a person said no; nothing was changed"
 
 
 def run(caller: Caller, asked: Ask, how: How) -> Result:
-    """Carry out an operation. Order of looking: another's lock, an open run, already there; then lock, look again."""
+    """Carry out an operation. The order of checks: another run's lock, an open run, a state that holds already; then
+    lock and look again."""
     saved = plans.read(how.saved, asked) if how.saved is not None else None
     if saved is not None:
         asked = replace(saved.ask, reason=asked.reason or saved.ask.reason)
@@ -62,7 +61,7 @@ def resume(caller: Caller, timeout_s: float | None, how: How) -> Result:
 
 
 def escalate(caller: Caller, name: str | None, timeout_s: float | None, accept_loss: AcceptedLoss, how: How) -> Result:
-    """A failover in the place of a planned move that cannot finish: its source is fenced, so what it holds is known."""
+    """Replace a planned move that cannot finish by a failover. The source is fenced, so its messages are counted."""
     runs = caller.runs()
     files = runs.unfinished() if name is None else runs.find(name)
     if files is None or not files.open() or not read(files.journal):
@@ -134,7 +133,7 @@ def _carried_out(caller: Caller, question: Question, how: How, files: RunFiles |
 
 
 def _declined(caller: Caller, decided: Plan, how: How) -> Result | None:
-    """Ask, where somebody can be asked; None is a yes."""
+    """Ask a person, if there is one; None is a yes."""
     if how.yes:
         return None
     if not caller.people.present():

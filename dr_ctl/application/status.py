@@ -1,4 +1,4 @@
-"""What is: who serves, what is under way between the sites, what stands open, and what to type then. Only looks."""
+"""The present state: who serves, messages under way, open runs, and the command to type then. Only looks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from dr_ctl.topologies.topology import BrokerSeen, LinkSeen, Seen, workloads_of
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What was seen, for people, beside the result that scripts read; `estimate` is the line of the stored one."""
+    """The observation for people, beside the result that scripts read; `estimate` is the line of the stored
+    estimate."""
 
     result: Result
     seen: Seen
@@ -86,13 +87,15 @@ def status(caller: Caller, looked: Looking) -> Status:
         summary, code = "both sites let clients in" if serving else nobody_serves, ExitCode.OK
     debts = owed_now(caller, seen)
     result = Result(code, summary, [*findings, *stale, *debts.findings], data, debts=debts.debts)
-    more = {(link.site, link.pair): told for link in links if (told := down.get((link.site, link.pair))) is not None}
+    more = {
+        (link.site, link.pair): silence for link in links if (silence := down.get((link.site, link.pair))) is not None
+    }
     return Status(result, seen, links, "\n".join(filter(None, (out.text if out else "", line))), more)
 
 
 def _down(down: Mapping[tuple[str, str], since.Since], link: LinkSeen) -> dict[str, Json]:
-    told = down.get((link.site, link.pair))
-    return {} if told is None else {"down_since": told.at}
+    silence = down.get((link.site, link.pair))
+    return {} if silence is None else {"down_since": silence.at}
 
 
 def silent(seen: Seen) -> list[Finding]:
@@ -150,11 +153,11 @@ def not_one(judge: Judge) -> Iterator[Finding]:
 
 
 def _pauses(seen: Seen) -> list[Finding]:
-    found = []
+    findings = []
     for each in seen.brokers:
         by = lock.pausers(seen, each)
         for run in sorted({by.get(name, "") for name in each.paused}):
             names = [name for name in each.paused if by.get(name, "") == run]
             text = f"{each.site}/{each.pair}: paused{' by ' + run if run else ''}: {some(names)}"
-            found.append(QUEUES_PAUSED(text))
-    return found
+            findings.append(QUEUES_PAUSED(text))
+    return findings

@@ -39,8 +39,8 @@ def sync(caller: Caller, lasting_s: float | None, *, metrics: str | None) -> Res
         serving = [site for site, role in roles.items() if role is Role.SERVING]
         if len(serving) != 1:
             keeper_of(opened.topology, next(iter(roles)), {}).close()  # which needs none says so
-            told = ", ".join(f"{site} is {role.value}" for site, role in roles.items())
-            return _refused(f"which site serves cannot be told: {told}")
+            summary = ", ".join(f"{site} is {role.value}" for site, role in roles.items())
+            return _refused(f"which site serves cannot be told: {summary}")
         primary, standby = serving[0], opened.other(serving[0])
         with closing(keeper_of(opened.topology, primary, _remembered(notes, runs, primary))) as keeper:
             agent = SyncAgent(keeper, runs, notes, clock, {"primary": primary, "standby": standby})
@@ -61,24 +61,26 @@ def hold(caller: Caller, reason: str) -> Result:
 
 
 def go_on(caller: Caller) -> Result:
-    """Let it delete again; what vanished meanwhile counts as consumed."""
+    """Let the agent delete again; messages that vanished meanwhile count as consumed."""
     notes = Notes(_own(caller))
     was = notes.hold()
     notes.go_on(caller.clock.now())
-    told = f"it was held by {was.text}; " if was is not None else "nothing held it; "
-    return Result(ExitCode.OK, f"{told}what left the serving site meanwhile counts as consumed, its copies are deleted")
+    before = f"it was held by {was.text}; " if was is not None else "nothing held it; "
+    return Result(
+        ExitCode.OK, f"{before}what left the serving site meanwhile counts as consumed, its copies are deleted"
+    )
 
 
 def _remembered(notes: Notes, runs: Runs, primary: str) -> Mapping[str, Json]:
-    """What the last agent knew, where that site has served ever since: a run in between may have had it wait, and
-    copies deleted there."""
+    """The last agent's knowledge, if that site has served ever since. A run in between makes the knowledge worthless:
+    copies may have been deleted."""
     last = notes.read()
     if last.get("primary") != primary:
         return {}
     at = notes.standing.stat().st_mtime
     moved = any(run.result.exists() and run.result.stat().st_mtime > at for run in runs.all())
-    told: Mapping[str, Json] = {} if moved else last.get("remembers", {})
-    return told
+    memory: Mapping[str, Json] = {} if moved else last.get("remembers", {})
+    return memory
 
 
 def _own(caller: Caller) -> Path:

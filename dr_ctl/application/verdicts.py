@@ -1,6 +1,7 @@
-"""What a command would answer now, and what it would need: `validate`, `status` and the command share this judgement.
+"""The answer that a command would give now, and its conditions: `validate`, `status` and the command share this
+judgement.
 
-It decides as the command does, from a look that was made; nothing is asked of a broker here.
+A verdict comes from a look that was made, without asking a broker.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class OpenRun:
         if files is None:
             return None
         lives = is_held(files.journal)
-        return cls(files, lives) if lives or files.open() else None  # else it ended between the two looks at it
+        return cls(files, lives) if lives or files.open() else None  # else the run ended between the two looks
 
 
 @dataclass(frozen=True, slots=True)

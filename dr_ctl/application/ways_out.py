@@ -1,4 +1,4 @@
-"""The ways out of a run that was interrupted: who serves after each, what it costs, which one is recommended. Pure."""
+"""The ways out of an interrupted run: cost, serving site afterwards, and recommendation. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNDO_S = 2
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One command that ends the run. `serves` is the site that serves then; None where none does."""
+    """A command that ends the run. `serves` is the site that serves then, if any."""
 
     command: str
     serves: str | None
@@ -46,7 +46,8 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """What is known of the open run: by its journal, and by its lock at the brokers. None: the journal is not read."""
+    """Facts on the open run, from its journal and its lock at the brokers. `past` is None where the journal cannot be
+    read."""
 
     run: OpenRun
     past: History | None
@@ -76,7 +77,7 @@ class Interrupted:
         return f"{ask.operation} from {self.past.source} to {ask.target}"
 
     def process(self, seen: Seen) -> str:
-        """Whether it lives: its journal is locked by it where it runs on this host."""
+        """Say where the run's process is. A live process on this host would hold the journal's lock."""
         lock = next((each for look in seen.locks for each in look.documents if each.run == self.run.files.name), None)
         if lock is not None and lock.host and lock.host != socket.gethostname():
             return f"its process {lock.pid} was on {lock.host}, and does not write here any more"
@@ -127,7 +128,7 @@ class Interrupted:
 
 
 def _after(past: History) -> str | None:
-    """Who serves once the run has come to its end."""
+    """The site that serves once the run has reached its end."""
     ask = past.ask
     if ask.operation in ALONE:
         served = None if ask.operation in CLOSING else _one(past.serving)
@@ -147,10 +148,10 @@ def open_run_findings(run: OpenRun | None, seen: Seen | None = None, links: Sequ
     if run.lives:
         text, remedy = f"the run {name} is under way", "`dr-ctl runs show --follow` shows it as it goes."
         return [RUN_OPEN(text, remedy, severity=Severity.INFO)]
-    told = Interrupted.of(run)
+    interrupted = Interrupted.of(run)
     text = f"the run {name} was interrupted and is open"
     if seen is None:
         return [RUN_OPEN(text, "`dr-ctl status` says what each way out of it does.")]
-    ways = told.ways(seen, links)
+    ways = interrupted.ways(seen, links)
     remedy = "; ".join(way.line for way in sorted(ways, key=lambda way: not way.recommended))
-    return [RUN_OPEN(f"{text}: {told.about}; {told.process(seen)}", remedy)]
+    return [RUN_OPEN(f"{text}: {interrupted.about}; {interrupted.process(seen)}", remedy)]
