@@ -17,8 +17,8 @@ TEXTS: Final = {
 
 
 def added(name: str) -> typer.Typer | None:
-    """Load a command, or a group of them. None where no installed package adds one of that name."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 - it takes a fifth of the time of a short command
+    """Load a command, or a group of commands, that an installed package adds under that name, if any."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - importing takes a fifth of a short command's time
 
     for entry_point in entry_points(group=GROUP, name=name):
         commands: typer.Typer = entry_point.load()

@@ -1,5 +1,5 @@
-"""The command line: declares the commands, calls, ends. What a command does stands in the modules it imports when it
-runs, so that help and completion stay instant."""
+"""The command line: declares the commands, calls, ends. Commands import their work when they run, so that help and
+completion stay instant."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def validate(
 def status(
     session: Session, *, watch: Annotated[bool, typer.Option("--watch", help="Again and again, until Ctrl-C.")] = False
 ) -> Result:
-    """Who serves, links, outflows with rates, the last estimate, open runs, pauses."""
+    """Serving sites, links, outflows with rates, the last estimate, open runs, pauses."""
     from dr_ctl.cli import show  # noqa: PLC0415
 
     return show.watch(session) if watch else show.status(session)
@@ -79,19 +79,19 @@ def explain(
     *,
     word: Annotated[str, typer.Argument(metavar="CODE|ID", help="An exit code, or a finding's id, as DR-RUN-003.")],
 ) -> Result:
-    """An exit code or a finding at length: what is so, what to type, what that costs, whether it can be undone."""
+    """An exit code or a finding at length: meaning, command to type, costs, and whether that can be undone."""
     from dr_ctl.application import explaining  # noqa: PLC0415
 
-    del session  # it needs neither settings nor brokers
+    del session  # explaining needs neither settings nor brokers
     return explaining.explain(word)
 
 
 @command(runs_app, "list", full="runs list")
 def runs_list(session: Session) -> Result:
-    """All runs, by time."""
-    from dr_ctl.cli import past  # noqa: PLC0415
+    """List the runs, by time."""
+    from dr_ctl.cli import runs  # noqa: PLC0415
 
-    return past.runs_list(session)
+    return runs.runs_list(session)
 
 
 @command(runs_app, "show", full="runs show")
@@ -101,10 +101,10 @@ def runs_show(
     run: RUN = None,
     follow: Annotated[bool, typer.Option("--follow", help="As it goes, until the run ends.")] = False,
 ) -> Result:
-    """One run: what was asked, each step, how it ended."""
-    from dr_ctl.cli import following, past  # noqa: PLC0415
+    """A run with its request, its steps and its end."""
+    from dr_ctl.cli import following, runs  # noqa: PLC0415
 
-    return following.follow(session, run) if follow else past.runs_show(session, run)
+    return following.follow(session, run) if follow else runs.runs_show(session, run)
 
 
 @command(runs_app, "verify", full="runs verify")
@@ -114,33 +114,33 @@ def runs_verify(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="A run or its beginning; default: all.")] = None,
 ) -> Result:
     """Check that journals and results are as they were written: 10 when one was altered, naming the line."""
-    from dr_ctl.cli import past  # noqa: PLC0415
+    from dr_ctl.cli import runs  # noqa: PLC0415
 
-    return past.runs_verify(session, run)
+    return runs.runs_verify(session, run)
 
 
 @command(runs_app, "report", full="runs report")
 def runs_report(session: Session, *, run: RUN = None) -> Result:
     """Write one run's HTML report anew, and say where it is."""
-    from dr_ctl.cli import past  # noqa: PLC0415
+    from dr_ctl.cli import runs  # noqa: PLC0415
 
-    return past.runs_report(session, run)
+    return runs.runs_report(session, run)
 
 
 @command(runbook_app, "list", full="runbook list")
 def runbook_list(session: Session) -> Result:
     """The runbooks in force, and what each is for."""
-    from dr_ctl.cli import books  # noqa: PLC0415
+    from dr_ctl.cli import runbooks  # noqa: PLC0415
 
-    return books.runbook_list(session)
+    return runbooks.runbook_list(session)
 
 
 @command(runbook_app, "show", full="runbook show")
 def runbook_show(session: Session, *, name: Annotated[str, typer.Argument(metavar="NAME")]) -> Result:
-    """One runbook, as it is written."""
-    from dr_ctl.cli import books  # noqa: PLC0415
+    """Show a runbook as its file has it."""
+    from dr_ctl.cli import runbooks  # noqa: PLC0415
 
-    return books.runbook_show(session, name)
+    return runbooks.runbook_show(session, name)
 
 
 @command(runbook_app, "lint", full="runbook lint")
@@ -148,9 +148,9 @@ def runbook_lint(
     session: Session, *, files: Annotated[list[Path] | None, typer.Argument(metavar="[FILE]...")] = None
 ) -> Result:
     """Everything that is wrong or unsafe in runbooks, in one pass."""
-    from dr_ctl.cli import books  # noqa: PLC0415
+    from dr_ctl.cli import runbooks  # noqa: PLC0415
 
-    return books.runbook_lint(session, files)
+    return runbooks.runbook_lint(session, files)
 
 
 @command(rpo_app, "estimate", full="rpo estimate")
@@ -185,7 +185,7 @@ def rpo_backtest(
     ] = None,
     report: PAGE = None,
 ) -> Result:
-    """What the estimate would have said at each moment of the past, against what then was true. Contacts no broker."""
+    """Compare the estimates that past moments would have given with the truth. Contacts no broker."""
     from dr_ctl.cli import forecast  # noqa: PLC0415
 
     return forecast.backtest(session, site, since, until, horizon, report)
@@ -201,7 +201,7 @@ def rpo_reconcile(
         str | None, typer.Option("--id", metavar="PROPERTY", help="What identifies a message in exports and snapshots.")
     ] = None,
 ) -> Result:
-    """What was lost, came twice, was recovered, is unexpected or unknown: from ledgers of message ids (Parquet, JSON
+    """Count lost, doubled, recovered, unexpected and unknown messages from ledgers of message ids (Parquet, JSON
     lines), exports of `artemis data exp` (SITE=FILE@MOMENT) and browse snapshots (SITE=FILE). Contacts no broker."""
     from dr_ctl.cli import reconciling  # noqa: PLC0415
 

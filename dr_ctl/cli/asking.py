@@ -1,4 +1,4 @@
-"""From the options of a command to what was asked for; what is not well formed is a usage error with its remedy."""
+"""Turns the options of a command into an `Ask`; a malformed option is a usage error with its remedy."""
 
 from __future__ import annotations
 
@@ -128,35 +128,35 @@ def how(
 
 def _outage_s(session: Session, max_outage: str | None) -> float | None:
     """The value of --max-outage in seconds; without it the planned time to recovery, where the settings have one."""
-    told = seconds_of("--max-outage", max_outage)
+    limit_s = seconds_of("--max-outage", max_outage)
     objectives = session.installation().settings.objectives
-    return told if told is not None or objectives is None else objectives.recovery
+    return limit_s if limit_s is not None or objectives is None else objectives.recovery
 
 
-def moment(session: Session, option: str, told: str | None) -> datetime | None:
+def moment(session: Session, option: str, value: str | None) -> datetime | None:
     """The value of an option that is a moment, or a duration back from now; raises `UsageError`."""
-    if told is None:
+    if value is None:
         return None
     try:
-        return session.clock.now() - timedelta(seconds=seconds(told))
+        return session.clock.now() - timedelta(seconds=seconds(value))
     except ValueError:
         pass
     try:
-        found = datetime.fromisoformat(told)
+        at = datetime.fromisoformat(value)
     except ValueError as problem:
         remedy = f"As in {option} 2026-11-21T09:15:00Z, or {option} 10m for ten minutes ago."
-        raise UsageError(f"{option} {told}: neither a moment nor a duration", remedy=remedy) from problem
-    found = found if found.tzinfo is not None else found.astimezone()
-    if found > session.clock.now():
-        raise UsageError(f"{option} {told}: lies in the future", remedy=f"It is {stamp(session.clock.now())} now.")
-    return found.astimezone(UTC)
+        raise UsageError(f"{option} {value}: neither a moment nor a duration", remedy=remedy) from problem
+    at = at if at.tzinfo is not None else at.astimezone()
+    if at > session.clock.now():
+        raise UsageError(f"{option} {value}: lies in the future", remedy=f"It is {stamp(session.clock.now())} now.")
+    return at.astimezone(UTC)
 
 
-def seconds_of(option: str, told: str | None) -> float | None:
+def seconds_of(option: str, value: str | None) -> float | None:
     """The value of an option that is a duration; raises `UsageError`."""
-    if told is None:
+    if value is None:
         return None
     try:
-        return seconds(told)
+        return seconds(value)
     except ValueError as problem:
         raise UsageError(f"{option}: {problem}", remedy=f"As in {option} 90s.") from problem

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dr_ctl.application.result import Result
 
 Output = Literal["text", "json"]
-Option = tuple[str, Any, Any]  # its parameter's name, its type with what typer needs, its default
+Option = tuple[str, Any, Any]  # parameter name, annotated type, default
 
 CONFIG = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The settings file.")]
 STATE = Annotated[Path | None, typer.Option("--state-dir", metavar="DIR", help="Where runs are kept.")]
@@ -62,7 +62,7 @@ def common(
     )
 
 
-# What a command is handed is no option: its types need not be loaded for help.
+# Parameters that are no options: help must not load these types.
 _UNREAD = dict.fromkeys(("Session", "Ask", "How", "Result"), object)
 _EVERYWHERE = (
     ("output", OUTPUT, None),
@@ -94,32 +94,32 @@ def command(
         ]
         context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
-        def run(**told: Any) -> None:
-            before: Session = told.pop("ctx").obj
-            output, as_json = told.pop("output"), told.pop("json")
+        def run(**options: Any) -> None:
+            before: Session = options.pop("ctx").obj
+            output, as_json = options.pop("output"), options.pop("json")
             session = replace(
                 before,
                 command=full or name,
                 json=as_json or (output == "json" if output is not None else before.json),
-                quiet=told.pop("quiet") or before.quiet,
-                warn_exit=told.pop("warn_exit"),
+                quiet=options.pop("quiet") or before.quiet,
+                warn_exit=options.pop("warn_exit"),
             )
             if asks or how:
                 from dr_ctl.cli import asking  # noqa: PLC0415
 
-                manner = {key: told.pop(key) for key, _, _ in how}
+                manner = {key: options.pop(key) for key, _, _ in how}
                 if how:
-                    told["how"] = asking.how(**manner)
+                    options["how"] = asking.how(**manner)
                 if asks:
                     wanted: dict[str, Any] = {"reason": manner.get("reason")} | {
-                        key: told.pop(key) for key, _, _ in asks
+                        key: options.pop(key) for key, _, _ in asks
                     }
-                    wanted |= {"site": told["site"]} if "site" in told else {}
-                    operation = asking.whole(told["operation"]) if "operation" in told else full or name
-                    told["asked"] = asking.asked(session, operation, **wanted)
+                    wanted |= {"site": options["site"]} if "site" in options else {}
+                    operation = asking.whole(options["operation"]) if "operation" in options else full or name
+                    options["asked"] = asking.asked(session, operation, **wanted)
             from dr_ctl.cli.render import end  # noqa: PLC0415
 
-            raise typer.Exit(end(function(session, **told), session))
+            raise typer.Exit(end(function(session, **options), session))
 
         run.__doc__ = function.__doc__
         run.__name__ = function.__name__

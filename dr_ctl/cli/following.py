@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from dr_ctl.application.findings import RUN_OPEN
 from dr_ctl.application.result import Result
-from dr_ctl.cli.past import how_ended, line_of
 from dr_ctl.cli.render import as_line
+from dr_ctl.cli.runs import how_ended, line_of
 from dr_ctl.cli.session import Session
 from dr_ctl.cli.streams import has_reader
 from dr_ctl.core.errors import Stopped
@@ -45,7 +45,7 @@ class Tail:
             try:
                 entries.append(Entry.of_line(row)[0])
             except ValueError:
-                break  # torn, by a crash or because it is being written: it stays unread
+                break  # a torn line, after a crash or during a write, stays unread
             self._read += len(row) + 1
         self.count += len(entries)
         return entries

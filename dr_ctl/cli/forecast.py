@@ -1,4 +1,4 @@
-"""`rpo estimate` and `rpo backtest`: what the history says, as tables and pages."""
+"""`rpo estimate` and `rpo backtest`: the answers of the history, as tables and pages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CODES = {Verdict.MET: ExitCode.OK, Verdict.MISSED: ExitCode.LOSS_REFUSED, Verdi
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Of which site, from when to when, as it was typed."""
+    """The site and the period, as typed."""
 
     site: str | None
     since: str | None
@@ -49,7 +49,7 @@ def estimate(session: Session, window: Window, horizon: str, report: Path | None
         since=_moment("--since", window.since),
         until=_moment("--until", window.until),
         horizon_s=_duration("--horizon", horizon),
-        # One of part of the history is not what a failover asks for.
+        # A failover needs an estimate of the whole history.
         store=window.since is None and window.until is None,
         settled=not full,
         may_take_time=True,
@@ -143,9 +143,9 @@ def _table(data: Any) -> str:
         return ""
     rows: list[tuple[str, ...]] = [("", "now", "p50", "p95", "p99", "max")]
     names = (("loss", "messages lost"), ("age_s", "seconds of them"), ("duplicates", "twice"), ("drain_s", "drain, s"))
-    for key, told in names:
+    for key, title in names:
         figures = data["total"][key]
-        rows.append((told, *(figure(figures[column]) for column in rows[0][1:])))
+        rows.append((title, *(figure(figures[column]) for column in rows[0][1:])))
     window = data["window"]
     covered = duration(window["covered_s"])
     foot = f"{window['samples']} samples, {covered} covered, last look {duration(data['stale_s'])} ago"
@@ -163,27 +163,27 @@ def _seconds(value: Json) -> str:
     return figure(value) if value is None else f"{figure(value)} s"
 
 
-def _moment(option: str, told: str | None) -> datetime | None:
+def _moment(option: str, value: str | None) -> datetime | None:
     """A moment, or a duration back from now."""
-    if told is None:
+    if value is None:
         return None
     try:
-        return datetime.now(UTC) - timedelta(seconds=seconds(told))
+        return datetime.now(UTC) - timedelta(seconds=seconds(value))
     except ValueError:
         pass
     try:
-        moment = datetime.fromisoformat(told)
+        moment = datetime.fromisoformat(value)
     except ValueError as error:
         raise UsageError(
-            f"{option} {told}: neither a moment nor a duration", remedy="As in 2026-11-21T09:00Z or 2h."
+            f"{option} {value}: neither a moment nor a duration", remedy="As in 2026-11-21T09:00Z or 2h."
         ) from error
     if moment.tzinfo is None:
-        raise UsageError(f"{option} {told}: lacks its time zone", remedy="Write Z for UTC, as in 2026-11-21T09:00Z.")
+        raise UsageError(f"{option} {value}: lacks its time zone", remedy="Write Z for UTC, as in 2026-11-21T09:00Z.")
     return moment
 
 
-def _duration(option: str, told: str) -> float:
+def _duration(option: str, value: str) -> float:
     try:
-        return seconds(told)
+        return seconds(value)
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from error

@@ -31,12 +31,12 @@ class Group(TyperGroup):
             formatter.write_dl(list(rows.items()))
 
     def _rows(self, ctx: Any) -> dict[str, str]:
-        found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        return {name: each.get_short_help_str(_WHOLE) for name, each in found.items() if each is not None}
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        return {name: each.get_short_help_str(_WHOLE) for name, each in commands.items() if each is not None}
 
 
 class Whole(Group):
-    """The command line as a whole: its commands by what they are for, those of other packages among them."""
+    """The command line as a whole: commands by purpose, with those of other packages."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*super().list_commands(ctx), *TEXTS]

@@ -1,4 +1,4 @@
-"""The commands that may change a broker, and `plan`: declared; what they do stands in `application`."""
+"""Declares `plan` and the commands that may change a broker; `application` does the work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REQUIRED = ...
 
 
 def _option(name: str, metavar: str, text: str) -> Option:
-    """One that is a text, or is not given."""
+    """An optional text."""
     kind = Annotated[str | None, typer.Option(f"--{name}", metavar=metavar, help=text)]
     return name.replace("-", "_"), kind, None
 
@@ -32,7 +32,7 @@ def _flag(name: str, text: str) -> Option:
     return name.replace("-", "_"), Annotated[bool, typer.Option(f"--{name}", help=text)], False
 
 
-# What is asked: these become one value, `Ask`.
+# Options that become one `Ask`.
 _TO = Annotated[str, typer.Option("--to", metavar="SITE", help="The site that shall serve.")]
 _LOST = Annotated[str, typer.Argument(metavar="SITE", help="The lost site that is back.")]
 _TIMEOUT = Annotated[str | None, typer.Option("--timeout", metavar="T", help="Of the drain, as in 30s or 5m.")]
@@ -59,7 +59,7 @@ SILENT = _option(
 QUEUES = _option("queues", "PATTERN", "Only these, where the topology can move part of a site.")
 MOVE = (TO, TIMEOUT, OUTAGE, CUT, ACCEPT, QUEUES)
 STEP = (SITE, TIMEOUT, QUEUES)
-# How it is run: these become one value, `How`.
+# Options that become one `How`.
 EXPECT = _option("expect-serving", "SITE", "Refuse unless SITE serves.")
 REASON = _option("reason", "TEXT", "Why; the journal keeps it.")
 CHANGES = (
@@ -91,7 +91,7 @@ def plan(
     """Show the plan of an operation: steps, exact calls, what is undone if it fails."""
     from dr_ctl.application import estimates, plans, run  # noqa: PLC0415
 
-    del operation, site  # both stand in what is asked
+    del operation, site  # `asked` has both
     planned = run.plan(session, asked)
     if out is not None and planned.plan is not None:
         plans.save(planned.plan, out)
@@ -99,7 +99,7 @@ def plan(
 
 
 def _operation(name: str, about: str, asks: Sequence[Option], how: Sequence[Option] = CHANGES) -> None:
-    """Declare an operation: each is asked for, run and told in the same way. Of two words the first is its group."""
+    """Declare an operation. Of a name of two words the first is its group."""
 
     def run_it(session: Session, asked: Ask, how: How) -> Result:
         from dr_ctl.application import run  # noqa: PLC0415
@@ -200,7 +200,7 @@ def escalate(
     timeout: _TIMEOUT = None,
     accept_loss: _LOSS = None,
 ) -> Result:
-    """Turn an interrupted swapover that cannot finish into a failover; its price is shown first."""
+    """Turn an interrupted swapover that cannot finish into a failover; the price is shown first."""
     from dr_ctl.application import run as running  # noqa: PLC0415
     from dr_ctl.cli import asking  # noqa: PLC0415
 

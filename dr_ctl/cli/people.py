@@ -33,24 +33,24 @@ class Terminal:
         for finding in plan.findings:
             typer.echo(finding_text(finding), err=True)
         text, wanted = question(plan)
-        told = _answer(lambda: typer.prompt(text, err=True, default="", show_default=False))
-        return told is not None and told.strip() == wanted
+        typed = _answer(lambda: typer.prompt(text, err=True, default="", show_default=False))
+        return typed is not None and typed.strip() == wanted
 
     def stepwise(self, step: PlannedStep, may_undo: bool, /) -> Answer:
-        """Who hangs up stops here: nothing is done that nobody said."""
+        """A person who hangs up stops the run here: no step is done without a yes."""
         choices = {"y": Answer.YES, "s": Answer.STOP} | ({"u": Answer.UNDO} if may_undo else {})
         undo = ", [u]ndo all and end" if may_undo else ""
         text = page((f"{step.number}. {step.verb}: {step.about}", f"    [y]es{undo}, [s]top here"))
         while True:
-            told = _answer(lambda: typer.prompt(text, err=True, default="", show_default=False))
-            if told is None:
+            typed = _answer(lambda: typer.prompt(text, err=True, default="", show_default=False))
+            if typed is None:
                 return Answer.STOP
-            if (answer := choices.get(told.strip().lower()[:1])) is not None:
+            if (answer := choices.get(typed.strip().lower()[:1])) is not None:
                 return answer
 
 
 def _answer(question: Callable[[], T]) -> T | None:
-    """What was answered; None where the person hung up."""
+    """The answer; None where the person hung up."""
     try:
         return question()
     except typer.Abort:

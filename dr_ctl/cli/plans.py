@@ -47,7 +47,7 @@ def _told(call: Call) -> str:
 
 
 def question(plan: Plan) -> tuple[str, str]:
-    """What is asked, and the name that is the yes to it."""
+    """The question, and the name to type for a yes."""
     operation = plan.ask.operation
     named = plan.source if operation in AT_SOURCE else plan.target
     if operation in ALONE:

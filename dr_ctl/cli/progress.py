@@ -1,4 +1,4 @@
-"""The screen of a run: one subscriber to its events, on standard error.
+"""The screen of a run: a subscriber to its events, on standard error.
 
 Always says where the run is, whether stopping is still safe, and how a wait stands. On a terminal the line of a wait is
 renewed in place; elsewhere lines are plain.

@@ -1,4 +1,4 @@
-"""Turns a result into what stands on standard output, and into the exit code. Nothing else writes there."""
+"""Turns a result into standard output and the exit code. Only this module writes there."""
 
 from __future__ import annotations
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """What a command's waits are made of."""
-
     clock: Clock = field(default_factory=SystemClock)
     patience: Patience = field(default_factory=Patience)
 
@@ -56,7 +54,7 @@ class Session:
         return self._read[file]
 
     def has_settings(self) -> bool:
-        """Say whether settings were named, or lie where they are looked for: some commands do without."""
+        """Say whether a settings file was named or exists at a default place."""
         from dr_ctl.settings.loader import find  # noqa: PLC0415
 
         return self.config is not None or find(None).exists()
@@ -100,11 +98,11 @@ class Session:
             typer.echo(line(text), err=True)
 
     def line(self, document: Mapping[str, Json], text: str) -> None:
-        """One thing of a command that goes on: a JSON line on standard output, or a message."""
+        """Report from a command that goes on: a JSON line on standard output, or a message."""
         if self.json:
             from dr_ctl.cli.render import as_line  # noqa: PLC0415
 
-            print(as_line(document), flush=True)  # noqa: T201 - such a command's output
+            print(as_line(document), flush=True)  # noqa: T201 - the command's output
         else:
             self.say(text)
 

@@ -23,24 +23,25 @@ def status(session: Session) -> Result:
     with looking(session) as looked:
         from dr_ctl.application import status as telling  # noqa: PLC0415 - loaded while the looks are made
 
-        found = telling.status(session, looked)
-    return found.result.with_text("\n".join(filter(None, (_text(found), found.estimate))))
+        state = telling.status(session, looked)
+    return state.result.with_text("\n".join(filter(None, (_text(state), state.estimate))))
 
 
 def watch(session: Session) -> Result:
-    """The status again and again; each is a whole document or screen. Ctrl-C ends it, or a reader that goes away."""
+    """Show the status again and again, each time as a whole document or screen, until Ctrl-C or until the reader goes
+    away."""
     while has_reader():
         end(status(session), session)
         session.clock.sleep(WATCH_EVERY_S)
     return Result(ExitCode.OK, "nobody reads the status any more")
 
 
-def _text(found: Status) -> str:
-    links = {(link.site, link.pair): link.lines for link in found.links}
+def _text(state: Status) -> str:
+    links = {(link.site, link.pair): link.lines for link in state.links}
     lines = []
-    for site, role in found.seen.roles.items():
+    for site, role in state.seen.roles.items():
         lines.append(f"{site:<16} {role.value}")
-        for each in found.seen.brokers:
+        for each in state.seen.brokers:
             if each.site != site:
                 continue
             if each.silent is not None:
@@ -57,18 +58,19 @@ def _text(found: Status) -> str:
             room = room if role is Role.SERVING else ""
             lines.append(f"  {each.pair}: {doors}; {sum(read)} message(s) in {len(each.depths)} queue(s){unread}{room}")
             lines += [f"    {line}" for line in links.get((site, each.pair), ())]
-            if (lacking := _lacking(found, each)) is not None:
+            if (lacking := _lacking(state, each)) is not None:
                 lines.append(f"    {lacking}")
-            if (down := found.down.get((site, each.pair))) is not None:
+            if (down := state.down.get((site, each.pair))) is not None:
                 lines.append(f"    {down.text}")
-        lines += [f"  workload {each.line}" for each in workloads_of(found.seen) if each.site == site]
+        lines += [f"  workload {each.line}" for each in workloads_of(state.seen) if each.site == site]
     return page(lines)
 
 
-def _lacking(found: Status, broker: BrokerSeen) -> str | None:
-    """What is to ship is events, of messages and of acknowledgements; an operator asks for messages."""
-    outflow = next((each.outflow for each in found.links if (each.site, each.pair) == (broker.site, broker.pair)), None)
-    peer = next((each for each in found.seen.brokers if each.pair == broker.pair and each.site != broker.site), None)
+def _lacking(state: Status, broker: BrokerSeen) -> str | None:
+    """The messages that the peer lacks. An outflow counts events, acknowledgements included, but an operator asks for
+    messages."""
+    outflow = next((each.outflow for each in state.links if (each.site, each.pair) == (broker.site, broker.pair)), None)
+    peer = next((each for each in state.seen.brokers if each.pair == broker.pair and each.site != broker.site), None)
     if not outflow or peer is None or peer.silent is not None:
         return None
     messages = 0

@@ -23,28 +23,28 @@ class SettingsError(UsageError):
     remedy = "Mend the lines named; `examples/` has a complete settings file."
 
     def __init__(self, file: Path, problems: Sequence[Problem], *, remedy: str | None = None) -> None:
-        super().__init__("\n".join(problem.told(file) for problem in problems), remedy=remedy)
+        super().__init__("\n".join(problem.described(file) for problem in problems), remedy=remedy)
         self.problems = tuple(problems)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing wrong; line and column count from 1, and 0 stands for the whole file."""
+    """Line and column count from 1; 0 stands for the whole file."""
 
     line: int
     column: int
     where: str
     text: str
 
-    def told(self, file: Path) -> str:
+    def described(self, file: Path) -> str:
         place = f"{file.name}:{self.line}:{self.column}" if self.line else str(file)
         return f"{place}: {self.where + ': ' if self.where else ''}{self.text}"
 
 
-def find(told: Path | None) -> Path:
-    """Say which file is meant: the one told, `DR_CTL_CONFIG`, `dr-ctl.yaml` here, then the user's."""
-    if told is not None:
-        return told
+def find(given: Path | None) -> Path:
+    """Say which file is meant: the given one, `DR_CTL_CONFIG`, `dr-ctl.yaml` here, then the user's."""
+    if given is not None:
+        return given
     if named := os.environ.get("DR_CTL_CONFIG"):
         return Path(named)
     here = Path("dr-ctl.yaml")
@@ -54,14 +54,14 @@ def find(told: Path | None) -> Path:
 def load(file: Path) -> Installation:
     """Read and check the file; raises `SettingsError` with all problems."""
     root = _mapping(file)
-    told = yaml.SafeLoader("").construct_document(root)
-    topology = told.get("topology")
+    document = yaml.SafeLoader("").construct_document(root)
+    topology = document.get("topology")
     named = topology in list(TOPOLOGIES)
     kinds = [TOPOLOGIES.named(each) for each in ((str(topology),) if named else TOPOLOGIES)]
-    read = [_read(root, told, kind) for kind in kinds]
+    read = [_read(root, document, kind) for kind in kinds]
     # Where the file names no topology that there is, a problem is what is wrong whichever was meant.
     problems = set.intersection(*(wrong for _, wrong in read))
-    if not named and "topology" in told:
+    if not named and "topology" in document:
         *most, last = (f"'{each}'" for each in TOPOLOGIES)
         problems.add(_problem(root, ("topology",), f"should be {', '.join(most)} or {last}", ""))
     problems |= {*_twice(root, ""), *_contradictions(root, {pair for kind in kinds for pair in kind.apart})}
@@ -100,24 +100,24 @@ def _mapping(file: Path) -> yaml.MappingNode:
     return root
 
 
-def _read(root: yaml.Node, told: dict[str, Any], kind: type[Settings]) -> tuple[Settings | None, set[Problem]]:
+def _read(root: yaml.Node, document: dict[str, Any], kind: type[Settings]) -> tuple[Settings | None, set[Problem]]:
     """The settings as one class reads them, and what it finds wrong."""
     try:
-        return kind.model_validate(told), set()
+        return kind.model_validate(document), set()
     except ValidationError as error:
-        told_at = [each["loc"] for each in error.errors()]
+        places = [each["loc"] for each in error.errors()]
         return None, {
             _problem(root, each["loc"], each["msg"], each["type"])
             for each in error.errors()
             # A list whose only item is wrong is called too short as well: the item's own problem is the one to mend.
             if not (
-                each["type"] == "too_short" and any(each["loc"] == loc[: len(each["loc"])] != loc for loc in told_at)
+                each["type"] == "too_short" and any(each["loc"] == loc[: len(each["loc"])] != loc for loc in places)
             )
         }
 
 
 def _unreadable(node: yaml.Node, within: tuple[yaml.Node, ...]) -> list[Problem]:
-    """What YAML allows and no settings file can mean. Says nothing of the value itself: it may be a secret."""
+    """Problems of YAML that no settings file can mean. Never name the value: it may be a secret."""
     if node in within:
         return [_at(node, "", "holds itself")]
     if isinstance(node, yaml.MappingNode):
@@ -157,8 +157,8 @@ def _twice(node: yaml.Node, where: str) -> list[Problem]:
 
 
 def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> list[Problem]:
-    """What contradicts itself across parts of the file; parts that are not well formed are told elsewhere. `apart`:
-    keys of a broker that may not list the same door, those for clients first."""
+    """Contradictions between parts of the file; `_read` reports malformed parts. `apart`: keys of a broker that may not
+    list the same door, the key for clients first."""
     step = _into(root, "sites")
     if step is None or not isinstance(step[1], yaml.MappingNode):
         return []
@@ -170,22 +170,22 @@ def _contradictions(root: yaml.Node, apart: Iterable[tuple[str, str]]) -> list[P
     for name, site in sites.value:
         here: dict[str, yaml.Node] = {}
         for broker in _brokers(site):
-            found = _into(broker, "name")
-            if found is None or not isinstance(found[1].value, str) or not found[1].value:
+            called = _into(broker, "name")
+            if called is None or not isinstance(called[1].value, str) or not called[1].value:
                 continue
-            if found[1].value in here:
-                problems.append(_at(found[1], f"sites.{name.value}", f"a second broker is called {found[1].value}"))
-            here[found[1].value] = found[1]
+            if called[1].value in here:
+                problems.append(_at(called[1], f"sites.{name.value}", f"a second broker is called {called[1].value}"))
+            here[called[1].value] = called[1]
             for clients, link in apart:
                 both = sorted(set(_words(broker, clients)) & set(_words(broker, link)))
                 text = f"{', '.join(both)} cannot be for clients and for the peer's link: closing it would cut the link"
                 problems += [_at(broker, f"sites.{name.value}", text)] if both else []
         named.append(here)
     if len(named) == 2:  # noqa: PLR2004
-        for mine, others in (named, named[::-1]):
+        for own, others in (named, named[::-1]):
             problems += [
                 _at(node, "sites", f"broker {name} has no pair: the other site has no broker of that name")
-                for name, node in mine.items()
+                for name, node in own.items()
                 if name not in others
             ]
     return problems
@@ -211,10 +211,10 @@ def _problem(root: yaml.Node, loc: Sequence[int | str], text: str, kind: str) ->
         step = _into(node, part)
         if step is not None:
             at, node = step
-        if step is not None or number == len(loc):  # else it is no key, but which of several kinds was meant
+        if step is not None or number == len(loc):  # else the part is no key, but the name of one of several kinds
             path.append(str(part))
     where = ".".join(part for part in path if part != "[key]")
-    told = {
+    texts = {
         "extra_forbidden": "unknown key",
         "missing": "is missing",
         "tuple_type": "is a list, as in [name]",
@@ -224,7 +224,7 @@ def _problem(root: yaml.Node, loc: Sequence[int | str], text: str, kind: str) ->
         "string_too_short": "is empty",
         "string_pattern_mismatch": "does not match [a-z][a-z0-9-]*",
     }.get(kind, text.removeprefix("Value error, ").removeprefix("Input "))
-    return _at(at if kind == "extra_forbidden" or loc[-1:] == ("[key]",) else node, where, told)
+    return _at(at if kind == "extra_forbidden" or loc[-1:] == ("[key]",) else node, where, texts)
 
 
 def _into(node: yaml.Node, part: int | str) -> tuple[yaml.Node, yaml.Node] | None:

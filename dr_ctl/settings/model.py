@@ -1,6 +1,5 @@
-"""What the settings of every topology have, as types; what only one of them has stands in `topologies`. What
-contradicts itself across parts is the loader's business, because it must be told beside all else that is wrong; what is
-merely unwise is `validate`'s."""
+"""Types for the settings that every topology has; `topologies` has those of one topology. The loader reports
+contradictions between parts, together with all other errors; `validate` reports unwise settings."""
 
 from __future__ import annotations
 
@@ -18,13 +17,13 @@ SiteName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
 
 
 class Broker(Part):
-    """One broker of a site."""
+    """A broker of a site."""
 
     name: str = Field(min_length=1, description="the same name at both sites makes a pair")
 
     @property
     def identity(self) -> str:
-        """What tells it from every other broker; a topology whose brokers have addresses says more than the name."""
+        """The identity that no other broker has. A topology whose brokers have addresses adds those to the name."""
         return self.name
 
 
@@ -42,7 +41,7 @@ class Tls(Part):
 
 
 class Site(Part, Generic[B_co]):
-    """One place with its brokers."""
+    """A place with its brokers."""
 
     brokers: Annotated[tuple[B_co, ...], BeforeValidator(listed)] = Field(min_length=1)
     tls: Tls = Field(default_factory=Tls)
@@ -83,7 +82,7 @@ class ClassObjective(Part):
 
 
 class Objectives(Part):
-    """What a failover may lose, and how long a planned move may take."""
+    """Limits on the loss of a failover and on the time of a planned move."""
 
     loss: Loss = Field(default_factory=lambda: Loss(messages=0))
     recovery: Seconds | None = Field(default=None, description="planned time until clients are served again")
@@ -97,13 +96,13 @@ class Drain(Part):
     stall: Seconds = Field(default="20s", validate_default=True, description="how long nothing may move")
 
 
-def _local(told: object) -> object:
+def _local(value: object) -> object:
     """A directory, or a `file:` URL of one: where Spark runs elsewhere, both it and the monitor must see it there."""
-    if not isinstance(told, str) or "://" not in told:
-        return told
-    url = urlsplit(told)
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    url = urlsplit(value)
     if url.scheme != "file" or url.netloc not in ("", "localhost") or not url.path.startswith("/"):
-        raise ValueError(f"{told} is neither a directory nor a file:/// URL; the monitor writes files")
+        raise ValueError(f"{value} is neither a directory nor a file:/// URL; the monitor writes files")
     return unquote(url.path)
 
 
@@ -145,8 +144,8 @@ def _two_sites(schema: dict[str, Any]) -> None:
 
 
 class Settings(Part):
-    """One installation: two sites and the topology that joins them. Each topology has a class of its own of this.
-    `apart`: keys of its brokers that may not list the same door, those for clients first."""
+    """One installation: two sites and the topology that joins them. Every topology has its own subclass.
+    `apart`: keys of its brokers that may not list the same door, the key for clients first."""
 
     model_config = ConfigDict(json_schema_extra=_two_sites)
     apart: ClassVar[tuple[tuple[str, str], ...]] = ()
@@ -167,12 +166,12 @@ class Settings(Part):
 
     @property
     def order(self) -> Sequence[tuple[str, str, str]]:
-        """What must stand before what in a runbook that moves it, beside what holds for all, and why."""
+        """Order rules for runbooks of this installation, beside the general ones, with reasons."""
         return ()
 
     @property
     def secrets(self) -> Sequence[Secret]:
-        """Those of no broker and no workload."""
+        """Secrets that belong to no broker and no workload."""
         return ()
 
 
@@ -184,14 +183,14 @@ class Installation(Part):
 
     @property
     def brokers(self) -> dict[str, list[str]]:
-        """What identifies its brokers, by site: two installations have nothing of it in common."""
+        """The identities of the brokers, by site. Two installations have no identity in common."""
         return {name: sorted(each.identity for each in site.brokers) for name, site in self.settings.sites.items()}
 
-    def path(self, told: str) -> Path:
-        return (self.file.parent / told).resolve()
+    def path(self, relative: str) -> Path:
+        return (self.file.parent / relative).resolve()
 
     def broker(self, site: str, name: str, kind: type[B]) -> B:
-        """One broker, as the class of its topology has it. LookupError where there is none of that kind."""
+        """The broker of that name and class. Raises LookupError without such a broker."""
         for each in self.settings.sites[site].brokers:
             if each.name == name and isinstance(each, kind):
                 return each

@@ -1,4 +1,4 @@
-"""What all classes of settings are made of: a part of the file, and the values that stand in many places."""
+"""The base class of settings, and value types that many classes use."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ Seconds = Annotated[
 ]
 
 
-def listed(told: Any) -> Any:
-    return tuple(told) if isinstance(told, list) else told
+def listed(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(listed)]
 
 
-def _http(told: str) -> str:
-    parts = urlsplit(told)
+def _http(address: str) -> str:
+    parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
         raise ValueError("is not an http or https address, as in http://host:8161/console/jolokia")
     if parts.username or parts.password:
         raise ValueError("must not hold a login; set username and password beside it")
-    return told
+    return address
 
 
 HttpAddress = Annotated[str, AfterValidator(_http)]
 
 
-def _stomp(told: str) -> str:
+def _stomp(address: str) -> str:
     try:
-        parts = urlsplit(told)
+        parts = urlsplit(address)
         good = parts.scheme in ("stomp", "stomp+ssl") and parts.hostname and parts.port
         good = good and not (parts.path.strip("/") or parts.query or parts.fragment)
     except ValueError:
@@ -46,7 +46,7 @@ def _stomp(told: str) -> str:
         raise ValueError("is not a STOMP address, as in stomp://host:61613 or stomp+ssl://host:61612")
     if parts.username is not None or parts.password is not None:
         raise ValueError("must not hold a login; set username and password beside it")
-    return told
+    return address
 
 
 StompAddress = Annotated[str, AfterValidator(_stomp)]

@@ -17,10 +17,9 @@ from dr_ctl.settings.topologies import TOPOLOGIES
 
 
 def schema() -> dict[str, Any]:
-    """What a settings file may say, whatever topology it names."""
     every: Any = reduce(or_, (TOPOLOGIES.named(each) for each in TOPOLOGIES))
-    told = TypeAdapter[Any](Annotated[every, Field(discriminator="topology")]).json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "dr-ctl settings", **told}
+    document = TypeAdapter[Any](Annotated[every, Field(discriminator="topology")]).json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "dr-ctl settings", **document}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the settings say of a site's workloads: what works on its messages, and starts and stops with the service."""
+"""Settings of a site's workloads: programs that work on its messages, and start and stop with the service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KIND: Final[Any] = Field(description="how it is managed: `camel-route`, `system
 
 
 class _Workload(Part):
-    """What every kind has."""
+    """Fields of every kind of workload."""
 
     name: str = Field(min_length=1, description="what it is called; the same name at both sites is the same workload")
     queues: Names = Field(

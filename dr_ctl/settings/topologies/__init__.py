@@ -1,4 +1,4 @@
-"""The settings that each topology has: one class a topology, loaded when a file names it."""
+"""A settings class for each topology, loaded when a file names that topology."""
 
 from __future__ import annotations
 

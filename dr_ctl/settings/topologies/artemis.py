@@ -1,4 +1,4 @@
-"""What the settings of every topology of Artemis brokers say of a broker."""
+"""Settings of an Artemis broker, for every topology of Artemis brokers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pydantic import Field
 from dr_ctl.settings.model import Broker
 from dr_ctl.settings.parts import HttpAddress, Names, Part, Secret, StompAddress
 
-# What a broker remembers of an address where its broker.xml does not say otherwise.
+# Ids that a broker remembers per address, unless its broker.xml says otherwise.
 ID_CACHE_SIZE: Final = 20_000
 APART: Final = (("clients", "mirror"),)
 
 
 class LastingFence(Part):
-    """Roles that a fence keeps out, and of which addresses: they may do nothing there until it is lifted."""
+    """Roles that a fence keeps out, and the addresses: these roles may do nothing there until the fence is lifted."""
 
     roles: Names = Field(
         min_length=1,
@@ -30,7 +30,7 @@ class LastingFence(Part):
 
 
 class ArtemisBroker(Broker):
-    """One Artemis broker of a site, whatever joins it to its peer."""
+    """An Artemis broker of a site, whatever joins it to its peer."""
 
     jolokia: HttpAddress = Field(description="management address, `http` or `https`")
     stomp: StompAddress | None = Field(
@@ -45,7 +45,7 @@ class ArtemisBroker(Broker):
 
     @property
     def link_doors(self) -> tuple[str, ...] | None:
-        """The acceptors that the peer's link uses; None where they are to be found out."""
+        """The acceptors that the peer's link uses; None where dr-ctl must find them out."""
         return None
 
     @property
@@ -54,7 +54,7 @@ class ArtemisBroker(Broker):
 
 
 class AmqpLinked(ArtemisBroker):
-    """One whose peer connects to it over AMQP."""
+    """A broker whose peer connects to it over AMQP."""
 
     mirror: Names | None = Field(
         default=None,

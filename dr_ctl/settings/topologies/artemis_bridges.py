@@ -22,7 +22,7 @@ class ClientRoles(Part):
 
 
 class BridgesBroker(ArtemisBroker):
-    """One broker whose diverts and bridges are found out."""
+    """A broker whose diverts and bridges are found out."""
 
     bridge: Names | None = Field(
         default=None,

@@ -11,7 +11,7 @@ from dr_ctl.settings.topologies.artemis import APART, AmqpLinked, LastingFence
 
 
 class MirrorBroker(AmqpLinked):
-    """One broker of a mirrored pair."""
+    """A broker of a mirrored pair."""
 
     link: str | None = Field(
         default=None, description="the broker's connection to the peer, by its name; without: found out"

@@ -1,4 +1,4 @@
-"""What the settings of every topology of ActiveMQ Classic brokers say of a broker."""
+"""Settings of an ActiveMQ Classic broker, for every topology of Classic brokers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AgentAccess(Part):
 
 
 class ClassicBroker(Broker):
-    """One Classic broker of a site, whatever joins it to its peer."""
+    """A Classic broker of a site, whatever joins it to its peer."""
 
     jolokia: HttpAddress | None = Field(
         default=None,

@@ -13,7 +13,7 @@ from dr_ctl.settings.topologies.classic import AgentAccess, ClassicBroker
 
 
 class BrokerSyncBroker(ClassicBroker):
-    """One broker of a pair that copies over a network connector."""
+    """A broker of a pair that copies over a network connector."""
 
     sync: AgentAccess | None = Field(default=None, description="how `dr-ctl sync` reaches this broker")
     network: str | None = Field(

@@ -12,7 +12,7 @@ from dr_ctl.settings.topologies.classic import AgentAccess, ClassicBroker
 
 
 class FanoutBroker(ClassicBroker):
-    """One broker of a pair that producers write to side by side."""
+    """A broker of a pair that producers write to side by side."""
 
     producers: Names = Field(
         min_length=1,

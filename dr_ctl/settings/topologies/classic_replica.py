@@ -14,19 +14,19 @@ from dr_ctl.settings.topologies.classic import ClassicBroker
 CONNECTOR: Final = "replication"
 
 
-def _tcp(told: str) -> str:
+def _tcp(address: str) -> str:
     try:
-        parts = urlsplit(told)
+        parts = urlsplit(address)
         good = parts.scheme in ("tcp", "ssl") and parts.hostname and parts.port
     except ValueError:
         good = False
     if not good:
         raise ValueError("is not an OpenWire address, as in tcp://host:61619 or ssl://host:61619")
-    return told
+    return address
 
 
 class ReplicaBroker(ClassicBroker):
-    """One broker of a pair with the plugin."""
+    """A broker of a pair with the plugin."""
 
     replication: Annotated[str, AfterValidator(_tcp)] | None = Field(
         default=None,

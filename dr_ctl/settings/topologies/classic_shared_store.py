@@ -1,4 +1,5 @@
-"""Settings of two sites of Classic brokers that share one store: whoever holds its lock serves, the other waits."""
+"""Settings of two sites of Classic brokers that share one store: the broker with the store's lock serves, the other
+waits."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ class Process(Part):
 
 
 class SharedStoreBroker(ClassicBroker):
-    """One of two brokers that share a store."""
+    """A broker of the two that share a store."""
 
     jolokia: HttpAddress = Field(description="management address, as in http://host:8161/api/jolokia")
     broker: str = Field(description="the broker's own name, as the lock's row has it")
@@ -107,7 +108,7 @@ class ClassicSharedStore(Settings):
 
     @model_validator(mode="after")
     def _one_pair(self) -> Self:
-        """One lock is for one broker at a time."""
+        """The store's lock is for one broker at a time."""
         names = {broker.broker for site in self.sites.values() for broker in site.brokers}
         if any(len(site.brokers) != 1 for site in self.sites.values()):
             raise ValueError("one store has one lock: each site has one broker")

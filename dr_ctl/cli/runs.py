@@ -1,4 +1,4 @@
-"""`runs`: what past runs wrote. Asks no broker."""
+"""`runs`: shows the files of past runs. Asks no broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def how_ended(files: RunFiles) -> tuple[str, str]:
         result: dict[str, Any] = json.loads(files.result.read_bytes())
         outcome, summary, was_undone = str(result["outcome"]), str(result["summary"]), result["data"].get("undone")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        # One damaged run must not hide the others.
+        # A damaged run must not hide the others.
         return "unknown", f"result.json cannot be read ({type(error).__name__}): see runs show"
     return "aborted" if outcome == ExitCode.OK.outcome and was_undone is True else outcome, summary
 
@@ -41,7 +41,7 @@ def runs_list(session: Session) -> Result:
 
 
 def line_of(entry: Entry) -> str | None:
-    """One line of a journal as a person reads it; None for those that say nothing by themselves."""
+    """A journal line for people; None for lines that say nothing by themselves."""
     text = str(entry.evidence.get("text", ""))
     if entry.kind == "step":
         return f"{entry.time}  {entry.step}: {entry.outcome}{': ' + text if text else ''}"
@@ -68,7 +68,7 @@ def runs_show(session: Session, run: str | None) -> Result:
 
 
 def runs_verify(session: Session, run: str | None) -> Result:
-    """Recompute the hash chains: of one run, or of all, as somebody does who was not there."""
+    """Recompute the hash chains of one run, or of all runs, as an auditor does."""
     runs = session.past()
     checked = [(files.name, check(files)) for files in ([runs.find(run)] if run is not None else runs.all())]
     altered = [(name, each) for name, each in checked if each.verdict is Verdict.ALTERED]
