@@ -1,1 +1,1 @@
-"""What runs for a long time beside the operator: the monitor."""
+"""Processes that run for a long time beside the operator."""

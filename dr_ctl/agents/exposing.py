@@ -28,8 +28,6 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is told when somebody asks."""
-
     well: bool
     health: Mapping[str, Json]
     metrics: Sequence[Metric]

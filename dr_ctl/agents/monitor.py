@@ -1,4 +1,4 @@
-"""Samples both sites of an installation into the history. Only looks; what was not read has no row."""
+"""Samples both sites of an installation into the history. Only looks; an unread value has no row."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ FLUSH_EVERY_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One sample: when, what role each site had, how much each outflow held (None: not read), which sites that were
-    lost may be taken in again now, and what is wrong with the history: its `trouble`, the rows that wait for it to be
-    over, and those that have been dropped."""
+    """A sample. `outflows` holds None where one was not read. `payable` lists lost sites that may be taken in again
+    now. `trouble` is a fault of the history; `waiting` and `dropped` count the rows affected."""
 
     at: datetime
     roles: Mapping[str, Role]
@@ -54,10 +53,10 @@ class Look:
 
 
 class Monitor:
-    """Looks every so often. The history's files appear once a minute and at the end, and at once when a site changes
-    its role or a broker falls silent or answers again: what is asked for after a death must be on disk by then. Between
-    two looks at everything it looks at the outflows alone, where the topology can; those looks are on disk within a
-    second, for this machine may be lost with the site."""
+    """Looks at regular times. The history's files appear once a minute, at the end, and at once when a site changes its
+    role or a broker falls silent or answers again: after a death, the last samples must be on disk. Where the topology
+    can, the monitor also looks at the outflows alone in between. Those looks are on disk within a second, because this
+    machine may be lost with the site."""
 
     def __init__(
         self, installation: Installation, topology: Topology[Any], clock: Clock, *, every_s: float | None = None
@@ -67,7 +66,7 @@ class Monitor:
         self._clock = clock
         self._topology = topology
         self._every_s = every_s if every_s is not None else settings.history.every
-        self._outflow_s: float | None = settings.history.outflow  # None: there is no way to look at outflows alone
+        self._outflow_s: float | None = settings.history.outflow  # None where outflows alone cannot be looked at
         history = installation.path(settings.history.path)
         self._writer = Writer(history, every_s=FLUSH_EVERY_S, clock=clock)
         self._upkeep = Upkeep(history, keep_s=settings.history.keep)
@@ -102,13 +101,13 @@ class Monitor:
 
     def _watched(self) -> tuple[Seen, datetime]:
         """A look at everything, and when it was answered."""
-        told = glance_of(self._topology, whole=True)
-        if told is None:
+        glance = glance_of(self._topology, whole=True)
+        if glance is None:
             return self._topology.look(), self._clock.now()
-        return told.seen, self._moment(told)
+        return glance.seen, self._moment(glance)
 
-    def _moment(self, told: Glance[Seen]) -> datetime:
-        return self._clock.now() - timedelta(seconds=told.ago_s)
+    def _moment(self, glance: Glance[Seen]) -> datetime:
+        return self._clock.now() - timedelta(seconds=glance.ago_s)
 
     def _take(self, rows: Sequence[Row], seen: Seen, at: datetime) -> bool:
         """Keep the rows of a look; whether it told of a change, which is on disk at once."""
@@ -124,12 +123,12 @@ class Monitor:
         return is_new
 
     def _tidied(self) -> None:
-        """What the last tidying could not foresee is raised here: the thread alone would keep it to itself."""
+        """Raise an unexpected error of the last tidying here, because its thread would swallow it."""
         if self._tidying is not None:
             self._tidying.result()
 
     def wait(self, until: float | None) -> None:
-        """Wait for the next look, and look at the outflows meanwhile; one that took too long is not made up for."""
+        """Wait for the next look, and look at the outflows meanwhile. Missed looks are not made up for."""
         began = self._clock.monotonic()
         self._next = max(self._next + self._every_s, began)
         moment = self._next if until is None else min(self._next, until)
@@ -138,21 +137,21 @@ class Monitor:
             began = self._clock.monotonic()
             if self._glance():
                 self._next = self._clock.monotonic()
-                return  # what changed is looked at whole
+                return  # a change needs a look at everything
         self._clock.sleep(max(0.0, moment - self._clock.monotonic()))
 
     def _glance(self) -> bool:
         """Look at the outflows alone; whether that told of a change."""
-        told = glance_of(self._topology)
-        if told is None:
+        glance = glance_of(self._topology)
+        if glance is None:
             self._outflow_s = None
             return False
-        at = self._moment(told)
-        return self._take([row for row in history_rows(told.seen, at) if row.kind in GLANCED], told.seen, at)
+        at = self._moment(glance)
+        return self._take([row for row in history_rows(glance.seen, at) if row.kind in GLANCED], glance.seen, at)
 
 
 def shown(monitor: Monitor, look: Look) -> Shown:
-    """What is told to Prometheus of the last look and of the history."""
+    """The metrics for Prometheus on the last look and on the history."""
     figures = [
         Metric("dr_ctl_monitor_looks_total", "looks at everything", monitor.looks),
         Metric("dr_ctl_monitor_rows_total", "rows of the history that were seen", monitor.rows),
@@ -179,18 +178,18 @@ def payable(seen: Seen) -> tuple[str, ...]:
     for look in seen.locks:
         epochs[look.site] = max(epochs[look.site], look.highest.epoch if look.highest is not None else 0)
     highest = max(epochs.values())
-    found = {
+    sites = {
         debt.about
         for debt in seen.debts
         if epochs[debt.kept_at] == highest
         and seen.roles[debt.kept_at] is Role.SERVING
         and seen.roles.get(debt.about) in (Role.STANDBY, Role.SERVING)
     }
-    return tuple(sorted(found))
+    return tuple(sorted(sites))
 
 
 def _state(seen: Seen) -> object:
-    """What must not change unrecorded: who answers, and as what."""
+    """The state whose change must be recorded: which brokers answer, and in which role."""
     return seen.roles, {(each.site, each.pair): each.silent is None for each in seen.brokers}
 
 
@@ -201,7 +200,7 @@ def _outflow(seen: Seen, site: str) -> int | None:
 
 
 def history_rows(seen: Seen, at: datetime) -> list[Row]:
-    """The rows of one look: each site's role by every broker of it, then what its topology read."""
+    """The rows of one look: the site's role for every broker, then the rows of the topology."""
     roles = [
         Row(ts=at, site=each.site, pair=each.pair, kind="site", name=seen.roles[each.site].value, start=each.start)
         for each in seen.brokers

@@ -1,7 +1,7 @@
-"""Keeps the waiting site clean of copies whose messages were consumed, for as long as the serving one serves.
+"""Keeps the waiting site clean of copies whose messages were consumed, for as long as the other site serves.
 
-What is deleted, and what is believed, is the topology's. This holds it while a run is open or somebody said so, and
-writes down how it stands, for whoever looks.
+The topology decides on deletions. The agent stops them during an open run or on request, and writes down its state for
+people.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ WRITE_EVERY_S: Final = 1.0
 
 
 class Phase(Enum):
-    """What the agent does."""
-
     RUNNING = "running"
     HELD = "held"  # follows what is consumed, deletes nothing
     FINISHED = "finished"
@@ -32,7 +30,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How it stands: what is written down, and what a person is told."""
+    """The agent's state, for `sync.json` and for people."""
 
     phase: Phase
     why: str
@@ -41,7 +39,7 @@ class Standing:
 
     @property
     def state(self) -> object:
-        """What must be written down at once where it changes."""
+        """The part whose change must be written down at once."""
         return self.phase, self.why, tuple(sorted(self.kept.silent)), self.kept.vanished
 
     @property
@@ -56,8 +54,6 @@ class Standing:
 
 
 class SyncAgent:
-    """One agent, from its start to its end."""
-
     def __init__(self, keeper: Keeper, runs: Runs, notes: Notes, clock: Clock, sites: Mapping[str, str]) -> None:
         """`sites`: which is `primary` and which `standby`."""
         self._keeper, self._runs, self._notes, self._clock = keeper, runs, notes, clock
@@ -98,8 +94,8 @@ class SyncAgent:
         return hold.text if hold is not None else None
 
     def _hold_itself(self, kept: Kept) -> None:
-        told = [f"{each.vanished} message(s) left {each.name} by no client" for each in kept.queues if each.vanished]
-        self._notes.put_hold(BY_AGENT, "; ".join(told), self._clock.now())
+        losses = [f"{each.vanished} message(s) left {each.name} by no client" for each in kept.queues if each.vanished]
+        self._notes.put_hold(BY_AGENT, "; ".join(losses), self._clock.now())
 
     def _standing(self, kept: Kept) -> Standing:
         if kept.over is not None:

@@ -20,7 +20,7 @@ class Clock(Protocol):
         """Let time pass."""
 
 
-# One that goes on while the machine sleeps, where there is one: a lock runs out meanwhile, whoever sleeps.
+# The clock that goes on while the machine sleeps, if the system has one: a lock runs out meanwhile.
 _GROWING: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 

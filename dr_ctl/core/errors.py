@@ -1,4 +1,4 @@
-"""Everything dr-ctl raises on purpose, in one tree, by what the caller does next.
+"""Errors that dr-ctl raises on purpose, in one tree, by the caller's next action.
 
     DrCtlError
     ├── UsageError          fix the arguments or the settings file        (2)
@@ -23,7 +23,7 @@ from typing import ClassVar, Final
 
 from dr_ctl.core.model import ExitCode
 
-# What reading a document may raise that somebody else may have written: numbers without end, nesting without end.
+# Errors from reading a document of unknown origin: endless numbers, endless nesting.
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
@@ -31,7 +31,7 @@ class DrCtlError(Exception):
     """Base of everything raised on purpose."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.INTERNAL
-    finding: ClassVar[str | None] = None  # the id of what is told of it; None: that of its exit code
+    finding: ClassVar[str | None] = None  # the id of its finding; None: the id of the exit code's finding
     remedy = "Run again with --verbose for the cause."
     run: str | None = None  # that it ended
 
@@ -42,14 +42,14 @@ class DrCtlError(Exception):
 
 
 class UsageError(DrCtlError):
-    """Arguments or settings are wrong; nothing was asked of any broker."""
+    """Arguments or settings are wrong; no broker was asked."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.USAGE
     remedy = "See `dr-ctl COMMAND --help`."
 
 
 class EnvironmentFault(DrCtlError):
-    """This machine lacks a program, a port or disk space that the command needs."""
+    """The machine lacks a program, a port or disk space that the command needs."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.INTERNAL
     remedy = "Mend what the message names and run the same command again."

@@ -1,4 +1,5 @@
-"""What each exit code means and what to type then: help, report, `explain`, README and docs are made of this table."""
+"""The meaning of each exit code and the command to type then. Help, report, `explain`, README and docs use this
+table."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 def machine_id() -> str:
     """Tell this machine from others; empty where the system does not say. In other words than its own, which are to be
     kept confidential."""
-    told = _read(MACHINE)
-    return hashlib.sha256(f"dr-ctl {told}".encode()).hexdigest()[:12] if told else ""
+    identity = _read(MACHINE)
+    return hashlib.sha256(f"dr-ctl {identity}".encode()).hexdigest()[:12] if identity else ""
 
 
 def boot_id() -> str:

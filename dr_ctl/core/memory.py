@@ -6,8 +6,8 @@ import ctypes
 import os
 from typing import Final
 
-# Of mallopt(3), where the C library has it. What is freed in a thread's own arena stays there, and once a large block
-# was freed the next ones are put where they cannot be given back; both is for speed, of which a monitor needs none.
+# Of mallopt(3), where the C library has it. By default memory freed in a thread's arena stays there, and large blocks
+# move to where they cannot be given back. A monitor does not need that speed.
 _ARENAS: Final = (-8, 1)
 _MAPPED_FROM: Final = (-3, 128 * 1024)
 _TRIMMED_FROM: Final = (-1, 128 * 1024)

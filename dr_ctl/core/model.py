@@ -14,12 +14,12 @@ else:
 
 
 class Role(Enum):
-    """What a site was seen to be. Observed at each look, never remembered."""
+    """The role of a site as observed at each look, never remembered."""
 
     SERVING = "serving"  # clients can connect and are served
     STANDBY = "standby"  # up, clients kept out
     DOWN = "down"  # proven not to run
-    SICK = "sick"  # lives, but cannot be managed: it may still serve
+    SICK = "sick"  # lives and may still serve, but cannot be managed
     UNKNOWN = "unknown"  # no answer
 
 
@@ -44,8 +44,8 @@ class Weight(Flag):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing worth a person's attention, with what to do about it. `more` are the lines of a text that has several;
-    a line break in `text` is one that somebody put into a name."""
+    """A fact worth a person's attention, with a remedy. `more` are further lines; a line break inside `text` comes from
+    a name."""
 
     id: str
     severity: Severity
@@ -81,7 +81,7 @@ class ExitCode(IntEnum):
 
     @property
     def outcome(self) -> str:
-        """The word of the JSON envelope; both signals are called `interrupted`."""
+        """The word of the JSON envelope; SIGINT and SIGTERM are called `interrupted`."""
         return "interrupted" if self is ExitCode.TERMINATED else self.name.lower()
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds, all of them. What an operator may choose stands in the settings and in runbooks, not here."""
+    """Waits in seconds. Settings and runbooks hold the waits that an operator may choose."""
 
     # Looks.
     greet_s: float = 3.0
@@ -25,7 +25,7 @@ class Patience:
     poll_s: float = 0.02
     """Between looks at doors, and at what clients hold."""
 
-    # What a step may take where its runbook does not say so.
+    # Limits of steps, unless the runbook says otherwise.
     catch_up_s: float = 60.0
     """Until little is under way, while clients work."""
     quiesce_s: float = 5.0

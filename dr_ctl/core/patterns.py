@@ -25,5 +25,4 @@ def matches(patterns: Sequence[str], queue: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Kept: there may be ten thousand queues to ask it of."""
     return re.compile(pattern_regex(pattern))

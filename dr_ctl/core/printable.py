@@ -1,4 +1,4 @@
-"""What may reach a terminal: lines with nothing in them that it would obey, whoever named a queue or a client."""
+"""Makes text safe for a terminal: control characters in names of queues or clients must not reach it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def line(text: str) -> str:
-    """The text as one line: what a terminal would obey stands there as its escape, as in Python and in JSON."""
+    """The text as one line: control characters become escapes, as in Python and in JSON."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_escape(each) if unicodedata.category(each) in _OBEYED else each for each in text)

@@ -1,4 +1,4 @@
-"""What there is of each topology, by its id: one line each, imported when it is named and not before."""
+"""Classes and modules of the topologies by id, imported only when a topology is named."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ class Registry(Generic[T]):
             *others, last = self.modules
             there = f"{', '.join(others)} and {last}" if others else last
             raise UsageError(f"{self._unknown} {topology}", remedy=f"There are {there}.")
-        found: T = getattr(import_module(self.modules[topology]), self._attribute)
-        return found
+        value: T = getattr(import_module(self.modules[topology]), self._attribute)
+        return value

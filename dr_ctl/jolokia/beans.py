@@ -24,13 +24,13 @@ def unquote(value: str) -> str:
         return value
     if "\\" not in value:
         return value[1:-1]
-    return re.sub(r"\\(.)", lambda found: _UNESCAPED.get(found[1], found[1]), value[1:-1], flags=re.DOTALL)
+    return re.sub(r"\\(.)", lambda match: _UNESCAPED.get(match[1], match[1]), value[1:-1], flags=re.DOTALL)
 
 
 def parts(name: str) -> Mapping[str, str]:
     """Take a bean's name apart into its keys, values unquoted; raises ValueError if it is not a name."""
     domain, colon, keys = name.partition(":")
-    found = _PART.findall(keys)
-    if not (domain and colon and found) or "".join(f"{key}={value}," for key, value in found)[:-1] != keys:
+    pairs = _PART.findall(keys)
+    if not (domain and colon and pairs) or "".join(f"{key}={value}," for key, value in pairs)[:-1] != keys:
         raise ValueError(f"not the name of a bean: {name!r}")
-    return {key: unquote(value) for key, value in found}
+    return {key: unquote(value) for key, value in pairs}

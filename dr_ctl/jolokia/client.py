@@ -1,7 +1,8 @@
 """Jolokia over HTTP: one POST per broker and look, every failure a type of its own, reading and changing two types.
 
-Only what stands here can go out: attributes are always named, operations carry their signature, and a request without
-a bean cannot be built (Jolokia would answer it with every bean there is). A `Reader` has no way to change anything.
+Only requests built here can go out: attributes are always named, operations carry their signature, and a request
+without a bean cannot be built (Jolokia would answer it with every bean there is). A `Reader` has no way to change
+anything.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Final
 from dr_ctl.core.errors import LoginRefused, Sick, Throttled
 from dr_ctl.core.model import Json
 from dr_ctl.jolokia.errors import ElementError, NoSuchBean, NotJolokia, OperationFailed, PolicyRefused, Torn
-from dr_ctl.jolokia.http import Http, Told
+from dr_ctl.jolokia.http import Http, HttpReply
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 READ_S: Final = 5.0
@@ -129,7 +130,7 @@ class MayCall:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of one request: its value, or the error that stands in its place."""
+    """The answer to one request: a value, or an error in the value's place."""
 
     error: ElementError | None
     _value: Any = None
@@ -159,7 +160,7 @@ class Account:
 
 
 class Wire:
-    """One keep-alive connection to one broker. After one refused login nothing is sent any more."""
+    """A keep-alive connection to one broker. After a refused login no request is sent any more."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -178,20 +179,21 @@ class Wire:
         self._http.close()
 
     def post(self, bodies: Sequence[dict[str, Json]], timeout_s: float) -> list[Answer]:
-        """Send all in one POST; one answer each, in order. Raises the errors that concern the whole POST."""
+        """Send all requests in one POST; returns their answers in order. Raises the errors that concern the whole
+        POST."""
         if self._refused is not None:
             raise self._refused
         url, body = self._account.url, json.dumps(list(bodies)).encode()
-        told = self._http.ask("POST", url, body=body, timeout_s=timeout_s, most=MAX_BYTES)
-        if told.status in (401, 403):
+        reply = self._http.ask("POST", url, body=body, timeout_s=timeout_s, most=MAX_BYTES)
+        if reply.status in (401, 403):
             remedy = (
                 f"Its password comes from {self._account.source}. One attempt was made here; each command makes "
                 "another, and repeated ones lock the account out: mend it before the next look."
             )
-            text = f"{url}: the login of {self._account.username} was refused (HTTP {told.status})"
+            text = f"{url}: the login of {self._account.username} was refused (HTTP {reply.status})"
             self._refused = LoginRefused(text, remedy=remedy)
             raise self._refused
-        return _answers(url, told, len(bodies))
+        return _answers(url, reply, len(bodies))
 
 
 class Reader:
@@ -224,11 +226,11 @@ def _need_bean(bean: str) -> None:
 
 
 def _exec(bean: str, operation: str, arguments: Sequence[Json]) -> dict[str, Json]:
-    told = list(arguments)
-    return {"type": "exec", "mbean": bean, "operation": operation, "arguments": told, "config": _CONFIG}
+    values = list(arguments)
+    return {"type": "exec", "mbean": bean, "operation": operation, "arguments": values, "config": _CONFIG}
 
 
-def _answers(url: str, answered: Told, wanted: int) -> list[Answer]:
+def _answers(url: str, answered: HttpReply, wanted: int) -> list[Answer]:
     status, body = answered.status, answered.body
     if status == 429:  # noqa: PLR2004
         after = answered.headers.get("Retry-After")
@@ -240,22 +242,24 @@ def _answers(url: str, answered: Told, wanted: int) -> list[Answer]:
     try:
         text = body.decode()
         body.clear()  # of ten thousand queues it is megabytes, and so is what is read of it
-        told = _json(text)
+        rows = _json(text)
     except (ValueError, RecursionError) as error:
         if status >= 500:  # noqa: PLR2004
             raise Sick(f"{url}: HTTP {status} without JSON: {start!r}") from error
         if start[:1] in ("[", "{"):
             raise Torn(f"{url}: the JSON of the answer ends early or is damaged") from error
         raise NotJolokia(f"{url}: HTTP {status}, and no JSON but {start!r}") from error
-    if isinstance(told, dict) and "value" not in told and isinstance(told.get("status"), int):
-        told = [told] * wanted  # a refusal of the whole POST comes as one object; one value is no answer to many
-    if not isinstance(told, list) or not all(isinstance(each, dict) and "status" in each for each in told):
+    if isinstance(rows, dict) and "value" not in rows and isinstance(rows.get("status"), int):
+        rows = [
+            rows
+        ] * wanted  # a refusal of the whole POST comes as one object, but a single value answers one request
+    if not isinstance(rows, list) or not all(isinstance(each, dict) and "status" in each for each in rows):
         raise NotJolokia(f"{url}: HTTP {status}, and JSON that is not an answer of Jolokia")
-    if status != 200 and any("value" in each for each in told):  # noqa: PLR2004
+    if status != 200 and any("value" in each for each in rows):  # noqa: PLR2004
         raise NotJolokia(f"{url}: HTTP {status}, and yet values")
-    if len(told) != wanted:
-        raise Torn(f"{url}: {wanted} questions, {len(told)} answers")
-    return [_answer(url, each) for each in told]
+    if len(rows) != wanted:
+        raise Torn(f"{url}: {wanted} questions, {len(rows)} answers")
+    return [_answer(url, each) for each in rows]
 
 
 def _json(text: str) -> Any:
@@ -271,12 +275,12 @@ def _rewritten(escape: re.Match[str]) -> str:
     return escape[0] if escape[2] is None else f"\\u{escape[1]}{ord(escape[2]) - ord('0'):x}"
 
 
-def _answer(url: str, told: dict[str, Any]) -> Answer:
-    status = told["status"]
-    if status == 200 and "value" in told:  # noqa: PLR2004
-        return Answer(None, told["value"])
-    text = f"{url}: {told.get('error', 'no reason given')}"
-    kind = str(told.get("error_type", ""))
+def _answer(url: str, row: dict[str, Any]) -> Answer:
+    status = row["status"]
+    if status == 200 and "value" in row:  # noqa: PLR2004
+        return Answer(None, row["value"])
+    text = f"{url}: {row.get('error', 'no reason given')}"
+    kind = str(row.get("error_type", ""))
     match status:
         case 403:
             return Answer(PolicyRefused(text))

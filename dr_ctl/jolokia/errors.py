@@ -18,7 +18,7 @@ from dr_ctl.core.errors import BrokerError, Unreachable
 
 
 class NotConnected(Unreachable):
-    """No connection came about: nothing was sent."""
+    """No connection came about, so no request was sent."""
 
 
 class NotJolokia(BrokerError):
@@ -30,7 +30,7 @@ class Torn(BrokerError):
 
 
 class ElementError(BrokerError):
-    """One request of a POST failed; the others' answers stand."""
+    """A request of a POST failed; the other answers are valid."""
 
 
 class PolicyRefused(ElementError):

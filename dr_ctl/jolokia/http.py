@@ -37,8 +37,8 @@ _NO_TLS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One answer, a redirect too; the header names are in any case."""
+class HttpReply:
+    """An answer, a redirect too; the header names may be upper or lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -58,12 +58,12 @@ class Http:
         if self._pools is not None:
             self._pools.clear()
 
-    def ask(self, method: str, url: str, *, timeout_s: float, most: int, body: bytes | None = None) -> Told:
+    def ask(self, method: str, url: str, *, timeout_s: float, most: int, body: bytes | None = None) -> HttpReply:
         """Ask once. Of a body longer than `most` its beginning comes, longer than that too. Raises NotConnected
         (`refused` where the port said no), Unreachable, TimedOut, and Torn where an answer began and cannot be read."""
         until = time.monotonic() + timeout_s
         with self._begun(method, url, body, timeout_s) as reply:
-            return Told(reply.status, reply.headers, _body(reply, url, until, timeout_s, most))
+            return HttpReply(reply.status, reply.headers, _body(reply, url, until, timeout_s, most))
 
     def _begun(self, method: str, url: str, body: bytes | None, timeout_s: float) -> urllib3.BaseHTTPResponse:
         connect_s = min(CONNECT_S, timeout_s)
@@ -96,7 +96,7 @@ class Http:
             raise Unreachable(f"{url}: the connection failed: {error}", refused=False) from error
         except HTTPError as error:
             raise Torn(f"{url}: the answer could not be read: {error}") from error
-        except OSError as error:  # the library's own are none; what is left are the files of this machine
+        except OSError as error:  # not an error of the library, so a file of this machine
             files = [self._verify] if isinstance(self._verify, str) else []
             text = (
                 f"{url}: a file that TLS needs cannot be used, of {', '.join([*files, *(self._cert or ())])}: {error}"
@@ -112,7 +112,7 @@ class Http:
         return self._pools
 
     def _tls(self) -> ssl.SSLContext:
-        """One for all connections: to read what this machine trusts takes longer than a look."""
+        """The TLS context for all connections: reading the trusted certificates takes longer than a look."""
         context = ssl.create_default_context(cafile=self._verify if isinstance(self._verify, str) else None)
         if self._verify is False:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -126,7 +126,7 @@ def _body(reply: urllib3.BaseHTTPResponse, url: str, until: float, timeout_s: fl
     try:
         while len(body) <= most and (chunk := reply.read1(_CHUNK, decode_content=True)):
             body += chunk
-            # Each read has its limit; an answer that trickles would keep them all and never end.
+            # A trickling answer keeps the limit of every read and still never ends.
             if time.monotonic() > until:
                 raise TimedOut(f"{url}: the answer came too slowly")
     except TimeoutError as error:

@@ -10,23 +10,23 @@ from dr_ctl.jolokia.errors import BadValue
 class Fields:
     """The attributes of one bean, by name. Raises `BadValue` naming bean and attribute; `has` tells what was told."""
 
-    def __init__(self, bean: str, told: Any) -> None:
-        if not isinstance(told, dict):
-            raise BadValue(f"{bean}: expected attributes, got {_short(told)}")
-        self._bean, self._told = bean, told
+    def __init__(self, bean: str, attributes: Any) -> None:
+        if not isinstance(attributes, dict):
+            raise BadValue(f"{bean}: expected attributes, got {_short(attributes)}")
+        self._bean, self._attributes = bean, attributes
 
     def has(self, name: str) -> bool:
         """Say whether the broker knows the attribute at all; older versions leave out what they lack."""
-        return name in self._told and not _is_error(self._told[name])
+        return name in self._attributes and not _is_error(self._attributes[name])
 
     def number(self, name: str) -> int:
-        value = self._told.get(name)
+        value = self._attributes.get(name)
         if isinstance(value, bool) or not isinstance(value, int):
             raise self._bad(name, "a whole number", value)
         return value
 
     def count(self, name: str) -> int:
-        """A number of things. One below zero, as brokers say at times, tells nothing."""
+        """A count. Brokers sometimes give a number below zero, which means that the count is not known."""
         value = self.number(name)
         if value < 0:
             raise self._bad(name, "a count", value)
@@ -34,36 +34,36 @@ class Fields:
 
     def optional_number(self, name: str) -> int | None:
         """A whole number, or None where the broker says null."""
-        return None if self._told.get(name) is None else self.number(name)
+        return None if self._attributes.get(name) is None else self.number(name)
 
     def optional_share(self, name: str) -> float | None:
         """A number, or None where the broker does not know the attribute."""
-        value = self._told.get(name)
+        value = self._attributes.get(name)
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     def flag(self, name: str) -> bool:
-        value = self._told.get(name)
+        value = self._attributes.get(name)
         if not isinstance(value, bool):
             raise self._bad(name, "true or false", value)
         return value
 
     def text(self, name: str) -> str:
-        value = self._told.get(name)
+        value = self._attributes.get(name)
         if not isinstance(value, str) or _is_error(value):
             raise self._bad(name, "a text", value)
         return value
 
     def optional_text(self, name: str) -> str | None:
         """A text, or None where the broker says null or does not know the attribute."""
-        return None if self._told.get(name) is None else self.text(name)
+        return None if self._attributes.get(name) is None else self.text(name)
 
     def any_text(self, name: str) -> str:
         """A text that anybody may have chosen: whatever it begins with, it is no error. Empty where there is none."""
-        value = self._told.get(name)
+        value = self._attributes.get(name)
         return value if isinstance(value, str) else ""
 
     def mapping(self, name: str) -> dict[str, str]:
-        value = self._told.get(name)
+        value = self._attributes.get(name)
         if not isinstance(value, dict) or _is_error(value):
             raise self._bad(name, "a mapping", value)
         return {str(key): str(each) for key, each in value.items()}

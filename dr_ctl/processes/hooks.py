@@ -1,7 +1,7 @@
-"""Commands of the installation's own: run without a shell, each with its time limit, told what the run is about.
+"""Runs the installation's own commands, without a shell, within a time limit, with facts about the run.
 
-What a hook is told stands in its environment as DR_CTL_… variables, and as one JSON document on its standard input. The
-variables that hold brokers' passwords are taken out of its environment, and known passwords out of what it said.
+A hook gets the facts in its environment as DR_CTL_… variables, and as one JSON document on its standard input.
+Variables with brokers' passwords are removed from its environment, and known passwords from its output.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ class Place:
     folder: Path
     hidden: frozenset[str]
 
-    def run(self, what: str, words: Sequence[str], timeout_s: float, told: Mapping[str, Json]) -> Outcome:
-        """Run one to its end: done, or refused with `exit_code` and what it said; that is absent if it never began."""
-        environment = {f"DR_CTL_{key.upper()}": _text(value) for key, value in told.items() if value is not None}
+    def run(self, what: str, words: Sequence[str], timeout_s: float, facts: Mapping[str, Json]) -> Outcome:
+        """Run a command to its end: done, or refused with `exit_code` and output; `exit_code` is absent if the command
+        never began."""
+        environment = {f"DR_CTL_{key.upper()}": _text(value) for key, value in facts.items() if value is not None}
         try:
             process = subprocess.Popen(
                 list(words),
@@ -61,16 +62,16 @@ class Place:
             )
         except OSError as error:
             return Refused(f"{what} could not be started: {error.strerror}: {words[0]}")
-        return _ended(what, timeout_s, process, json.dumps(told).encode())
+        return _ended(what, timeout_s, process, json.dumps(facts).encode())
 
 
-def _ended(what: str, timeout_s: float, process: subprocess.Popen[bytes], told: bytes) -> Outcome:
+def _ended(what: str, timeout_s: float, process: subprocess.Popen[bytes], document: bytes) -> Outcome:
     late = False
     try:
-        said, _ = process.communicate(told, timeout=timeout_s)
+        said, _ = process.communicate(document, timeout=timeout_s)
     except subprocess.TimeoutExpired:
         late = True
-        # It leads a group of its own, so that what it started ends with it.
+        # The hook leads its own process group, so that its children end too.
         os.killpg(process.pid, signal.SIGKILL)
         try:
             said, _ = process.communicate(timeout=_END_S)

@@ -1,5 +1,5 @@
-"""Passwords from where the settings say: environment, file, command. Resolved when first needed, never shown: what was
-resolved is known from then on, and blotted out of what other programs say."""
+"""Passwords from the environment, a file or a command, as the settings say. Resolved when first needed, never shown;
+known passwords are blotted out of the output of other programs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _resolved: Final[set[str]] = set()
 
 
 class SecretMissing(BrokerError):
-    """The secret could not be had: its site is unknown, nothing more."""
+    """The secret could not be had, so its broker cannot be asked and its site is unknown."""
 
     remedy = "Mend where the password of this broker comes from in the settings file."
 
 
 def resolve(secret: Secret, folder: Path) -> str:
     """Give the secret's text without its last newline; paths and commands are relative to `folder`."""
-    told = _read(secret, folder)
-    _resolved.add(told)
-    return told
+    text = _read(secret, folder)
+    _resolved.add(text)
+    return text
 
 
 def masked(text: str) -> str:
@@ -70,5 +70,5 @@ def _read(secret: Secret, folder: Path) -> str:
         raise SecretMissing(f"the secret's command {secret.command[0]} ended with {done.returncode}")
     try:
         return done.stdout.decode("utf-8").removesuffix("\n")
-    except UnicodeDecodeError:  # it holds the secret, and a password of replacement marks would lock the account out
+    except UnicodeDecodeError:  # the bytes are the secret; replacement marks as a password would lock the account out
         raise SecretMissing(f"the secret's command {secret.command[0]} wrote what is not UTF-8 text") from None

@@ -34,7 +34,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """What TLS needs from disk: the authority to trust (None: the system's) and an own certificate."""
+    """Files for TLS: the authority to trust (None: the system's) and an own certificate."""
 
     ca: str | None = None
     cert: str | None = None
@@ -53,7 +53,7 @@ class TlsFiles:
 
 
 def takes_connections(host: str, port: int, *, timeout_s: float) -> bool:
-    """Say whether anything takes a connection there; nothing is said on it."""
+    """Say whether a connection is accepted there; no byte is sent."""
     try:
         socket.create_connection((host, port), timeout=timeout_s).close()
     except OSError:
@@ -93,12 +93,12 @@ def endpoints(address: Address, *, timeout_s: float) -> list[Endpoint]:
         return _look_up(address, socket.AI_NUMERICHOST)
     except socket.gaierror:
         pass  # a name, not a number
-    found: list[Endpoint] = []
+    resolved: list[Endpoint] = []
     failed: list[OSError] = []
 
     def look_up() -> None:
         try:
-            found.extend(_look_up(address, 0))
+            resolved.extend(_look_up(address, 0))
         except OSError as error:
             failed.append(error)
 
@@ -109,9 +109,9 @@ def endpoints(address: Address, *, timeout_s: float) -> list[Endpoint]:
         raise TimeoutError(f"the name {address.host} was not resolved within {timeout_s:g} s")
     if failed:
         raise failed[0]
-    return found
+    return resolved
 
 
 def _look_up(address: Address, flags: int) -> list[Endpoint]:
-    told = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=flags)
-    return [(family, where) for family, _, _, _, where in told]
+    rows = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=flags)
+    return [(family, where) for family, _, _, _, where in rows]

@@ -1,5 +1,5 @@
-"""What comes of asking a STOMP port: to be let in, or to take a message there and back. A fault of the network is an
-answer too. Loads nothing that speaks STOMP: who looks at a site asks no port."""
+"""Results of asking a STOMP port to let a client in, or to carry a message there and back. A network fault is a result
+too. Imports no STOMP library, because a look at a site asks no port."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """It cannot be told: accepted without a greeting in time, reset, unreachable, or not STOMP."""
+    """Unclear: accepted without a greeting in time, reset, unreachable, or not STOMP."""
 
     because: str
 
@@ -40,14 +40,14 @@ Greeting = Connected | Closed | Refused | Silent
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The message came back and its acknowledgement was confirmed; nothing of it is left."""
+    """The message came back and its acknowledgement was confirmed, so the queue is clean."""
 
     took_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It did not come back; a message may be left in the queue."""
+    """The message did not come back, and may be left in the queue."""
 
     because: str
 

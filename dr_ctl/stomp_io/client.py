@@ -1,6 +1,6 @@
-"""What dr-ctl asks of a STOMP port: does it let clients in, and does a message go through it.
+"""Tests a STOMP port: whether clients are let in, and whether a message passes.
 
-Both answer with a variant; a fault of the network is an answer, not an exception.
+A test answers with a variant; a network fault is an answer, not an exception.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROBE_HEADER = "dr_ctl_probe"
 
 
 def greet(address: Address, login: Login | None, tls: TlsFiles | None, *, timeout_s: float) -> Greeting:
-    """Make one attempt to be let in. A closed port answers in about a millisecond; nothing is retried."""
+    """Make one attempt to be let in. A closed port answers in about a millisecond; no retry is made."""
     greeting, connection = knock(address, login, tls, timeout_s=timeout_s)
     if connection is not None:
         connection.close()
@@ -73,7 +73,7 @@ def _send_and_receive(connection: Connection, queue: str, body: str, token: str,
 
 
 class _Inbox:
-    """Frames in whatever order they come; each is waited for by what it is."""
+    """Frames in the order of arrival; callers wait for the frame they want."""
 
     def __init__(self, connection: Connection, until: float) -> None:
         self._connection = connection

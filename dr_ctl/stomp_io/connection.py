@@ -1,7 +1,7 @@
-"""One STOMP connection on an own socket: knock at a port, then send and receive, every wait bounded.
+"""A STOMP connection on an own socket: knock at a port, then send and receive, every wait bounded.
 
-`Knock` is a single attempt that never blocks, so that several ports can be tried side by side; `Connection` is
-what a successful one becomes: messages go through the protocol of stomp.py, over a socket whose waits all end.
+`Knock` is a single attempt that never blocks, so that several ports can be tried side by side; a successful knock
+becomes a `Connection`: messages go through the protocol of stomp.py, over a socket whose waits all end.
 
 stomp.py's own connections bound none of theirs: with one attempt to be made, a port that refuses answers after 0.2 s
 instead of 1 ms (it sleeps before it gives up), the end of a TLS session waits for the peer's part of it for ever, and
@@ -38,15 +38,15 @@ SEND_TIMEOUT_S = 2.0
 
 
 class ConnectionLost(BrokerError):
-    """The connection is gone; what was sent on it without a receipt is in doubt."""
+    """The connection is gone; messages sent without a receipt are in doubt."""
 
 
 class SaidError(ConnectionLost):
-    """The broker said ERROR, and why: what it answers with that did not happen."""
+    """The broker answered ERROR with a reason: the request had no effect."""
 
 
 class Knock:
-    """One attempt to be greeted at one address. `advance` moves it on and never blocks."""
+    """A single attempt to be greeted at an address. `advance` goes on with it and never blocks."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Knock:
         return self._wants_write
 
     def advance(self) -> Greeting | None:
-        """Do what can be done now; None while no answer has come."""
+        """Go on as far as possible now; returns None while no answer has come."""
         while self.greeting is None:
             try:
                 if not self._stage():
@@ -307,6 +307,6 @@ def _ready(events: Mapping[int, int], timeout_s: float) -> bool:
 
 def _hello(address: Address, login: Login | None, headers: Mapping[str, str]) -> bytes:
     who = {} if login is None else {"login": login.user, "passcode": login.password}
-    told = {"accept-version": "1.2", "host": address.host, **who, **headers}
-    hello: bytes = pack(convert_frame(Frame("CONNECT", told)))  # its headers are the ones that are not escaped
+    fields = {"accept-version": "1.2", "host": address.host, **who, **headers}
+    hello: bytes = pack(convert_frame(Frame("CONNECT", fields)))  # headers of CONNECT are not escaped
     return hello

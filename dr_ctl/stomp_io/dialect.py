@@ -1,4 +1,4 @@
-"""What a queue is called over STOMP, and which headers clients of a family of brokers send beside the standard ones."""
+"""Names of queues over STOMP, and the headers that clients of a family of brokers send beside the standard ones."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ ARTEMIS: Final = Dialect(
     sent={"destination-type": "ANYCAST"},
     subscribed={"subscription-type": "ANYCAST"},
 )
-# Its window is a number of messages; those of a lab have some 250 bytes with their headers.
+# The window is a number of messages; messages of the lab have about 250 bytes with their headers.
 CLASSIC: Final = Dialect(window="activemq.prefetchSize", bytes_each=256, prefix="/queue/")

@@ -27,44 +27,44 @@ class FrameReader:
 
     def feed(self, data: bytes) -> list[Frame]:
         """Take what came, return the frames that are whole now. NotStomp where it cannot be a frame."""
-        told, at, frames = self._rest + data, 0, []
-        while (end := _end(told, at := _begin(told, at))) is not None:
-            frame = parse_frame(told[at:end])
+        unread, at, frames = self._rest + data, 0, []
+        while (end := _end(unread, at := _begin(unread, at))) is not None:
+            frame = parse_frame(unread[at:end])
             if frame is None:
                 raise NotStomp("a frame without a command")
             frames.append(frame)
             at = end + 1
-        self._rest = told[at:]
+        self._rest = unread[at:]
         return frames
 
 
-def _begin(told: bytes, at: int) -> int:
+def _begin(data: bytes, at: int) -> int:
     """Where the next frame begins."""
-    while told[at : at + 1] in (b"\r", b"\n"):
+    while data[at : at + 1] in (b"\r", b"\n"):
         at += 1
     return at
 
 
-def _end(told: bytes, at: int) -> int | None:
-    """Where the closing NUL of the frame stands that begins there; None while it has not come."""
-    if at >= len(told):
+def _end(data: bytes, at: int) -> int | None:
+    """The position of the closing NUL of the frame that begins at `at`, or None while more bytes must come."""
+    if at >= len(data):
         return None
-    if not told[at : at + 1].isalpha():
-        raise NotStomp(f"not a STOMP frame: {told[at : at + 20]!r}")
-    bare = told.find(b"\n\n", at)
-    # Looked for in the head only: what comes after it may be long.
-    with_return = told.find(b"\n\r\n", at, bare if bare >= 0 else len(told))
+    if not data[at : at + 1].isalpha():
+        raise NotStomp(f"not a STOMP frame: {data[at : at + 20]!r}")
+    bare = data.find(b"\n\n", at)
+    # Search the head only: the body may be long.
+    with_return = data.find(b"\n\r\n", at, bare if bare >= 0 else len(data))
     head_end = with_return if with_return >= 0 else bare
     if head_end < 0:
-        if len(told) - at > LARGEST_HEAD or told.find(b"\0", at) >= 0:
+        if len(data) - at > LARGEST_HEAD or data.find(b"\0", at) >= 0:
             raise NotStomp("headers without an end")
         return None
     body = head_end + (3 if head_end == with_return else 2)
-    length = _content_length(told[at:head_end])
+    length = _content_length(data[at:head_end])
     if length is None:
-        end = told.find(b"\0", body)
+        end = data.find(b"\0", body)
         return end if end >= 0 else None
-    return body + length if len(told) > body + length else None
+    return body + length if len(data) > body + length else None
 
 
 def _content_length(head: bytes) -> int | None:

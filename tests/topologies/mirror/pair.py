@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from dr_ctl.jolokia.client import Answer, Reader, Wire, _answers
-from dr_ctl.jolokia.http import Told
+from dr_ctl.jolokia.http import HttpReply
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.common.names import OUTFLOW_PREFIX
 
@@ -237,7 +237,7 @@ class _Direct:
 
     def post(self, bodies: Sequence[Mapping[str, Any]], timeout_s: float) -> list[Answer]:
         told = json.dumps(self._broker.answers(json.loads(json.dumps(list(bodies)))))
-        return _answers(self.url, Told(200, {}, bytearray(told.encode())), len(bodies))
+        return _answers(self.url, HttpReply(200, {}, bytearray(told.encode())), len(bodies))
 
 
 def connection(port: int, *, user: str = "app", client: str = "billing", protocol: str = "STOMP") -> dict[str, Any]:
