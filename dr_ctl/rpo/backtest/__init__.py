@@ -1,1 +1,1 @@
-"""The backtest: what estimates would have said of the past."""
+"""The backtest: estimates for past moments, compared with the truth."""

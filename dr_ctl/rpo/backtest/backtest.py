@@ -1,4 +1,4 @@
-"""The backtest: what the estimate would have said at each moment of the past, against what then was true."""
+"""The backtest compares the estimate that each past moment would have given with the truth."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class BacktestAnswer:
         return Calibration.UNKNOWN if self.backtest is None else self.backtest.verdict
 
     def as_json(self) -> dict[str, Json]:
-        """Make the `data` of the envelope: the same keys with and without a backtest."""
+        """Make the `data` of the envelope, with equal keys with and without a backtest."""
         if self.backtest is not None:
             return self.backtest.as_json()
         return {"site": None, "window": None, "verdict": self.verdict.value, "bound": None, "quantiles": []}
@@ -97,16 +97,16 @@ def backtest_in(
     if isinstance(work, Finding):
         return BacktestAnswer(None, (*findings, work))
     steps, span = work.total.steps, work.span_us
-    found = calibration.unconditional({metric: _folded(steps, metric, span) for metric in calibration.UNITS})
+    rows = calibration.unconditional({metric: _folded(steps, metric, span) for metric in calibration.UNITS})
     for horizon_s in horizons_s:
         us = int(horizon_s * 1e6)
         changes = {m: Changes.of(steps, m, horizon_us=us, since_us=span[0]) for m in calibration.UNITS}
-        found += calibration.ahead(changes, horizon_s=horizon_s, span_us=span, folds=FOLDS)
+        rows += calibration.ahead(changes, horizon_s=horizon_s, span_us=span, folds=FOLDS)
     window = (moment(span[0]), moment(span[1]))
     half = Work.of(spark, files, replace(asked, site=work.site), every_second.grid_us(work))
     bound = BoundRow(0, 0, None, None) if isinstance(half, Finding) else every_second.against_left_out(work, half)
     drawn = curves(steps, span, BINS)
-    return BacktestAnswer(Backtest(work.site, window, bound, tuple(found), drawn), tuple(findings))
+    return BacktestAnswer(Backtest(work.site, window, bound, tuple(rows), drawn), tuple(findings))
 
 
 def _folded(steps: Steps, metric: str, span_us: tuple[int, int]) -> Histogram:

@@ -1,9 +1,9 @@
-"""What an estimate would have said of each part of the past, against what then was. Plain figures; no Spark here.
+"""Compares past estimates with the truth, part by part. Plain figures, without Spark.
 
-The window is cut into folds. Of each fold it is asked with what was known before it: the quantiles of all time before
+The window is cut into folds. An estimate for a fold uses earlier data only: the quantiles of all time before
 (unconditional), and the quantiles one horizon ahead from the day before, given the state at each moment. Coverage is
-the share of the fold's time in which the figure was not above what would have been said; that it holds on average is
-judged over the folds, for moments within one are alike.
+the share of the fold's time in which the figure was not above the estimate. The average is judged over the folds,
+because moments within a fold are alike.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class Calibration(Enum):
     UNKNOWN = "unknown"
 
     @classmethod
-    def worst(cls, found: Iterable[Calibration]) -> Calibration:
-        """Narrow before holds before unknown: what can be told counts."""
-        all_found = set(found)
-        return next((each for each in (cls.NARROW, cls.HOLDS) if each in all_found), cls.UNKNOWN)
+    def worst(cls, verdicts: Iterable[Calibration]) -> Calibration:
+        """The first of narrow, holds and unknown that occurs: a known answer outweighs an unknown one."""
+        occurring = set(verdicts)
+        return next((each for each in (cls.NARROW, cls.HOLDS) if each in occurring), cls.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """One fold asked: what was said, the share of time covered, the greatest quantile that then was."""
+    """A fold's estimate, the share of time covered, and the greatest true quantile."""
 
     number: int
     said: float
@@ -61,9 +61,9 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One quantile of one metric, unconditional (`horizon_s` None) or ahead.
+    """A quantile of a metric, unconditional (`horizon_s` None) or ahead.
 
-    `width`: how far what was said lay above what then was, on average over time, in the metric's unit.
+    `width`: how far the estimate lay above the truth, on average over time, in the metric's unit.
     """
 
     metric: str
@@ -108,9 +108,9 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def unconditional(found: Mapping[str, Histogram]) -> list[Row]:
+def unconditional(histograms: Mapping[str, Histogram]) -> list[Row]:
     """The quantiles of all time before each fold (a block of the histogram), against the fold; by metric."""
-    return _rows(None, lambda metric, probability: _past_folds(found[metric], probability, UNITS[metric]))
+    return _rows(None, lambda metric, probability: _past_folds(histograms[metric], probability, UNITS[metric]))
 
 
 def _rows(horizon_s: float | None, asked: Callable[[str, float], Iterable[Fold]]) -> list[Row]:
@@ -122,11 +122,11 @@ def _rows(horizon_s: float | None, asked: Callable[[str, float], Iterable[Fold]]
     ]
 
 
-def _past_folds(found: Histogram, probability: float, unit: float) -> Iterable[Fold]:
-    times = found.weights.sum(axis=0) + found.unknown
+def _past_folds(histogram: Histogram, probability: float, unit: float) -> Iterable[Fold]:
+    times = histogram.weights.sum(axis=0) + histogram.unknown
     folds = np.flatnonzero(times)
     for number in folds[LEAST_BEFORE:]:
-        before, fold = found.within(slice(0, number)), found.within(slice(number, number + 1))
+        before, fold = histogram.within(slice(0, number)), histogram.within(slice(number, number + 1))
         said, was = before.quantile(probability), fold.quantile(probability)
         if said is None:
             continue
@@ -138,36 +138,36 @@ def _past_folds(found: Histogram, probability: float, unit: float) -> Iterable[F
         yield Fold(int(number), said / unit, (was or 0) / unit, inside / whole, whole, above / unit)
 
 
-def ahead(found: Mapping[str, Changes], *, horizon_s: float, span_us: tuple[int, int], folds: int) -> list[Row]:
+def ahead(changes_of: Mapping[str, Changes], *, horizon_s: float, span_us: tuple[int, int], folds: int) -> list[Row]:
     """The quantiles one horizon ahead, given the state, from the folds of the day before each fold; by metric."""
     fold_s = max(1, span_us[1] - span_us[0]) / folds / 1e6
     # Of the last moments before a fold nobody knew at its beginning what would be one horizon later.
     reach = max(LEAST_BEFORE, round(DAY_S / fold_s)), math.ceil(horizon_s / fold_s)
-    number = {metric: wall_blocks(changes.begin, span_us, folds) for metric, changes in found.items()}
+    number = {metric: wall_blocks(changes.begin, span_us, folds) for metric, changes in changes_of.items()}
     return _rows(
         horizon_s,
-        lambda metric, probability: _ahead_folds(found[metric], number[metric], probability, UNITS[metric], reach),
+        lambda metric, probability: _ahead_folds(changes_of[metric], number[metric], probability, UNITS[metric], reach),
     )
 
 
 def _ahead_folds(
-    found: Changes, number: Ints, probability: float, unit: float, reach: tuple[int, int]
+    changes: Changes, number: Ints, probability: float, unit: float, reach: tuple[int, int]
 ) -> Iterable[Fold]:
     back, open_ = reach
     for fold in np.unique(number).tolist():
         last = fold - open_
-        known = found.take(np.flatnonzero((number >= last - back) & (number < last)))
-        mine = found.take(np.flatnonzero(number == fold))
-        said, told = np.zeros(len(mine.change)), np.zeros(len(mine.change), bool)
-        for level, stalled in {*zip(mine.level.tolist(), mine.stalled.tolist(), strict=True)}:
+        known = changes.take(np.flatnonzero((number >= last - back) & (number < last)))
+        in_fold = changes.take(np.flatnonzero(number == fold))
+        said, is_known = np.zeros(len(in_fold.change)), np.zeros(len(in_fold.change), bool)
+        for level, stalled in {*zip(in_fold.level.tolist(), in_fold.stalled.tolist(), strict=True)}:
             similar = known.similar(level, stalled=stalled)
             if similar is not None:
-                here = (mine.level == level) & (mine.stalled == stalled)
-                told |= here
+                here = (in_fold.level == level) & (in_fold.stalled == stalled)
+                is_known |= here
                 said[here] = weighted_quantile(similar.change, similar.weight, probability)
-        whole = int(mine.weight[told].sum())
+        whole = int(in_fold.weight[is_known].sum())
         if whole:
-            yield _fold(fold, said[told], mine.take(np.flatnonzero(told)), whole, unit)
+            yield _fold(fold, said[is_known], in_fold.take(np.flatnonzero(is_known)), whole, unit)
 
 
 def _fold(number: int, said: Floats, was: Changes, whole: int, unit: float) -> Fold:

@@ -1,9 +1,9 @@
-"""What a failover now may lose at most, and what may come twice at most: from the last looks, at once, without Spark.
+"""Bounds on the messages that a failover now may lose or bring twice: from the last looks, at once, without Spark.
 
-What lay in the outflow of the lost site at its last look may be lost with the site; so may what was put in later, until
-it died. That was at the latest when the site was first seen down in an unbroken run of such looks up to the last one,
-which is not long ago; else now. The operator may know better since when it served nobody: then that holds. Nobody saw
-what was put in between: it is taken to be no more than the pace of the last minutes allows (`pace`).
+Messages in the lost site's outflow at its last look may be lost, and so may messages put in later, until the site died.
+The latest moment of death is the first look that saw the site down, if every later look did too and the last is recent;
+else now. An operator may give an earlier moment. Nobody saw the messages put in after the last look: their number is
+bounded by the pace of the last minutes (`pace`).
 
     lost    what was neither shipped nor consumed at the last look, and what was sent since (`outflow`)
     twice   what was acknowledged and not shipped then, or lay at the other site and was done here (`staged`:
@@ -11,12 +11,12 @@ what was put in between: it is taken to be no more than the pace of the last min
             + what was acknowledged since
             + what clients had in delivery (the most that was seen: their windows limit it)
 
-What is lost of one queue lay in that queue too: its own depth and its own pace bound it as well, and the smaller figure
-holds. Pairs add up; what was not read of one of them is not known of the total, and never zero.
+A lost message of a queue lay in that queue too, so the queue's own depth and pace are a second bound, and the smaller
+bound holds. Pairs add up; a figure not read for one pair makes the total unknown, never zero.
 
     age     time since the last look at which nothing of what lay in the outflow at the end had been put in yet
 
-All of it rests on one assumption, told with the sum: that clients were not faster in the end than before.
+The bounds assume that clients were not faster in the end than before; the printed sum says so.
 """
 
 from __future__ import annotations
@@ -55,12 +55,11 @@ def bounds(
     down_at: datetime | None = None,
     silent_since: datetime | None = None,
 ) -> Bounds:
-    """Say what is lost at most, and comes twice at most, if the service goes on without `site` now, at the `survivor`.
+    """Bound the messages lost and doubled if the service goes on without `site` now, at the `survivor`.
 
     `down_at`: when the caller itself saw the site down. `silent_since`: when its service ended, by the word of somebody
-    who knows. `pairs`: all that the settings name; one that the history does not know makes the total unknown. The
-    patterns narrow the queues and classes that are told, never the totals: an outflow cannot say what of it belongs to
-    which queue.
+    who knows. `pairs`: all pairs of the settings; a pair that the history does not know makes the total unknown. The
+    patterns narrow the queues and classes in the answer, never the totals: an outflow does not tell its queues apart.
     """
     seen = recent(history, site, pairs)
     death = latest(seen, micros(down_at or now), is_down=down_at is not None)
@@ -68,24 +67,24 @@ def bounds(
         death = death.or_earlier(micros(silent_since), seen)
     looks = Looks.of(seen)
     received = None if survivor is None else Received.of(_waited(history, survivor, pairs, death))
-    told = [Pair.of(name, looks, seen, death.us, received) for name in sorted(seen.pairs)]
-    names = sorted({name for pair in told for name in pair.queues if matches(include, name)})
+    bounded = [Pair.of(name, looks, seen, death.us, received) for name in sorted(seen.pairs)]
+    names = sorted({name for pair in bounded for name in pair.queues if matches(include, name)})
     names = [name for name in names if not matches(exclude, name)]
     classes = () if objectives is None else objectives.classes
-    parts = [pair.lost for pair in told]
-    lost = _bound([None if each is None else each.at_most for each in parts], [pair.lost_read_us for pair in told])
-    twice = _bound([pair.twice for pair in told], [pair.twice_read_us for pair in told])
-    expected = likely(looks, told, death.us)
+    parts = [pair.lost for pair in bounded]
+    lost = _bound([None if each is None else each.at_most for each in parts], [pair.lost_read_us for pair in bounded])
+    twice = _bound([pair.twice for pair in bounded], [pair.twice_read_us for pair in bounded])
+    expected = likely(looks, bounded, death.us)
     lost, twice = _likely(lost, expected.lost), _likely(twice, expected.twice)
-    why = because(told, death, lost.likely)
+    why = because(bounded, death, lost.likely)
     return Bounds(
         site=site,
         lost=lost,
         twice=twice,
-        queues=tuple(_queue(name, told) for name in names),
-        classes=tuple(_class(each.queues, each.loss, names, told) for each in classes),
-        findings=(*seen.findings, *findings(site, told, death, is_summed=why is not None)),
-        age_s=_oldest(pair.age_us for pair in told),
+        queues=tuple(_queue(name, bounded) for name in names),
+        classes=tuple(_class(each.queues, each.loss, names, bounded) for each in classes),
+        findings=(*seen.findings, *findings(site, bounded, death, is_summed=why is not None)),
+        age_s=_oldest(pair.age_us for pair in bounded),
         because=why,
     )
 
@@ -96,10 +95,10 @@ def _waited(history: Path, survivor: str, pairs: Sequence[str], death: Death) ->
 
 
 def _oldest(ages: Iterable[int | None]) -> float | None:
-    """The greatest of all pairs, in seconds; one that is not known makes it unknown."""
-    found = list(ages)
-    known = [each for each in found if each is not None]
-    return max(known) / US if known and len(known) == len(found) else None
+    """The greatest age of all pairs, in seconds; an unknown age makes the answer unknown."""
+    listed = list(ages)
+    known = [each for each in listed if each is not None]
+    return max(known) / US if known and len(known) == len(listed) else None
 
 
 def _bound(counts: Sequence[int | None], read: Sequence[int | None]) -> Bound:
@@ -107,9 +106,13 @@ def _bound(counts: Sequence[int | None], read: Sequence[int | None]) -> Bound:
     return Bound(total(counts) if counts else None, moment(min(moments)) if moments else None)
 
 
-def _likely(bound: Bound, found: int | None) -> Bound:
-    """What is likely is no more than what may be; where that is not known, neither is."""
-    return bound if found is None or bound.at_most is None else replace(bound, likely=min(found, bound.at_most))
+def _likely(bound: Bound, likely_count: int | None) -> Bound:
+    """The likely figure is at most the bound; an unknown bound leaves it unknown."""
+    return (
+        bound
+        if likely_count is None or bound.at_most is None
+        else replace(bound, likely=min(likely_count, bound.at_most))
+    )
 
 
 def _queue(name: str, pairs: Sequence[Pair]) -> QueueBound:
@@ -119,6 +122,6 @@ def _queue(name: str, pairs: Sequence[Pair]) -> QueueBound:
 
 
 def _class(patterns: tuple[str, ...], limit: LossLimit, names: Sequence[str], pairs: Sequence[Pair]) -> ClassBound:
-    mine = [name for name in names if matches(patterns, name)]
-    lost = [pair.class_lost(mine) for pair in pairs]
+    members = [name for name in names if matches(patterns, name)]
+    lost = [pair.class_lost(members) for pair in pairs]
     return ClassBound(patterns, total(lost) if lost else None, limit.messages, limit.age_s)

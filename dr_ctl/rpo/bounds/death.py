@@ -36,7 +36,8 @@ class Death:
         return f"{stamp(moment(self.us))}, when {self.how.value}"
 
     def or_earlier(self, word_us: int, seen: Recent) -> Death:
-        """That word instead, where it is earlier: it shortens only the time that nobody saw; what was read is read."""
+        """The operator's moment, if earlier. Only the time after the last look is shortened; counts already read
+        stay."""
         return Death(max(word_us, _last_read_us(seen)), How.WORD) if word_us < self.us else self
 
 

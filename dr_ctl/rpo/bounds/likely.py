@@ -1,10 +1,10 @@
-"""What a failover likely loses, beside the most that it may.
+"""The likely loss of a failover, beside its upper bound.
 
-What was likely under way at the last look, and more by as much a second as that grew over the looks before it: a link
-in step ships what comes in after the last look as well, one that stalls ships nothing of it. By the likely cut, where
-the last look read the queues too. Where it was at the outflow alone, of what lies in a mixed one as large a part are
-messages as of what was put in during the minute before; as many are lost as are not shipped and likely lie in the
-queues, and what else of the acknowledgements is of messages that are shipped comes twice. `None` = not known.
+The figure is the likely backlog at the last look, plus its growth per second over the looks before: a link in step
+ships later messages too, a stalled link ships none. The likely cut tells the backlog where the last look read the
+queues too. Otherwise a mixed outflow is taken to hold messages and acknowledgements in the ratio of the minute before.
+Messages that are not shipped and likely lie in the queues are lost; acknowledgements of shipped messages make them come
+twice. `None` = not known.
 """
 
 from __future__ import annotations
@@ -37,24 +37,25 @@ class Likely:
 
 def likely(looks: Looks | None, pairs: Sequence[Pair], end_us: int) -> Likely:
     """How many messages are likely lost, and how many likely come twice, if the site died then."""
-    flows = () if looks is None else joined(parts(looks.flows, looks.found, 0, EVER))
+    flows = () if looks is None else joined(parts(looks.flows, looks.envelope, 0, EVER))
     if looks is None or not flows or {flow.pair for flow in flows} != {pair.name for pair in pairs}:
         return Likely(None, None)
     outflows = {looks.flows.keys[each.number]: each for pair in pairs for each in pair.outflows if each.is_mixed}
-    told = [
+    figures = [
         _alone(outflows.get((flow.pair, flow.name))) or _by_cut(scope_of(flow, 0, int(flow.us[-1])).steps, end_us)
         for flow in flows
         if flow.has_sends
     ]
-    return Likely(total([each.lost for each in told] or [None]), total([each.twice for each in told] or [None]))
+    return Likely(total([each.lost for each in figures] or [None]), total([each.twice for each in figures] or [None]))
 
 
 def _alone(outflow: Outflow | None) -> Likely | None:
-    """By looks at a mixed outflow alone; None where the last look read the queues too, or they do not tell enough."""
+    """The likely figures from looks at a mixed outflow alone. None where the last look read the queues too, or the
+    looks do not suffice."""
     if outflow is None or outflow.full_us is None or not outflow.put:
         return None
     minute = outflow.read[outflow.read >= outflow.full_us - MINUTE_US]
-    sent, acked = (outflow.told(counter, int(minute[0])) for counter in ("added", "acked"))
+    sent, acked = (outflow.counted(counter, int(minute[0])) for counter in ("added", "acked"))
     held = total([each.depth_at(outflow.full_us) for each in outflow.queues.values()])
     depth = _ahead(outflow.looked.us, outflow.looked.depth, outflow.end_us)
     if not sent + acked or held is None or depth is None:

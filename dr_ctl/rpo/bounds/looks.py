@@ -1,4 +1,4 @@
-"""The last minutes of a site as series: its outflows, where they cut history, and what that says of the queues."""
+"""The last minutes of a site as series: its outflows, their cuts, and the queues at those cuts."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ class Looks:
     """`things` by pair, kind and name; the looks at outflows stand at places, by outflow and time."""
 
     flows: Outflows
-    found: Envelope
+    envelope: Envelope
     things: Mapping[tuple[str, str, str], Thing]
 
     @classmethod
     def of(cls, seen: Recent) -> Self | None:
-        """None where nothing was read."""
         if not seen.tables:
             return None
         rows = Columns.of(pa.concat_tables(seen.tables))
@@ -46,7 +45,7 @@ class Looks:
     def base(self, place: int) -> int | None:
         """The newest look not after the cut that read queues too."""
         flows = self.flows
-        mine = (flows.flow == flows.flow[place]) & (flows.series == flows.series[place])
-        mine &= (flows.us <= flows.sends.cut_us[place]) & (self.found.likely.queues[0] > 0)
-        found = np.flatnonzero(mine)
-        return int(found[-1]) if len(found) else None
+        earlier = (flows.flow == flows.flow[place]) & (flows.series == flows.series[place])
+        earlier &= (flows.us <= flows.sends.cut_us[place]) & (self.envelope.likely.queues[0] > 0)
+        places = np.flatnonzero(earlier)
+        return int(places[-1]) if len(places) else None

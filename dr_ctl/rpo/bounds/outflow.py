@@ -1,12 +1,12 @@
-"""What one outflow takes with it at most: what lay in it at a look, and what may have come since.
+"""The most that one outflow can lose: its contents at a look, and later additions.
 
     lost    messages that lay there and were in no client's hands yet, and those that were sent since
     twice   acknowledgements that lay there, and what clients acknowledged since
 
-Two looks tell of it, and the smaller sum holds. The last look at the outflow is nearer to the end, but of a mixed one
-it does not say what of it are messages; the last one that read the queues too does. Between the two the outflow grew
-by messages and by acknowledgements: no more messages can have come than the queues' pace allows, so the rest
-acknowledged, and what was acknowledged is not lost.
+Two looks give a sum each, and the smaller sum holds. The last look at the outflow is nearer to the end, but does not
+tell messages from acknowledgements in a mixed outflow; the last look that read the queues too does. Between the two
+looks the outflow grew by both kinds. The queues' pace limits the messages, so the rest are acknowledgements, and an
+acknowledged message is not lost.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Outflow:
-    """One outflow of a pair, with the queues that it serves; `left`: of acknowledgements, those that were lost before
-    and whose messages lie at the other site."""
+    """An outflow of a pair, with the queues that it serves. `left` counts acknowledgements lost earlier, whose messages
+    lie at the other site."""
 
     kind: str
     number: int
@@ -73,8 +73,8 @@ class Outflow:
 
     @cached_property
     def lost(self) -> Part | None:
-        found = self._parts(self._since_then(int(self.looked.depth[-1]), self._unconsumed_then), "added")
-        return _least([*found, self._far(self._unconsumed_then, "added"), self._in_queues(), self._less_received()])
+        sums = self._parts(self._since_then(int(self.looked.depth[-1]), self._unconsumed_then), "added")
+        return _least([*sums, self._far(self._unconsumed_then, "added"), self._in_queues(), self._less_received()])
 
     @cached_property
     def twice(self) -> Part | None:
@@ -84,7 +84,7 @@ class Outflow:
 
     @property
     def age_us(self) -> int | None:
-        """How long ago the oldest that it takes with it was sent, at most: what was put in up to the cut is shipped."""
+        """Greatest possible age of the oldest lost message: every message put in up to the cut is shipped."""
         place = self.looks.place(self.number, self.looked.last_us)
         cut_us = NA if place is None else int(self.looks.flows.sends.cut_us[place])
         return None if cut_us == NA else self.end_us - cut_us
@@ -110,10 +110,9 @@ class Outflow:
         return None if came is None else Part(there, came, us, rate)
 
     def _in_queues(self) -> Part | None:
-        """From its last look on, by what lay in the queues then: what lay there before, and what was sent and not
-        acknowledged. Of what was put in as much was acknowledged as cannot have been sent at the queues' pace. (A burst
-        before that look is in what was put in; that acknowledgements stay away as long as it lasts counts once, with
-        what came later.)"""
+        """The sum from its last look on, by the queues' depths: messages there before, and messages sent and not
+        acknowledged. Additions beyond the queues' pace must be acknowledgements. (A burst before that look is among the
+        additions; missing acknowledgements during the burst count once, with the later messages.)"""
         us, then_us = self.looked.last_us, self.full_us
         came = self._came("added", us)
         if not self.is_mixed or not self.put or then_us is None or came is None:
@@ -127,31 +126,30 @@ class Outflow:
         return self._from(max(0, there), us, came, "added")
 
     def _less_received(self) -> Part | None:
-        """From the last look at the queues on: what was not shipped then, and not received since."""
+        """The sum from the last look at the queues on: messages not shipped then, and not received since."""
         place = None if self.full_us is None else self.looks.place(self.number, self.full_us)
         if place is None or self.full_us is None:
             return None
         arrived = self.received(self.queues, self.full_us)
-        found = self._far(max(arrived.behind, self._unshipped_then(place)), "added")
-        return None if found is None else replace(found, received=min(found.at_most, arrived.count))
+        part = self._far(max(arrived.behind, self._unshipped_then(place)), "added")
+        return None if part is None else replace(part, received=min(part.at_most, arrived.count))
 
     def _unshipped_then(self, place: int) -> int:
         """At the look at the queues: no more than lay in it, than was sent since the cut and what no queue tells of."""
         depth, base = int(self.looks.flows.sends.depth[place]), self.looks.base(place)
         if base is None:
             return depth
-        sent = self.told("added", int(self.looks.flows.us[base]))
+        sent = self.counted("added", int(self.looks.flows.us[base]))
         return min(depth, sent + self._strange(base, place))
 
     def _came(self, counter: Counter, from_us: int) -> int | None:
-        """Messages (or acknowledgements) from a look to the end at most, by the queues' pace and a burst of what is put
-        in.
+        """The most messages (or acknowledgements) from a look to the end, by the queues' pace and a burst of additions.
 
-        The queues are looked at seldom, so their pace knows no bursts; what is put in is looked at often, and is to
-        come evenly: else a burst of messages while acknowledgements stay away would exceed it. Where the queues do not
-        tell of all that goes in, not known, nor without a pace of its own.
+        Looks at queues are rare, so their pace knows no bursts; looks at additions are frequent. Additions must come
+        evenly, because a burst of messages without acknowledgements would exceed the bound. The answer is None where
+        the queues do not explain all additions, or the outflow has no pace.
         """
-        is_past = self.end_us >= self.looked.last_us  # of a clock that is behind nothing is believed
+        is_past = self.end_us >= self.looked.last_us  # times of a clock that is behind are not believed
         if not is_past or self._even is None or self.pace is None or not self._is_explained(counter):
             return None
         took_us = self.end_us - from_us
@@ -166,13 +164,13 @@ class Outflow:
 
     @cached_property
     def _even(self) -> Pace | None:
-        """Its pace over as long a time as lies between looks at the queues; None where too few of those were made, or
-        where it does not come evenly."""
+        """The outflow's pace over the time between looks at the queues. None with too few such looks, or without
+        evenness."""
         read = self.looked.us[np.isin(self.looked.us, self.read)]
         if len(read) < 2:  # noqa: PLR2004 - one interval
             return None
-        found = self.looked.pace("added", int(NEARLY * float(np.median(np.diff(read)))))
-        return found if found is not None and found.burst <= found.rate * EVEN_S else None
+        pace = self.looked.pace("added", int(NEARLY * float(np.median(np.diff(read)))))
+        return pace if pace is not None and pace.burst <= pace.rate * EVEN_S else None
 
     @cached_property
     def burst(self) -> int:
@@ -192,7 +190,7 @@ class Outflow:
 
     @cached_property
     def put(self) -> int | None:
-        """What was put in after that look, up to the last one."""
+        """The additions after that look, up to the last look."""
         return None if self.full_us is None else self.looked.grown("added", self.full_us, self.looked.last_us)
 
     @cached_property
@@ -204,15 +202,15 @@ class Outflow:
             return None
         depth = self.looked.depth_at(self.full_us or 0) or 0
         base = self.looks.base(place)
-        last = self.looks.found.last
+        last = self.looks.envelope.last
         if base is None or not last.queues[0][self.number]:
             return depth
         return min(depth, int(last.loss[0][self.number]) + self._strange(base, place))
 
     def _strange(self, base: int, place: int) -> int:
-        """What was put in between two looks and no queue tells of."""
+        """Additions between two looks that no queue explains."""
         put = int(self.looks.flows.sends.added[place] - self.looks.flows.sends.added[base])
-        return max(0, math.ceil(put - float(self.looks.found.told[base + 1 : place + 1].sum()) - 1e-6))
+        return max(0, math.ceil(put - float(self.looks.envelope.told[base + 1 : place + 1].sum()) - 1e-6))
 
     @cached_property
     def _unacknowledged_then(self) -> int | None:
@@ -228,10 +226,10 @@ class Outflow:
         put = self.looked.grown("added", base_us, self.full_us)
         if put is None:
             return depth
-        acked, sent = (self.told(counter, base_us) for counter in ("acked", "added"))
+        acked, sent = (self.counted(counter, base_us) for counter in ("acked", "added"))
         return min(depth, acked + max(0, put - acked - sent))
 
-    def told(self, counter: Counter, from_us: int) -> int:
+    def counted(self, counter: Counter, from_us: int) -> int:
         """By the queues' counters, up to the last look at them."""
         return sum(each.grown(counter, from_us, self.full_us or 0) or 0 for each in self.queues.values())
 
@@ -248,14 +246,14 @@ class Outflow:
     def _unexplained_of(self, counters: Iterable[Counter]) -> float | None:
         if self.full_us is None or not self.queues:
             return None
-        mine = (self.looked.era == self.looked.era[-1]) & np.isin(self.looked.us, self.read)
-        from_us = int(self.looked.us[np.argmax(mine)])
+        whole = (self.looked.era == self.looked.era[-1]) & np.isin(self.looked.us, self.read)
+        from_us = int(self.looked.us[np.argmax(whole)])
         put = self.looked.grown("added", from_us, self.full_us)
-        return 1 - sum(self.told(each, from_us) for each in counters) / put if put else None
+        return 1 - sum(self.counted(each, from_us) for each in counters) / put if put else None
 
 
 def since_of(paces: Iterable[Pace | None], us: int) -> int | None:
-    """What came in so long a time at most; None without a pace, or where time ran backwards."""
+    """The most additions in that time. None without a pace, or where time ran backwards."""
     if us <= 0:
         return 0 if us == 0 else None
     total = 0
@@ -266,6 +264,6 @@ def since_of(paces: Iterable[Pace | None], us: int) -> int | None:
     return total
 
 
-def _least(found: Iterable[Part | None]) -> Part | None:
+def _least(parts: Iterable[Part | None]) -> Part | None:
     """Bounds of the same: the smallest one that is known."""
-    return min((each for each in found if each is not None), key=lambda each: each.at_most, default=None)
+    return min((each for each in parts if each is not None), key=lambda each: each.at_most, default=None)

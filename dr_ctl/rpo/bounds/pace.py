@@ -17,13 +17,13 @@ _NEARLY: Final = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Of any two looks of the last minutes the later one counted no more than `rate` a second and `burst` above it.
+    """An upper line on a counter: between any two looks of the last minutes it grew at most by `rate` per second plus
+    `burst`.
 
-    The rate is the highest from one look to the first one at least a second later; the burst is the greatest rise of
-    the counter above a straight line at that rate (a token bucket), so that this holds whatever the looks' spacing:
-    a burst within a second raises the burst, a longer one the rate. Where looks are a second apart and more it is 0.
-    What comes after the last look keeps below it unless clients are faster than in those minutes. A look is told at
-    its reply, which comes late: among the looks of some minutes some were later than the last one, and some less.
+    The rate is the highest from a look to the first look at least a second later. The burst is the greatest rise of the
+    counter above a straight line at that rate (a token bucket), whatever the looks' spacing: a burst within a second
+    raises `burst`, a longer one raises `rate`. With looks a second or more apart `burst` is 0. Later additions keep
+    below the line unless clients become faster. A look bears the time of its reply, which is late by a varying delay.
     """
 
     rate: float
@@ -33,8 +33,8 @@ class Pace:
     def of(cls, us: Ints, counter: Ints, era: Ints, over_us: int = US) -> Self | None:
         """`over_us`: how long a rate is to last at least, where that is not a second.
 
-        The last minutes are asked; where they hold fewer than two such windows, the last two. Where all looks lie
-        within one, any two next to each other; None from fewer than two of them.
+        The last minutes count, or the last two such windows if those minutes hold fewer. Looks all within one window
+        are compared pairwise; returns None from fewer than two looks.
         """
         for least_us in (over_us, 1):
             begin, end = _windows(us, era, least_us)
@@ -55,8 +55,8 @@ class Pace:
 def burst_between(looks: Ints, us: Ints, counter: Ints, era: Ints) -> int:
     """The greatest rise of a counter above straight lines from each of some looks to the next one, in the last minutes.
 
-    These looks tell a rate and no burst; a counter keeps below the highest rate and this burst together. Each interval
-    has a line of its own: a fast interval hides no burst of a slow one.
+    Looks alone give a rate without a burst; a counter keeps below the highest rate and this burst together. Every
+    interval has its own line, so a fast interval hides no burst of a slow one.
     """
     if not len(us):
         return 0
@@ -86,5 +86,6 @@ def _windows(us: Ints, era: Ints, least_us: int) -> tuple[Ints, Ints]:
 
 def _rise(above: np.typing.NDArray[np.float64], era: Ints) -> float:
     return max(
-        float((mine - np.minimum.accumulate(mine)).max()) for mine in (above[era == each] for each in np.unique(era))
+        float((counts - np.minimum.accumulate(counts)).max())
+        for counts in (above[era == each] for each in np.unique(era))
     )

@@ -1,4 +1,4 @@
-"""The bounds of one pair: its outflows together, and queue by queue."""
+"""The bounds of a pair: outflows together, and queue by queue."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ class Pair:
     @classmethod
     def of(cls, name: str, looks: Looks | None, seen: Recent, end_us: int, received: Received | None = None) -> Self:
         things = {} if looks is None else looks.things
-        mine = {key[1:]: thing for key, thing in things.items() if key[0] == name}
-        flows = {key: thing for key, thing in mine.items() if key[0] in OUTFLOWS}
+        of_pair = {key[1:]: thing for key, thing in things.items() if key[0] == name}
+        flows = {key: thing for key, thing in of_pair.items() if key[0] in OUTFLOWS}
         last_us = max((thing.last_us for thing in flows.values()), default=0)
-        # A queue that the last minutes do not know is gone; one that only the last look lacks may not have been read.
+        # A queue unknown to the last minutes is gone; a queue missing only in the last look may not have been read.
         kept = {
-            key[1]: thing for key, thing in mine.items() if key[0] == "queue" and thing.last_us > last_us - WINDOW_US
+            key[1]: thing for key, thing in of_pair.items() if key[0] == "queue" and thing.last_us > last_us - WINDOW_US
         }
         left = _left(seen, name, [flow for kind, flow in flows if kind == "acks" and flow != SHARED])
-        told = seen.queues(name)
+        counts = seen.queues(name)
         come = (lambda _, __: Arrived()) if received is None else partial(received.since, name)
         outflows = [] if looks is None else [
             Outflow(kind, looks.number(name, flow), thing, _served(kept, kind, flow, list(flows)), looks, end_us, come,
                     (left.get(flow) or 0) if kind == "acks" else 0)
             for (kind, flow), thing in flows.items()
         ]  # fmt: skip
-        return cls(name, outflows, kept, left, {queue: _most_delivering(told[queue]) for queue in kept}, end_us)
+        return cls(name, outflows, kept, left, {queue: _most_delivering(counts[queue]) for queue in kept}, end_us)
 
     @property
     def lost(self) -> Part | None:
@@ -94,7 +94,7 @@ class Pair:
         return least([own, self.twice])
 
     def class_lost(self, names: Sequence[str]) -> int | None:
-        """Of a class without a queue: what was put in since, for what was not there yet can hold no more."""
+        """The loss of a class. A class without a queue so far can lose at most the additions since the look."""
         whole = self.lost
         if names:
             return least([total([self.queue_lost(name) for name in names]), None if whole is None else whole.at_most])
@@ -113,7 +113,7 @@ class Pair:
 
 
 def _served(queues: dict[str, Thing], kind: str, flow: str, flows: Sequence[tuple[str, str]]) -> dict[str, Thing]:
-    """The queues of an outflow: that of its name, or all that have none of their own in this direction."""
+    """The queues of an outflow: the queue of its name, or all queues without an own outflow in this direction."""
     own = {name for of_kind, name in flows if of_kind in (SENDS if kind in SENDS else ACKS)}
     return {name: thing for name, thing in queues.items() if (name if name in own else SHARED) == flow}
 
@@ -135,12 +135,12 @@ def _most_delivering(looks: Sequence[Count]) -> int | None:
 
 def _read_us(outflows: Sequence[Outflow], parts: Sequence[Part | None]) -> int | None:
     """The oldest of the looks that they rest on."""
-    found = [each.looked.last_us if part is None else part.us for each, part in zip(outflows, parts, strict=True)]
-    return min(found, default=None)
+    times = [each.looked.last_us if part is None else part.us for each, part in zip(outflows, parts, strict=True)]
+    return min(times, default=None)
 
 
 def added(parts: Sequence[Part | None]) -> Part | None:
-    """All together, as of the oldest of their looks; one that is not known makes the sum unknown."""
+    """The sum of the parts, as of their oldest look; an unknown part makes the sum unknown."""
     known = [each for each in parts if each is not None]
     if not known or len(known) < len(parts):
         return None
@@ -150,9 +150,9 @@ def added(parts: Sequence[Part | None]) -> Part | None:
 
 
 def total(parts: Iterable[int | None]) -> int | None:
-    """Add up; one that is not known makes the sum unknown."""
-    found = list(parts)
-    return None if None in found else sum(each or 0 for each in found)
+    """The sum; an unknown part makes the sum unknown."""
+    figures = list(parts)
+    return None if None in figures else sum(each or 0 for each in figures)
 
 
 def least(bounds: Iterable[int | None]) -> int | None:

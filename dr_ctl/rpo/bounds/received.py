@@ -1,4 +1,4 @@
-"""What the survivor received while it waited: messages that the link put into its queues."""
+"""Messages that the link put into the survivor's queues while the survivor waited."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dr_ctl.rpo.history.newest import Recent
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """At least `count` messages since a look, at which it was `behind` by so many. The two sites are not read at quite
-    the same instant: what lies between them then is told by the look at which it was behind by the least."""
+    """At least `count` messages arrived since a look, at which the survivor was `behind` by so many. The sites are not
+    read at the same instant, so the smallest lag of the looks counts."""
 
     count: int = 0
     behind: int = 0
@@ -40,17 +40,17 @@ class Received:
         return cls(queues, survivor.roles)
 
     def since(self, pair: str, queues: Mapping[str, Thing], from_us: int) -> Arrived:
-        """What arrived since that look; nothing where that look did not see it wait."""
+        """Arrivals since that look; none unless that look saw the survivor wait."""
         after = [each for each in self.roles if each[0] >= from_us]
         waiting = [us for us, _ in itertools.takewhile(lambda each: each[1] == Role.STANDBY.value, after)]
         if not waiting or waiting[0] != from_us:
             return Arrived()
-        told = [
+        arrivals = [
             _arrived(queue, self.queues[pair, name], from_us, waiting[-1])
             for name, queue in queues.items()
             if (pair, name) in self.queues
         ]
-        return Arrived(sum(each.count for each in told), sum(each.behind for each in told))
+        return Arrived(sum(each.count for each in arrivals), sum(each.behind for each in arrivals))
 
 
 def _arrived(sent: Thing, there: Thing, from_us: int, to_us: int) -> Arrived:

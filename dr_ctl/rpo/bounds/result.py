@@ -1,4 +1,4 @@
-"""What a failover may lose and bring twice at most, as values: in all, by queue, by class; what exceeds a limit."""
+"""The bounds of a failover as values: in all, by queue, by class, and against the limits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class QueueBound:
-    """The same of one queue."""
+    """The bounds of a queue."""
 
     name: str
     lost: int | None
@@ -42,7 +42,7 @@ class QueueBound:
 
 @dataclass(frozen=True, slots=True)
 class ClassBound:
-    """The same of the queues that have a limit of their own. `exceeded` is None where it cannot be told."""
+    """The bounds of queues with a limit of their own. `exceeded` is None where the bound is unknown."""
 
     queues: tuple[str, ...]
     lost: int | None
@@ -58,7 +58,7 @@ class ClassBound:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a failover from `site` may lose and bring twice at most; `findings` say what that rests on."""
+    """The bounds of a failover from `site`; `findings` name the knowledge that the bounds rest on."""
 
     site: str
     lost: Bound
@@ -66,23 +66,17 @@ class Bounds:
     queues: tuple[QueueBound, ...] = ()
     classes: tuple[ClassBound, ...] = ()
     findings: tuple[Finding, ...] = ()
-    age_s: float | None = None  # since the oldest that may be lost was sent, at most; None: not known
-    because: str | None = None  # the arithmetic of what is lost, in a sentence; None where it is not known
+    age_s: float | None = None  # greatest age of the oldest lost message; None: not known
+    because: str | None = None  # the sum of the loss in a sentence; None: not known
 
     def as_json(self) -> dict[str, Json]:
         """Make `data.bounds` of the envelope; the findings belong to the envelope's own."""
         queues: list[Json] = [asdict(queue) for queue in self.queues]
-        lost: dict[str, Json] = {**self.lost.as_json(), "because": self.because}
-        return {
-            "lost": lost,
-            "twice": self.twice.as_json(),
-            "queues": queues,
-            "age_s": self.age_s,
-            "because": self.because,
-        }
+        document: dict[str, Json] = {"lost": self.lost.as_json(), "twice": self.twice.as_json(), "queues": queues}
+        return {**document, "age_s": self.age_s, "because": self.because}
 
     def without_loss(self, at: datetime) -> Bounds:
-        """The same where what lies at the site does not go with it."""
+        """The bounds where the site's messages survive the site."""
         return replace(
             self,
             lost=Bound(0, at),
@@ -93,22 +87,22 @@ class Bounds:
         )
 
     def exceeds(self, objectives: Objectives | None, accept: int | Literal["unknown"] | None = None) -> tuple[str, ...]:
-        """Say why this may not go on; nothing where it may.
+        """Reasons to refuse the failover; empty if allowed.
 
-        `accept` replaces all limits: a number is one for the total, "unknown" sets none. Without objectives nothing may
-        be lost.
+        `accept` replaces all limits: a number limits the total, "unknown" sets no limit. Without objectives the limit
+        is zero.
         """
         if accept == "unknown":
             return ()
         if self.lost.at_most is None:
             covered = f"; accepting {accept} does not cover the unknown" if accept is not None else ""
             return (f"how much {self.site} takes with it is not known{covered}",)
-        told = f"up to {self.lost.at_most} message(s) may be lost"
+        text = f"up to {self.lost.at_most} message(s) may be lost"
         if accept is not None:
-            return (f"{told}, {accept} are accepted",) if self.lost.at_most > accept else ()
+            return (f"{text}, {accept} are accepted",) if self.lost.at_most > accept else ()
         limit = 0 if objectives is None else objectives.loss.messages
         allowed = "no objectives are set that allow any" if objectives is None else f"the objectives allow {limit}"
-        reasons = [f"{told}, {allowed}"] if limit is not None and self.lost.at_most > limit else []
+        reasons = [f"{text}, {allowed}"] if limit is not None and self.lost.at_most > limit else []
         for each in self.classes:
             if each.exceeded:
                 name = ", ".join(each.queues)

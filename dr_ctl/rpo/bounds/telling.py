@@ -1,4 +1,4 @@
-"""What the bounds of a failover rest on, in words: the sum that an operator can check, and what else to know of it."""
+"""Explains the bounds of a failover in words: the sum that an operator can check, and further findings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dr_ctl.rpo.history.row import moment
 
 
 def because(pairs: Sequence[Pair], death: Death, likely: int | None) -> str | None:
-    """The sum of what may be lost, in messages; None where it is not known."""
+    """The sum of the possible loss, in messages; None where the loss is not known."""
     lost = added([pair.lost for pair in pairs])
     if lost is None:
         return None
@@ -46,7 +46,7 @@ def _pace(lost: Part, death: Death) -> str:
 
 
 def findings(site: str, pairs: Sequence[Pair], death: Death, *, is_summed: bool) -> Iterable[Finding]:
-    """What the bounds of each pair rest on; where the sum of all is told, it says so already."""
+    """Findings on the bounds of each pair. With `is_summed` the sum of all pairs already tells the counts."""
     for pair in pairs:
         yield from _of_pair(site, pair, death, is_summed=is_summed)
 
@@ -72,7 +72,7 @@ def _of_pair(site: str, pair: Pair, death: Death, *, is_summed: bool) -> Iterato
 
 
 def _left(pair: Pair, site: str) -> Iterator[Finding]:
-    """What the way between the sites has left there of what was done."""
+    """Findings on copies of processed messages that lost acknowledgements left at the other site."""
     if unread := [name for name, number in pair.left.items() if number is None]:
         text = (
             f"pair {pair.name}: what lies at the other site of {site} was not read beside it: {some(unread)}; what was "

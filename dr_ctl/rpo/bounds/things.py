@@ -18,7 +18,7 @@ Counter = Literal["added", "acked"]
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """One outflow or queue. `era` numbers the times in which its counters go on: a restart counts anew."""
+    """An outflow or queue. `era` numbers the periods without a restart; a restart resets the counters."""
 
     us: Ints
     depth: Ints
@@ -35,7 +35,7 @@ class Thing:
         return None if at is None else int(self.depth[at])
 
     def grown(self, counter: Counter, from_us: int, to_us: int) -> int | None:
-        """By how much, from one look to another; None where there is no such look, or a restart lies between."""
+        """The growth from one look to another. None without such a look, or with a restart between."""
         begin, end = self._at(from_us), self._at(to_us)
         if begin is None or end is None or self.era[begin] != self.era[end]:
             return None
@@ -58,11 +58,11 @@ def things(rows: Columns) -> Mapping[tuple[str, str, str], Thing]:
     begins = np.ones(len(rows.us), bool)
     begins[1:] = (np.diff(rows.pair) != 0) | (np.diff(rows.kind) != 0) | (np.diff(rows.name) != 0)
     edges = [*np.flatnonzero(begins).tolist(), len(rows.us)]
-    found = {}
+    by_key = {}
     for begin, end in itertools.pairwise(edges):
         pair, name = rows.words[rows.pair[begin]], rows.words[rows.name[begin]]
-        found[pair, KINDS[rows.kind[begin]], name] = _thing(rows.take(np.arange(begin, end)))
-    return found
+        by_key[pair, KINDS[rows.kind[begin]], name] = _thing(rows.take(np.arange(begin, end)))
+    return by_key
 
 
 def _thing(rows: Columns) -> Thing:

@@ -1,1 +1,1 @@
-"""The history: what was seen, kept as Parquet rows, and read again."""
+"""The history: looks kept as Parquet rows, and read again."""

@@ -1,7 +1,7 @@
-"""What was seen, kept: one Parquet row per thing and look, appended and never changed.
+"""The files of the history: one Parquet row per thing and look, appended and never changed.
 
-A row that could not be read is never made up: its absence says "not known", a zero would say "empty". Files are
-written whole under a hidden name and then renamed, so that a reader sees a file complete or not at all.
+A value that could not be read has no row: absence says "not known", a zero would say "empty". Files are written whole
+under a hidden name and then renamed, so that a reader sees a file complete or not at all.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Part = tuple[date, str]
 
 
 def write(rows: Iterable[Row], root: Path) -> list[Path]:
-    """Append the rows, one new file per day and site. Raises EnvironmentFault; what was written until then stays."""
+    """Append the rows, one new file per day and site. Raises EnvironmentFault; files written until then stay."""
     return [write_table(table, part, root) for part, table in tables_of(rows)]
 
 
@@ -127,7 +127,7 @@ def _sync_folder(folder: Path) -> None:
 def usable_files(
     root: Path, *, since: datetime | None = None, until: datetime | None = None
 ) -> tuple[list[Path], list[Finding]]:
-    """List the files that can be read, oldest day first; those that cannot are left out and named.
+    """List the readable files, oldest day first; findings name the unreadable files.
 
     `since` and `until` leave out whole days only. No directory is the same as no files.
     """
@@ -149,8 +149,8 @@ def _usable_files(root: Path, since: datetime | None, until: datetime | None) ->
 
 
 def listed_anew(read: Callable[[], Answer]) -> Answer:
-    """What `read` makes of the files that it lists, begun again where one of them has gone meanwhile: joined with
-    others, or too old. Raises EnvironmentFault where that does not end."""
+    """Call `read` again where a file has gone meanwhile: joined with others, or too old. Raises EnvironmentFault after
+    `AGAIN` attempts."""
     for _ in range(AGAIN):
         with suppress(FileNotFoundError):
             return read()
@@ -158,14 +158,14 @@ def listed_anew(read: Callable[[], Answer]) -> Answer:
 
 
 def read_through(files: Iterable[Path], root: Path) -> tuple[list[Path], list[Finding]]:
-    """Read files to their ends: those that can be, and those named that are torn inside, which no footer tells."""
+    """Read files to their ends; returns the whole files, and findings on files torn inside, which no footer shows."""
     whole: list[Path] = []
     torn: list[Finding] = []
     for path in files:
         try:
             pq.ParquetFile(path).read()
         except FileNotFoundError:
-            continue  # it was joined to others meanwhile
+            continue  # joined to other files meanwhile
         except (pa.ArrowException, OSError) as error:
             torn.append(_left_out(path, root, f"it is torn inside ({str(error).splitlines()[0]})"))
         else:
@@ -185,7 +185,7 @@ def newest_first(root: Path, site: str) -> Iterator[Path]:
 
 
 def tails(root: Path, site: str) -> Iterator[Path]:
-    """What the monitor had not yet written whole."""
+    """The files with the monitor's newest rows, before they are written whole."""
     for day in sorted(root.glob("date=*"), reverse=True)[:2]:
         path = day / f"site={site}" / TAIL
         if path.exists():
@@ -193,7 +193,7 @@ def tails(root: Path, site: str) -> Iterator[Path]:
 
 
 def left_out(path: Path, root: Path) -> Finding | None:
-    """The finding that names a file which cannot be read; None where it can. Raises FileNotFoundError."""
+    """The finding on an unreadable file; None for a readable file. Raises FileNotFoundError."""
     why_not = _why_not_readable(path)
     return None if why_not is None else _left_out(path, root, why_not)
 
@@ -217,12 +217,12 @@ def _day_within(path: Path, since: datetime | None, until: datetime | None) -> b
 
 def _why_not_readable(path: Path) -> str | None:
     try:
-        found = pq.read_schema(path)
+        schema = pq.read_schema(path)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
         return f"it cannot be opened ({str(error).splitlines()[0]})"
     wrong = [
-        field.name for field in SCHEMA if field.name not in found.names or found.field(field.name).type != field.type
+        field.name for field in SCHEMA if field.name not in schema.names or schema.field(field.name).type != field.type
     ]
     return f"columns missing or of another type: {', '.join(wrong)}" if wrong else None

@@ -1,6 +1,6 @@
-"""The newest looks at one site, from the few files of the history that hold them. No Spark: this must be there at once.
+"""The newest looks at one site, from the few files of the history that hold them. Spark would be too slow.
 
-Only rows are gathered here; what follows from them stands in `bounds`.
+Only rows are gathered here; `bounds` draws the conclusions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MORE: Final = ("removed", "oldest_ms", "link")
 
 
 class Count(NamedTuple):
-    """One thing at one look, `us` microseconds after 1970. None: not read. (A tuple, because there are very many.)"""
+    """A thing at a look, `us` microseconds after 1970. None: not read. (A tuple, because there are very many.)"""
 
     us: int
     depth: int | None
@@ -52,20 +52,20 @@ class Count(NamedTuple):
 
 @dataclass(slots=True)
 class Recent:
-    """What was read: the looks at each outflow and queue by (pair, kind, name), and the site's role at each look."""
+    """The looks at each outflow and queue by (pair, kind, name), and the site's role at each look."""
 
     pairs: set[str] = field(default_factory=set)
     counts: dict[tuple[str, str, str], list[Count]] = field(default_factory=lambda: defaultdict(list))
     roles: list[tuple[int, str]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    tables: list[pa.Table] = field(default_factory=list)  # the same rows as columns
+    tables: list[pa.Table] = field(default_factory=list)  # the rows as columns
 
     def outflows(self, pair: str) -> dict[tuple[str, str], list[Count]]:
         """The outflows of a pair by kind and name."""
         return {key[1:]: looks for key, looks in self.counts.items() if key[0] == pair and key[1] in OUTFLOWS}
 
     def staged(self, pair: str) -> dict[str, list[Count]]:
-        """What lies at the other site of each flow, by its queue."""
+        """Copies at the other site of each flow, by queue."""
         return {key[2]: looks for key, looks in self.counts.items() if key[0] == pair and key[1] == "staged"}
 
     def queues(self, pair: str) -> dict[str, list[Count]]:
@@ -89,67 +89,71 @@ def recent(
 
 
 def _recent(history: Path, site: str, pairs: Sequence[str], silent_within_us: int, until_us: int) -> Recent:
-    found = Recent(pairs=set(pairs))
+    recent_looks = Recent(pairs=set(pairs))
     newest_us: int | None = None
     is_any = False
     for path in tails(history, site):
         is_any = True
-        finding = _take(path, history, found, is_fixed=bool(pairs), until_us=until_us)
+        finding = _take(path, history, recent_looks, is_fixed=bool(pairs), until_us=until_us)
         if finding is not None:
-            found.findings.append(finding)
+            recent_looks.findings.append(finding)
     for path in newest_first(history, site):
         begin_us = _begin_us(path)
         if begin_us is not None and begin_us > until_us:
             continue
-        if begin_us is not None and newest_us is not None and _is_enough(found, begin_us, newest_us - silent_within_us):
+        if (
+            begin_us is not None
+            and newest_us is not None
+            and _is_enough(recent_looks, begin_us, newest_us - silent_within_us)
+        ):
             break
         newest_us = begin_us if newest_us is None else newest_us
         is_any = True
-        finding = left_out(path, history) or _take(path, history, found, is_fixed=bool(pairs), until_us=until_us)
+        finding = left_out(path, history) or _take(path, history, recent_looks, is_fixed=bool(pairs), until_us=until_us)
         if finding is not None:
-            found.findings.append(finding)
+            recent_looks.findings.append(finding)
     if not is_any:
         text = f"there is no history of {site} in {history}: what it still had to ship is not known"
         remedy = "Let `dr-ctl monitor` run: it records what a failover needs to know."
-        found.findings.append(NO_HISTORY(text, remedy))
-    found.roles = sorted(set(found.roles))
-    for key, looks in found.counts.items():
+        recent_looks.findings.append(NO_HISTORY(text, remedy))
+    recent_looks.roles = sorted(set(recent_looks.roles))
+    for key, looks in recent_looks.counts.items():
         # A look may be in a file and, after a crash, in the tail too.
-        found.counts[key] = list({look.us: look for look in sorted(looks, key=lambda look: look.us)}.values())
-    return found
+        recent_looks.counts[key] = list({look.us: look for look in sorted(looks, key=lambda look: look.us)}.values())
+    return recent_looks
 
 
-def _is_enough(found: Recent, begin_us: int, silent_us: int) -> bool:
+def _is_enough(recent_looks: Recent, begin_us: int, silent_us: int) -> bool:
     """Say whether a file that begins then, and all before it, have nothing more to tell."""
-    last = [max(look.us for look in looks) for key, looks in found.counts.items() if key[1] in OUTFLOWS]
+    last = [max(look.us for look in looks) for key, looks in recent_looks.counts.items() if key[1] in OUTFLOWS]
     if not last:
         return begin_us < silent_us
     if begin_us < max(last) - OTHERS_WITHIN_US:
         return True
     if begin_us >= min(last) - WINDOW_US:
         return False
-    flows = [found.outflows(pair) for pair in found.pairs]
+    flows = [recent_looks.outflows(pair) for pair in recent_looks.pairs]
     return all(flows) and all(len(looks) > _NEEDED_INTERVALS for each in flows for looks in each.values())
 
 
 def _begin_us(path: Path) -> int | None:
-    """When the first look of a file was, by its name; None where the name is not one of the monitor's."""
+    """The first look of a file, by its name; None where the monitor did not choose the name."""
     try:
         return micros(datetime.strptime(path.name.partition("-")[0], _NAME_TIME).replace(tzinfo=UTC))
     except ValueError:
         return None
 
 
-def _only_one_role(path: Path, found: Recent, until_us: int) -> bool:
+def _only_one_role(path: Path, recent_looks: Recent, until_us: int) -> bool:
     """Take a file of a silent site by its moments alone: a day of silence is more than a thousand such files.
 
-    A moment that is missing is a gap in the run of looks that saw the site down: so every moment is read.
+    A missing moment would be a gap in the run of looks that saw the site down, so every moment is read.
     """
     with pq.ParquetFile(path) as file:
-        return _is_one_role(file, found, until_us)
+        return _is_one_role(file, recent_looks, until_us)
 
 
-def _is_one_role(file: pq.ParquetFile, found: Recent, until_us: int) -> bool:
+def _is_one_role(file: pq.ParquetFile, recent_looks: Recent, until_us: int) -> bool:
     if file.num_row_groups != 1:
         return False
     group = file.metadata.row_group(0)
@@ -160,16 +164,15 @@ def _is_one_role(file: pq.ParquetFile, found: Recent, until_us: int) -> bool:
     if (kind.min, kind.max) != ("site", "site") or role.min != role.max:
         return False
     moments = file.read(columns=["ts"]).column("ts").cast(pa.int64()).unique().to_pylist()
-    found.roles += [(us, role.min) for us in moments if us <= until_us]
+    recent_looks.roles += [(us, role.min) for us in moments if us <= until_us]
     return True
 
 
-def _take(path: Path, history: Path, found: Recent, *, is_fixed: bool, until_us: int) -> Finding | None:
-    """Take the rows of a file; one whose inside cannot be read is named, as one that cannot be opened is.
-    Raises FileNotFoundError."""
+def _take(path: Path, history: Path, recent_looks: Recent, *, is_fixed: bool, until_us: int) -> Finding | None:
+    """Take the rows of a file; returns a finding where its inside cannot be read. Raises FileNotFoundError."""
     try:
-        if not _only_one_role(path, found, until_us):
-            _add(path, found, is_fixed=is_fixed, until_us=until_us)
+        if not _only_one_role(path, recent_looks, until_us):
+            _add(path, recent_looks, is_fixed=is_fixed, until_us=until_us)
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError) as error:
@@ -178,27 +181,27 @@ def _take(path: Path, history: Path, found: Recent, *, is_fixed: bool, until_us:
     return None
 
 
-def _add(path: Path, found: Recent, *, is_fixed: bool, until_us: int) -> None:
+def _add(path: Path, recent_looks: Recent, *, is_fixed: bool, until_us: int) -> None:
     with pq.ParquetFile(path) as file:
         table = _last_minutes(file, until_us)
     if until_us != NOW_US:
         table = table.filter(pc.less_equal(table["ts"].cast(pa.int64()), until_us))
-    found.tables.append(table)
+    recent_looks.tables.append(table)
     moments = table.column("ts").cast(pa.int64()).to_pylist()
     columns = [table.column(name).to_pylist() for name in _COLUMNS]
     for us, pair, kind, name, *counted in zip(moments, *columns, strict=True):
         if kind == "site":
-            found.roles.append((us, name))
-        if pair is None or (is_fixed and pair not in found.pairs):
+            recent_looks.roles.append((us, name))
+        if pair is None or (is_fixed and pair not in recent_looks.pairs):
             continue
-        found.pairs.add(pair)
+        recent_looks.pairs.add(pair)
         if kind != "site":
-            found.counts[pair, kind, name].append(Count(us, *counted))
+            recent_looks.counts[pair, kind, name].append(Count(us, *counted))
 
 
 def _last_minutes(file: pq.ParquetFile, until_us: int) -> pa.Table:
-    """What a file holds. Of an hour that was joined every role, and else the minutes before each pair's last look at an
-    outflow, or before `until_us`: looks at ten thousand queues in an hour are millions of rows."""
+    """The rows of a file. From a joined hour: every role, and the minutes before `until_us` or before each pair's last
+    look at an outflow. An hour of looks at ten thousand queues has millions of rows."""
     wanted = ["ts", *_COLUMNS, *_MORE]
     groups = [_Group.of(file.metadata.row_group(number)) for number in range(file.num_row_groups)]
     if len(groups) == 1 or None in groups:
@@ -215,16 +218,16 @@ def _last_minutes(file: pq.ParquetFile, until_us: int) -> pa.Table:
 
 
 class _Group(NamedTuple):
-    """What the footer tells of rows that stand together."""
+    """The footer's statistics on a group of rows."""
 
     first_kind: str
     first_us: int
     last_us: int
 
     @classmethod
-    def of(cls, told: pq.RowGroupMetaData) -> Self | None:
+    def of(cls, group: pq.RowGroupMetaData) -> Self | None:
         columns = {
-            told.column(place).path_in_schema: told.column(place).statistics for place in range(told.num_columns)
+            group.column(place).path_in_schema: group.column(place).statistics for place in range(group.num_columns)
         }
         kind, ts = columns["kind"], columns["ts"]
         if not all(each is not None and each.has_min_max for each in (kind, ts)):

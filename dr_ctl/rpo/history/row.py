@@ -1,4 +1,5 @@
-"""One row of the history, as a value. Nothing that reads or writes Parquet: who only looks does not pay for that."""
+"""A row of the history, as a value. Imports no Parquet library, because a command that only looks should not wait for
+that."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ def moment(us: int) -> datetime:
 
 
 def micros(at: datetime) -> int:
-    """The other way round, to the microsecond; a moment without a time zone is one of UTC."""
+    """Microseconds after 1970; a moment without a time zone is taken as UTC."""
     return ((at if at.tzinfo is not None else at.replace(tzinfo=UTC)) - _BEGIN) // timedelta(microseconds=1)
 
 
@@ -25,8 +26,8 @@ GLANCED: Final = ("mirror", "acks", "mixed", "site")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One thing at one look. `kind` is `mirror`, `acks`, `mixed`, `queue`, `staged` (what lies at the other site
-    of that queue's flow, delivered there or not) or `site` (`name` is then the role).
+    """A thing at a look. `kind` is `mirror`, `acks`, `mixed`, `queue`, `staged` (copies at the other site of that
+    queue's flow, delivered there or not) or `site` (`name` is then the role).
 
     `name` is `*` for an outflow that serves all queues of its pair. `ts` must know its time zone.
     """

@@ -1,4 +1,4 @@
-"""Since when something is as it is, by the newest files of the history. No Spark: this must be there at once."""
+"""The last moment of an earlier state, by the newest files of the history, without Spark."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _FILES: Final = 60
 
 
 def last_seen(history: Path, site: str, role: Role) -> datetime | None:
-    """The last look that saw the site so; None where the newest files hold none."""
+    """The last look that saw the site in that role, if the newest files hold one."""
     for rows in _newest(history, site, ("ts", "kind", "name")):
-        found = rows.filter((pc.field("kind") == "site") & (pc.field("name") == role.value))
-        if found.num_rows:
-            return _latest(found)
+        matching = rows.filter((pc.field("kind") == "site") & (pc.field("name") == role.value))
+        if matching.num_rows:
+            return _latest(matching)
     return None
 
 
 def link_lost(history: Path, site: str, pair: str) -> datetime | None:
-    """The last look that saw the link of a broker connected; None where the newest files hold none."""
+    """The last look that saw the link of a broker connected, if the newest files hold one."""
     for rows in _newest(history, site, ("ts", "pair", "link")):
-        found = rows.filter((pc.field("pair") == pair) & pc.field("link"))
-        if found.num_rows:
-            return _latest(found)
+        matching = rows.filter((pc.field("pair") == pair) & pc.field("link"))
+        if matching.num_rows:
+            return _latest(matching)
     return None
 
 

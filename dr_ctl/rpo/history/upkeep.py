@@ -1,8 +1,8 @@
 """Keeps a history small: files of an hour that is over become one, days that are too old go.
 
-A joined file names in its footer the files that it was made of, and those are removed a step later: whoever reads in
-between, or after a crash in between, meets rows twice, and readers count a row once. Only files that have a name of the
-history's own are touched. Time is the history's own: of the machine's clock nothing is believed that no look bears out.
+A joined file names its parts in its footer, and the parts are removed a step later. Readers in between, or after a
+crash in between, meet rows twice and count a row once. Only files with a name of the history's own are touched. Ages
+are measured by the looks' own times, not by the machine's clock.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Upkeep:
             _write_joined(fit, folder)
         except (pa.ArrowException, OSError):
             if read_through(fit, self._root)[1]:
-                self._given_up.add((folder, hour))  # one is torn inside: it would be met at every step
+                self._given_up.add((folder, hour))  # a file torn inside would fail at every step
             raise
         return True
 
@@ -139,18 +139,18 @@ def _begin(name: str) -> datetime:
 def _hours(folder: Path) -> dict[str, list[Path]]:
     hours: dict[str, list[Path]] = defaultdict(list)
     for file in sorted(folder.iterdir()):
-        if (told := OWN.fullmatch(file.name)) is not None:
-            hours[told["begin"][:11]].append(file)
+        if (match := OWN.fullmatch(file.name)) is not None:
+            hours[match["begin"][:11]].append(file)
     return hours
 
 
 def _parts(file: Path) -> list[str]:
     """The files that one was made of."""
     try:
-        told = pq.read_metadata(file).metadata or {}
+        metadata = pq.read_metadata(file).metadata or {}
     except (pa.ArrowException, OSError):
         return []
-    parts: list[str] = json.loads(told.get(_PARTS, b"[]"))
+    parts: list[str] = json.loads(metadata.get(_PARTS, b"[]"))
     return parts
 
 
@@ -181,7 +181,7 @@ def _of_kind(files: Iterable[Path], *, of_queues: bool) -> Iterator[pa.Table]:
 
 
 def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows, so many at a time."""
+    """The rows in groups of at least `GROUP_ROWS`."""
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)

@@ -1,4 +1,4 @@
-"""What has been seen and is not in the history yet, and how it gets there whatever the disk does."""
+"""Holds looks that are not in the history yet, and writes them whatever the disk does."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ TAIL_ROWS: Final = 20_000
 class Writer:
     """Gathers looks and writes them every `every_s` seconds and at the end: few files instead of one per look.
 
-    Looks wait as columns: ten thousand queues at two sites are some megabytes a look as objects. No fault of the disk
-    is raised: `trouble` tells it until everything is written. What could not be written waits on; of more than
-    `MOST_KEPT` rows the oldest looks at queues go first, then the oldest of all. `dropped` counts them.
+    Looks wait as columns: ten thousand queues at two sites are some megabytes a look as objects. A fault of the disk is
+    not raised; `trouble` names the fault until everything is written. Unwritten rows wait. Above `MOST_KEPT` rows the
+    oldest looks at queues are dropped first, then the oldest of all; `dropped` counts them.
     """
 
     def __init__(self, root: Path, *, every_s: float = 60.0, clock: Clock | None = None) -> None:
@@ -74,7 +74,7 @@ class Writer:
         return passed_s >= self._every_s or self.waiting >= MOST_WAITING
 
     def flush(self) -> list[Path]:
-        """Write everything that waits, now; what the disk does not take waits on."""
+        """Write all waiting rows now; rows that the disk refuses keep waiting."""
         self.trouble, self._tried_at = None, self._clock.monotonic()
         written = []
         for part, tables in list(self._waiting.items()):
@@ -115,8 +115,8 @@ class Writer:
             self.trouble = f"{TAIL} cannot be removed: {error}"
 
     def _adopt(self) -> None:
-        """What a monitor that was killed left in its tails becomes files like any other. Where that monitor lives its
-        rows are there twice, and readers count a row once."""
+        """Turn the tails of a killed monitor into ordinary files. If that monitor still lives, its rows are there
+        twice, and readers count a row once."""
         for tail in self._root.glob(f"date=*/site=*/{TAIL}"):
             try:
                 first = pc.min(pq.ParquetFile(tail).read(columns=["ts"])["ts"]).as_py()
@@ -127,7 +127,7 @@ class Writer:
 
 
 def tail_of(looks: list[pa.Table]) -> pa.Table:
-    """All of them as far as they are of outflows and roles, and the last ones whole."""
+    """The last looks whole, and of all earlier looks the rows of outflows and roles."""
     room, parts = TAIL_ROWS, list[pa.Table]()
     for look in reversed(looks):
         short = look.filter(pc.is_in(look["kind"], TAIL_KINDS))

@@ -1,4 +1,4 @@
-"""What Parquet ledgers count, without Spark: while it starts this is done, and none of their ids are read for it."""
+"""Counts events of Parquet ledgers without Spark and without reading ids, while Spark starts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _WORDS: Final = ("site", "queue", "event")
 
 
 class Count(NamedTuple):
-    """How many events of a kind one ledger tells of a site's queue, and when the last was. What is no event is bad."""
+    """The number of events of a kind that a ledger has for a site's queue, and the last one's time. Rows that are no
+    event count as bad."""
 
     ledger: int
     site: str
@@ -31,8 +32,8 @@ class Count(NamedTuple):
 
 
 def counts(given: Sequence[Ledger]) -> dict[int, list[Count]]:
-    """Those of every ledger, by its number, that has all it needs in its footers. The others are for Spark, which reads
-    lines, moments that are words, and what is empty."""
+    """The counts of every ledger whose footers suffice, by number. Spark counts the others: JSON lines, times as text,
+    empty columns."""
     return {
         number: [count for path in ledger.paths for count in _counts(number, path)]
         for number, ledger in enumerate(given)
@@ -42,9 +43,9 @@ def counts(given: Sequence[Ledger]) -> dict[int, list[Count]]:
 
 def _is_full(path: str) -> bool:
     """Whether the footer says that no column is ever empty."""
-    told = pq.read_metadata(path)
-    places = [told.schema.to_arrow_schema().get_field_index(column) for column in COLUMNS]
-    parts = [told.row_group(number).column(place) for number in range(told.num_row_groups) for place in places]
+    footer = pq.read_metadata(path)
+    places = [footer.schema.to_arrow_schema().get_field_index(column) for column in COLUMNS]
+    parts = [footer.row_group(number).column(place) for number in range(footer.num_row_groups) for place in places]
     return all(part.statistics is not None and part.statistics.null_count == 0 for part in parts)
 
 

@@ -1,9 +1,9 @@
 """Digests of ledgers against each other, in the driver: which buckets of messages cannot be well.
 
-Where all is well each message was sent once and then consumed once, or is held by a site: so the sends of a bucket,
-taken together, equal its consumptions and what any one site holds. A digest is a count, the exclusive or of 64-bit
-hashes, and the sum of 30 of their bits: the last tells {a, a} from {b, b}. What it cannot tell is in which order a
-message was consumed and received by one client.
+A good message was sent once and then consumed once, or is held by a site. So the sends of a good bucket equal its
+consumptions plus the messages that any one site holds. A digest is a count, the exclusive or of 64-bit hashes, and the
+sum of 30 of their bits: the sum tells {a, a} from {b, b}. A digest cannot tell in which order a client consumed and
+received a message.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Snapshot(NamedTuple):
-    """All that one ledger says a site stored: not before `at_us`, not after `until_us`."""
+    """The messages that a site stored by one ledger, at a moment between `at_us` and `until_us`."""
 
     site: str
     ledger: int
@@ -37,7 +37,7 @@ class Snapshot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Some events of every bucket, taken together."""
+    """A digest of some events, by bucket."""
 
     n: Ints
     x: Ints
@@ -53,8 +53,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Digests:
-    """One row per bucket and kind of event. `part` is the ledger and site of what was stored, consumed or received;
-    `epoch` how many moments of snapshots had passed; `unsent` says that no ledger tells of sends to the queue."""
+    """The rows have a bucket and a kind of event each. `part` is the ledger and site of the event; `epoch` counts the
+    snapshot moments before; `unsent` marks queues whose sends no ledger tells."""
 
     bucket: Ints
     unsent: Ints
@@ -71,11 +71,11 @@ class Digests:
 
     def side(self, which: Flags) -> Side:
         at = self.bucket[which] + BUCKETS * self.unsent[which]
-        found = Side(*np.zeros((3, 2 * BUCKETS), np.int64))
-        np.add.at(found.n, at, self.n[which])
-        np.bitwise_xor.at(found.x, at, self.x[which])
-        np.add.at(found.s, at, self.s[which])
-        return found
+        summed = Side(*np.zeros((3, 2 * BUCKETS), np.int64))
+        np.add.at(summed.n, at, self.n[which])
+        np.bitwise_xor.at(summed.x, at, self.x[which])
+        np.add.at(summed.s, at, self.s[which])
+        return summed
 
     def suspects(self, snapshots: Sequence[Snapshot], newest: Sequence[Snapshot], sites: Sequence[str]) -> Ints:
         """The buckets that do not add up: at each snapshot, and in the end."""
@@ -84,13 +84,13 @@ class Digests:
         wrong = np.concatenate([self._unbalanced(held, newest)[:BUCKETS], self._seen_gone(held, newest)[BUCKETS:]])
         wrong |= self.side(self.code == DOUBT).n > 0
         for part in np.unique(self.part[self.code == RECEIVED]):
-            # Whoever received messages and told of it consumed the same ones.
+            # A client that reports receipts must have consumed the same messages.
             received, consumed = (self.side((self.code == code) & (self.part == part)) for code in (RECEIVED, CONSUMED))
             wrong |= (received.n > 0) & ~received.equals(consumed)
         return np.flatnonzero(wrong[:BUCKETS] | wrong[BUCKETS:])
 
     def _unbalanced(self, held: dict[Snapshot, Side], newest: Sequence[Snapshot]) -> Flags:
-        """Of queues that are sent to: what was sent is what was consumed and what is held."""
+        """Buckets of queues with senders whose sends differ from consumptions plus held messages."""
         sent, consumed = self.side(self.code == SENT), self.side(self.code == CONSUMED)
         if not held:
             return ~sent.equals(consumed)
@@ -105,7 +105,7 @@ class Digests:
         return wrong
 
     def _seen_gone(self, held: dict[Snapshot, Side], newest: Sequence[Snapshot]) -> Flags:
-        """Of queues that nobody tells of sends to: what was seen anywhere is seen everywhere, and lies there still."""
+        """Buckets of queues without known senders in which a message was consumed, or the snapshots differ."""
         wrong = self.side(self.code == CONSUMED).n > 0
         for snapshot, lies in held.items():
             wrong |= lies.n > 0 if snapshot not in newest else ~lies.equals(held[newest[0]])

@@ -1,11 +1,11 @@
-"""What brokers write about the messages they hold, turned into ledgers: `artemis data exp` and browse snapshots.
+"""Turns the brokers' own lists of messages into ledgers: `artemis data exp` and browse snapshots.
 
-An export or a snapshot says what one site stored at one moment. A message's id must be the same at both sites, so it is
-a property that its sender set (`property_name`); without one the message id that the client gave it (`user-id`), or the
-origin that a mirror notes at its arrival. The broker's own number is not the same elsewhere and never taken.
+An export or a snapshot lists the messages of a site at one moment. Ids must be the same at both sites: a property that
+the sender set (`property_name`), else the client's message id (`user-id`) or the origin that a mirror notes. The
+broker's own number differs between sites and is never taken.
 
-Brokers keep more in queues than clients' messages. What the continuity plugin has staged for a queue is held of that
-queue; what they ship to each other, and their own, is held of none, and counted.
+Brokers keep more in queues than clients' messages. A message that the continuity plugin has staged for a queue counts
+as held there. Messages under way to the other broker, and the broker's own, are only counted.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ _SECOND_US: Final = 999_999
 
 @dataclass(slots=True)
 class Export:
-    """What an export or a snapshot spoke of: looks that began `at` a moment and took `blur_us`, and how many messages
-    lay in queues that are no clients'."""
+    """An export or a snapshot: begun `at` a moment, lasting `blur_us`; `left_out` counts messages in queues that are
+    not clients'."""
 
     at: datetime
     blur_us: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
 
     def place(self, queue: str) -> str | None:
-        """The queue that counts as the one where a message is held; None where none does."""
+        """The clients' queue that holds the message; None for a broker's own queue."""
         if queue.startswith(OWN) or queue.endswith(SHIPPED):
             self.left_out[queue] += 1
             return None
@@ -88,7 +88,7 @@ def to_ledger(source: Path, target: Path, *, site: str, moment: datetime | None,
 def _of_moment(source: Path, documents: list[dict[str, Any]], moment: datetime | None) -> Export:
     if moment is not None:
         return Export(moment)
-    answered = [_answered(told) for told in documents if "timestamp" in told]
+    answered = [_answered(reply) for reply in documents if "timestamp" in reply]
     if not answered or len(answered) < len(documents):
         raise UsageError(
             f"{source}: of which moment is it?",
@@ -149,10 +149,10 @@ def _exported(source: Path, export: Export, property_name: str | None) -> Iterat
 
 def _documents(source: Path) -> list[dict[str, Any]]:
     try:
-        told = json.loads(source.read_text(encoding="utf-8"))
+        content = json.loads(source.read_text(encoding="utf-8"))
     except (ValueError, UnicodeDecodeError) as error:
         raise UsageError(f"{source}: {error}", remedy="Give a whole answer of Jolokia, as it came.") from error
-    documents = told if isinstance(told, list) else [told]
+    documents = content if isinstance(content, list) else [content]
     for number, each in enumerate(documents, 1):
         is_answer = isinstance(each, dict) and "value" in each and isinstance(each.get("request"), dict)
         if not is_answer or "queue=" not in str(each["request"].get("mbean")):
@@ -164,18 +164,18 @@ def _documents(source: Path) -> list[dict[str, Any]]:
     return documents
 
 
-def _answered(told: dict[str, Any]) -> datetime:
-    return datetime.fromtimestamp(int(told["timestamp"]), UTC)
+def _answered(reply: dict[str, Any]) -> datetime:
+    return datetime.fromtimestamp(int(reply["timestamp"]), UTC)
 
 
 def _browsed(
     source: Path, documents: list[dict[str, Any]], export: Export, property_name: str | None
 ) -> Iterator[Held]:
-    for number, told in enumerate(documents, 1):
+    for number, reply in enumerate(documents, 1):
         place = f"{source}: document {number}"
-        queue = _queue_of(str(told["request"]["mbean"]))
+        queue = _queue_of(str(reply["request"]["mbean"]))
         try:
-            value = json.loads(told["value"]) if isinstance(told["value"], str) else told["value"]
+            value = json.loads(reply["value"]) if isinstance(reply["value"], str) else reply["value"]
             rows = value["data"] if isinstance(value, dict) else value
             for row in rows:
                 if (held := export.place(queue)) is None:
@@ -199,8 +199,8 @@ def _queue_of(mbean: str) -> str:
 
 def _identity(properties: dict[Any, Any], user_id: Any, property_name: str | None) -> str | None:
     if property_name is not None:
-        told = properties.get(property_name)
-        return None if told is None else str(told)
+        value = properties.get(property_name)
+        return None if value is None else str(value)
     if user_id:
         return str(user_id)
     born, number = properties.get(BORN), properties.get(NUMBER)

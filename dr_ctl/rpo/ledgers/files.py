@@ -25,10 +25,10 @@ _EXPORT_REMEDY: Final = "Write SITE=FILE@MOMENT: an export or a snapshot does no
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """One ledger that was asked for. `looked_at`: an export or a snapshot, which also says what was not there then; its
-    looks began at that moment and took `blur_us`. `left_out` counts what it holds by queues that are no clients'."""
+    """A ledger of the command line. `looked_at` is set for an export or a snapshot, in which a missing message was
+    absent; its looks began then and took `blur_us`. `left_out` counts messages in queues that are not clients'."""
 
-    told: str
+    argument: str
     paths: tuple[str, ...]
     is_parquet: bool
     ts_is_text: bool = True
@@ -38,16 +38,16 @@ class Ledger:
     left_out: Mapping[str, int] = field(default_factory=dict)
 
 
-def ledgers(told: Sequence[str], scratch: Path, *, property_name: str | None = None) -> list[Ledger]:
+def ledgers(arguments: Sequence[str], scratch: Path, *, property_name: str | None = None) -> list[Ledger]:
     """Look at every ledger, `[SITE=]FILE[@MOMENT]`; exports and snapshots are turned into Parquet under `scratch`.
 
     Raises UsageError for the first that is none, with the place and the remedy.
     """
-    return [_ledger(each, scratch / f"{number}.parquet", property_name) for number, each in enumerate(told)]
+    return [_ledger(each, scratch / f"{number}.parquet", property_name) for number, each in enumerate(arguments)]
 
 
-def _ledger(told: str, scratch: Path, property_name: str | None) -> Ledger:
-    site, path, moment = _split(told)
+def _ledger(argument: str, scratch: Path, property_name: str | None) -> Ledger:
+    site, path, moment = _split(argument)
     if not path.exists():
         raise UsageError(
             f"no ledger {path}", remedy="Name a file, a folder of Parquet or JSON-lines files, or SITE=FILE."
@@ -60,15 +60,15 @@ def _ledger(told: str, scratch: Path, property_name: str | None) -> Ledger:
         texts = {_ts_is_text(file) for file in files}
         if len(texts) > 1:
             raise UsageError(f"{path}: `ts` is a timestamp in some files and a string in others", remedy=_REMEDY)
-        return Ledger(told, tuple(map(str, files)), is_parquet=True, ts_is_text=texts.pop(), site=site)
+        return Ledger(argument, tuple(map(str, files)), is_parquet=True, ts_is_text=texts.pop(), site=site)
     if kinds <= {"lines", "empty"}:
-        return Ledger(told, tuple(map(str, files)), is_parquet=False, site=site)
+        return Ledger(argument, tuple(map(str, files)), is_parquet=False, site=site)
     if kinds == {"export"} and len(files) == 1:
         if site is None:
             raise UsageError(f"{path}: whose messages are these?", remedy=_EXPORT_REMEDY)
         held = to_ledger(files[0], scratch, site=site, moment=moment, property_name=property_name)
         return Ledger(
-            told,
+            argument,
             (str(scratch),),
             is_parquet=True,
             ts_is_text=False,
@@ -80,10 +80,10 @@ def _ledger(told: str, scratch: Path, property_name: str | None) -> Ledger:
     raise UsageError(f"{path}: files of several kinds in one ledger: {', '.join(sorted(kinds))}", remedy=_REMEDY)
 
 
-def _split(told: str) -> tuple[str | None, Path, datetime | None]:
+def _split(argument: str) -> tuple[str | None, Path, datetime | None]:
     """A file whose own name holds an equals sign, or an at, is still a file."""
-    before, equals, after = told.partition("=")
-    site, rest = (before, after) if equals and not Path(told).exists() else (None, told)
+    before, equals, after = argument.partition("=")
+    site, rest = (before, after) if equals and not Path(argument).exists() else (None, argument)
     file, at, moment = rest.rpartition("@")
     if at and not Path(rest).exists() and Path(file).exists():
         return site, Path(file), _moment(moment)
@@ -128,20 +128,20 @@ def _kind(file: Path) -> str:
 def _ts_is_text(file: Path) -> bool:
     """Check the columns on the way: raises UsageError where they are not those of a ledger."""
     try:
-        found = pq.read_schema(file)
+        schema = pq.read_schema(file)
     except (pa.ArrowException, OSError) as error:
         raise UsageError(
             f"{file}: cannot be opened ({str(error).splitlines()[0]})", remedy="Copy it again; it is not whole."
         ) from error
-    missing = [column for column in COLUMNS if column not in found.names]
+    missing = [column for column in COLUMNS if column not in schema.names]
     if missing:
         raise UsageError(f"{file}: lacks the columns {', '.join(missing)}", remedy=_REMEDY)
     wrong = [
-        f"{column} is {found.field(column).type}" for column in COLUMNS if not _is_fit(column, found.field(column))
+        f"{column} is {schema.field(column).type}" for column in COLUMNS if not _is_fit(column, schema.field(column))
     ]
     if wrong:
         raise UsageError(f"{file}: {', '.join(wrong)}", remedy="Strings, and `ts` a timestamp or a string.")
-    return _is_text(found.field("ts"))
+    return _is_text(schema.field("ts"))
 
 
 def _is_text(field: Any) -> bool:
@@ -157,32 +157,32 @@ def _is_fit(column: str, field: Any) -> bool:
 def first_bad(ledger: Ledger) -> tuple[str, bool]:
     """Say where the first line is that is no event, and whether it is only a torn last one, which a crash leaves."""
     if ledger.is_parquet:
-        return f"{ledger.told}: a row with an empty column, a `ts` that is no time, or an unknown event", False
+        return f"{ledger.argument}: a row with an empty column, a `ts` that is no time, or an unknown event", False
     for path in ledger.paths:
         with Path(path).open(encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, 1):
                 why = _why_bad(line)
                 if why is not None:
                     return f"{path}: line {number}: {why}", not line.endswith("\n")
-    return f"{ledger.told}: a line whose `ts` is no time", False
+    return f"{ledger.argument}: a line whose `ts` is no time", False
 
 
 def _why_bad(line: str) -> str | None:
     if not line.strip():
         return None
     try:
-        told = json.loads(line)
+        row = json.loads(line)
     except ValueError as error:
         return f"no JSON ({error})"
-    if not isinstance(told, dict):
+    if not isinstance(row, dict):
         return "no JSON object"
     for column in COLUMNS:
-        if told.get(column) is None:
+        if row.get(column) is None:
             return f"lacks {column}"
-    if told["event"] not in EVENTS:
-        return f"unknown event {told['event']!r}: it is one of {', '.join(EVENTS)}"
+    if row["event"] not in EVENTS:
+        return f"unknown event {row['event']!r}: it is one of {', '.join(EVENTS)}"
     try:
-        datetime.fromisoformat(str(told["ts"]))
+        datetime.fromisoformat(str(row["ts"]))
     except ValueError:
-        return f"ts {told['ts']!r} is no time: write it as 2026-11-21T09:15:12.345Z"
+        return f"ts {row['ts']!r} is no time: write it as 2026-11-21T09:15:12.345Z"
     return None

@@ -45,7 +45,7 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One thing to say: how many messages, of which queues, and the file that names them."""
+    """A kind of result: the number of messages, their queues, and the file with their ids."""
 
     count: int
     file: Path
@@ -57,8 +57,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What became of the messages. `events` counts what the ledgers tell, by kind of event; of so many `buckets` of
-    messages as many did not add up: none, where the messages are few enough to be judged without."""
+    """The fate of the messages. `events` counts the ledgers' events by kind. `differing` of `buckets` did not add up;
+    `buckets` is 0 where few messages were judged one by one."""
 
     parts: Mapping[str, Part]
     events: Mapping[str, int]
@@ -68,7 +68,7 @@ class Reconciled:
 
     @property
     def is_clean(self) -> bool:
-        """Nothing lost and nothing doubled, as far as the ledgers tell."""
+        """True if the ledgers show no loss and no double."""
         return not self.parts["lost"].count and not self.parts["doubled"].count
 
     def as_json(self) -> dict[str, Json]:
@@ -81,7 +81,7 @@ class Reconciled:
 
 @dataclass(slots=True)
 class _Seen:
-    """What `facts` says of all ledgers together."""
+    """The `facts` of all ledgers together."""
 
     snapshots: list[Snapshot] = field(default_factory=list)
     sites: set[str] = field(default_factory=set)
@@ -92,7 +92,7 @@ class _Seen:
     @property
     def unsent(self) -> set[str]:
         """The queues that no ledger tells of sends to."""
-        return {name for name, told in self.queues.items() if "sent" not in told}
+        return {name for name, events in self.queues.items() if "sent" not in events}
 
     @property
     def newest(self) -> list[Snapshot]:
@@ -104,7 +104,7 @@ class _Seen:
 
 
 def reconcile(
-    told: Sequence[str],
+    arguments: Sequence[str],
     out: Path,
     *,
     property_name: str | None = None,
@@ -116,7 +116,7 @@ def reconcile(
     Raises UsageError where a ledger is none, with the place; EnvironmentFault where Spark or the disk fails.
     """
     with tempfile.TemporaryDirectory(prefix="dr-ctl-ledgers-") as scratch:
-        given = ledgers(told, Path(scratch), property_name=property_name)
+        given = ledgers(arguments, Path(scratch), property_name=property_name)
         size = sum(Path(path).stat().st_size for ledger in given for path in ledger.paths)
         from dr_ctl.rpo.spark import session as starting  # noqa: PLC0415 - not before the files are known to be ledgers
 
@@ -134,29 +134,29 @@ def reconcile_in(
     read = [r.read(spark, number, ledger) for number, ledger in enumerate(given)]
     events = sql.union(read)
     uncounted = [each for number, each in enumerate(read) if number not in counted]
-    told = r.facts(sql.union(uncounted)).collect() if uncounted else []
-    seen = _seen([*chain.from_iterable(counted.values()), *told], given)
+    facts = r.facts(sql.union(uncounted)).collect() if uncounted else []
+    seen = _seen([*chain.from_iterable(counted.values()), *facts], given)
     findings = [*_bad_lines(seen, given), *_left_out(given), *_gaps(seen)]
     is_many = sum(seen.events.values()) > FEW_EVENTS
     buckets = _suspects(events, seen) if is_many else None
-    found: Iterable[Any] = ()
+    rows: Iterable[Any] = ()
     if buckets is None or len(buckets):
         queues = [
-            (name, bool(told & {"sent", "send-in-doubt"}), "consumed" in told) for name, told in seen.queues.items()
+            (name, bool(kinds & {"sent", "send-in-doubt"}), "consumed" in kinds) for name, kinds in seen.queues.items()
         ]
         some = buckets if buckets is not None and len(buckets) <= MOST_BUCKETS else None
         judged = r.judged(events, some, seen.snapshots, seen.newest, queues)
         # Into one partition: to cut what is sorted into several, Spark would judge everything twice.
-        found = judged.repartition(1).sortWithinPartitions("kind", "queue", "id").toLocalIterator()
+        rows = judged.repartition(1).sortWithinPartitions("kind", "queue", "id").toLocalIterator()
     differing = len(buckets) if buckets is not None else 0
-    return Reconciled(_written(found, out), dict(seen.events), BUCKETS if is_many else 0, differing, tuple(findings))
+    return Reconciled(_written(rows, out), dict(seen.events), BUCKETS if is_many else 0, differing, tuple(findings))
 
 
 def _suspects(events: DataFrame, seen: _Seen) -> Sequence[int]:
     sites = sorted(seen.sites)
     digested = r.digested(events, seen.snapshots, sites, seen.unsent).toArrow()
-    found: Sequence[int] = Digests.of(digested).suspects(seen.snapshots, seen.newest, sites).tolist()
-    return found
+    suspects: Sequence[int] = Digests.of(digested).suspects(seen.snapshots, seen.newest, sites).tolist()
+    return suspects
 
 
 def _seen(rows: Iterable[Any], given: Sequence[Ledger]) -> _Seen:
@@ -181,7 +181,7 @@ def _seen(rows: Iterable[Any], given: Sequence[Ledger]) -> _Seen:
 
 
 def _bad_lines(seen: _Seen, given: Sequence[Ledger]) -> Iterable[Finding]:
-    """A torn last line is a finding, any other bad line an error: what it said is not known."""
+    """A torn last line is a finding, any other bad line an error, because its event is not known."""
     for number, count in sorted(seen.bad.items()):
         place, is_torn = first_bad(given[number])
         if not (is_torn and count == 1):
@@ -194,20 +194,20 @@ def _bad_lines(seen: _Seen, given: Sequence[Ledger]) -> Iterable[Finding]:
 
 
 def _left_out(given: Sequence[Ledger]) -> Iterable[Finding]:
-    """What brokers keep for themselves counts as held by nobody, and is told."""
+    """The finding on messages that brokers keep for themselves, which count as held by no queue."""
     counts: Counter[str] = Counter()
     for ledger in given:
         counts.update(ledger.left_out)
     if counts:
-        told = _some([f"{count} of {name}" for name, count in sorted(counts.items())])
-        text = f"messages that brokers ship or keep for themselves are not counted as held: {told}"
+        listed = _some([f"{count} of {name}" for name, count in sorted(counts.items())])
+        text = f"messages that brokers ship or keep for themselves are not counted as held: {listed}"
         yield QUEUES_OF_BROKERS(text, "What of them matters to clients lies in their queues too.")
 
 
 def _gaps(seen: _Seen) -> Iterable[Finding]:
-    """What the ledgers cannot tell."""
-    sends = {name for name, told in seen.queues.items() if told & {"sent", "send-in-doubt"}}
-    consumed = {name for name, told in seen.queues.items() if "consumed" in told}
+    """Findings on gaps in the ledgers."""
+    sends = {name for name, events in seen.queues.items() if events & {"sent", "send-in-doubt"}}
+    consumed = {name for name, events in seen.queues.items() if "consumed" in events}
     if unsent := sorted(seen.queues.keys() - sends):
         text = f"no ledger tells of sends to {_some(unsent)}: only what was seen there once can be missed"
         yield SENDS_NOT_TOLD(text, "Add the producers' ledger.")
@@ -224,14 +224,14 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _written(found: Iterable[Any], out: Path) -> dict[str, Part]:
-    """Write the ids, sorted, as JSON lines of `queue` and `id`: all files are there whole or none is."""
+def _written(rows: Iterable[Any], out: Path) -> dict[str, Part]:
+    """Write the ids, sorted, as JSON lines of `queue` and `id`. Either all files are there, whole, or none."""
     counts: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
     try:
         out.mkdir(mode=0o700, parents=True, exist_ok=True)
         with ExitStack() as opened:
             files = {kind: opened.enter_context(_fresh(out / f".{kind}.jsonl.part")) for kind in KINDS}
-            for row in found:
+            for row in rows:
                 counts[row.kind][row.queue] += 1
                 files[row.kind].write(json.dumps({"queue": row.queue, "id": row.id}, ensure_ascii=False) + "\n")
             for file in files.values():

@@ -1,11 +1,11 @@
 """Ledgers of message ids against each other: DataFrame in, DataFrame out.
 
-A message is its queue and its id. What is counted comes first (`facts`). Few events are then judged message by message
-(`judged`); of many, `digested` are compared in the driver (`digests.py`), and only the messages of buckets that do not
-add up are judged.
+A message is its queue and its id. Counts come first (`facts`). Few events are then judged message by message
+(`judged`). Many events are compared as digests in the driver (`digested`, `digests.py`), and only messages of buckets
+that do not add up are judged.
 
-What a site holds is what its newest snapshot says: the `stored` events of one ledger at one site are one snapshot,
-and the last of them is its moment.
+A site holds the messages of its newest snapshot: the `stored` events of one ledger at one site, dated by the last of
+them.
 
     lost        sent or stored once; never received, and in no site's newest snapshot, taken after it was sent
     doubled     consumed more often than sent; or received, or held by a newest snapshot, after it was consumed
@@ -36,10 +36,10 @@ _BUCKET: Final = f"CAST(hash & {BUCKETS - 1}L AS INT)"
 
 
 def read(spark: SparkSession, number: int, ledger: Ledger) -> DataFrame:
-    """The events of one ledger. What is no event (a line that cannot be read, a column that is empty) is `bad`."""
+    """The events of one ledger. Unreadable lines and rows with an empty column are `bad`."""
     named = sql.files(ledger.paths)
     if ledger.is_parquet:
-        # Told, because to find it out takes Spark a job.
+        # Given, because finding the schema out takes Spark a job.
         words = COLUMNS if ledger.ts_is_text else [column for column in COLUMNS if column != "ts"]
         schema = ", ".join(f"{column} {'STRING' if column in words else 'TIMESTAMP'}" for column in COLUMNS)
         frame = spark.read.schema(schema).parquet(*named).selectExpr("*", "false AS torn")
@@ -115,14 +115,14 @@ def judged(
     newest: Sequence[Snapshot],
     queues: Sequence[tuple[str, bool, bool]],
 ) -> DataFrame:
-    """What became of the messages in these buckets, or of all: `kind`, `queue`, `id`, one row for each thing to say.
+    """The fate of the messages in these buckets, or of all: rows of `kind`, `queue` and `id`.
 
     `queues`: whether the ledgers tell of sends to the queue, and of consumption from it.
     """
     places = [f"({sql.text(each.site)}, {each.ledger})" for each in newest]
     return sql.over(
         """
-        WITH told AS (
+        WITH listed AS (
           SELECT *, event = 'stored' AND {in_newest} AS is_held FROM {events} WHERE event != 'bad' AND {suspect}),
         messages AS (
           SELECT queue, id,
@@ -134,7 +134,7 @@ def judged(
             max(CASE WHEN event = 'received' THEN us END) AS received_us,
             max(CASE WHEN is_held THEN us END) AS held_us,
             {seen} AS seen
-          FROM told GROUP BY queue, id),
+          FROM listed GROUP BY queue, id),
         looked AS (
           SELECT m.*, q.sends, q.consumption, {snapshots} AS snapshots
           FROM messages m JOIN {queues} q ON q.queue = m.queue),

@@ -1,1 +1,1 @@
-"""Spark itself: its session, its class archive, its SQL texts."""
+"""Spark itself: session, class archive, SQL texts."""

@@ -1,8 +1,8 @@
 """The JVM's archive of Spark's classes (class-data sharing): made once for each JVM and pyspark, then mapped at start.
 
 Loading classes is most of the time that a short piece of Spark work takes. The archive lies in the user's cache
-directory (`DR_CTL_CACHE` names another); it is made at the end of a session that may take the time, under another name
-until it is whole. A JVM that cannot use it goes on without.
+directory (`DR_CTL_CACHE` names another); a session that may take the time makes the archive at its end, under another
+name until the file is whole. A JVM that cannot use it goes on without.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ KEPT: Final = 3
 
 
 def place(pyspark: str, jars: Path, *, compiles: bool = True) -> Path | None:
-    """Where the archive for this JVM and these classes is, or would be; None where it cannot be kept.
+    """The path of the archive for this JVM and these classes, existing or not. None where no archive can be kept.
 
-    Work that compiles its plans loads other classes than work that does not: each has its own.
+    Work that compiles its plans loads other classes than work without, so there are two archives.
     """
     java = _java()
     if java is None:
         return None
-    told = java.stat()
-    words = [str(java), str(told.st_size), str(told.st_mtime_ns), pyspark, str(jars), str(compiles), _release(java)]
+    state = java.stat()
+    words = [str(java), str(state.st_size), str(state.st_mtime_ns), pyspark, str(jars), str(compiles), _release(java)]
     key = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
     folder = Path(os.environ.get("DR_CTL_CACHE") or user_cache_dir("dr-ctl")) / "spark-classes"
     try:
@@ -55,17 +55,17 @@ def settle(made: Path, archive: Path, *, is_whole: bool) -> None:
 
 
 def _java() -> Path | None:
-    """The program that Spark will start: as its own scripts choose it."""
+    """The Java program that Spark's own scripts would start."""
     home = os.environ.get("JAVA_HOME")
-    told = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if told is None:
+    program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if program is None:
         return None
-    path = Path(told)
+    path = Path(program)
     return path.resolve() if path.exists() else None
 
 
 def _release(java: Path) -> str:
-    """What the JVM says of its own version, without starting it."""
+    """The JVM's version file, read without starting the JVM."""
     try:
         return (java.parent.parent / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -36,7 +36,7 @@ SESSION_CONF: Final = {
     "spark.sql.session.timeZone": "UTC",
     # A site may be called 01, and a day stays a word.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-    # What it could conclude about wide rows is nothing that they are not filtered by already.
+    # Constraints would only repeat filters that are there already.
     "spark.sql.constraintPropagation.enabled": "false",
     # Noting the Python line of every column costs more calls to the JVM than making the column.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
@@ -58,7 +58,7 @@ TINY_WORK_CONF: Final = {
     # For a few thousand rows, compiling generated classes takes several times as long as interpreting the plan.
     COMPILES: "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # One job a file system listing is too many where the files are small and near.
+    # A Spark job for a file listing costs too much where the files are small and near.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
 SHORT_WORK_JAVA: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -97,11 +97,11 @@ def session(
     is_short: bool = True,
     may_take_time: bool = False,
 ) -> Iterator[SparkSession]:
-    """Give a session and end it, its JVM included, whatever happens inside. One at a time in a process.
+    """Give a session and end it, its JVM included, whatever happens inside. Only one session at a time in a process.
 
-    `may_take_time`: where there is no archive of Spark's classes yet, one is made at the end, in some seconds.
+    `may_take_time`: make a missing archive of Spark's classes at the end, in some seconds.
 
-    Whatever Spark itself says on the way, at the start or in the work, leaves as EnvironmentFault.
+    Errors of Spark itself, at the start or in the work, are raised as EnvironmentFault.
     """
     given = dict(conf or {})
     started = (
@@ -166,7 +166,7 @@ def _launched(master: str, conf: Mapping[str, str], *, is_short: bool, may_take_
             except EnvironmentFault:
                 if kept is None or made is not None or not sharing:
                     raise
-                # A JVM that maps half an archive dies of it: it is made anew another time.
+                # A JVM that maps half an archive dies, so the archive is deleted and made again later.
                 kept.unlink(missing_ok=True)
                 spark = started.enter_context(jvm(()))
             yield spark
@@ -217,7 +217,7 @@ def _settings(
 
 @contextmanager
 def _jvm(settings: SparkConf, folder: Path, stop_limit_s: float, *, is_orderly: bool) -> Iterator[SparkSession]:
-    """`is_orderly`: end it as it wants to be ended, which takes a second; else it is killed once the work is done."""
+    """`is_orderly`: end the JVM in its own way, which takes a second; without, kill the JVM after the work."""
     said = folder / "jvm.log"
     with said.open("wb") as log:
         try:
@@ -233,7 +233,7 @@ def _jvm(settings: SparkConf, folder: Path, stop_limit_s: float, *, is_orderly: 
         except (PySparkException, Py4JError) as error:
             raise _did_not_start(said, error) from error
         finally:
-            # SparkContext takes SIGINT for itself; whoever handled it before goes on doing so.
+            # SparkContext takes SIGINT for itself; give SIGINT back to the earlier handler.
             if interrupt is not None:
                 signal.signal(signal.SIGINT, interrupt)
         yield spark
@@ -245,9 +245,9 @@ def _jvm(settings: SparkConf, folder: Path, stop_limit_s: float, *, is_orderly: 
 
 def _did_not_start(said: Path, error: Exception) -> EnvironmentFault:
     words = [line.strip() for line in said.read_text(errors="replace").splitlines() if line.strip()]
-    told = next((line for line in words if "rror" in line or "xception" in line), _first_line(error))
+    cause = next((line for line in words if "rror" in line or "xception" in line), _first_line(error))
     return EnvironmentFault(
-        f"Spark did not start: {told[:300]}",
+        f"Spark did not start: {cause[:300]}",
         remedy="Check `java -version` (17 or later) and `spark` in the settings file: master and conf.",
     )
 
@@ -272,8 +272,7 @@ def _ended(gateway: Any, limit_s: float) -> None:
     process: subprocess.Popen[bytes] = gateway.proc
     context = SparkContext._active_spark_context  # noqa: SLF001 - no public way to forget a session whose JVM is gone
     if context is not None:
-        # Not stopped in order: nothing it still does is wanted, so its JVM is not asked. What counts for the tasks of
-        # Python would complain of that.
+        # Drop the context without asking its JVM. The accumulator server of Python's tasks would complain.
         setattr(context._accumulatorServer, "handle_error", _no_complaint)  # noqa: B010, SLF001
         gateway._gateway_client.is_connected = False  # noqa: SLF001
         process.kill()

@@ -1,4 +1,4 @@
-"""Transformations as SQL texts: one call to the JVM instead of one for every column."""
+"""Transformations as SQL texts: a single call to the JVM instead of a call per column."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _PATTERN: Final = re.compile(r"[][{}*?\\]")
 
 
 def over(text: str, **given: Any) -> DataFrame:
-    """Ask `text` of the frames that it names in braces; all else in braces is SQL and goes in as it stands."""
+    """Run `text` on the frames that it names in braces; other names in braces are SQL fragments."""
     spark: SparkSession = next(each.sparkSession for each in given.values() if hasattr(each, "sparkSession"))
     views = {name: each for name, each in given.items() if hasattr(each, "sparkSession")}
-    # Formatted here, and by Spark once more: a frame stays its name in braces, braces in SQL (a queue's name) are kept.
+    # Spark formats the text once more: a frame keeps its name in braces, and braces of a queue's name are doubled.
     words = {name: str(each).replace("{", "{{").replace("}", "}}") for name, each in given.items() if name not in views}
     return spark.sql(text.format(**words, **{name: f"{{{name}}}" for name in views}), **views)
 
@@ -31,7 +31,7 @@ def union(frames: Iterable[DataFrame]) -> DataFrame:
 
 
 def text(value: str | None) -> str:
-    """A word as a literal; None is null."""
+    """A word as a literal, or NULL for None."""
     if value is None:
         return "CAST(NULL AS STRING)"
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n") + "'"
