@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dr_ctl.core.model import Finding, Json, Role
+from dr_ctl.core.model import Finding, Json, Role, Severity
 from dr_ctl.engine.debts import DebtKind
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.operations import ALONE, FAILOVER, REINSTATE
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Check, Draft, Move
-from dr_ctl.engine.roles import error
 from dr_ctl.engine.runbook import RunbookStep
 from tests.folders.seen import FoldersSeen
 
@@ -91,11 +90,13 @@ class FoldersRecipe:
     def _against(self, seen: FoldersSeen, move: Move) -> Iterator[Finding]:
         here, there = seen.view(move.source), seen.view(move.target)
         if there is None:
-            yield error("DR-SITE-001", f"{move.target} does not live", "Make its file `alive`.")
+            yield Finding("DR-SITE-001", Severity.ERROR, f"{move.target} does not live", "Make its file `alive`.")
         elif here is not None and here.queues.keys() != there.queues.keys():
-            yield error("DR-PARITY-001", "the sites have other queues", "Make the files that are missing.")
+            yield Finding(
+                "DR-PARITY-001", Severity.ERROR, "the sites have other queues", "Make the files that are missing."
+            )
         elif here is None and move.ask.operation not in (FAILOVER, *ALONE):
-            yield error("DR-SITE-001", f"{move.source} does not live", "Make its file `alive`.")
+            yield Finding("DR-SITE-001", Severity.ERROR, f"{move.source} does not live", "Make its file `alive`.")
 
     def _quiesce(self, seen: FoldersSeen, move: Move) -> Draft:
         flags = _at(seen, move.source).paused
