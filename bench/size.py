@@ -63,7 +63,7 @@ def _looks(lab: Lab) -> list[Figure]:
     told = load(lab.settings_path)
     [broker] = told.settings.sites["london"].brokers
     ours, bare = [], []
-    with closing(Observer(told, SystemClock(), Patience())) as observer:
+    with closing(Observer(told, SystemClock(), Patience(), Path())) as observer:
         access = observer.brokers["london"]["orders-1"]
         for _ in range(LOOKS + 2):  # the first ones warm the broker
             began = time.perf_counter()

@@ -31,7 +31,7 @@ class Row(Generic[Rules, Seen, Tools]):
 
 
 class Procedure(Generic[Rules, Seen, Tools]):
-    """The rows of one topology."""
+    """The rows of one topology, in the order in which a person reads them: the order of steps is the runbook's."""
 
     def __init__(self, *rows: Row[Rules, Seen, Tools]) -> None:
         self.rows: Sequence[Row[Rules, Seen, Tools]] = rows

@@ -23,7 +23,7 @@ from tests.topologies.continuity.views import broker, flow, queue, seen
 
 FEW, MANY = 1_000, 10_000
 QUADRATIC = MANY / FEW * 4  # a hundred, where the time grows with the square
-RECIPE = procedure.recipe(Queues(), Drain(), Patience())
+RECIPE = procedure.open_.recipe(Queues(), Drain(), Patience())
 
 
 def site(name: str, number: int) -> SiteView:

@@ -215,7 +215,7 @@ def test_only_a_broker_with_many_queues_is_given_more_time_to_tell_of_them(
     monkeypatch.setattr(access, "look", slow)
     monkeypatch.setattr(access, "MANY", many)
 
-    with closing(access.Observer(load(twin.settings_path), SystemClock(), Patience())) as observer:
+    with closing(access.Observer(load(twin.settings_path), SystemClock(), Patience(), Path())) as observer:
         [london] = observer.at("london")
         if many > len(ALIKE):
             with pytest.raises(TimedOut):

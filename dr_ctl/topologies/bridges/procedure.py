@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
-from dr_ctl.core.clock import Clock
-from dr_ctl.core.patience import Patience
 from dr_ctl.engine.operations import FAILOVER, FENCE
-from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.bridges import acts as own_acts
 from dr_ctl.topologies.bridges import checks
 from dr_ctl.topologies.bridges import drafts as own_drafts
@@ -17,13 +13,11 @@ from dr_ctl.topologies.bridges.named import BY_BROKER, BY_PAIR
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common import acts, drafts
-from dr_ctl.topologies.common.driver import Driver
 from dr_ctl.topologies.common.failover import nothing_owed
-from dr_ctl.topologies.common.recipe import Checks, Recipe
+from dr_ctl.topologies.common.recipe import Checks
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.common.sender import Sender
-from dr_ctl.topologies.common.topology import PairTopology
+from dr_ctl.topologies.common.topology import Kind
 from dr_ctl.topologies.procedure import Procedure, Row
 
 PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], BridgesTools]] = Procedure(
@@ -40,7 +34,7 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], BridgesTools]] = Procedure(
     Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", own_drafts.activate.draft, own_acts.activate.act, own_acts.activate.undo),
     Row("probe", drafts.proving.probe, acts.proving.probe),
-    Row("release", own_drafts.release.draft, own_acts.release.act, own_acts.release.undo),
+    Row("release", own_drafts.release.draft, own_acts.release.act, acts.put_back),
     Row("restart-link", own_drafts.shipping.restart, own_acts.shipping.restart, own_acts.shipping.start),
     Row("trim", own_drafts.trim.draft, own_acts.trim.act),
     # How a lost site is taken in again.
@@ -48,22 +42,14 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], BridgesTools]] = Procedure(
     Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, own_acts.reinstate.undo),
     Row("reconcile", own_drafts.reinstate.reconcile, own_acts.reinstate.reconcile),
 )
-
-
-def recipe(queues: Queues, drain: Drain, patience: Patience) -> Recipe[BrokerView]:
-    """The half that decides."""
-    told = Checks(checks.of_move, checks.of_broker, checks.of_both, checks.of_return, nothing_owed, BY_BROKER, BY_PAIR)
-    return Recipe(Rules(queues, drain, patience), PROCEDURE, told, moves_parts=True)
-
-
-def open_(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> PairTopology[BrokerView]:
-    """Make it ready for one command. No broker is asked yet."""
-    del documents  # these brokers keep them
-    observer = Observer(installation, clock, patience)
-    decides = recipe(installation.settings.queues, installation.settings.drain, patience)
-
-    def acts_by(sender: Sender) -> Driver[BrokerView]:
-        by_console = "give the clients' roles their rights at each queue's address back"
-        return Driver(PROCEDURE, BridgesTools(observer, decides, sender), by_console)
-
-    return PairTopology(observer, decides, acts_by)
+CHECKS: Final = Checks(
+    checks.of_move, checks.of_broker, checks.of_both, checks.of_return, nothing_owed, BY_BROKER, BY_PAIR
+)
+open_: Final = Kind(
+    PROCEDURE,
+    CHECKS,
+    Observer,
+    BridgesTools,
+    "give the clients' roles their rights at each queue's address back",
+    moves_parts=True,
+)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import TimedOut
-from dr_ctl.core.patience import Patience
 from dr_ctl.processes.secrets import resolve
 from dr_ctl.settings.model import Installation
 from dr_ctl.settings.topologies.classic_brokersync import BrokerSyncBroker
@@ -91,16 +90,12 @@ Way = tuple[Access, Access]
 class Observer(observer.Observer[BrokerView, Access]):
     """Looks at both sites of such an installation."""
 
-    def __init__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> None:
-        self._documents = documents
-        super().__init__(installation, clock, patience)
-
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
         self.together(lambda access: access.look(timeout_s=timeout_s), self.at(site))
         return 0
 
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
-        return Access(installation, site, pair, self._documents, self.clock)
+        return Access(installation, site, pair, self.documents, self.clock)
 
     def _differ(self, seen: SyncSeen, pair: str) -> bool:
         here, there = (seen.view(site, pair) for site in seen.sites)

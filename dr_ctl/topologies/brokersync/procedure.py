@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from dr_ctl.core.clock import Clock
-from dr_ctl.core.patience import Patience
 from dr_ctl.engine.operations import FAILOVER, FENCE
-from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.brokersync import acts as own_acts
 from dr_ctl.topologies.brokersync import checks
 from dr_ctl.topologies.brokersync import drafts as own_drafts
@@ -26,7 +22,7 @@ from dr_ctl.topologies.common.recipe import Checks, Recipe
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.sender import Sender
-from dr_ctl.topologies.common.topology import PairTopology
+from dr_ctl.topologies.common.topology import Kind, PairTopology
 from dr_ctl.topologies.procedure import Procedure, Row
 from dr_ctl.topologies.topology import Keeper
 
@@ -44,11 +40,11 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], SyncTools]] = Procedure(
     Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", drafts.activate.draft, acts.activate.act, acts.activate.undo),
     Row("probe", classic.probe, acts.proving.probe),
-    Row("release", drafts.release.draft, acts.release.act, acts.release.undo),
+    Row("release", drafts.release.draft, acts.release.act, acts.put_back),
     Row("restart-link", own_drafts.shipping.restart, own_acts.shipping.restart, own_acts.shipping.start),
     # How a lost site is taken in again.
     Row("residue", drafts.fence.of_returned, own_acts.reinstate.residue),
-    Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, own_acts.reinstate.undo),
+    Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, acts.put_back),
     Row("reconcile", own_drafts.reinstate.reconcile, own_acts.reinstate.reconcile),
 )
 NOT_COPIED: Final = (
@@ -57,36 +53,22 @@ NOT_COPIED: Final = (
 )
 
 
-def recipe(queues: Queues, drain: Drain, patience: Patience) -> Recipe[BrokerView]:
-    """The half that decides."""
-    told = Checks(
-        checks.of_move,
-        checks.of_broker,
-        checks.of_both,
-        checks.of_return,
-        checks.nothing_owed,
-        BY_BROKER,
-        BY_PAIR,
-    )
-    return Recipe(Rules(queues, drain, patience), PROCEDURE, told, NOT_COPIED)
-
-
 class SyncTopology(PairTopology[BrokerView]):
     """Implements `WithKeeper` too."""
 
-    def __init__(self, installation: Installation, observer: Observer, decides: Recipe[BrokerView]) -> None:
-        def acts_by(sender: Sender) -> Driver[BrokerView]:
-            return Driver(PROCEDURE, SyncTools(observer, decides, sender), "start its clients' connectors")
-
-        super().__init__(observer, decides, acts_by)
-        self._installation, self._brokers = installation, observer
+    def __init__(
+        self, observer: Observer, recipe: Recipe[BrokerView], driver: Callable[[Sender], Driver[BrokerView]]
+    ) -> None:
+        super().__init__(observer, recipe, driver)
+        self._brokers = observer
 
     def keeper(self, primary: str, remembered: Mapping[str, Any]) -> Keeper:
-        return keeper(self._installation, self._brokers, primary, remembered)
+        return keeper(self._brokers, primary, remembered)
 
 
-def open_(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> SyncTopology:
-    """Make it ready for one command. No broker is asked yet."""
-    observer = Observer(installation, clock, patience, documents)
-    decides = recipe(installation.settings.queues, installation.settings.drain, patience)
-    return SyncTopology(installation, observer, decides)
+CHECKS: Final = Checks(
+    checks.of_move, checks.of_broker, checks.of_both, checks.of_return, checks.nothing_owed, BY_BROKER, BY_PAIR
+)
+open_: Final = Kind(
+    PROCEDURE, CHECKS, Observer, SyncTools, "start its clients' connectors", NOT_COPIED, made=SyncTopology
+)

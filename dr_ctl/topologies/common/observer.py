@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
 from typing import Any, Final, Generic, TypeVar
@@ -40,10 +41,11 @@ class Observer(ABC, Generic[V_co, A_co]):
     """Looks at both sites of one installation, at each broker in the way of its kind. Holds nothing that could change
     a broker."""
 
-    def __init__(self, installation: Installation, clock: Clock, patience: Patience) -> None:
+    def __init__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> None:
+        """`documents`: the folder for those of brokers that can keep none."""
         settings = installation.settings
-        self.queues = settings.queues
-        self.clock, self.patience = clock, patience
+        self.installation, self.queues = installation, settings.queues
+        self.clock, self.patience, self.documents = clock, patience, documents
         self.brokers: Mapping[str, Mapping[str, A_co]] = {
             site: {broker.name: self._access(installation, site, broker.name) for broker in told.brokers}
             for site, told in settings.sites.items()

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
-from dr_ctl.core.clock import Clock
-from dr_ctl.core.patience import Patience
 from dr_ctl.engine.operations import FAILOVER, FENCE
-from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.common import acts, drafts
-from dr_ctl.topologies.common.driver import Driver
-from dr_ctl.topologies.common.recipe import Checks, Recipe
+from dr_ctl.topologies.common.recipe import Checks
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.sender import Sender
-from dr_ctl.topologies.common.topology import PairTopology
+from dr_ctl.topologies.common.topology import Kind
 from dr_ctl.topologies.continuity import acts as own_acts
 from dr_ctl.topologies.continuity import checks, taken_in
 from dr_ctl.topologies.continuity import drafts as own_drafts
 from dr_ctl.topologies.continuity.access import Observer
 from dr_ctl.topologies.continuity.named import BY_BROKER, BY_PAIR
 from dr_ctl.topologies.continuity.tools import ContinuityTools
-from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
+from dr_ctl.topologies.continuity.view import ContinuitySeen
 from dr_ctl.topologies.procedure import Procedure, Row
 
 # What the plugin's way between the sites does not bring over.
@@ -47,35 +41,13 @@ PROCEDURE: Final[Procedure[Rules, ContinuitySeen, ContinuityTools]] = Procedure(
     Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", drafts.activate.draft, own_acts.activate.act, acts.activate.undo),
     Row("probe", own_drafts.probe.draft, own_acts.activate.probe),
-    Row("release", drafts.release.draft, acts.release.act, acts.release.undo),
+    Row("release", drafts.release.draft, acts.release.act, acts.put_back),
     # How a lost site is taken in again.
     Row("residue", drafts.fence.of_returned, own_acts.residue.act),
     Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, own_acts.reinstate.undo),
     Row("reconcile", own_drafts.reinstate.reconcile, own_acts.reconcile.act),
 )
-
-
-def recipe(queues: Queues, drain: Drain, patience: Patience) -> Recipe[SiteView]:
-    """The half that decides."""
-    told = Checks(
-        checks.of_move,
-        checks.of_broker,
-        checks.of_moved,
-        taken_in.findings,
-        taken_in.nothing_owed,
-        BY_BROKER,
-        BY_PAIR,
-    )
-    return Recipe(Rules(queues, drain, patience), PROCEDURE, told, LOST_ON_THE_WAY)
-
-
-def open_(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> PairTopology[SiteView]:
-    """Make it ready for one command. No broker is asked yet."""
-    del documents  # these brokers keep them
-    observer = Observer(installation, clock, patience)
-    decides = recipe(installation.settings.queues, installation.settings.drain, patience)
-
-    def acts_by(sender: Sender) -> Driver[SiteView]:
-        return Driver(PROCEDURE, ContinuityTools(observer, decides, sender), BY_CONSOLE)
-
-    return PairTopology(observer, decides, acts_by)
+CHECKS: Final = Checks(
+    checks.of_move, checks.of_broker, checks.of_moved, taken_in.findings, taken_in.nothing_owed, BY_BROKER, BY_PAIR
+)
+open_: Final = Kind(PROCEDURE, CHECKS, Observer, ContinuityTools, BY_CONSOLE, LOST_ON_THE_WAY)

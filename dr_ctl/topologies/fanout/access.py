@@ -123,17 +123,16 @@ class Observer(observer.Observer[BrokerView, Access]):
     """Looks at both sites of such an installation, and at the store of ids that their consumers share."""
 
     def __init__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> None:
-        self._documents = documents
         told = of_fanout(installation).ids
         self.store = Store(installation.path(told.sqlite), told.table, told.queue, told.id) if told else None
-        super().__init__(installation, clock, patience)
+        super().__init__(installation, clock, patience, documents)
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
         self.together(lambda access: access.look(timeout_s=timeout_s), self.at(site))
         return 0
 
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
-        return Access(installation, site, pair, self._documents, self.clock)
+        return Access(installation, site, pair, self.documents, self.clock)
 
     def _differ(self, seen: FanoutSeen, pair: str) -> bool:
         here, there = (seen.view(site, pair) for site in seen.sites)

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
-from dr_ctl.core.clock import Clock
-from dr_ctl.core.patience import Patience
 from dr_ctl.engine.operations import FAILOVER, FENCE
-from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.classic import drafts as classic
 from dr_ctl.topologies.classic.acts import quiesce
 from dr_ctl.topologies.common import acts, drafts
-from dr_ctl.topologies.common.driver import Driver
-from dr_ctl.topologies.common.recipe import Checks, Recipe
+from dr_ctl.topologies.common.recipe import Checks
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.common.sender import Sender
-from dr_ctl.topologies.common.topology import PairTopology
+from dr_ctl.topologies.common.topology import Kind
 from dr_ctl.topologies.fanout import acts as own_acts
 from dr_ctl.topologies.fanout import checks
 from dr_ctl.topologies.fanout import drafts as own_drafts
@@ -41,39 +35,18 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], FanoutTools]] = Procedure(
     Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", drafts.activate.draft, acts.activate.act, acts.activate.undo),
     Row("probe", classic.probe, acts.proving.probe),
-    Row("release", drafts.release.draft, acts.release.act, acts.release.undo),
+    Row("release", drafts.release.draft, acts.release.act, acts.put_back),
     Row("trim", own_drafts.evening.trim, own_acts.evening.trim),
     # How a lost site is taken in again.
     Row("residue", drafts.fence.of_returned, own_acts.reinstate.residue),
-    Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, own_acts.reinstate.undo),
+    Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, acts.put_back),
     Row("reconcile", own_drafts.reinstate.reconcile, own_acts.reinstate.reconcile),
 )
 NOT_WRITTEN_TWICE: Final = (
     "what a client sends by the clients' connector, and not as a producer to both sites",
     "topics and durable subscriptions, dead letters: each site has its own",
 )
-
-
-def recipe(queues: Queues, drain: Drain, patience: Patience) -> Recipe[BrokerView]:
-    """The half that decides."""
-    told = Checks(
-        checks.of_move,
-        checks.of_broker,
-        checks.of_both,
-        checks.of_return,
-        checks.nothing_owed,
-        BY_BROKER,
-        BY_PAIR,
-    )
-    return Recipe(Rules(queues, drain, patience), PROCEDURE, told, NOT_WRITTEN_TWICE)
-
-
-def open_(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> PairTopology[BrokerView]:
-    """Make it ready for one command. No broker is asked yet."""
-    observer = Observer(installation, clock, patience, documents)
-    decides = recipe(installation.settings.queues, installation.settings.drain, patience)
-
-    def acts_by(sender: Sender) -> Driver[BrokerView]:
-        return Driver(PROCEDURE, FanoutTools(observer, decides, sender), "start its clients' connectors")
-
-    return PairTopology(observer, decides, acts_by)
+CHECKS: Final = Checks(
+    checks.of_move, checks.of_broker, checks.of_both, checks.of_return, checks.nothing_owed, BY_BROKER, BY_PAIR
+)
+open_: Final = Kind(PROCEDURE, CHECKS, Observer, FanoutTools, "start its clients' connectors", NOT_WRITTEN_TWICE)

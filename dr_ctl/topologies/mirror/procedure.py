@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
-from dr_ctl.core.clock import Clock
-from dr_ctl.core.patience import Patience
 from dr_ctl.engine.operations import FAILOVER, FENCE
-from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.common import acts, drafts
-from dr_ctl.topologies.common.driver import Driver
 from dr_ctl.topologies.common.failover import nothing_owed
-from dr_ctl.topologies.common.recipe import Checks, Recipe
+from dr_ctl.topologies.common.recipe import Checks
 from dr_ctl.topologies.common.rules import Rules
-from dr_ctl.topologies.common.sender import Sender
-from dr_ctl.topologies.common.topology import PairTopology
+from dr_ctl.topologies.common.topology import Kind
 from dr_ctl.topologies.mirror import acts as own_acts
 from dr_ctl.topologies.mirror import checks
 from dr_ctl.topologies.mirror import drafts as own_drafts
 from dr_ctl.topologies.mirror.access import Observer
 from dr_ctl.topologies.mirror.named import BY_BROKER, BY_PAIR
 from dr_ctl.topologies.mirror.tools import MirrorTools
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+from dr_ctl.topologies.mirror.view import MirrorSeen
 from dr_ctl.topologies.procedure import Procedure, Row
 
 PROCEDURE: Final[Procedure[Rules, MirrorSeen, MirrorTools]] = Procedure(
@@ -39,36 +33,14 @@ PROCEDURE: Final[Procedure[Rules, MirrorSeen, MirrorTools]] = Procedure(
     Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", drafts.activate.draft, acts.activate.act, acts.activate.undo),
     Row("probe", drafts.proving.probe, acts.proving.probe),
-    Row("release", drafts.release.draft, acts.release.act, acts.release.undo),
+    Row("release", drafts.release.draft, acts.release.act, acts.put_back),
     Row("restart-link", own_drafts.shipping.restart, own_acts.shipping.restart, own_acts.shipping.start),
     # How a lost site is taken in again.
     Row("residue", drafts.fence.of_returned, own_acts.residue.act),
     Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, own_acts.reinstate.undo),
     Row("reconcile", own_drafts.reinstate.reconcile, own_acts.reconcile.act),
 )
-
-
-def recipe(queues: Queues, drain: Drain, patience: Patience) -> Recipe[BrokerView]:
-    """The half that decides."""
-    told = Checks(
-        checks.of_move,
-        checks.of_broker,
-        checks.of_both,
-        checks.of_return,
-        nothing_owed,
-        BY_BROKER,
-        BY_PAIR,
-    )
-    return Recipe(Rules(queues, drain, patience), PROCEDURE, told)
-
-
-def open_(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> PairTopology[BrokerView]:
-    """Make it ready for one command. No broker is asked yet."""
-    del documents  # these brokers keep them
-    observer = Observer(installation, clock, patience)
-    decides = recipe(installation.settings.queues, installation.settings.drain, patience)
-
-    def acts_by(sender: Sender) -> Driver[BrokerView]:
-        return Driver(PROCEDURE, MirrorTools(observer, decides, sender), "start its client acceptors")
-
-    return PairTopology(observer, decides, acts_by)
+CHECKS: Final = Checks(
+    checks.of_move, checks.of_broker, checks.of_both, checks.of_return, nothing_owed, BY_BROKER, BY_PAIR
+)
+open_: Final = Kind(PROCEDURE, CHECKS, Observer, MirrorTools, "start its client acceptors")

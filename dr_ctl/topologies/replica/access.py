@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 from dr_ctl.core.clock import Clock
 from dr_ctl.core.errors import BrokerError, Unreachable
-from dr_ctl.core.patience import Patience
 from dr_ctl.engine.outcome import Outcome
 from dr_ctl.engine.plan import Call
 from dr_ctl.settings.model import Installation
@@ -118,10 +117,6 @@ Way = tuple[Access, Access]
 class Observer(observer.Observer[BrokerView, Access]):
     """Looks at both sites of such an installation."""
 
-    def __init__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> None:
-        self._documents = documents
-        super().__init__(installation, clock, patience)
-
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
         self.together(lambda access: access.look(timeout_s=timeout_s), self.at(site))
         return 0
@@ -130,7 +125,7 @@ class Observer(observer.Observer[BrokerView, Access]):
         def at(where: str, which: str) -> Access:
             return self.brokers[where][which]
 
-        return Access(installation, site, pair, self._documents, self.clock, at)
+        return Access(installation, site, pair, self.documents, self.clock, at)
 
     def _seen(self, sites: Sites) -> ReplicaSeen:
         """Each view with the name of its peer, which is asked to hand over."""

@@ -197,9 +197,8 @@ class Observer(observer.Observer[BrokerView, Access]):
     """Looks at both brokers of a shared store."""
 
     def __init__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> None:
-        self._documents = documents
         self.shared = SharedStore.of(installation, clock)
-        super().__init__(installation, clock, patience)
+        super().__init__(installation, clock, patience, documents)
 
     def observe(self, *, least_s: float = 0.0) -> Seen[BrokerView]:
         """A broker that takes the store is a moment later one that serves."""
@@ -215,7 +214,7 @@ class Observer(observer.Observer[BrokerView, Access]):
         return 0
 
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
-        return Access(installation, site, pair, self._documents, self.clock, self.shared)
+        return Access(installation, site, pair, self.documents, self.clock, self.shared)
 
     def _differ(self, seen: Seen[BrokerView], pair: str) -> bool:
         del seen, pair

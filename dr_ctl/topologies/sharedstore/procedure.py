@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
-from dr_ctl.core.clock import Clock
 from dr_ctl.core.model import Finding
-from dr_ctl.core.patience import Patience
 from dr_ctl.engine.operations import FAILOVER, FENCE
 from dr_ctl.engine.ports import Move
-from dr_ctl.settings.model import Drain, Installation, Queues
 from dr_ctl.topologies.classic import drafts as classic
 from dr_ctl.topologies.classic.acts import quiesce
 from dr_ctl.topologies.common import acts, drafts
 from dr_ctl.topologies.common import recipe as common
-from dr_ctl.topologies.common.driver import Driver
 from dr_ctl.topologies.common.recipe import Checks
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.common.sender import Sender
-from dr_ctl.topologies.common.topology import PairTopology
+from dr_ctl.topologies.common.topology import Kind
 from dr_ctl.topologies.procedure import Procedure, Row
 from dr_ctl.topologies.sharedstore import acts as own_acts
 from dr_ctl.topologies.sharedstore import checks
@@ -32,6 +26,9 @@ from dr_ctl.topologies.sharedstore.named import BY_BROKER
 from dr_ctl.topologies.sharedstore.tools import StoreTools
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
+IN_THE_STORE: Final = "{site} holds nothing of its own: what it had lies in the store"
+ONE_STORE: Final = "both sites use one store: there is nothing to compare"
+
 PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], StoreTools]] = Procedure(
     Row("observe", drafts.proving.observe, acts.proving.observe),
     Row("check", drafts.proving.check, acts.proving.check),
@@ -40,17 +37,17 @@ PROCEDURE: Final[Procedure[Rules, Seen[BrokerView], StoreTools]] = Procedure(
     Row("fence", drafts.fence.of_lost, acts.fence.owe, acts.fence.undo, of=(FAILOVER,)),
     Row("fence", drafts.fence.by_itself, acts.fence.by_itself, acts.fence.undo_by_itself, of=(FENCE,)),
     Row("fence", drafts.fence.draft, acts.fence.act, acts.fence.undo),
-    Row("quarantine", own_drafts.shipping.quarantine, acts.quarantine.act),
+    Row("quarantine", drafts.nothing(IN_THE_STORE, at_source=True), acts.nothing),
     Row("settle", drafts.proving.settle, acts.proving.settle),
     Row("drain", own_drafts.shipping.drain, own_acts.shipping.drain),
     Row("verify", drafts.proving.verify, acts.proving.verify),
     Row("activate", own_drafts.activate.draft, own_acts.activate.act),
     Row("probe", classic.probe, acts.proving.probe),
-    Row("release", drafts.release.draft, acts.release.act, acts.release.undo),
+    Row("release", drafts.release.draft, acts.release.act, acts.put_back),
     # How a lost site is taken in again.
-    Row("residue", own_drafts.reinstate.residue, own_acts.reinstate.nothing),
-    Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, own_acts.reinstate.undo),
-    Row("reconcile", own_drafts.reinstate.reconcile, own_acts.reinstate.nothing),
+    Row("residue", drafts.nothing("it holds nothing of its own"), acts.nothing),
+    Row("reinstate", own_drafts.reinstate.draft, own_acts.reinstate.act, acts.put_back),
+    Row("reconcile", drafts.nothing(ONE_STORE), acts.nothing),
 )
 NOT_IN_THE_STORE: Final = (
     "messages that were sent as non-persistent: they lie in their broker's memory and end with it",
@@ -70,19 +67,15 @@ class StoreRecipe(common.Recipe[BrokerView]):
         return [HOLDS_AND_SERVES_NOBODY(text, remedy), *found]
 
 
-def recipe(queues: Queues, drain: Drain, patience: Patience) -> StoreRecipe:
-    told = Checks(
-        checks.of_move, checks.of_broker, checks.of_both, checks.of_return, checks.nothing_owed, BY_BROKER, ()
-    )
-    return StoreRecipe(Rules(queues, drain, patience), PROCEDURE, told, NOT_IN_THE_STORE)
-
-
-def open_(installation: Installation, clock: Clock, patience: Patience, documents: Path) -> PairTopology[BrokerView]:
-    """Make it ready for one command. No broker is asked yet."""
-    observer = Observer(installation, clock, patience, documents)
-    decides = recipe(installation.settings.queues, installation.settings.drain, patience)
-
-    def acts_by(sender: Sender) -> Driver[BrokerView]:
-        return Driver(PROCEDURE, StoreTools(observer, decides, sender), "start its clients' connectors, or its broker")
-
-    return PairTopology(observer, decides, acts_by)
+CHECKS: Final = Checks(
+    checks.of_move, checks.of_broker, checks.of_both, checks.of_return, checks.nothing_owed, BY_BROKER, ()
+)
+open_: Final = Kind(
+    PROCEDURE,
+    CHECKS,
+    Observer,
+    StoreTools,
+    "start its clients' connectors, or its broker",
+    NOT_IN_THE_STORE,
+    decides=StoreRecipe,
+)

@@ -31,7 +31,7 @@ from tests.topologies.bridges.views import (
     with_role,
 )
 
-RECIPE = procedure.recipe(Queues(), Drain(), Patience())
+RECIPE = procedure.open_.recipe(Queues(), Drain(), Patience())
 LONDON, PARIS = broker("london"), broker("paris")
 BOTH = seen(LONDON, PARIS)
 

@@ -12,7 +12,7 @@ from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
 from dr_ctl.settings.model import Drain, Queues
 from dr_ctl.topologies.brokersync import parity
-from dr_ctl.topologies.brokersync.procedure import recipe
+from dr_ctl.topologies.brokersync.procedure import open_
 from dr_ctl.topologies.classic.broker import Network
 from dr_ctl.topologies.classic.operations import CLOSES, PAUSES, REMOVES
 from tests.topologies.brokersync.views import broker, connection, queue, seen
@@ -22,7 +22,7 @@ def told(london: dict[str, Any] | None = None, paris: dict[str, Any] | None = No
     here = broker("london", serves=True, **(london or {}))
     there = broker("paris", serves=False, **(paris or {}))
     move = Move(Ask("swapover", "paris", **ask), "london", {})
-    found = recipe(Queues(), Drain(), Patience()).why_not(seen(here, there), move)
+    found = open_.recipe(Queues(), Drain(), Patience()).why_not(seen(here, there), move)
     return {each.id: each.severity for each in found}
 
 

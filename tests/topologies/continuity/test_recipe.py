@@ -20,7 +20,7 @@ from dr_ctl.topologies.continuity.drafts.reinstate import REMOVE_ALL
 from dr_ctl.topologies.continuity.view import ACTIVATE_SITE, DEACTIVATE_SITE, WAITS_MS
 from tests.topologies.continuity.views import broker, door, flow, queue, seen, service
 
-RECIPE = procedure.recipe(Queues(), Drain(), Patience())
+RECIPE = procedure.open_.recipe(Queues(), Drain(), Patience())
 BOTH = seen(broker("london"), broker("paris"))
 
 

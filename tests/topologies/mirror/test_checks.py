@@ -353,6 +353,6 @@ def test_long_lists_are_cut_and_say_so(count: int, told: str) -> None:
 def test_a_part_of_a_site_is_refused() -> None:
     part = Move(Ask("swapover", "paris", units=("orders-1",)), "london", {})
 
-    found = procedure.recipe(Queues(), Drain(), Patience()).why_not(seen(LONDON, PARIS), part)
+    found = procedure.open_.recipe(Queues(), Drain(), Patience()).why_not(seen(LONDON, PARIS), part)
 
     assert [(each.id, each.severity) for each in found] == [("DR-UNIT-002", Severity.ERROR)]

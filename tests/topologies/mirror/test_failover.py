@@ -36,7 +36,7 @@ LONDON, PARIS = at_both("orders.in", "orders.audit", depth=3)
 WAITING = replace(LONDON, acceptors=doors("london", serving=False))
 MIRROR = beans.acceptor("broker-paris", "mirror")
 SERVER = beans.server("broker-paris")
-RECIPE = procedure.recipe(Queues(), Drain(), Patience())
+RECIPE = procedure.open_.recipe(Queues(), Drain(), Patience())
 OWED = ("dr-ctl.debt.paris.fence.london", "dr-ctl.debt.paris.quarantine.london")
 
 

@@ -89,7 +89,7 @@ CHANGING = ("catch-up", "quiesce", "fence", "drain", "activate")
 
 
 def recipe(queues: Queues | None = None) -> Recipe[BrokerView]:
-    return procedure.recipe(queues or Queues(), Drain(), Patience())
+    return procedure.open_.recipe(queues or Queues(), Drain(), Patience())
 
 
 def planned(look: MirrorSeen, **asked: Any) -> Plan:

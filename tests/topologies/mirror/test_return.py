@@ -43,7 +43,7 @@ SERVING = replace(
     documents=dict.fromkeys(OWED, ""),
 )
 MENDED = replace(SERVING, acceptors=doors("paris", serving=True), links=PARIS.links, documents={})
-RECIPE = procedure.recipe(Queues(), Drain(), Patience())
+RECIPE = procedure.open_.recipe(Queues(), Drain(), Patience())
 
 
 def move(before: MirrorSeen, operation: str = "failback") -> Move:
@@ -140,7 +140,7 @@ def test_pauses_that_an_interrupted_run_left_are_lifted() -> None:
 
 
 def test_every_queue_is_paused_whatever_the_settings_narrow() -> None:
-    recipe = procedure.recipe(Queues(include=("orders.in",)), Drain(), Patience())
+    recipe = procedure.open_.recipe(Queues(include=("orders.in",)), Drain(), Patience())
 
     told = draft("reinstate", seen(LONDON, SERVING), recipe=recipe)
 

@@ -20,7 +20,7 @@ from dr_ctl.topologies.sharedstore.lock import Lag, LockSeen
 from dr_ctl.topologies.sharedstore.view import BrokerView
 from tests.topologies.sharedstore.views import FILE, FRESH, PAIR, broker, config, queue, seen, waiting, with_commands
 
-RECIPE = procedure.recipe(Queues(), Drain(), Patience())
+RECIPE = procedure.open_.recipe(Queues(), Drain(), Patience())
 RAN_OUT = LockSeen(False, "london", -3.0, 0.0)
 FREE = LockSeen(False)
 

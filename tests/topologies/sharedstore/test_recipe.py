@@ -12,7 +12,7 @@ from dr_ctl.topologies.sharedstore import procedure
 from dr_ctl.topologies.sharedstore.view import StoreSeen
 from tests.topologies.sharedstore.views import broker, queue, seen, waiting, with_commands
 
-RECIPE = procedure.recipe(Queues(), Drain(), Patience())
+RECIPE = procedure.open_.recipe(Queues(), Drain(), Patience())
 BOTH = seen(broker("london", queue("orders.in", 3)), waiting(runs=True))
 
 

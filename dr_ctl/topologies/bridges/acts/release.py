@@ -23,7 +23,3 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     tools.change([*opens, *rest], hand)
     done = Done(f"{move.source} lets clients in, and delivers" if opens or admits else "pauses lifted")
     return still([*opens, *rest], tools.observer.look_at(move.source)) or done
-
-
-def undo(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    return tools.put_back(step, move.source, hand)

@@ -29,7 +29,6 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
     let_in: list[Call] = []
     inverse: list[Call] = []
     resumed: list[Call] = []
-    struck: list[Call] = []
     for view in seen.views(move.source):
         was = before(move, view)
         for queue in (each for flow in view.flows for each in view.queues_of(flow.unit)):
@@ -42,12 +41,10 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
         let_in += [open_door(view, door) for door in view.mirror_doors if not door.started]
         kept_out = [door for door in view.mirror_doors if not was["mirror"].get(door.name)]
         inverse += [close_door(view, door, "it is open") for door in kept_out]
-        struck += paid(view, move.target)
         inverse += owed_again(view, move.target, move)
     for view in seen.views(move.target):
         let_in += _ways_in(view)
         inverse += _as_they_were(view, before(move, view)["acceptors"])
-        struck += paid(view, move.source)
     let_in += starts([*seen.views(move.source), *seen.views(move.target)], whole)
     return Draft(
         move.target,
@@ -56,7 +53,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
             *in_part("hold", held),
             *in_part("let in", let_in),
             *in_part("deliver", resumed),
-            *in_part("strikes", struck),
+            *in_part("strikes", paid(seen, move)),
         ),
         tuple(inverse),
         rules.while_moving(move),

@@ -172,11 +172,6 @@ def _set_aside(
     return Refused(f"{len(left)} message(s) of {queue.name} at {view.site} could not be moved aside: {why}")
 
 
-def undo(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Shut the way again. What has come in was consumed nowhere, and what was removed was consumed."""
-    return tools.put_back(step, move.source, hand)
-
-
 def reconcile(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Remove what was consumed since the return began, and compare both sites by count."""
     del step

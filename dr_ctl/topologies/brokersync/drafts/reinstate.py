@@ -22,26 +22,23 @@ THERE: Final = "they were consumed there before the loss"
 
 def draft(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
     """Remove by id what was consumed at either site, while nothing can come in; then let the rest in, and ship what the
-    serving site has for the returned one."""
+    serving site has for the returned one. An undo shuts the way again: nothing of what came in was consumed."""
     del step
     done = [call for view in seen.views(move.target) for call in in_part("done", _removed(view))]
     let_in: list[Call] = []
     inverse: list[Call] = []
-    struck: list[Call] = []
     for view in seen.views(move.source):
         done += in_part("done", (may_move(view, view.named[name]) for name in view.copying if name in view.named))
         was = before(move, view)
         let_in += [open_door(view, door) for door in view.mirror_doors if not door.started]
         kept_out = [door for door in view.mirror_doors if not was["mirror"].get(door.name)]
         inverse += [close_door(view, door, "it is open") for door in kept_out]
-        struck += paid(view, move.target)
         inverse += owed_again(view, move.target, move)
     for view in seen.views(move.target):
         let_in += [open_door(view, door) for door in view.mirror_doors if not door.started]
-        struck += paid(view, move.source)
     let_in += restarts([*seen.views(move.source), *seen.views(move.target)])
     about = "what was consumed is removed there by id; the rest is let in, and both directions ship"
-    calls = (*done, *in_part("let in", let_in), *in_part("strikes", struck))
+    calls = (*done, *in_part("let in", let_in), *in_part("strikes", paid(seen, move)))
     return Draft(move.target, about, calls, tuple(inverse), rules.while_moving(move))
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from dr_ctl.core.model import Finding, Json
 from dr_ctl.engine.debts import Debt
-from dr_ctl.settings.model import Installation
 from dr_ctl.topologies.brokersync.access import Observer
 from dr_ctl.topologies.brokersync.findings import (
     BROWSE_ENDED_EARLY,
@@ -123,8 +122,9 @@ def _refused(why: str, site: str) -> Finding:
     return DELETION_REFUSED(text, remedy)
 
 
-def keeper(installation: Installation, observer: Observer, primary: str, remembered: Mapping[str, Any]) -> PairsKeeper:
+def keeper(observer: Observer, primary: str, remembered: Mapping[str, Any]) -> PairsKeeper:
     """Ready for its first step. Raises `UsageError` where the settings do not let it in."""
+    installation = observer.installation
     standby = next(site for site in installation.settings.sites if site != primary)
     pairs = []
     for access in observer.at(primary):

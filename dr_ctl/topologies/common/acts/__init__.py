@@ -1,5 +1,6 @@
 """What is done for each verb, and how it is proven and undone; a file a verb, as in `drafts`."""
 
 from dr_ctl.topologies.common.acts import activate, fence, proving, quarantine, quiesce, release
+from dr_ctl.topologies.common.acts.plain import nothing, put_back
 
-__all__ = ("activate", "fence", "proving", "quarantine", "quiesce", "release")
+__all__ = ("activate", "fence", "nothing", "proving", "put_back", "quarantine", "quiesce", "release")

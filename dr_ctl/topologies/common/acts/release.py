@@ -33,7 +33,3 @@ def _why_not_open(tools: Tools[Broker], site: str, opens: Sequence[Call], hand: 
     while (why := tools.doors.why_not_open_again(site, opens)) is not None and hand.monotonic() < until:
         hand.wait(patience.poll_s)
     return why
-
-
-def undo(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    return tools.put_back(step, move.source, hand)

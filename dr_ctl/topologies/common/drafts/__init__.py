@@ -1,5 +1,6 @@
 """What is decided for each verb: the exact calls and what undoes them. Pure; a file a verb, as in `acts`."""
 
 from dr_ctl.topologies.common.drafts import activate, fence, proving, quarantine, quiesce, release
+from dr_ctl.topologies.common.drafts.nothing import nothing
 
-__all__ = ("activate", "fence", "proving", "quarantine", "quiesce", "release")
+__all__ = ("activate", "fence", "nothing", "proving", "quarantine", "quiesce", "release")

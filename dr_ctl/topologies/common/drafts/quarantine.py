@@ -41,10 +41,16 @@ def debt(seen: Seen[Broker], move: Move, kind: DebtKind) -> tuple[tuple[Call, ..
     return written, struck
 
 
-def paid(view: Broker, about: str) -> list[Call]:
-    """Strike out all that is owed of a site."""
-    kinds = [kind for kind in DebtKind if document(kind, about, view.site) in view.documents]
-    return [each for kind in kinds for each in pay(view, kind, about)]
+def paid(seen: Seen[Broker], move: Move) -> list[Call]:
+    """Strike out, at each of both sites, all that is owed of the other."""
+    return [
+        call
+        for here, about in ((move.source, move.target), (move.target, move.source))
+        for view in seen.views(here)
+        for kind in DebtKind
+        if document(kind, about, view.site) in view.documents
+        for call in pay(view, kind, about)
+    ]
 
 
 def owed_again(view: Broker, about: str, move: Move) -> list[Call]:

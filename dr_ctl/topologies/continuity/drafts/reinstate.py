@@ -34,7 +34,6 @@ def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> 
     del step
     calls: list[Call] = []
     inverse: list[Call] = []
-    struck: list[Call] = []
     returned = seen.views(move.target)
     for view in seen.views(move.source):
         was = before(move, view)
@@ -50,7 +49,6 @@ def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> 
         inverse += in_part("deliver", (resume(view, flow.in_mirror, "it is paused") for flow in view.flows))
         again = "deliver again by"
         inverse += in_part("deliver", (start(view, flow.target_bridge, again, "it is stopped") for flow in view.flows))
-        struck += paid(view, move.target)
         inverse += owed_again(view, move.target, move)
     for view in returned:
         calls += in_part("hold acks", (stop(view, flow.acks_bridge) for flow in view.flows))
@@ -58,7 +56,6 @@ def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> 
         calls += in_part("doors", (open_door(view, door) for door in view.mirror_doors if not door.started))
         calls += in_part("ship acks", (start(view, flow.acks_bridge, "ship by") for flow in view.flows))
         inverse += [start(view, flow.acks_bridge, "ship by", "it is stopped") for flow in view.flows]
-        struck += paid(view, move.source)
     for view in seen.views(move.source):
         calls += _removing(view, move)
         calls += in_part("deliver", (resume(view, flow.in_mirror) for flow in view.flows))
@@ -68,7 +65,7 @@ def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> 
     return Draft(
         move.target,
         "its messages are let in, then its acknowledgements; only what was never done is delivered",
-        calls=(*calls, *in_part("strikes", struck)),
+        calls=(*calls, *in_part("strikes", paid(seen, move))),
         inverse=tuple(inverse),
         limits={"within": rules.within(move)},
     )

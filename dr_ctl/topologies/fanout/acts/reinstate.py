@@ -52,11 +52,6 @@ def act(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
     return Done(tools.evened.text, tools.evened.as_json(), tuple(_alone(tools, move)))
 
 
-def undo(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Write down again what is owed. What was copied lies at both sites, and what was removed was consumed."""
-    return tools.put_back(step, move.source, hand)
-
-
 def reconcile(tools: FanoutTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     del step
     tools.evened = Evened()

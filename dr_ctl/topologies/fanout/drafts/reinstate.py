@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dr_ctl.engine.plan import Call, in_part
+from dr_ctl.engine.plan import in_part
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid
@@ -12,17 +12,12 @@ from dr_ctl.topologies.fanout.view import FanoutSeen
 
 
 def draft(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
-    """Remove there what was consumed since, copy there what came since; then nothing is owed any more."""
+    """Remove there what was consumed since, copy there what came since; then nothing is owed any more.
+    Messages stay copied and removed when it is undone: copies lie at both sites, and the rest was consumed."""
     del step
-    struck: list[Call] = []
-    inverse: list[Call] = []
-    for view in seen.views(move.source):
-        struck += paid(view, move.target)
-        inverse += owed_again(view, move.target, move)
-    for view in seen.views(move.target):
-        struck += paid(view, move.source)
+    inverse = [call for view in seen.views(move.source) for call in owed_again(view, move.target, move)]
     views = seen.views(move.target)
-    calls = (*may_remove(views), *may_copy(views), *in_part("strikes", struck))
+    calls = (*may_remove(views), *may_copy(views), *in_part("strikes", paid(seen, move)))
     about = f"compared by id: what was consumed since is removed at {move.target}, what came since is copied there"
     return Draft(move.target, about, calls, tuple(inverse), rules.while_moving(move))
 

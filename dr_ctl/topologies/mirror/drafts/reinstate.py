@@ -27,7 +27,6 @@ def draft(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draf
     let_in: list[Call] = []
     inverse: list[Call] = []
     resumed: list[Call] = []
-    struck: list[Call] = []
     for view in seen.views(move.source):
         was = before(move, view)
         paused_before = set(was["paused"])
@@ -41,12 +40,10 @@ def draft(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draf
         let_in += _doors(view)
         kept_out = [door for door in view.mirror_doors if not was["mirror"].get(door.name)]
         inverse += [close_door(view, door, "it is open") for door in kept_out]
-        struck += paid(view, move.target)
         inverse += owed_again(view, move.target, move)
     for view in seen.views(move.target):
         # Where both sites were lost in turn, the one that returns still keeps the other out.
         let_in += _doors(view)
-        struck += paid(view, move.source)
         if view.link is not None and not view.link.started:
             let_in.append(start_link(view, view.link))
     return Draft(
@@ -56,7 +53,7 @@ def draft(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draf
             *in_part("hold", held),
             *in_part("let in", let_in),
             *in_part("deliver", resumed),
-            *in_part("strikes", struck),
+            *in_part("strikes", paid(seen, move)),
         ),
         inverse=tuple(inverse),
         limits=rules.while_moving(move),

@@ -80,11 +80,6 @@ def _gives_way(tools: ReplicaTools, step: PlannedStep, move: Move, hand: Hand) -
     return None
 
 
-def undo(tools: ReplicaTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Owe again what was owed. The replica stays one: a second source would open its doors."""
-    return tools.put_back(step, move.source, hand)
-
-
 def reconcile(tools: ReplicaTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Set aside what is explained by the loss only, and compare both sites by count."""
     del step

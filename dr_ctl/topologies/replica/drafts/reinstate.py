@@ -4,7 +4,7 @@ Pure."""
 
 from __future__ import annotations
 
-from dr_ctl.engine.plan import Call, in_part
+from dr_ctl.engine.plan import in_part
 from dr_ctl.engine.ports import Draft, Move
 from dr_ctl.engine.runbook import RunbookStep
 from dr_ctl.topologies.common.drafts.quarantine import owed_again, paid
@@ -21,15 +21,9 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
     """Its part is not put back: a second source would open its doors."""
     del step
     parts = [gives_way(view) for view in seen.views(move.target) if not view.is_replica]
-    struck: list[Call] = []
-    inverse: list[Call] = []
-    for view in seen.views(move.source):
-        struck += paid(view, move.target)
-        inverse += owed_again(view, move.target, move)
-    for view in seen.views(move.target):
-        struck += paid(view, move.source)
+    inverse = [call for view in seen.views(move.source) for call in owed_again(view, move.target, move)]
     about = f"{move.target} becomes the replica of {move.source}, and fetches what happened since"
-    calls = (*in_part(GIVES_WAY, parts), *in_part(STRIKES, struck))
+    calls = (*in_part(GIVES_WAY, parts), *in_part(STRIKES, paid(seen, move)))
     return Draft(move.target, about, calls, tuple(inverse), rules.while_moving(move))
 
 

@@ -1,18 +1,12 @@
-"""What is done for `residue`, `reinstate` and `reconcile`: a broker that came back waits, and holds nothing."""
+"""What is done for `reinstate`: a broker that came back waits."""
 
 from __future__ import annotations
 
 from dr_ctl.core.model import Role
-from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
+from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.topologies.sharedstore.tools import StoreTools
-
-
-def nothing(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """There is one store: nothing to count, and nothing to compare."""
-    del tools, move, hand
-    return NotNeeded(step.about)
 
 
 def act(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -24,7 +18,3 @@ def act(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome
     if (refused := tools.make(step.calls, hand, move.source, move.target)) is not None:
         return refused
     return Done(f"{move.target} waits for the store")
-
-
-def undo(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    return tools.put_back(step, move.source, hand)

@@ -1,4 +1,4 @@
-"""What is decided for `residue`, `reinstate` and `reconcile`: a broker that came back waits for the store. Pure."""
+"""What is decided for `reinstate`: a broker that came back waits for the store. Pure."""
 
 from __future__ import annotations
 
@@ -10,21 +10,9 @@ from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
 
-def residue(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    del rules, step, seen
-    return Draft(move.target, "it holds nothing of its own")
-
-
 def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
     """It waits by itself: nothing is owed any more."""
     del rules, step
-    struck = [each for view in seen.views(move.source) for each in paid(view, move.target)]
-    struck += [each for view in seen.views(move.target) for each in paid(view, move.source)]
-    inverse = [each for view in seen.views(move.source) for each in owed_again(view, move.target, move)]
+    inverse = [call for view in seen.views(move.source) for call in owed_again(view, move.target, move)]
     about = f"{move.target} waits for the store; what was owed is struck out"
-    return Draft(move.target, about, tuple(struck), tuple(inverse))
-
-
-def reconcile(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    del rules, step, seen
-    return Draft(move.target, "both sites use one store: there is nothing to compare")
+    return Draft(move.target, about, tuple(paid(seen, move)), tuple(inverse))

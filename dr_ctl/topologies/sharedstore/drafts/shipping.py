@@ -28,8 +28,3 @@ def drain(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
         return Draft(move.target, NOTHING)
     limits = {"within": rules.within(move), "stall": rules.drain.stall}
     return Draft(move.target, "the replica of the store has all of it", limits=limits)
-
-
-def quarantine(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    del rules, step, seen
-    return Draft(move.source, f"{move.source} holds nothing of its own: what it had lies in the store")
