@@ -9,6 +9,7 @@ from typing import Final
 
 from dr_ctl.jolokia.client import READ_S, Ask, Listing, Read, Reader
 from dr_ctl.jolokia.errors import BadValue
+from dr_ctl.jolokia.post import Post
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
@@ -40,32 +41,29 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
 
 def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, timeout_s: float) -> BrokerView:
     server = beans.server(broker)
-    told = reader.look(
-        [
-            Read(server, _SERVER),
-            Read(beans.RUNTIME, ("StartTime",)),
-            Read(beans.all_acceptors(broker), parts.ACCEPTOR),
-            Read(beans.all_queues(broker), _QUEUE),
-            Read(beans.all_bridges(broker), _BRIDGE),
-            Read(beans.all_diverts(broker), _DIVERT),
-            Read(beans.all_addresses(broker), _ADDRESS),
-            Ask(server, Listing.CONNECTIONS, _EVERYTHING),
-            Ask(server, Listing.CONSUMERS, _EVERYTHING),
-            Ask(server, Listing.PREPARED),
-            Read(beans.documents(broker), IN_USER.attributes),
-            Ask(server, Listing.USERS, ("",)),
-            Ask(server, Listing.ROLES, (ANY_ADDRESS,)),
-        ],
-        timeout_s=timeout_s,
-    )
-    fields = Fields(server, told[0].value())
-    listed = [_aged(parts.queue(bean, each), each) for bean, each in parts.found(told[3])]
-    bridges = [_bridge(bean, each) for bean, each in parts.found(told[4])]
-    flows = joined([_divert(each) for _, each in parts.found(told[5])], listed, bridges)
+    post = Post()
+    itself = post.ask(Read(server, _SERVER))
+    runtime = post.ask(Read(beans.RUNTIME, ("StartTime",)))
+    acceptors = post.ask(Read(beans.all_acceptors(broker), parts.ACCEPTOR))
+    queueing = post.ask(Read(beans.all_queues(broker), _QUEUE))
+    bridging = post.ask(Read(beans.all_bridges(broker), _BRIDGE))
+    diverting = post.ask(Read(beans.all_diverts(broker), _DIVERT))
+    addressing = post.ask(Read(beans.all_addresses(broker), _ADDRESS))
+    connections = post.ask(Ask(server, Listing.CONNECTIONS, _EVERYTHING))
+    consumers = post.ask(Ask(server, Listing.CONSUMERS, _EVERYTHING))
+    prepared = post.ask(Ask(server, Listing.PREPARED))
+    kept = post.ask(Read(beans.documents(broker), IN_USER.attributes))
+    users = post.ask(Ask(server, Listing.USERS, ("",)))
+    usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,)))
+    post.send(reader, timeout_s=timeout_s)
+    fields = itself.fields()
+    listed = [_aged(parts.queue(bean, row), row) for bean, row in parts.found(queueing.answer())]
+    bridges = [_bridge(bean, row) for bean, row in parts.found(bridging.answer())]
+    flows = joined([_divert(row) for _, row in parts.found(diverting.answer())], listed, bridges)
     ids = next((flow for flow in flows if flow.divert.exclusive), None)
-    addresses = {beans.parts(bean)["address"]: each for bean, each in parts.found(told[6])}
+    addresses = {beans.parts(bean)["address"]: row for bean, row in parts.found(addressing.answer())}
     queues = _without_own(listed, flows, ids)
-    documents = parts.documents(IN_USER, parts.found(told[10]))
+    documents = parts.documents(IN_USER, parts.found(kept.answer()))
     return BrokerView(
         pair=pair,
         site=site,
@@ -76,21 +74,21 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         active=fields.flag("Active"),
         now_ms=fields.number("CurrentTimeMillis"),
         disk_used=fields.optional_share("DiskStoreUsage"),
-        start=str(Fields(beans.RUNTIME, told[1].value()).number("StartTime")),
-        acceptors=tuple(parts.acceptor(bean, each) for bean, each in parts.found(told[2])),
+        start=str(runtime.fields().number("StartTime")),
+        acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
         queues=tuple(sorted(queues, key=lambda queue: queue.name)),
         flows=tuple(flow for flow in flows if not flow.divert.exclusive),
         ids=ids,
-        arrived=tuple(each for each in listed if ids is not None and each.address == ids.unit),
-        unrouted={name: each.number("UnRoutedMessageCount") for name, each in addresses.items()},
-        connections=tuple(parts.connection(row) for row in parts.rows(told[7])),
-        consumers=tuple(parts.consumer(row) for row in parts.rows(told[8])),
-        prepared=parts.prepared(told[9]),
+        arrived=tuple(queue for queue in listed if ids is not None and queue.address == ids.unit),
+        unrouted={name: row.number("UnRoutedMessageCount") for name, row in addresses.items()},
+        connections=tuple(parts.connection(row) for row in parts.rows(connections.answer())),
+        consumers=tuple(parts.consumer(row) for row in parts.rows(consumers.answer())),
+        prepared=parts.prepared(prepared.answer()),
         documents=documents.own,
         forged=documents.others,
-        grants={name: parts.grants(each.text("RolesAsJSON")) for name, each in addresses.items()},
-        users=parts.users(told[11]),
-        usual=parts.grants(told[12].value()),
+        grants={name: parts.grants(row.text("RolesAsJSON")) for name, row in addresses.items()},
+        users=parts.users(users.answer()),
+        usual=parts.grants(usual.value()),
     )
 
 
@@ -98,19 +96,16 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     """The same broker with its doors, what its bridges ship and the ids that have arrived as they are now. Which queues
     are held closed, and where clients work, is that of the last look."""
     own = [flow.buffer for flow in view.carrying if flow.buffer is not None]
-    told = reader.look(
-        [
-            Read(beans.server(view.broker), ("Active", "CurrentTimeMillis")),
-            Read(beans.RUNTIME, ("StartTime",)),
-            Read(beans.all_acceptors(view.broker), parts.ACCEPTOR),
-            *(Read(queue.bean, parts.QUEUE) for queue in (*own, *view.arrived)),
-        ],
-        timeout_s=timeout_s,
-    )
-    fields = Fields(view.broker, told[0].value())
+    post = Post()
+    itself = post.ask(Read(beans.server(view.broker), ("Active", "CurrentTimeMillis")))
+    runtime = post.ask(Read(beans.RUNTIME, ("StartTime",)))
+    acceptors = post.ask(Read(beans.all_acceptors(view.broker), parts.ACCEPTOR))
+    counting = [(queue, post.ask(Read(queue.bean, parts.QUEUE))) for queue in (*own, *view.arrived)]
+    post.send(reader, timeout_s=timeout_s)
+    fields = itself.fields()
     queues = {
-        queue.bean: replace(parts.queue(queue.bean, Fields(queue.bean, answer.value())), internal=queue.internal)
-        for queue, answer in zip((*own, *view.arrived), told[3:], strict=True)
+        queue.bean: replace(parts.queue(queue.bean, counts.fields()), internal=queue.internal)
+        for queue, counts in counting
     }
 
     def now(flow: Flow) -> Flow:
@@ -120,8 +115,8 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
         view,
         active=fields.flag("Active"),
         now_ms=fields.number("CurrentTimeMillis"),
-        start=str(Fields(beans.RUNTIME, told[1].value()).number("StartTime")),
-        acceptors=tuple(parts.acceptor(bean, each) for bean, each in parts.found(told[2])),
+        start=str(runtime.fields().number("StartTime")),
+        acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
         flows=tuple(map(now, view.flows)),
         ids=now(view.ids) if view.ids is not None else None,
         arrived=tuple(queues[queue.bean] for queue in view.arrived),

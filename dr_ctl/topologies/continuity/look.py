@@ -13,6 +13,7 @@ from typing import Final
 
 from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader, Search
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean
+from dr_ctl.jolokia.post import Asked, Post
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
@@ -91,38 +92,41 @@ def aged(reader: Reader, view: SiteView, *, timeout_s: float = READ_S) -> SiteVi
 
 def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, timeout_s: float) -> SiteView:
     server, service = beans.server(broker), service_bean(broker)
-    told = reader.look(
-        [
-            Read(server, _SERVER),
-            clock(broker),
-            Read(beans.all_acceptors(broker), parts.ACCEPTOR),
-            # Those of the plugin that it has moved; all others are where they always were, and are read whole.
-            Read(f"{server},component=continuity,queue=*,*", _COUNTS),
-            Read(beans.all_queues(broker), (*parts.QUEUE, "Filter")),
-            Read(f"{server},bridge=*,*", _BRIDGE),
-            Read(f"{server},component=bridges,name=*", _BRIDGE),
-            Ask(server, Listing.CONNECTIONS, _everything("implementation")),
-            Ask(server, Listing.CONSUMERS, _everything("id")),
-            Ask(server, Listing.PREPARED),
-            Search(service),
-            Read(f"{service},subcomponent=flows,flow=*", _FLOW),
-            # Last: where the bean is not there, these versions answer that reading it is forbidden.
-            Read(service, _SERVICE),
-        ],
-        timeout_s=timeout_s,
+    post = Post()
+    itself = post.ask(Read(server, _SERVER))
+    runtime = post.ask(clock(broker))
+    acceptors = post.ask(Read(beans.all_acceptors(broker), parts.ACCEPTOR))
+    # Queues that the plugin has moved; other queues are where they always were, and are read whole.
+    moved = post.ask(Read(f"{server},component=continuity,queue=*,*", _COUNTS))
+    listed = post.ask(Read(beans.all_queues(broker), (*parts.QUEUE, "Filter")))
+    bridging = (
+        post.ask(Read(f"{server},bridge=*,*", _BRIDGE)),
+        post.ask(Read(f"{server},component=bridges,name=*", _BRIDGE)),
     )
-    fields = Fields(server, told[0].value())
-    plugin = _service(service, told[-1]) if told[10].value() else None
-    whole = parts.found(told[4])
-    counted = [replace(parts.counted(bean, each), internal=True) for bean, each in parts.found(told[3])]
-    queues = {queue.name: queue for queue in (*counted, *(parts.queue(bean, each) for bean, each in whole))}
-    bridges = {each.name: each for each in (_bridge(*one) for group in told[5:7] for one in parts.found(group))}
-    flows = [_flow(each, queues, bridges) for _, each in parts.found(told[11])] if plugin is not None else []
+    connections = post.ask(Ask(server, Listing.CONNECTIONS, _everything("implementation")))
+    consumers = post.ask(Ask(server, Listing.CONSUMERS, _everything("id")))
+    prepared = post.ask(Ask(server, Listing.PREPARED))
+    there = post.ask(Search(service))
+    flowing = post.ask(Read(f"{service},subcomponent=flows,flow=*", _FLOW))
+    # The service comes last: where its bean is not there, these versions answer that reading it is forbidden.
+    serving = post.ask(Read(service, _SERVICE))
+    post.send(reader, timeout_s=timeout_s)
+    fields = itself.fields()
+    plugin = _service(serving) if there.value() else None
+    whole = parts.found(listed.answer())
+    counted = [replace(parts.counted(bean, row), internal=True) for bean, row in parts.found(moved.answer())]
+    queues = {queue.name: queue for queue in (*counted, *(parts.queue(bean, row) for bean, row in whole))}
+    bridges = {
+        bridge.name: bridge
+        for asked in bridging
+        for bridge in (_bridge(bean, row) for bean, row in parts.found(asked.answer()))
+    }
+    flows = [_flow(row, queues, bridges) for _, row in parts.found(flowing.answer())] if plugin is not None else []
     theirs = {queue.name for flow in flows for queue in (*flow.outflow, flow.in_mirror, flow.in_acks)}
     commands = _commands(plugin, queues, bridges)
     theirs |= {commands.out.name, commands.into.name} if commands is not None else set()
     keeping = InFilter(plugin.prefix if plugin is not None else PREFIX)
-    documents = parts.documents(keeping, [each for each in whole if beans.parts(each[0])["queue"].startswith(OWN)])
+    documents = parts.documents(keeping, [row for row in whole if beans.parts(row[0])["queue"].startswith(OWN)])
     return SiteView(
         pair=pair,
         site=site,
@@ -130,14 +134,16 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
         broker=broker,
         version=fields.text("Version"),
         node=fields.text("NodeID"),
-        now_ms=clock_ms(told[1]),
+        now_ms=clock_ms(runtime.answer()),
         disk_used=fields.optional_share("DiskStoreUsage"),
-        start=str(Fields(beans.RUNTIME, told[1].value()).number("StartTime")),
-        acceptors=tuple(parts.acceptor(bean, each) for bean, each in parts.found(told[2])),
-        queues=tuple(replace(each, internal=each.internal or name in theirs) for name, each in sorted(queues.items())),
-        connections=tuple(parts.connection(row) for row in parts.rows(told[7])),
-        consumers=tuple(parts.consumer(row) for row in parts.rows(told[8])),
-        prepared=parts.prepared(told[9]),
+        start=str(runtime.fields().number("StartTime")),
+        acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
+        queues=tuple(
+            replace(queue, internal=queue.internal or name in theirs) for name, queue in sorted(queues.items())
+        ),
+        connections=tuple(parts.connection(row) for row in parts.rows(connections.answer())),
+        consumers=tuple(parts.consumer(row) for row in parts.rows(consumers.answer())),
+        prepared=parts.prepared(prepared.answer()),
         documents=documents.own,
         forged=documents.others,
         service=plugin,
@@ -151,26 +157,26 @@ def glance(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
     out. What lies staged is that of the last look, and no row of its own here."""
     server, service = beans.server(view.broker), service_bean(view.broker)
     moving = [queue for flow in view.flows for queue in (*flow.outflow, flow.in_acks)]
-    told = reader.look(
-        [
-            Read(server, ("NodeID",)),
-            clock(view.broker),
-            Read(beans.all_acceptors(view.broker), parts.ACCEPTOR),
-            *(Read(queue.bean, _MOVING) for queue in moving),
-            Search(service),
-            Read(service, ("SiteActivated", "Delivering", "ServiceStarted", "CommandManagerStarted")),
-        ],
-        timeout_s=timeout_s,
-    )
-    answered = zip(moving, told[3:-2], strict=True)
-    queues = {queue.name: _moved(queue, one) for queue, one in answered if not isinstance(one.error, NoSuchBean)}
+    post = Post()
+    itself = post.ask(Read(server, ("NodeID",)))
+    runtime = post.ask(clock(view.broker))
+    acceptors = post.ask(Read(beans.all_acceptors(view.broker), parts.ACCEPTOR))
+    asked = [(queue, post.ask(Read(queue.bean, _MOVING))) for queue in moving]
+    there = post.ask(Search(service))
+    serving = post.ask(Read(service, ("SiteActivated", "Delivering", "ServiceStarted", "CommandManagerStarted")))
+    post.send(reader, timeout_s=timeout_s)
+    queues = {
+        queue.name: _moved(queue, figures.fields())
+        for queue, figures in asked
+        if not isinstance(figures.answer().error, NoSuchBean)
+    }
     return replace(
         view,
-        node=Fields(server, told[0].value()).text("NodeID"),
-        now_ms=clock_ms(told[1]),
-        start=str(Fields(beans.RUNTIME, told[1].value()).number("StartTime")),
-        acceptors=tuple(parts.acceptor(bean, each) for bean, each in parts.found(told[2])),
-        service=_serves(view.service, Fields(service, told[-1].value())) if told[-2].value() else None,
+        node=itself.fields().text("NodeID"),
+        now_ms=clock_ms(runtime.answer()),
+        start=str(runtime.fields().number("StartTime")),
+        acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
+        service=_serves(view.service, serving.fields()) if there.value() else None,
         flows=tuple(
             replace(
                 flow,
@@ -184,15 +190,14 @@ def glance(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
     )
 
 
-def _moved(queue: Queue, answer: Answer) -> Queue:
-    told = Fields(queue.bean, answer.value())
-    acked = told.number("MessagesAcknowledged")
+def _moved(queue: Queue, fields: Fields) -> Queue:
+    acked = fields.number("MessagesAcknowledged")
     return replace(
         queue,
-        depth=told.number("MessageCount"),
-        delivering=told.number("DeliveringCount"),
-        consumers=told.number("ConsumerCount"),
-        added=told.number("MessagesAdded"),
+        depth=fields.number("MessageCount"),
+        delivering=fields.number("DeliveringCount"),
+        consumers=fields.number("ConsumerCount"),
+        added=fields.number("MessagesAdded"),
         acked=acked,
         removed=acked,
     )
@@ -242,38 +247,35 @@ def listed(reader: Reader, queues: Sequence[Queue], *, timeout_s: float = READ_S
 def serving(reader: Reader, broker: str, *, timeout_s: float) -> tuple[bool, tuple[str, ...]]:
     """Whether the plugin delivers, and which acceptors are started: a small look."""
     service = service_bean(broker)
-    there, acceptors, told = reader.look(
-        [
-            Search(service),
-            Read(beans.all_acceptors(broker), ("Name", "Started")),
-            Read(service, ("SiteActivated", "Delivering")),
-        ],
-        timeout_s=timeout_s,
-    )
-    started = tuple(each.text("Name") for _, each in parts.found(acceptors) if each.flag("Started"))
+    post = Post()
+    there = post.ask(Search(service))
+    acceptors = post.ask(Read(beans.all_acceptors(broker), ("Name", "Started")))
+    serving = post.ask(Read(service, ("SiteActivated", "Delivering")))
+    post.send(reader, timeout_s=timeout_s)
+    started = tuple(row.text("Name") for _, row in parts.found(acceptors.answer()) if row.flag("Started"))
     if not there.value():
         return False, started
-    fields = Fields(service, told.value())
+    fields = serving.fields()
     return fields.flag("SiteActivated") and fields.flag("Delivering"), started
 
 
-def _service(bean: str, answer: Answer) -> Service:
-    told = Fields(bean, answer.value())
+def _service(asked: Asked[Read]) -> Service:
+    fields = asked.fields()
     return Service(
-        bean=bean,
-        site_id=told.text("SiteId"),
-        activated=told.flag("SiteActivated"),
-        delivering=told.flag("Delivering"),
-        started=_is_started(told),
-        staging_ms=int(told.text("InflowStagingDelay")),
-        interval_ms=float(told.text("BridgeInterval")),
+        bean=asked.request.bean,
+        site_id=fields.text("SiteId"),
+        activated=fields.flag("SiteActivated"),
+        delivering=fields.flag("Delivering"),
+        started=_is_started(fields),
+        staging_ms=int(fields.text("InflowStagingDelay")),
+        interval_ms=float(fields.text("BridgeInterval")),
         suffixes=(
-            told.text("OutflowMirrorSuffix"),
-            told.text("OutflowAcksSuffix"),
-            told.text("InflowMirrorSuffix"),
-            told.text("InflowAcksSuffix"),
+            fields.text("OutflowMirrorSuffix"),
+            fields.text("OutflowAcksSuffix"),
+            fields.text("InflowMirrorSuffix"),
+            fields.text("InflowAcksSuffix"),
         ),
-        prefix=told.text("CommandDestinationPrefix"),
+        prefix=fields.text("CommandDestinationPrefix"),
     )
 
 

@@ -8,13 +8,14 @@ however many queues there are) for the tight polls of a drain.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from dr_ctl.jolokia.client import READ_S, Answer, Ask, Listing, Read, Reader
 from dr_ctl.jolokia.errors import BadValue, NoSuchBean, OperationFailed
+from dr_ctl.jolokia.post import Asked, Post
 from dr_ctl.jolokia.values import Fields
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis import look as parts
@@ -62,42 +63,40 @@ def _look(
 ) -> BrokerView:
     server = beans.server(broker)
     matches = config.lasting.matches if config.lasting is not None else ()
-    told = reader.look(
-        [
-            Read(server, _SERVER),
-            Read(beans.RUNTIME, ("StartTime",)),
-            Read(beans.all_acceptors(broker), parts.ACCEPTOR),
-            Read(beans.all_broker_connections(broker), _LINK),
-            Read(beans.outflows(broker), (*parts.QUEUE, "FirstMessageTimestamp")),
-            Ask(server, Listing.CONNECTIONS, _EVERYTHING),
-            Ask(server, Listing.CONSUMERS, _EVERYTHING),
-            Ask(server, Listing.PREPARED),
-            Ask(server, Listing.LOCK_COORDINATORS),
-            Read(beans.documents(broker), IN_USER.attributes),
-            *(Ask(server, Listing.ROLES, (match,)) for match in matches),
-            *([Ask(server, Listing.USERS, ("",)), Ask(server, Listing.ROLES, (ANY_ADDRESS,))] if matches else []),
-            *([Read(beans.all_queues(broker), attributes)] if attributes else []),
-        ],
-        timeout_s=timeout_s,
-    )
-    fields = Fields(server, told[0].value())
+    post = Post()
+    itself = post.ask(Read(server, _SERVER))
+    runtime = post.ask(Read(beans.RUNTIME, ("StartTime",)))
+    acceptors = post.ask(Read(beans.all_acceptors(broker), parts.ACCEPTOR))
+    links = post.ask(Read(beans.all_broker_connections(broker), _LINK))
+    outflows = post.ask(Read(beans.outflows(broker), (*parts.QUEUE, "FirstMessageTimestamp")))
+    connections = post.ask(Ask(server, Listing.CONNECTIONS, _EVERYTHING))
+    consumers = post.ask(Ask(server, Listing.CONSUMERS, _EVERYTHING))
+    prepared = post.ask(Ask(server, Listing.PREPARED))
+    coordinators = post.ask(Ask(server, Listing.LOCK_COORDINATORS))
+    kept = post.ask(Read(beans.documents(broker), IN_USER.attributes))
+    grants = {match: post.ask(Ask(server, Listing.ROLES, (match,))) for match in matches}
+    users = post.ask(Ask(server, Listing.USERS, ("",))) if matches else None
+    usual = post.ask(Ask(server, Listing.ROLES, (ANY_ADDRESS,))) if matches else None
+    listed = post.ask(Read(beans.all_queues(broker), attributes)) if attributes else None
+    post.send(reader, timeout_s=timeout_s)
+    fields = itself.fields()
     now_ms = fields.number("CurrentTimeMillis")
-    start = str(Fields(beans.RUNTIME, told[1].value()).number("StartTime"))
+    start = str(runtime.fields().number("StartTime"))
     queues = {queue.bean: queue for queue in known.queues} if known is not None else {}
-    rows = parts.found(told[-1]) if attributes else []
+    rows = parts.found(listed.answer()) if listed is not None else []
     others = [bean for bean, _ in rows if bean not in queues] if known is not None else []
     if known is not None and (known.start != start or len(others) > FEW):
         return _look(reader, pair, site, config, broker, timeout_s, None, parts.QUEUE)
     if others:
-        asked = reader.look([Read(bean, parts.QUEUE) for bean in others], timeout_s=timeout_s)
-        # Clients remove their temporary queues at any moment: what is gone by now has no figures.
-        whole = [(bean, each) for bean, each in zip(others, asked, strict=True) if not _is_gone(each)]
-        queues |= {bean: parts.queue(bean, Fields(bean, each.value())) for bean, each in whole}
-        rows = [(bean, each) for bean, each in rows if bean in queues]
+        answers = reader.look([Read(bean, parts.QUEUE) for bean in others], timeout_s=timeout_s)
+        # Clients remove their temporary queues at any moment: a queue that is gone by now has no figures.
+        whole = [(bean, answer) for bean, answer in zip(others, answers, strict=True) if not _is_gone(answer)]
+        queues |= {bean: parts.queue(bean, Fields(bean, answer.value())) for bean, answer in whole}
+        rows = [(bean, row) for bean, row in rows if bean in queues]
     if attributes:
-        queues = {bean: _queue(queues.get(bean), bean, each, attributes) for bean, each in rows}
-    queues |= {bean: _aged(parts.queue(bean, each), each, now_ms) for bean, each in parts.found(told[4])}
-    documents = parts.documents(IN_USER, parts.found(told[9]))
+        queues = {bean: _queue(queues.get(bean), bean, row, attributes) for bean, row in rows}
+    queues |= {bean: _aged(parts.queue(bean, row), row, now_ms) for bean, row in parts.found(outflows.answer())}
+    documents = parts.documents(IN_USER, parts.found(kept.answer()))
     return BrokerView(
         pair=pair,
         site=site,
@@ -110,44 +109,40 @@ def _look(
         disk_used=fields.optional_share("DiskStoreUsage"),
         pending_acks=fields.number("PendingMirrorAcks"),
         start=start,
-        acceptors=tuple(parts.acceptor(bean, each) for bean, each in parts.found(told[2])),
-        links=tuple(_link(bean, each) for bean, each in parts.found(told[3])),
+        acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
+        links=tuple(_link(row) for _, row in parts.found(links.answer())),
         queues=tuple(sorted(queues.values(), key=lambda queue: queue.name)),
-        connections=tuple(parts.connection(row) for row in parts.rows(told[5])),
-        consumers=tuple(parts.consumer(row) for row in parts.rows(told[6])),
-        prepared=parts.prepared(told[7]),
-        lock_coordinators=_coordinators(told[8]),
+        connections=tuple(parts.connection(row) for row in parts.rows(connections.answer())),
+        consumers=tuple(parts.consumer(row) for row in parts.rows(consumers.answer())),
+        prepared=parts.prepared(prepared.answer()),
+        lock_coordinators=_coordinators(coordinators.answer()),
         documents=documents.own,
         forged=documents.others,
-        grants={match: parts.grants(each.value()) for match, each in zip(matches, told[10:], strict=False)},
-        users=parts.users(told[10 + len(matches)]) if matches else None,
-        usual=parts.grants(told[11 + len(matches)].value()) if matches else None,
+        grants={match: parts.grants(asked.value()) for match, asked in grants.items()},
+        users=parts.users(users.answer()) if users is not None else None,
+        usual=parts.grants(usual.value()) if usual is not None else None,
     )
 
 
 def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     """The same broker with its outflow as the only queue: its role, its link, and what it still has to ship."""
-    outflow = view.outflow
-    told = reader.look(
-        [
-            Read(beans.server(view.broker), ("Active", "CurrentTimeMillis", "PendingMirrorAcks")),
-            Read(beans.RUNTIME, ("StartTime",)),
-            Read(beans.all_acceptors(view.broker), parts.ACCEPTOR),
-            Read(beans.all_broker_connections(view.broker), _LINK),
-            *([Read(outflow.bean, parts.QUEUE)] if outflow is not None else []),
-        ],
-        timeout_s=timeout_s,
-    )
-    fields = Fields(view.broker, told[0].value())
+    post = Post()
+    server = post.ask(Read(beans.server(view.broker), ("Active", "CurrentTimeMillis", "PendingMirrorAcks")))
+    runtime = post.ask(Read(beans.RUNTIME, ("StartTime",)))
+    acceptors = post.ask(Read(beans.all_acceptors(view.broker), parts.ACCEPTOR))
+    links = post.ask(Read(beans.all_broker_connections(view.broker), _LINK))
+    outflow = post.ask(Read(view.outflow.bean, parts.QUEUE)) if view.outflow is not None else None
+    post.send(reader, timeout_s=timeout_s)
+    fields = server.fields()
     return replace(
         view,
         active=fields.flag("Active"),
         now_ms=fields.number("CurrentTimeMillis"),
         pending_acks=fields.number("PendingMirrorAcks"),
-        start=str(Fields(beans.RUNTIME, told[1].value()).number("StartTime")),
-        acceptors=tuple(parts.acceptor(bean, each) for bean, each in parts.found(told[2])),
-        links=tuple(_link(bean, each) for bean, each in parts.found(told[3])),
-        queues=(parts.queue(outflow.bean, Fields(outflow.bean, told[4].value())),) if outflow is not None else (),
+        start=str(runtime.fields().number("StartTime")),
+        acceptors=tuple(parts.acceptor(bean, row) for bean, row in parts.found(acceptors.answer())),
+        links=tuple(_link(row) for _, row in parts.found(links.answer())),
+        queues=(parts.queue(outflow.request.bean, outflow.fields()),) if outflow is not None else (),
     )
 
 
@@ -179,26 +174,21 @@ def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
     outflow, link = view.outflow, view.link
     if outflow is None or link is None:
         raise NoSuchBean(f"{reader.url}: no link to the peer, so no outflow to look at")
-    told = reader.look(
-        [
-            Read(beans.server(view.broker), ("PendingMirrorAcks",)),
-            Read(outflow.bean, ("MessageCount", "DeliveringCount", "ConsumerCount", "MessagesAdded")),
-            Read(beans.broker_connection(view.broker, link.name), ("Started", "Connected")),
-            *_doors(view),
-        ],
-        timeout_s=timeout_s,
-    )
-    queue = Fields(outflow.bean, told[1].value())
-    connection = Fields(link.name, told[2].value())
-    started = _started(reader, view, told[3:])
+    post = Post()
+    server = post.ask(Read(beans.server(view.broker), ("PendingMirrorAcks",)))
+    queue = post.ask(Read(outflow.bean, ("MessageCount", "DeliveringCount", "ConsumerCount", "MessagesAdded")))
+    connection = post.ask(Read(beans.broker_connection(view.broker, link.name), ("Started", "Connected")))
+    doors = _doors(post, view)
+    post.send(reader, timeout_s=timeout_s)
+    counts, state, started = queue.fields(), connection.fields(), _started(reader, doors)
     return Flow(
-        to_ship=queue.count("MessageCount"),
-        outflow_delivering=queue.count("DeliveringCount"),
-        outflow_consumers=queue.number("ConsumerCount"),
-        outflow_added=queue.number("MessagesAdded"),
-        unapplied=Fields(view.broker, told[0].value()).count("PendingMirrorAcks"),
-        link_started=connection.flag("Started"),
-        link_connected=connection.flag("Connected"),
+        to_ship=counts.count("MessageCount"),
+        outflow_delivering=counts.count("DeliveringCount"),
+        outflow_consumers=counts.number("ConsumerCount"),
+        outflow_added=counts.number("MessagesAdded"),
+        unapplied=server.fields().count("PendingMirrorAcks"),
+        link_started=state.flag("Started"),
+        link_connected=state.flag("Connected"),
         doors_open=tuple(door.name for door in view.doors if started[door.name]),
         mirror_open=all(started[door.name] for door in view.mirror_doors),
     )
@@ -224,24 +214,25 @@ def unapplied(reader: Reader, view: BrokerView, *, timeout_s: float) -> int:
 
 def open_doors(reader: Reader, view: BrokerView, *, timeout_s: float) -> tuple[str, ...]:
     """The client acceptors that are started; raises `NoSuchBean` where one is gone."""
-    started = _started(reader, view, reader.look(_doors(view), timeout_s=timeout_s))
+    post = Post()
+    doors = _doors(post, view)
+    post.send(reader, timeout_s=timeout_s)
+    started = _started(reader, doors)
     return tuple(door.name for door in view.doors if started[door.name])
 
 
-def _doors(view: BrokerView) -> list[Read]:
+def _doors(post: Post, view: BrokerView) -> dict[str, Asked[Read]]:
     """Each by its name: a pattern makes the broker go through the names of all its queues too."""
-    return [Read(door.bean, ("Started",)) for door in (*view.doors, *view.mirror_doors)]
+    return {door.name: post.ask(Read(door.bean, ("Started",))) for door in (*view.doors, *view.mirror_doors)}
 
 
-def _started(reader: Reader, view: BrokerView, told: Sequence[Answer]) -> dict[str, bool]:
-    doors = (*view.doors, *view.mirror_doors)
-    if lost := [door.name for door, each in zip(doors, told, strict=True) if isinstance(each.error, NoSuchBean)]:
+def _started(reader: Reader, doors: Mapping[str, Asked[Read]]) -> dict[str, bool]:
+    if lost := [name for name, door in doors.items() if _is_gone(door.answer())]:
         raise NoSuchBean(f"{reader.url}: acceptor {', '.join(lost)} is not there any more")
-    return {door.name: Fields(door.bean, each.value()).flag("Started") for door, each in zip(doors, told, strict=True)}
+    return {name: door.fields().flag("Started") for name, door in doors.items()}
 
 
-def _link(bean: str, fields: Fields) -> Link:
-    del bean
+def _link(fields: Fields) -> Link:
     return Link(fields.text("Name"), fields.flag("Started"), fields.flag("Connected"), fields.text("Protocol"))
 
 
