@@ -72,7 +72,8 @@ class Bounds:
     def as_json(self) -> dict[str, Json]:
         """Make `data.bounds` of the envelope; the findings belong to the envelope's own."""
         queues: list[Json] = [asdict(queue) for queue in self.queues]
-        document: dict[str, Json] = {"lost": self.lost.as_json(), "twice": self.twice.as_json(), "queues": queues}
+        lost: dict[str, Json] = {**self.lost.as_json(), "because": self.because}
+        document: dict[str, Json] = {"lost": lost, "twice": self.twice.as_json(), "queues": queues}
         return {**document, "age_s": self.age_s, "because": self.because}
 
     def without_loss(self, at: datetime) -> Bounds:
