@@ -40,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A flow or a class, in short: its 99th percentiles."""
+    """The 99th percentiles of a flow or a class."""
 
     name: str
     verdict: str
@@ -58,20 +58,20 @@ class Forecast:
 
 
 def forecast(story: Story) -> Forecast | None:
-    """Take the last estimate that a step left; None where no step was to make one."""
+    """Take the last estimate that a step left, if the run had such a step."""
     acts = story.of("estimate")
     if not acts:
         return None
     for act in reversed(acts):
-        told = mapping(act.evidence.get("estimate"))
-        if told.get("total") is not None:
-            return as_tables(told)
+        estimate = mapping(act.evidence.get("estimate"))
+        if estimate.get("total") is not None:
+            return as_tables(estimate)
     return Forecast("", acts[-1].text or "no estimate was made")
 
 
-def as_tables(told: Mapping[str, Any]) -> Forecast:
+def as_tables(estimate: Mapping[str, Any]) -> Forecast:
     """The `data` of an estimate as tables of words."""
-    total, window = mapping(told.get("total")), mapping(told.get("window"))
+    total, window = mapping(estimate.get("total")), mapping(estimate.get("window"))
     horizon = mapping(total.get("horizon"))
     rows = [_row(f"{name}{unit}", mapping(total.get(key)), write) for key, name, unit, write in _ROWS]
     if horizon:
@@ -79,81 +79,82 @@ def as_tables(told: Mapping[str, Any]) -> Forecast:
         rows += [
             _row(f"{name}{within}{unit}", mapping(horizon.get(key)), write) for key, name, unit, write in _ROWS[:2]
         ]
-    site = text(told.get("site")) or "the serving site"
-    verdict = _VERDICTS.get(text(told.get("verdict")), "no objectives are set.")
+    site = text(estimate.get("site")) or "the serving site"
+    verdict = _VERDICTS.get(text(estimate.get("verdict")), "no objectives are set.")
     first, last = (text(window.get(end)) or NOT_KNOWN for end in ("from", "to"))
     sentence = (
         f"If {site} died: {verdict} From {count(window.get('samples'))} samples between {first} and {last}, "
         f"which cover {seconds(window.get('covered_s'))}; "
-        f"the last look was {seconds(told.get('stale_s'))} old."
+        f"the last look was {seconds(estimate.get('stale_s'))} old."
     )
     share = number(total.get("unexplained"))
     note = ""
     if share is not None and share > _UNEXPLAINED:
         note = f"{share:.0%} of the outflow is not in the queues' counters: figures per queue are upper bounds."
-    flows = [_scope(_flow(flow), "", flow) for flow in map(mapping, items(told.get("flows")))]
+    flows = [_scope(_flow(flow), "", flow) for flow in map(mapping, items(estimate.get("flows")))]
     classes = [
         _scope(", ".join(map(str, items(each.get("queues")))), text(each.get("verdict")), each)
-        for each in map(mapping, items(told.get("classes")))
+        for each in map(mapping, items(estimate.get("classes")))
     ]
     return Forecast(sentence, note, tuple(rows), (*classes, *flows))
 
 
-def _row(name: str, told: Mapping[str, Any], write: Callable[[object], str]) -> Row:
-    intervals, likely = mapping(told.get("ci95")), mapping(told.get("likely"))
+def _row(name: str, row: Mapping[str, Any], write: Callable[[object], str]) -> Row:
+    intervals, likely = mapping(row.get("ci95")), mapping(row.get("likely"))
     cells = (
-        Cell(write(told.get(column)), _beside(likely.get(column), intervals.get(column), write)) for column in COLUMNS
+        Cell(write(row.get(column)), _beside(likely.get(column), intervals.get(column), write)) for column in COLUMNS
     )
     return Row(name, tuple(cells))
 
 
 def _beside(likely: object, interval: object, write: Callable[[object], str]) -> str:
-    """What is likely, and the interval of the bound, each on a line, where they are known."""
-    told = [] if likely is None else [f"likely {write(likely)}"]
+    """The likely figure and the interval of the bound on a line each, if known."""
+    lines = [] if likely is None else [f"likely {write(likely)}"]
     ends = _interval(interval, write)
-    return "\n".join([*told, ends] if ends else told)
+    return "\n".join([*lines, ends] if ends else lines)
 
 
-def _interval(told: object, write: Callable[[object], str]) -> str:
-    ends = items(told)
+def _interval(interval: object, write: Callable[[object], str]) -> str:
+    ends = items(interval)
     if len(ends) != 2:  # noqa: PLR2004 - an interval has two
         return ""
     return f"from {write(ends[0])}" if ends[1] is None else f"{write(ends[0])} to {write(ends[1])}"
 
 
-def _flow(told: Mapping[str, Any]) -> str:
-    name = text(told.get("name"))
-    return f"{text(told.get('from'))}/{text(told.get('pair'))}: {'all queues' if name == '*' else name}"
+def _flow(flow: Mapping[str, Any]) -> str:
+    name = text(flow.get("name"))
+    return f"{text(flow.get('from'))}/{text(flow.get('pair'))}: {'all queues' if name == '*' else name}"
 
 
-def _scope(name: str, verdict: str, told: Mapping[str, Any]) -> Scope:
-    return Scope(name, verdict, tuple(write(mapping(told.get(key)).get("p99")) for key, _, _, write in _ROWS))
+def _scope(name: str, verdict: str, row: Mapping[str, Any]) -> Scope:
+    return Scope(name, verdict, tuple(write(mapping(row.get(key)).get("p99")) for key, _, _, write in _ROWS))
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a failover may have lost, and what may come twice."""
+    """The bounds of a failover on lost and doubled messages."""
 
     rows: tuple[tuple[str, str, str], ...]
     queues: tuple[tuple[str, str, str], ...]
 
 
 def bounds(data: Mapping[str, Any]) -> Bounds | None:
-    """None where the run ended without bounds: it was no failover."""
-    told = mapping(data.get("bounds"))
-    if not told:
+    """Returns None for a run without bounds, which was no failover."""
+    document = mapping(data.get("bounds"))
+    if not document:
         return None
     rows = [
-        _bound(name, mapping(told.get(key))) for key, name in (("lost", "Lost, at most"), ("twice", "Twice, at most"))
+        _bound(name, mapping(document.get(key)))
+        for key, name in (("lost", "Lost, at most"), ("twice", "Twice, at most"))
     ]
-    queues: Sequence[Mapping[str, Any]] = [mapping(queue) for queue in items(told.get("queues"))]
+    queues: Sequence[Mapping[str, Any]] = [mapping(queue) for queue in items(document.get("queues"))]
     return Bounds(
         tuple(rows),
         tuple((text(queue.get("name")), count(queue.get("lost")), count(queue.get("twice"))) for queue in queues),
     )
 
 
-def _bound(name: str, told: Mapping[str, Any]) -> tuple[str, str, str]:
-    likely = told.get("likely")
+def _bound(name: str, row: Mapping[str, Any]) -> tuple[str, str, str]:
+    likely = row.get("likely")
     beside = "" if likely is None else f" (likely {count(likely)})"
-    return name, f"{count(told.get('at_most'))}{beside}", text(told.get("read_at")) or NOT_KNOWN
+    return name, f"{count(row.get('at_most'))}{beside}", text(row.get("read_at")) or NOT_KNOWN

@@ -68,19 +68,19 @@ def of_backtest(name: str, answer: BacktestAnswer) -> HistoryPage:
         "narrow": "The estimate says less than what then was true",
         "unknown": "There is too little history to tell",
     }[answer.verdict.value]
-    found = answer.backtest
-    if found is None:
+    backtest = answer.backtest
+    if backtest is None:
         return HistoryPage(title, verdict, "", None, (), (), answer.findings)
     sentence = (
-        f"If {found.site} died. Each part of the history between {found.window[0]:%Y-%m-%d %H:%M} and "
-        f"{found.window[1]:%Y-%m-%d %H:%M} UTC is asked with what was known before it."
+        f"If {backtest.site} died. Each part of the history between {backtest.window[0]:%Y-%m-%d %H:%M} and "
+        f"{backtest.window[1]:%Y-%m-%d %H:%M} UTC is asked with what was known before it."
     )
-    charts = (*_folds(found), *_curves(found.curves))
-    return HistoryPage(title, verdict, sentence, None, tuple(_calibration(found)), charts, answer.findings)
+    charts = (*_folds(backtest), *_curves(backtest.curves))
+    return HistoryPage(title, verdict, sentence, None, tuple(_calibration(backtest)), charts, answer.findings)
 
 
-def _calibration(found: Backtest) -> list[tuple[str, ...]]:
-    bound = found.bound
+def _calibration(backtest: Backtest) -> list[tuple[str, ...]]:
+    bound = backtest.bound
     rows: list[tuple[str, ...]] = [
         (
             "Bound between two looks",
@@ -92,7 +92,7 @@ def _calibration(found: Backtest) -> list[tuple[str, ...]]:
         ),
         ("Likely between two looks", "", "", _signed(bound.bias, count), count(bound.moments), _off(bound)),
     ]
-    for row in found.rows:
+    for row in backtest.rows:
         write = count if row.metric == "loss" else seconds
         nominal = _share(float(row.quantile[1:]) / 100)
         width = _signed(row.width, write)
@@ -118,10 +118,10 @@ def _share(value: float | None) -> str:
     return NOT_KNOWN if value is None else f"{100 * value:.1f} %"
 
 
-def _folds(found: Backtest) -> list[Chart]:
-    """What would have been said and what then was, part by part of the history: for the p99 of loss."""
+def _folds(backtest: Backtest) -> list[Chart]:
+    """The estimated and the true p99 of loss, part by part of the history."""
     charts = []
-    for row in found.rows:
+    for row in backtest.rows:
         if (row.metric, row.quantile, row.horizon_s) != ("loss", "p99", None):
             continue
         title, caption = "Loss, p99: said before each part of the history, and what then was", _coverage(row)

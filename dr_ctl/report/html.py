@@ -51,9 +51,9 @@ def _text(here: resources.abc.Traversable, name: str) -> str:
     return here.joinpath(name).read_text(encoding="utf-8")
 
 
-def pieces(told: str) -> list[tuple[bool, str]]:
+def pieces(sentence: str) -> list[tuple[bool, str]]:
     """Split a sentence at its backticks; true marks what stood between two of them."""
-    parts = told.split("`")
+    parts = sentence.split("`")
     if len(parts) % 2 == 0:  # an odd backtick is only a character
-        return [(False, told)]
+        return [(False, sentence)]
     return [(place % 2 == 1, part) for place, part in enumerate(parts) if part]

@@ -34,16 +34,16 @@ def outage(story: Story, material: Material) -> Outage:
     if fence is None:
         closed = next((act for act in story.of("fence") if act.mark is Mark.NOT_NEEDED), None)
         if closed is None:
-            told = "No call of a fence went out that could have had an effect: this run kept no client out."
-            return Outage(None, None, "none", told) if held is None else _only_held(held)
+            sentence = "No call of a fence went out that could have had an effect: this run kept no client out."
+            return Outage(None, None, "none", sentence) if held is None else _only_held(held)
         site = closed.site or "the source"
-        told = f"Out of {site} since before this run; its journal does not say since when."
-        return Outage(None, None, NOT_KNOWN, told)
+        sentence = f"Out of {site} since before this run; its journal does not say since when."
+        return Outage(None, None, NOT_KNOWN, sentence)
     since = f"from {clock(fence.began)}, when the fence of {fence.site or 'the source'} began"
     end = _end(story, fence)
     if end is None or end.ended is None:
-        told = f"Out {since}; the journal holds no moment at which they were let in again."
-        return Outage(fence.began, None, "no end written", told)
+        sentence = f"Out {since}; the journal holds no moment at which they were let in again."
+        return Outage(fence.began, None, "no end written", sentence)
     let_in = _let_in(end)
     took = max(0.0, (let_in - fence.began).total_seconds())
     measured = number(mapping(mapping(material.result).get("data")).get("outage_s"))
@@ -66,8 +66,8 @@ def outage(story: Story, material: Material) -> Outage:
 
 def _let_in(end: Act) -> datetime:
     """When clients got in: an activation may go on until all that was held back is delivered too."""
-    told = text(end.evidence.get(LET_IN_AT))
-    return datetime.fromisoformat(told) if told else end.ended or end.began
+    let_in_at = text(end.evidence.get(LET_IN_AT))
+    return datetime.fromisoformat(let_in_at) if let_in_at else end.ended or end.began
 
 
 def _held_back(end: Act) -> str:
@@ -79,24 +79,24 @@ def _held_back(end: Act) -> str:
 
 
 def _only_held(held_s: float) -> Outage:
-    told = "No client was kept out, but none got a message while the lost site's residue came in"
-    return Outage(None, None, f"none; no delivery for {seconds(held_s)}", f"{told}: for {seconds(held_s)}.")
+    sentence = "No client was kept out, but none got a message while the lost site's residue came in"
+    return Outage(None, None, f"none; no delivery for {seconds(held_s)}", f"{sentence}: for {seconds(held_s)}.")
 
 
 def _lost(material: Material) -> str | None:
-    """The site that a failover does without; None where the run was none."""
+    """The site that a failover leaves; None for other runs."""
     plan = material.plans[-1] if material.plans else {}
     is_failover = text(mapping(plan.get("ask")).get("operation")) == "failover"
     return (text(plan.get("source")) or "the source") if is_failover else None
 
 
 def _since_the_loss(story: Story, lost: str) -> Outage:
-    """Its clients were out before the run began; only the end of that is in the journal."""
+    """The outage of a failover: clients were out before the run began, and the journal has only the end."""
     end = next((act for act in story.acts if _lets_in(act) and act.ended is not None), None)
-    told = f"Out since {lost} was lost, which the journal does not say"
+    sentence = f"Out since {lost} was lost, which the journal does not say"
     if end is None or end.ended is None:
-        return Outage(None, None, NOT_KNOWN, f"{told}; nor does it hold a moment at which they were let in.")
-    return Outage(None, None, NOT_KNOWN, f"{told}; let in at {clock(end.ended)} by {end.site or 'the target'}.")
+        return Outage(None, None, NOT_KNOWN, f"{sentence}; nor does it hold a moment at which they were let in.")
+    return Outage(None, None, NOT_KNOWN, f"{sentence}; let in at {clock(end.ended)} by {end.site or 'the target'}.")
 
 
 def _end(story: Story, fence: Act) -> Act | None:
@@ -112,7 +112,7 @@ def _lets_in(act: Act) -> bool:
 
 
 def _exact(took_s: float) -> str:
-    """What minutes and hours round away."""
+    """The exact seconds, where minutes and hours would round them away."""
     return f": {took_s:.1f} s" if took_s >= 60 else ""  # noqa: PLR2004
 
 
@@ -126,7 +126,7 @@ def _paused(story: Story, fence: Act) -> str:
 
 
 def _held(story: Story) -> float | None:
-    """How long the take-in of a lost site held delivery where clients are served; None where no pause went out."""
+    """Seconds for which taking in a lost site paused delivery at the serving site; None without a pause."""
     for act in reversed(story.of("reinstate")):
         pauses = [made for made in act.calls if made.call.get("goal") == Goal.PAUSE.value and made.outcome != "refused"]
         if pauses:

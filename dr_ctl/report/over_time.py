@@ -1,4 +1,4 @@
-"""A figure over the time of a history: what was likely, the bound above it as a band, excursions, the objective."""
+"""A chart over the time of a history: the likely figure, the bound above as a band, excursions, the objective."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from dr_ctl.report.outflow import Area, Chart, Line, Piece, Told, pieces_of
+from dr_ctl.report.outflow import Area, Chart, Line, Piece, Point, pieces_of
 from dr_ctl.report.scale import CountAxis, TimeAxis
 from dr_ctl.report.values import count, many
 
@@ -21,8 +21,8 @@ def over_time(
     title: str,
     unit: str,
     span: tuple[datetime, datetime],
-    bound: Sequence[Told],
-    likely: Sequence[Told] = (),
+    bound: Sequence[Point],
+    likely: Sequence[Point] = (),
     *,
     limit: float | None = None,
 ) -> Chart:
@@ -46,15 +46,17 @@ def over_time(
         )
     if above:
         width = 50 / max(1, len(bound))
-        told = many(len(above), "excursion", "excursions")
-        areas.append(Area.of(f"{told} above the objective", "above", [_box(x, stretch, width) for stretch in above]))
+        excursions = many(len(above), "excursion", "excursions")
+        areas.append(
+            Area.of(f"{excursions} above the objective", "above", [_box(x, stretch, width) for stretch in above])
+        )
     begun = f"time since {span[0]:%Y-%m-%d %H:%M} UTC"
     caption = f"The most in each of {many(len(bound), 'stretch', 'stretches')}; a gap is time that no look covers."
-    return Chart(title, unit, f"{caption}{_told(limit, drawn=drawn, above=len(above))}", "", begun, tuple(lines),
+    return Chart(title, unit, f"{caption}{_limit_text(limit, drawn=drawn, above=len(above))}", "", begun, tuple(lines),
                  x.ticks(), y.ticks(), tuple(areas))  # fmt: skip
 
 
-def _told(limit: float | None, *, drawn: bool, above: int) -> str:
+def _limit_text(limit: float | None, *, drawn: bool, above: int) -> str:
     if limit is None:
         return ""
     if not drawn:
@@ -62,22 +64,22 @@ def _told(limit: float | None, *, drawn: bool, above: int) -> str:
     return "" if above else " It was never above the objective."
 
 
-def _bands(bound: Sequence[Told], likely: Sequence[Told], x: TimeAxis, y: CountAxis) -> list[Piece]:
-    """Along the bound and back along what was likely, wherever both are known."""
+def _bands(bound: Sequence[Point], likely: Sequence[Point], x: TimeAxis, y: CountAxis) -> list[Piece]:
+    """The area between the bound and the likely figure, wherever both are known."""
     least = dict(likely)
     both = [(at, most, least.get(at)) for at, most in bound]
     pieces: list[Piece] = []
     for is_known, group in itertools.groupby(both, key=lambda each: None not in each):
-        told = [(x.at(at), most or 0.0, value or 0.0) for at, most, value in group]
+        points = [(x.at(at), most or 0.0, value or 0.0) for at, most, value in group]
         if is_known:
-            upper = [(left, y.at(most)) for left, most, _ in told]
-            pieces.append([*upper, *((left, y.at(value)) for left, _, value in reversed(told))])
+            upper = [(left, y.at(most)) for left, most, _ in points]
+            pieces.append([*upper, *((left, y.at(value)) for left, _, value in reversed(points))])
     return pieces
 
 
-def _above(told: Sequence[Told], limit: float) -> list[list[datetime]]:
-    """The stretches of time in which it was above the limit."""
-    groups = itertools.groupby(told, key=lambda each: each[1] is not None and each[1] > limit)
+def _above(points: Sequence[Point], limit: float) -> list[list[datetime]]:
+    """The stretches of time in which the figure was above the limit."""
+    groups = itertools.groupby(points, key=lambda each: each[1] is not None and each[1] > limit)
     return [[at for at, _ in group] for is_above, group in groups if is_above]
 
 

@@ -1,6 +1,6 @@
-"""Loads what one run wrote, in whatever state: ended, open, cut off, torn, even altered. Never raises for it.
+"""Loads the files of a run in any state: ended, open, cut off, torn, even altered. Never raises for a bad file.
 
-Lines are checked as the journal's own reader does; what cannot be vouched for is left out, and `problems` says so.
+Lines are checked as the journal's own reader does; `problems` names the lines and files that were left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dr_ctl.report.values import mapping
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """One run as it lies on disk. `result` is None while the run has not ended, `plans` has one for each part."""
+    """A run as it lies on disk. `result` is None while the run has not ended; `plans` has a plan for each part."""
 
     name: str
     entries: tuple[Entry, ...] = ()
@@ -32,7 +32,7 @@ class Material:
 
 
 def read_run(files: RunFiles) -> Material:
-    """Read journal, plan and result; each that is missing or damaged is a problem told on the page."""
+    """Read journal, plan and result; a missing or damaged file is a problem shown on the page."""
     entries, problem = _entries(files.journal)
     problems = [problem] if problem else []
     result: Mapping[str, Any] | None = None
@@ -52,21 +52,21 @@ def read_run(files: RunFiles) -> Material:
 
 def _document(path: Path) -> Mapping[str, Any] | None:
     try:
-        told = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
-    return told if isinstance(told, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def _entries(path: Path) -> tuple[list[Entry], str | None]:
-    """All lines up to the first that does not fit, and what is to be said of the rest."""
+    """The lines up to the first that does not fit, and a sentence on the rest."""
     try:
         raw = path.read_bytes()
     except OSError:
         return [], "there is no journal: the run never began, and nothing was changed by it"
-    found = chain(raw)
-    if found.wrong is not None:
-        text = f"line {found.wrong[0]} of the journal does not fit the lines before it"
-        return found.entries, f"{text}: it and all after it are left out"
+    checked = chain(raw)
+    if checked.wrong is not None:
+        text = f"line {checked.wrong[0]} of the journal does not fit the lines before it"
+        return checked.entries, f"{text}: it and all after it are left out"
     torn = "the last line of the journal is torn, as a crash leaves it: it is left out"
-    return found.entries, torn if found.torn else None
+    return checked.entries, torn if checked.torn else None

@@ -39,7 +39,7 @@ _LEAST_SPAN_S: Final = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """One round value, at `at` per cent of its axis."""
+    """A round value, at `at` per cent of its axis."""
 
     at: float
     label: str

@@ -1,7 +1,7 @@
-"""What happened, from the journal alone: parts of the run, their steps in order, the calls and samples of each.
+"""The events of a run from the journal alone: parts, their steps in order, and the steps' calls and samples.
 
-A part is one stretch of work by one process: a run that was resumed has several, and so has one that was aborted
-later. A step that was undone appears twice, once for each life.
+A part is the work of one process: a run that was resumed or aborted later has several. A step that was undone appears
+twice: done, and undone.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class CallMade:
 
 @dataclass
 class Act:
-    """One life of one step, or a signal. `ended` is None where no end was written."""
+    """A step being done or undone, or a signal. `ended` is None where no end was written."""
 
     id: str
     number: int | None
@@ -76,14 +76,14 @@ class Act:
 
     @property
     def label(self) -> str:
-        """As the runbook's reader knows it: `06 fence`, `06 undo fence`."""
+        """The name that a runbook's reader knows: `06 fence`, `06 undo fence`."""
         number, _, verb = label(self.id).partition(" ")
         return f"{number} undo {verb}" if self.undo else f"{number} {verb}"
 
 
 @dataclass
 class Part:
-    """One stretch of work. `began` and `ended` are its first and last entry."""
+    """The work of a process. `began` and `ended` are the times of the first and last entry."""
 
     kind: str
     began: datetime
@@ -120,8 +120,8 @@ def tell(material: Material) -> Story:
 
 
 def _id(step: Mapping[str, Any]) -> str:
-    told = number(step.get("number"))
-    return f"{int(told) if told is not None else 0:02d}-{text(step.get('verb'))}"
+    place = number(step.get("number"))
+    return f"{int(place) if place is not None else 0:02d}-{text(step.get('verb'))}"
 
 
 def label(id_: str) -> str:
@@ -167,7 +167,8 @@ class _Teller:
         self._settled = entry.kind == "signal" or (entry.kind == "step" and entry.outcome not in _STARTS)
 
     def _by_another_process(self, entry: Entry) -> bool:
-        """An undo by the run itself follows an end; one that follows nothing, or an undo of the same, is an abort."""
+        """Say whether an undo is an abort by another process. A run's own undo directly follows the end of a step or a
+        signal."""
         before = self._acts.get(entry.step or "")
         return not self._settled or (before is not None and before.undo)
 

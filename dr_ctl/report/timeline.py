@@ -1,4 +1,4 @@
-"""The time line: each part of the run as rows of bars along one axis, placed in per cent."""
+"""The time line: the run's parts as rows of bars along one axis, placed in per cent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dr_ctl.report.values import clock, seconds
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From `left`, `width` wide, both in per cent. It may go on past the axis at either side."""
+    """From `left`, `width` wide, both in per cent. A bar may go on past the axis at either side."""
 
     left: float
     width: float
@@ -24,7 +24,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One step, or one signal; a `moment` has no length worth a bar."""
+    """A step or a signal; a `moment` is too short for a bar."""
 
     label: str
     site: str
@@ -41,7 +41,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Chapter:
-    """One part of the run. `band` is where clients were out, `no_return` where the point of no return was passed."""
+    """A part of the run. `band` is the time in which clients were out, `no_return` the point of no return."""
 
     title: str
     gap: str

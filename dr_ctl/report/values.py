@@ -1,4 +1,4 @@
-"""Reading JSON without trust, and writing figures for people. What is absent or odd is None, never zero."""
+"""Reading JSON without trust, and writing figures for people. An absent or odd value is None, never zero."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ _FIRM: Final = "\N{NO-BREAK SPACE}"
 _THIN: Final = "\N{NARROW NO-BREAK SPACE}"
 
 
-def mapping(told: object) -> Mapping[str, Any]:
+def mapping(value: object) -> Mapping[str, Any]:
     """The object, or an empty one."""
-    return told if isinstance(told, Mapping) else {}
+    return value if isinstance(value, Mapping) else {}
 
 
-def items(told: object) -> list[Any]:
+def items(value: object) -> list[Any]:
     """The list, or an empty one."""
-    return list(told) if isinstance(told, list | tuple) else []
+    return list(value) if isinstance(value, list | tuple) else []
 
 
-def text(told: object) -> str:
+def text(value: object) -> str:
     """The string, or an empty one."""
-    return told if isinstance(told, str) else ""
+    return value if isinstance(value, str) else ""
 
 
-def number(told: object) -> float | None:
+def number(value: object) -> float | None:
     """The finite number; a truth value is none."""
-    if isinstance(told, bool) or not isinstance(told, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return told if abs(told) < float("inf") else None
+    return value if abs(value) < float("inf") else None
 
 
-def moment(told: object) -> datetime | None:
+def moment(value: object) -> datetime | None:
     """An ISO 8601 time, in UTC."""
     try:
-        at = datetime.fromisoformat(told) if isinstance(told, str) else None
+        at = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:
         return None
     if at is None:
@@ -51,9 +51,9 @@ def clock(at: datetime) -> str:
     return f"{at:%H:%M:%S}.{at.microsecond // 1000:03d}Z"
 
 
-def count(told: object) -> str:
+def count(figure: object) -> str:
     """A count, or any figure without a unit, with its thousands apart."""
-    value = number(told)
+    value = number(figure)
     if value is None:
         return NOT_KNOWN
     if value == int(value):
@@ -61,16 +61,16 @@ def count(told: object) -> str:
     return f"{value:,.1f}".replace(",", _THIN) if abs(value) >= 10 else f"{value:.2g}"  # noqa: PLR2004
 
 
-def seconds(told: object) -> str:
+def seconds(figure: object) -> str:
     """A duration given in seconds."""
-    value = number(told)
+    value = number(figure)
     if value is None:
         return NOT_KNOWN
     if value <= 0:
         return f"0{_FIRM}s"
-    told = "under 1 ms" if value < 0.0005 else duration(value)  # noqa: PLR2004 - what `duration` would call 0 ms
+    words = "under 1 ms" if value < 0.0005 else duration(value)  # noqa: PLR2004 - what `duration` would call 0 ms
     # "5 min 0 s" says no more than "5 min"; and no line ends between a figure and its unit.
-    return told.removesuffix(" 0 s").removesuffix(" 0 min").replace(" ", _FIRM)
+    return words.removesuffix(" 0 s").removesuffix(" 0 min").replace(" ", _FIRM)
 
 
 def many(amount: int, one: str, more: str | None = None) -> str:

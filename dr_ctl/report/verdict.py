@@ -16,7 +16,7 @@ _ABORTED: Final = "Aborted: all that the run changed was undone, and the undo wa
 
 @dataclass(frozen=True, slots=True)
 class UnitEnd:
-    """Who serves one unit at the end; `serving` is a sentence where no site does."""
+    """The site that serves a unit at the end; `serving` is a sentence where no site does."""
 
     name: str
     serving: str
@@ -44,10 +44,10 @@ def verdict(material: Material, story: Story) -> Verdict:
         UnitEnd(text(unit.get("name")), text(unit.get("serving")) or "no site was seen to serve it")
         for unit in map(mapping, items(data.get("pairs")))
     )
-    told = number(result.get("exit_code"))
-    tone, words = _ended(int(told) if told is not None else None, text(result.get("command")), data.get("undone"))
+    code = number(result.get("exit_code"))
+    tone, words = _ended(int(code) if code is not None else None, text(result.get("command")), data.get("undone"))
     outcome, summary = text(result.get("outcome")), text(result.get("summary"))
-    return Verdict(tone, words, outcome, f"{told:g}" if told is not None else "not known", summary, units, "")
+    return Verdict(tone, words, outcome, f"{code:g}" if code is not None else "not known", summary, units, "")
 
 
 def _ended(code: int | None, command: str, undone: object) -> tuple[Tone, str]:

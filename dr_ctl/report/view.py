@@ -30,7 +30,7 @@ _PROOFS: Final = {
 @dataclass(frozen=True, slots=True)
 class Fact:
     name: str
-    told: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CallRow:
-    """One call that went out. `text` is empty where the answer says no more than the outcome."""
+    """A call that went out. `text` is empty where the answer says no more than the outcome."""
 
     seq: int
     time: str
@@ -67,7 +67,7 @@ class CallGroup:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What the gate saw of one unit before the activation."""
+    """The gate's figures for a unit before the activation."""
 
     unit: str
     sentence: str
@@ -182,56 +182,54 @@ def _asked(material: Material, plan: Mapping[str, Any], story: Story) -> tuple[F
 
 
 def _who(material: Material) -> list[Fact]:
-    """Who began each part, where the journal says so: `by` in the evidence of its `run` entry."""
-    told = [mapping(entry.evidence.get("by")) for entry in material.entries if entry.kind == "run"]
+    """The person and host that began each part, by the evidence of its `run` entry, if written."""
+    authors = [mapping(entry.evidence.get("by")) for entry in material.entries if entry.kind == "run"]
     names = [("user", "By"), ("host", "On host"), ("version", "Version of dr-ctl"), ("command", "Command")]
     facts = []
     for key, name in names:
-        values = list(dict.fromkeys(text(each.get(key)) for each in told if text(each.get(key))))
+        values = list(dict.fromkeys(text(each.get(key)) for each in authors if text(each.get(key))))
         facts += [Fact(name, "; then ".join(values))] if values else []
     return facts or [Fact("By", "the journal does not say")]
 
 
 def _findings(material: Material) -> tuple[tuple[Finding, ...], str]:
     if material.result is not None:
-        told, note = items(material.result.get("findings")), ""
+        rows, note = items(material.result.get("findings")), ""
     else:
-        told = [each for plan in material.plans for each in items(plan.get("findings"))]
+        rows = [each for plan in material.plans for each in items(plan.get("findings"))]
         note = "The run has not ended: these are the findings of its plan; those of its steps are told with its end."
-    found = [
+    findings = [
         Finding(text(each.get("id")), text(each.get("severity")), text(each.get("text")), text(each.get("remedy")))
-        for each in map(mapping, told)
+        for each in map(mapping, rows)
     ]
-    unique = dict.fromkeys(found)
+    unique = dict.fromkeys(findings)
     return tuple(sorted(unique, key=lambda each: _ORDER.get(each.severity, 0))), note
 
 
-def _debt(told: object) -> str:
-    if not isinstance(told, Mapping):
-        return str(told)
-    return text(told.get("text")) or "; ".join(f"{key}: {value}" for key, value in told.items())
+def _debt(debt: object) -> str:
+    if not isinstance(debt, Mapping):
+        return str(debt)
+    return text(debt.get("text")) or "; ".join(f"{key}: {value}" for key, value in debt.items())
 
 
 def _proofs(story: Story) -> tuple[Fact, ...]:
     """How fence and activation were proven."""
-    told = [(act, text(act.evidence.get("proof"))) for act in story.acts if not act.undo]
+    proofs = [(act, text(act.evidence.get("proof"))) for act in story.acts if not act.undo]
     return tuple(
-        Fact(f"{act.verb} {act.site}".strip(), _PROOFS.get((act.verb, proof), proof)) for act, proof in told if proof
+        Fact(f"{act.verb} {act.site}".strip(), _PROOFS.get((act.verb, proof), proof)) for act, proof in proofs if proof
     )
 
 
 def _gates(story: Story) -> tuple[Gate, ...]:
     acts: Sequence[Act] = story.of("verify")
     seen = acts[-1].evidence if acts else {}
-    return tuple(_gate(unit, told) for unit, told in seen.items() if isinstance(told, Mapping) and "depths" in told)
+    return tuple(_gate(unit, row) for unit, row in seen.items() if isinstance(row, Mapping) and "depths" in row)
 
 
-def _gate(unit: str, told: Mapping[str, Any]) -> Gate:
-    depths = mapping(told.get("depths"))
-    sentence = (
-        f"The gate held in {count(told.get('samples'))} samples in a row; both sites were compared queue by queue"
-    )
-    compared = f"{sentence}, and {count(told.get('ids_compared'))} messages by id"
+def _gate(unit: str, row: Mapping[str, Any]) -> Gate:
+    depths = mapping(row.get("depths"))
+    sentence = f"The gate held in {count(row.get('samples'))} samples in a row; both sites were compared queue by queue"
+    compared = f"{sentence}, and {count(row.get('ids_compared'))} messages by id"
     empty = "; all queues were empty" if not depths else ""
     return Gate(unit, f"{compared}{empty}.", tuple((queue, count(depth)) for queue, depth in depths.items()))
 
@@ -268,9 +266,9 @@ def _calls_sentence(story: Story) -> str:
     if not made:
         return "none went out"
     outcomes = Counter(call.outcome for call in made)
-    told = ", ".join(f"{count(amount)} {outcome}" for outcome, amount in outcomes.items())
+    counts = ", ".join(f"{count(amount)} {outcome}" for outcome, amount in outcomes.items())
     undone = sum(act.undo for act, _ in calls_of(story))
-    return f"{many(len(made), 'call')} went out: {told}{f'; {count(undone)} of them to undo' if undone else ''}"
+    return f"{many(len(made), 'call')} went out: {counts}{f'; {count(undone)} of them to undo' if undone else ''}"
 
 
 def _journal(material: Material, story: Story) -> tuple[Fact, ...]:
@@ -278,13 +276,15 @@ def _journal(material: Material, story: Story) -> tuple[Fact, ...]:
     facts = [Fact("Entries", count(len(material.entries))), Fact("Last hash", f"`{material.last_hash}`")]
     if sealed:
         same = sealed.get("last_hash") == material.last_hash and sealed.get("count") == len(material.entries)
-        told = (
+        sentence = (
             "the same count and last hash" if same else "ANOTHER count or last hash: one of the two files was altered"
         )
-        facts.append(Fact("Seal in result.json", told))
+        facts.append(Fact("Seal in result.json", sentence))
     else:
         facts.append(Fact("Seal in result.json", "none: the run has not ended" if material.result is None else "none"))
     if story.back:
-        told = f"at entry {', '.join(map(count, story.back))}: order is by entry; times around it are not to be trusted"
-        facts.append(Fact("The clock went back", told))
+        sentence = (
+            f"at entry {', '.join(map(count, story.back))}: order is by entry; times around it are not to be trusted"
+        )
+        facts.append(Fact("The clock went back", sentence))
     return tuple(facts)

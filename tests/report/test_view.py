@@ -31,7 +31,7 @@ def plain(told: str) -> str:
 
 
 def facts(told: tuple[Any, ...]) -> dict[str, str]:
-    return {fact.name: plain(fact.told) for fact in told}
+    return {fact.name: plain(fact.text) for fact in told}
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_failover_does_not_say_that_clients_were_out_only_since_it_began(tmp_p
 
     assert page.outage.figure == "not known"
     assert "since london was lost" in page.outage.sentence
-    asked_for = {fact.name: fact.told for fact in page.asked}
+    asked_for = {fact.name: fact.text for fact in page.asked}
     assert asked_for["Loss accepted"] == "500"
     assert asked_for["Reason"] == "london burns"
     assert "Timeout of the drain" not in asked_for
