@@ -1,4 +1,4 @@
-"""What happens during a run, as frozen events. The engine emits them and runs the same with nobody listening."""
+"""The events of a run, as frozen values. The engine emits them and runs the same with nobody listening."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A management bean, whatever broker it is of: its attributes, and what can be called on it."""
+"""A management bean of any broker: attributes and operations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Fails:
 
 @dataclass(frozen=True, slots=True)
 class Bean:
-    """One bean: its attributes now, and its operations by `name(types)`; neither is made before it is asked for."""
+    """A bean with its present attributes, and operations by `name(types)`; both are made on request."""
 
     name: str
     read: Callable[[], Mapping[str, Any]]

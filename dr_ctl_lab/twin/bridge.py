@@ -1,4 +1,4 @@
-"""A bridge: what carries messages from a queue of one broker to an address of another."""
+"""A bridge carries messages from a queue of one broker to an address of another."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ CREDITS: Final = 5000
 
 
 class Bridge(Taker):
-    """Takes from a queue while it is connected; a message stays there until the confirmation is back. One that is not
-    connected is no consumer of its queue. Stopped, by a person or by what it belongs to, it does not connect.
+    """Takes from a queue while connected; a message stays there until its confirmation is back. Only a connected bridge
+    is a consumer of its queue. A stopped bridge does not connect.
 
-    What a broken connection had under way is forwarded again: from then on the two counters are apart by so much."""
+    Messages under way at a break are forwarded again, so the two counters differ by their number from then on."""
 
     def __init__(self, name: str, queue: Queue, address: str, clock: Clock) -> None:
         self.name, self.queue, self.address, self._clock = name, queue, address, clock
@@ -24,7 +24,7 @@ class Bridge(Taker):
         self.forwarded = self.acked = 0
         self.held: deque[tuple[float, Message]] = deque()
         self.back: deque[tuple[float, Message]] = deque()
-        self.refused: list[Message] = []  # its target has it already, and it stays in delivery for ever
+        self.refused: list[Message] = []  # messages that the target has already; they stay in delivery for ever
 
     @property
     def ready(self) -> bool:
@@ -36,7 +36,7 @@ class Bridge(Taker):
         self.forwarded += 1
 
     def outgoing(self, message: Message) -> Message:
-        """What the peer is given for it."""
+        """The message as the peer gets it."""
         return message
 
     def stop(self) -> None:
@@ -50,7 +50,7 @@ class Bridge(Taker):
             self.queue.dispatch()
 
     def drop(self) -> None:
-        """Its connection is gone: what is not confirmed stands in the queue again, in its order."""
+        """Lose the connection: unconfirmed messages stand in the queue again, in order."""
         if not self.connected:
             return
         self.connected = False
@@ -60,13 +60,13 @@ class Bridge(Taker):
         self._forget()
 
     def fell(self) -> None:
-        """Its broker is gone, and what the queue had handed over with it."""
+        """Forget all state, because the broker died."""
         self.started = self.connected = False
         self.forwarded = self.acked = 0
         self._forget()
 
     def arrived(self, confirmed_s: float) -> Message:
-        """The next message is there; its confirmation comes later."""
+        """Hand over the next message; its confirmation comes at `confirmed_s`."""
         _, message = self.held.popleft()
         self.back.append((confirmed_s, message))
         return message
@@ -78,7 +78,7 @@ class Bridge(Taker):
     def confirm(self, now_s: float) -> None:
         while self.back and self.back[0][0] <= now_s:
             _, message = self.back.popleft()
-            # It may have been taken away meanwhile, with its queue.
+            # The message may be gone meanwhile, with its queue.
             if message.number in self.queue.messages:
                 self._done(message)
             self.acked += 1

@@ -1,4 +1,4 @@
-"""A simulated broker that bridges join to its peer: what the ways between the two ask of it."""
+"""The interface of a simulated broker with bridges to its peer, for the ways between the two."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ B = TypeVar("B", bound=BridgedBroker)
 
 
 class BridgedWay(Way[B]):
-    """One direction of a pair that bridges join, and what the source does by itself."""
+    """A direction of a pair that bridges join, and the source's own work."""
 
     def __init__(self, source: B, target: B, *, delay_s: float = 0.0) -> None:
         super().__init__(source, target, delay_s=delay_s)
@@ -21,7 +21,7 @@ class BridgedWay(Way[B]):
         self._cuts = 0
 
     def _lets_in(self, bridge: Bridge) -> bool:
-        """Say whether the peer knows the bridge's login; False after what a refusal does."""
+        """Say whether the peer knows the bridge's login; a refusal has its effects before False is returned."""
         del bridge
         return True
 
@@ -61,7 +61,7 @@ class BridgedWay(Way[B]):
         return self.mode is not Mode.HANG and not self.source.frozen and not self.target.frozen
 
     def _connect(self, now_s: float) -> list[float]:
-        """Those that are started dial until they are in; one whose connection is only held is not in."""
+        """Started bridges dial until they are connected. A connection that is only held does not count."""
         waiting = [bridge for bridge in self.source.shipping if bridge.started and not bridge.connected]
         if waiting and now_s >= self._redial_s:
             self._redial_s = now_s + REDIAL_S

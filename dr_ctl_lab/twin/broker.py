@@ -1,7 +1,6 @@
-"""One simulated broker: its queues and doors, what a death takes and what it leaves. No wire, no thread.
+"""A simulated broker: queues, doors, and the effects of a death. No wire, no thread.
 
-What joins it to its peer, a kind of broker adds. Every method is called with `lock` held; one lock serves all brokers
-of a twin.
+Subclasses add the way to the peer. Every method is called with `lock` held; one lock serves all brokers of a twin.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Broker(ABC):
         self.security = Security(self.roles)
         self.next_number: Callable[[], int] = numbers(self._first)
 
-    # what is its family's own
+    # the parts of the family
 
     @abstractmethod
     def no(self, why: No, name: str) -> BrokerSaysNo:
@@ -78,9 +77,9 @@ class Broker(ABC):
 
     @abstractmethod
     def marks(self, queue: Queue, message: Message) -> tuple[Mapping[str, str], Mapping[str, int]]:
-        """What a message that is moved out of a queue tells of it: texts and numbers."""
+        """Headers and numbers that a moved message carries about its old queue."""
 
-    # what joins it to its peer
+    # the way to the peer
 
     @property
     def lets_peer_in(self) -> bool:
@@ -100,7 +99,7 @@ class Broker(ABC):
     @property
     @abstractmethod
     def settable(self) -> Mapping[str, Any]:
-        """What can be set of it at this broker, as it is."""
+        """The settable state at this broker."""
 
     @property
     def serves(self) -> bool:
@@ -113,7 +112,7 @@ class Broker(ABC):
         return self.serves
 
     def let_clients_in(self) -> None:
-        """What a person at its console would do for it."""
+        """Let clients in, as a person at the console would."""
         self.open_door(self.acceptors[self.clients_door])
 
     def keep_clients_out(self) -> None:
@@ -121,7 +120,7 @@ class Broker(ABC):
 
     @abstractmethod
     def installed(self, names: Sequence[str]) -> None:
-        """Before its first start: its file has these queues."""
+        """Take the queues of the configuration file, before the first start."""
 
     def waiting(self, queue: str) -> int:
         """How many messages clients of a queue have still to get."""
@@ -130,11 +129,11 @@ class Broker(ABC):
 
     @abstractmethod
     def booted(self) -> None:
-        """It has started."""
+        """Do the work of a start."""
 
     @abstractmethod
     def fell(self) -> None:
-        """It has died; its queues hold what a death leaves."""
+        """Do the work after a death; the queues hold only durable messages."""
 
     @abstractmethod
     def told_of_queue(self, queue: Queue) -> None:
@@ -150,7 +149,7 @@ class Broker(ABC):
 
     @abstractmethod
     def routed(self, message: Message, found: Sequence[Queue], *, aside: bool) -> None:
-        """A message lies in these queues; `aside`: it was put there past its address."""
+        """Note that a message lies in these queues; `aside`: put there past its address."""
 
     @abstractmethod
     def removed(self, queue: Queue, message: Message, reason: Reason) -> None:
@@ -161,11 +160,11 @@ class Broker(ABC):
         """A client's connection ended while it held these."""
 
     def thawed(self) -> None:
-        """It goes on where it stood; nobody has been answered yet."""
+        """Do the work after a freeze, before any answer."""
         return
 
     def ended(self) -> None:
-        """Nothing of it is needed any more."""
+        """Release everything at the end of the twin."""
         return
 
     # its life
@@ -189,7 +188,7 @@ class Broker(ABC):
         self.changed.notify_all()
 
     def kill(self) -> None:
-        """The process is gone, at once; ports refuse. What was durable stays."""
+        """End the process at once; ports refuse. Durable messages stay."""
         if not self.alive:
             return
         self.alive = self.frozen = False
@@ -217,7 +216,7 @@ class Broker(ABC):
             self.changed.notify_all()
 
     def close_door(self, acceptor: Acceptor) -> None:
-        """Close it and cut whoever came through it; what was in delivery is in its queue when this returns."""
+        """Close a door and cut its clients; messages in delivery are in their queue again on return."""
         if not acceptor.started:
             return
         acceptor.started = False
@@ -271,7 +270,7 @@ class Broker(ABC):
         return self.queues[name]
 
     def destroy_queue(self, name: str, *, with_takers: bool = False, here_only: bool = False) -> None:
-        """Remove a queue with what lies in it; its address stays."""
+        """Remove a queue with its messages; the address stays."""
         queue = self.queue(name)
         if queue.takers and not with_takers:
             raise self.no(No.IN_USE, name)
@@ -326,7 +325,7 @@ class Broker(ABC):
         return True
 
     def _put_copy(self, queue: Queue, message: Message, address: str, timestamp_ms: int) -> None:
-        """The same content as a new message, born here."""
+        """Route a copy of the content as a new message, born here."""
         texts, longs = self.marks(queue, message)
         self.route(
             Message(

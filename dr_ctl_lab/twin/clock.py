@@ -13,7 +13,7 @@ class Clock:
         self._began_s, self._began_at_s = time.monotonic(), time.time()
 
     def now_s(self) -> float:
-        """Seconds that only ever grow; they count from no moment in particular."""
+        """Seconds that only grow, from an arbitrary start."""
         return self._began_s + (time.monotonic() - self._began_s) * self._pace
 
     def date_ms(self) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dr_ctl_lab.twin.bean import ILLEGAL
 from dr_ctl_lab.twin.doors import shut
-from dr_ctl_lab.twin.faults import Fault, FaultKind, told_otherwise
+from dr_ctl_lab.twin.faults import Fault, FaultKind, falsified
 from dr_ctl_lab.twin.jolokia import NotARequest, Request, answer, failed, requests_in
 
 if TYPE_CHECKING:
@@ -183,20 +183,20 @@ class _Handler(BaseHTTPRequestHandler):
         answers = []
         broker = self._host.broker
         for request in requests:
-            # One at a time, as the real one: another's request may come in between.
+            # Singly, as a real console: another client's request may come in between.
             with broker.lock:
                 if not self._console.live(self._sock):
                     raise Hung
                 if any(request is each for each in idle):
-                    told: dict[str, Any] = {"value": None, "status": 200}
+                    reply: dict[str, Any] = {"value": None, "status": 200}
                 else:
-                    told = answer(self._host.management, request)
+                    reply = answer(self._host.management, request)
                 if request.changes:
-                    self._host.note(request, told["status"])
+                    self._host.note(request, reply["status"])
             for fault, mine in lies:
                 if any(request is each for each in mine):
-                    told = told_otherwise(told, fault)
-            answers.append(told)
+                    reply = falsified(reply, fault)
+            answers.append(reply)
         return answers
 
     def _wait(self, seconds: float) -> None:
@@ -223,15 +223,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(raw)
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class calls it so
-        """Say nothing: what is asked is the caller's to record."""
+        """Log nothing: the host records requests."""
 
 
 def _login(authorization: str | None) -> tuple[str, str]:
-    kind, _, told = (authorization or "").partition(" ")
+    kind, _, login = (authorization or "").partition(" ")
     if kind.lower() != "basic":
         return "", ""
     try:
-        user, _, password = base64.b64decode(told, validate=True).decode().partition(":")
+        user, _, password = base64.b64decode(login, validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):
         return "", ""
     return user, password

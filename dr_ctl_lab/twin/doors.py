@@ -1,6 +1,6 @@
 """The sockets of one broker: a port for each acceptor and one for the console, kept for as long as the twin lives.
 
-A closed port stays bound and refuses, so that nobody else can take it meanwhile. One thread listens to all of them.
+A closed port stays bound and refuses, so that nobody else can take it meanwhile. A single thread listens to all ports.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Doors:
         self._thread = threading.Thread(target=self._run, name=f"doors of {name}", daemon=True)
 
     def reserve(self, name: str, welcome: Welcome) -> int:
-        """Take a free port for a door; it refuses until it is opened."""
+        """Take a free port for a door, which refuses until opened."""
         self._bound[name] = _bound(0)
         self._ports[name] = int(self._bound[name].getsockname()[1])
         self._welcome[name] = welcome
@@ -95,7 +95,7 @@ class Doors:
             shut(sock)
 
     def forget(self, sock: socket.socket) -> None:
-        """A connection is over: its socket is its owner's to close."""
+        """Forget a connection; the owner closes the socket."""
         if self._visitors.pop(sock, None) is not None:
             with contextlib.suppress(KeyError, ValueError):
                 self._selector.unregister(sock)
@@ -107,7 +107,7 @@ class Doors:
             self.sound()
 
     def sound(self) -> None:
-        """Let the loop look again. It never waits: the loop itself sounds, and where no more goes in it will look."""
+        """Wake the loop, without waiting: the loop itself calls this, and a full pipe wakes it too."""
         with contextlib.suppress(OSError):
             self._wake.send(b"!")
 
@@ -142,7 +142,7 @@ class Doors:
                 if not self.frozen:
                     self._serve([(key.fileobj, events) for key, events in ready])
                     continue
-            # What waits at the sockets waits on; the loop must not spin over it.
+            # Waiting data at frozen sockets must not make the loop spin.
             threading.Event().wait(TICK_S)
 
     def _serve(self, ready: list[tuple[object, int]]) -> None:

@@ -9,7 +9,8 @@ from dr_ctl_lab.twin.messages import Message
 
 
 def settable(broker: Broker) -> dict[str, Any]:
-    """Doors, the way to the peer, pauses, queues with their documents, addresses: what a tool could leave otherwise."""
+    """The state that a tool could change: doors, the way to the peer, pauses, queues with their documents,
+    addresses."""
     return {
         "alive": broker.alive,
         "doors": {acceptor.name: acceptor.started for acceptor in broker.acceptors.values()},

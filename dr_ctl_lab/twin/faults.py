@@ -1,4 +1,4 @@
-"""Faults of one broker's management, on request or from a seed: what goes wrong, at which request, how often."""
+"""Faults of a broker's management, on request or from a seed: kind of fault, request, and number of times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LATEST: Final = 12  # the request that a fault from a seed strikes at the latest
 
 
 class FaultKind(Enum):
-    """What can go wrong with a request, and what of it is done nevertheless."""
+    """Kinds of fault, and whether the request is done nevertheless."""
 
     LATE = "late"  # answered after `seconds`
     ERROR = "error"  # HTTP `status`, no JSON; not done
@@ -33,7 +33,7 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """Which requests are meant; `after` of them pass first. What is not given matches all."""
+    """Selects requests; `after` matching ones pass first. A None matches all."""
 
     changing: bool | None = None
     operation: str | None = None  # the name without its signature
@@ -72,8 +72,8 @@ class Faults:
 
     @classmethod
     def from_seed(cls, seed: int, *, count: int = 3) -> Self:
-        """Some faults that a careful tool survives, the same for the same seed."""
-        chance = random.Random(seed)  # noqa: S311 - it decides what is tried, nothing is kept secret by it
+        """A few faults that a careful tool survives, equal for equal seeds."""
+        chance = random.Random(seed)  # noqa: S311 - no secret depends on it
         kinds = [each for each in FaultKind if each is not FaultKind.LIE]
         return cls(_by_chance(chance.choice(kinds), chance) for _ in range(count))
 
@@ -84,7 +84,7 @@ class Faults:
         self._armed.clear()
 
     def due(self, requests: Sequence[Request]) -> list[tuple[Fault, list[Request]]]:
-        """The faults that strike this POST, each with the requests that it means; they are counted down by it."""
+        """The faults that strike this POST, with their requests; counts them down."""
         found = []
         for fault, left in list(self._armed):
             struck = []
@@ -116,15 +116,15 @@ def _by_chance(kind: FaultKind, chance: random.Random) -> Fault:
     )
 
 
-def told_otherwise(told: Answer, fault: Fault) -> Answer:
+def falsified(reply: Answer, fault: Fault) -> Answer:
     """An answer with one attribute reported as it is not, wherever it stands."""
-    value = told.get("value")
+    value = reply.get("value")
     if not isinstance(value, dict):
-        return told
+        return reply
     if fault.attribute in value:
-        return {**told, "value": {**value, fault.attribute: fault.value}}
+        return {**reply, "value": {**value, fault.attribute: fault.value}}
     rows = {
         name: {**row, fault.attribute: fault.value} if isinstance(row, dict) and fault.attribute in row else row
         for name, row in value.items()
     }
-    return {**told, "value": rows}
+    return {**reply, "value": rows}

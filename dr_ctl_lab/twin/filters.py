@@ -25,11 +25,11 @@ Named = Callable[[str], str | None]
 
 
 class BadFilter(ValueError):
-    """What was told is no filter."""
+    """The text is not a filter."""
 
 
 def compiled(text: str | None) -> Callable[[Named], bool]:
-    """Read a filter; what it gives takes a way to look a property up. `BadFilter` where it cannot be read."""
+    """Read a filter into a predicate over a function that looks properties up. Raises `BadFilter`."""
     if text is None or not text.strip():
         return lambda _: True
     ways = [[_TERM.fullmatch(term) for term in _AND.split(way)] for way in _OR.split(text)]
@@ -56,5 +56,5 @@ def _holds(term: re.Match[str], named: Named) -> bool:
 
 @lru_cache(maxsize=8)
 def _listed(text: str) -> frozenset[str]:
-    """The texts of a list: it may be long, and is asked for each message."""
+    """The texts of a list, cached, because long lists are needed for each message."""
     return frozenset(each.replace("''", "'") for each in _QUOTED.findall(text))

@@ -12,7 +12,7 @@ _UNESCAPED: Final = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
 
 
 def frame(command: str, headers: list[tuple[str, str]], body: bytes = b"") -> bytes:
-    """Write a frame as the broker does: what greets is not escaped."""
+    """Write a frame as the broker does: CONNECTED is not escaped."""
     escaped = str if command == "CONNECTED" else _escaped
     lines = [command, *(f"{escaped(name)}:{escaped(text)}" for name, text in headers)]
     return "\n".join(lines).encode() + b"\n\n" + body + b"\0\n"
@@ -24,7 +24,7 @@ def _escaped(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame that came."""
+    """A received frame."""
 
     command: str
     headers: Mapping[str, str]
@@ -32,7 +32,7 @@ class Frame:
 
 
 def cut_frame(data: bytes) -> tuple[Frame | None, bytes]:
-    """Take the first whole frame off; None where it is not whole yet."""
+    """Take the first frame off; None until the frame is whole."""
     data = data.lstrip(b"\r\n")
     head, end, rest = data.partition(b"\n\n")
     if not end:

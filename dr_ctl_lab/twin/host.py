@@ -25,7 +25,7 @@ ROLES: Final = {ADMIN: "amq", APP: APPS}
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One request that would change something, as it came, and the status that it was answered with."""
+    """A request for a change, and the status of its answer."""
 
     site: str
     pair: str
@@ -36,7 +36,7 @@ class Change:
 
 
 class Host:
-    """One broker and everything around it. Its ports stay the same over its deaths."""
+    """A broker and everything around it. Ports stay the same over its deaths."""
 
     def __init__(
         self,
@@ -78,9 +78,9 @@ class Host:
             roles={**ROLES, **kind.roles},
             home=home,
         )
-        told = partial(kind.beans, self.broker)
+        beans = partial(kind.beans, self.broker)
         policy = None if kind.policy is None else partial(kind.policy, self.broker)
-        self.management = Management(told, kind.dialect, self.broker.version, self.broker.node, policy)
+        self.management = Management(beans, kind.dialect, self.broker.version, self.broker.node, policy)
         self._doors.start()
 
     @property
@@ -104,7 +104,7 @@ class Host:
     def app(self) -> tuple[str, str]:
         return APP, self.broker.users[APP]
 
-    # what can happen to it
+    # events from outside
 
     def start(self) -> None:
         with self.broker.lock:
@@ -113,7 +113,7 @@ class Host:
             self.broker.start()
 
     def die(self, *, back_after_s: float | None = None) -> None:
-        """End at once, as by SIGKILL; its ports refuse when this returns."""
+        """End at once, as by SIGKILL; ports refuse when this returns."""
         with self.broker.lock:
             self._doors.frozen = False
             self.broker.kill()
@@ -124,7 +124,7 @@ class Host:
             timer.start()
 
     def freeze(self) -> None:
-        """Its ports accept, nothing answers."""
+        """Freeze the broker: ports accept, but get no answer."""
         with self.broker.lock:
             self.broker.frozen = self._doors.frozen = True
             self.broker.changed.notify_all()
@@ -167,8 +167,8 @@ class Host:
 
     def note(self, request: Request, status: int) -> None:
         broker = self.broker
-        told = Change(broker.site, broker.pair, request.bean, request.operation, request.arguments, status)
-        self.changes.append(told)
+        change = Change(broker.site, broker.pair, request.bean, request.operation, request.arguments, status)
+        self.changes.append(change)
 
     def _welcome(self, sock: socket.socket, door: str) -> Line | None:
         if door == "console":

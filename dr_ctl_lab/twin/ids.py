@@ -1,5 +1,5 @@
-"""A site's store of processed ids: what makes its consumers idempotent. It outlives the broker, and whoever is a client
-of the site may have it open beside."""
+"""A site's store of processed ids, for idempotent consumers. The store outlives the broker, and clients may open it
+too."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class IdStore:
         return found.fetchone() is not None
 
     def add(self, queue: str, ident: str, *, here: bool) -> None:
-        """Write it down; what is known stays as it is."""
+        """Write an id down; a known id stays unchanged."""
         self._file.execute("INSERT OR IGNORE INTO processed VALUES (?, ?, ?)", (queue, ident, int(here)))
 
     def every(self) -> set[tuple[str, str]]:
-        """All that is known, each a queue and an id."""
+        """The known ids, as pairs of queue and id."""
         return set(self._file.execute("SELECT queue, id FROM processed"))
 
     def close(self) -> None:

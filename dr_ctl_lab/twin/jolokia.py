@@ -16,7 +16,7 @@ NO_BEAN: Final = "javax.management.InstanceNotFoundException"
 NO_ATTRIBUTE: Final = "javax.management.AttributeNotFoundException"
 REFUSED: Final = "java.lang.Exception"
 TYPES: Final = frozenset({"read", "exec", "search", "version"})
-# Whether an operation may be called is asked of a bean that does not exist: that changes nothing.
+# A question about a right names a bean that does not exist, so that no call can change anything.
 NOBODY: Final = "=dr-ctl.nobody"
 LOOKING: Final = re.compile(r"(list|browse|count|get|is|canInvoke)")
 
@@ -31,11 +31,11 @@ def _miswritten(escape: re.Match[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a console says of itself, where it is, and how it differs from others. `page`: what any other path shows.
-    `forbids`: an attribute of what is not there is not missing, it is forbidden. `refuses_in_json`: what is no request
-    is answered like one. `backs_off`: a user who fails too often has to wait. `servlet`: Jolokia behind a server
-    that asks for the login and knows no other page; it wants to be told an origin. `miswrites`: the last digit of a
-    control character's escape is the character that far above '0', so that U+001B is written as `\\u001;`."""
+    """A console's version, path and peculiarities. `page` is shown at any other path. `forbids`: an attribute of a
+    missing bean is forbidden, not missing. `refuses_in_json`: a malformed request gets an answer in JSON. `backs_off`:
+    a user who fails too often has to wait. `servlet`: Jolokia behind a server that asks for the login, has no other
+    page and demands an origin. `miswrites`: the last digit of a control character's escape is the character that far
+    above '0', so that U+001B is written as `\\u001;`."""
 
     agent: str
     protocol: str
@@ -55,7 +55,7 @@ class Dialect:
 
 
 class Policy(Protocol):
-    """What a console's policy file says."""
+    """A console's policy file."""
 
     @property
     def post_only(self) -> bool:
@@ -68,7 +68,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Management:
-    """What is asked for at one console."""
+    """The objects that a console manages, and their rules."""
 
     beans: Callable[[], Iterator[Bean]]
     dialect: Dialect
@@ -90,7 +90,7 @@ class Management:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as it came; `changes` says whether it is an operation that may change something."""
+    """A request as received; `changes` is true for an operation that may change something."""
 
     kind: str
     bean: str
@@ -110,30 +110,30 @@ class Request:
 
 
 class NotARequest(Exception):
-    """What came is no request; the whole POST is refused with it."""
+    """The body is not a request; the whole POST is refused."""
 
 
-def requests_in(told: Any) -> list[Request]:
+def requests_in(body: Any) -> list[Request]:
     """Read a POST's document. NotARequest where it is none."""
-    if not isinstance(told, list | dict):
+    if not isinstance(body, list | dict):
         raise NotARequest("Invalid JSON Request. Expected Object or Array")
-    return [_request(each) for each in (told if isinstance(told, list) else [told])]
+    return [_request(each) for each in (body if isinstance(body, list) else [body])]
 
 
-def _request(told: Any) -> Request:
-    kind = told.get("type") if isinstance(told, dict) else None
+def _request(body: Any) -> Request:
+    kind = body.get("type") if isinstance(body, dict) else None
     if kind not in TYPES:
         raise NotARequest(f"No type with name '{kind}' exists")
-    config = told.get("config") or {}
-    attributes = told.get("attribute")
+    config = body.get("config") or {}
+    attributes = body.get("attribute")
     return Request(
         kind=kind,
-        bean=str(told.get("mbean", "")),
-        operation=str(told.get("operation", "")),
-        arguments=tuple(told.get("arguments") or ()),
+        bean=str(body.get("mbean", "")),
+        operation=str(body.get("operation", "")),
+        arguments=tuple(body.get("arguments") or ()),
         attributes=tuple(attributes) if isinstance(attributes, list) else attributes,
         ignore_errors=config.get("ignoreErrors") in (True, "true"),
-        echo={**{key: value for key, value in told.items() if key != "config"}, **_one_attribute(attributes)}
+        echo={**{key: value for key, value in body.items() if key != "config"}, **_one_attribute(attributes)}
         if config.get("includeRequest", True) in (True, "true")
         else None,
     )
@@ -145,14 +145,14 @@ def _one_attribute(attributes: Any) -> dict[str, Any]:
 
 
 def answer(at: Management, request: Request) -> Answer:
-    """Do one request; what fails is an answer too."""
+    """Do a request; a failure is an answer too."""
     try:
-        told = _KINDS[request.kind](at, request)
+        reply = _KINDS[request.kind](at, request)
     except BrokerSaysNo as error:
-        told = failed(error.kind, error.text, error.status)
+        reply = failed(error.kind, error.text, error.status)
     except ValueError as error:
-        told = failed(ILLEGAL, f"Invalid object name. {error}", 400)
-    return told if request.echo is None else {"request": dict(request.echo), **told}
+        reply = failed(ILLEGAL, f"Invalid object name. {error}", 400)
+    return reply if request.echo is None else {"request": dict(request.echo), **reply}
 
 
 def failed(kind: str, text: str, status: int) -> Answer:
@@ -165,12 +165,12 @@ def _value(value: Any) -> Answer:
 
 def _version(at: Management, request: Request) -> Answer:
     del request
-    told = {"agent": at.dialect.agent, "protocol": at.dialect.protocol}
+    info_row = {"agent": at.dialect.agent, "protocol": at.dialect.protocol}
     if at.dialect.servlet:
         info = {"product": at.dialect.product, "vendor": "Apache", "version": at.version}
-        return _value({**told, "config": {"agentId": at.node, "agentType": "servlet"}, "info": info})
+        return _value({**info_row, "config": {"agentId": at.node, "agentType": "servlet"}, "info": info})
     details = {"server_product": at.dialect.product, "server_vendor": "Apache", "server_version": at.version}
-    return _value({**told, "details": details, "id": at.node})
+    return _value({**info_row, "details": details, "id": at.node})
 
 
 def _search(at: Management, request: Request) -> Answer:
@@ -193,7 +193,7 @@ def _read(at: Management, request: Request) -> Answer:
     exact = not names.is_pattern(request.bean)
     keys_of = [wanted] if isinstance(wanted, str) else wanted
     if at.dialect.forbids and exact and keys_of:
-        # What guards the beans knows no attribute of what is not there, and so lets nobody read it.
+        # The guard knows no attribute of a missing bean, and so forbids reading.
         known = next((bean.read() for bean in at.beans() if names.matches(request.bean, bean.name)), {})
         text = f"is forbidden for MBean {_as_told(request.bean)}"
         forbidden = {key: f"Reading attribute {key} {text}" for key in keys_of if key not in known}
@@ -205,12 +205,12 @@ def _read(at: Management, request: Request) -> Answer:
     found = _found(at, request, "reading attributes")
     found = [_guarded(at, bean, keys_of, request) for bean in found]
     if not exact:
-        # A bean that lacks an attribute leaves it out; one that has none of them is left out.
+        # Missing attributes are left out, and so is a bean with none of the attributes.
         keys = keys_of
         rows: dict[str, Any] = {}
         for bean in found:
-            told = bean.read()
-            if row := {key: _told(told[key]) for key in keys or told if key in told}:
+            attributes = bean.read()
+            if row := {key: _told(attributes[key]) for key in keys or attributes if key in attributes}:
                 rows[names.canonical(bean.name)] = row
         if not rows:
             text = f"No matching attributes [{', '.join(keys or ())}] found on MBeans "
@@ -229,21 +229,21 @@ def _read(at: Management, request: Request) -> Answer:
 
 
 def _told(value: Any) -> Any:
-    """What reading it gives; raises what the broker raises."""
+    """The value of a read; raises the broker's error."""
     if isinstance(value, Fails):
         raise value.error
     return value
 
 
 def _gap(at: Management, key: str) -> Any:
-    """What stands in the place of an attribute that is not there."""
+    """The placeholder for a missing attribute."""
     if at.dialect.servlet:
         return f"ERROR: No such attribute: {key} (class {NO_ATTRIBUTE})"
     return {"error_type": NO_ATTRIBUTE, ".error": True, "error": f"No such attribute: {key}"}
 
 
 def _guarded(at: Management, bean: Bean, keys: Sequence[str] | None, request: Request) -> Bean:
-    """The bean as the policy shows it: one attribute that nobody may read forbids all that is read with it."""
+    """The bean as the policy shows it: a forbidden attribute forbids all attributes of the same read."""
     policy = at.policy() if at.policy is not None else None
     if policy is None:
         return bean

@@ -1,4 +1,4 @@
-"""A kind of twin: all that the brokers of one topology, and the ways between them, make differently."""
+"""A kind of twin: the peculiarities of one topology's brokers and of the ways between them."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`broker` is told its peer's site, and what every broker is told. `settings`: what of the settings file is about
-    one broker, beside its name and its password."""
+    """`broker` gets its peer's site and the arguments of every broker. `settings` gives a broker's part of the settings
+    file, beside name and password."""
 
     topology: str
-    joined: str  # what two such brokers do, to be read after them
-    doors: tuple[Acceptor, ...]  # those that every broker has, without their ports
+    joined: str  # the verb after "two brokers", for people
+    doors: tuple[Acceptor, ...]  # doors of every broker, without ports
     broker: Callable[..., Broker]
     way: Callable[[Any, Any], Way[Any]]
     beans: Callable[[Any], Iterator[Bean]]
     dialect: Dialect
     settings: Callable[[Host], Mapping[str, Any]]
-    session: Callable[..., Line] = StompSession  # what a client is served by, at a door that speaks STOMP
-    # What of the settings file is about the whole installation.
+    session: Callable[..., Line] = StompSession  # the server side of a STOMP connection
+    # Settings of the whole installation.
     installation: Mapping[str, Any] = field(default_factory=dict)
-    # What of it is about a site, beside its brokers.
+    # Settings of a site, beside its brokers.
     site: Mapping[str, Any] = field(default_factory=dict)
-    # What the console of a broker lets through; without: everything.
+    # The console's policy; without one everything is allowed.
     policy: Callable[[Any], Policy] | None = None
-    # Of users that only its brokers have, or who have another one there: the role of each.
+    # Roles of users that only these brokers have, or that differ there.
     roles: Mapping[str, str] = field(default_factory=dict)

@@ -1,5 +1,5 @@
-"""A client's connection that speaks STOMP: bytes in and out, whole frames, heart-beats. What the frames do, each family
-of brokers says."""
+"""A client's connection that speaks STOMP: bytes in and out, whole frames, heart-beats. Families of brokers define the
+meaning of frames."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TTL_S: Final = 60.0
 
 
 class Line(ABC):
-    """One connection. Runs in the broker's loop, under the twin's lock; what cannot be sent at once waits."""
+    """A connection. Runs in the broker's loop, under the twin's lock; unsent bytes wait."""
 
     def __init__(self, sock: socket.socket, acceptor: str, broker: Broker, doors: Doors) -> None:
         self.acceptor = acceptor
@@ -49,7 +49,7 @@ class Line(ABC):
 
     @abstractmethod
     def _fell_silent(self) -> None:
-        """Nothing has come for longer than the client said."""
+        """End the connection: the client was silent for longer than its heart-beat."""
 
     def read(self) -> None:
         try:
@@ -90,12 +90,12 @@ class Line(ABC):
         self.broker.hang_up(self)
 
     def _complain(self, text: str, body: bytes, receipt: str | None) -> None:
-        told = [("message", text)]
+        headers = [("message", text)]
         if body:
-            told += [("content-type", "text/plain"), ("content-length", str(len(body)))]
+            headers += [("content-type", "text/plain"), ("content-length", str(len(body)))]
         if receipt is not None:
-            told.append(("receipt-id", receipt))
-        self._send(frame("ERROR", told, body))
+            headers.append(("receipt-id", receipt))
+        self._send(frame("ERROR", headers, body))
 
     def _receipt(self, got: Frame) -> None:
         if (receipt := got.headers.get("receipt")) is not None:

@@ -1,4 +1,4 @@
-"""Messages and queues: what lies where, in which order, in whose hands, and the counters of one life of the broker."""
+"""Messages and queues: order, delivery, and counters since the broker's start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 ORIGIN_NODE: Final = "x-opt-amq-bkr-id"
 ORIGIN_NUMBER: Final = "x-opt-amq-mr-id"
 PRIORITIES: Final = 10
-# What the broker counts of a message beside its body, against a consumer's window.
+# Bytes that the broker counts per message beside the body, against a consumer's window.
 OVERHEAD: Final = 250
 
 Origin = tuple[str, int]
@@ -28,7 +28,7 @@ class Reason(Enum):
 
 @dataclass(eq=False, slots=True)
 class Message:
-    """One message at one broker. `origin`: where it was born and its number there, if that was elsewhere."""
+    """A message at one broker. `origin`: birth broker and number there, if born elsewhere."""
 
     number: int
     address: str
@@ -65,7 +65,7 @@ class Taker(Protocol):
 
 @dataclass
 class Counters:
-    """What begins anew with each start of the broker."""
+    """Counters since the broker's start."""
 
     added: int = 0
     acknowledged: int = 0
@@ -149,7 +149,7 @@ class Queue:
             self.waiting[message.priority].appendleft(message)
 
     def remove(self, message: Message, reason: Reason) -> None:
-        """Take a message out for good; what stands in `waiting` is passed over later."""
+        """Take a message out for good; its entry in `waiting` is skipped later."""
         del self.messages[message.number]
         self.delivering.pop(message.number, None)
         self.scheduled.pop(message.number, None)
@@ -164,7 +164,7 @@ class Queue:
                 self.counters.expired += 1
 
     def restart(self) -> None:
-        """What a death leaves: durable messages in order, lasting pauses; counters count from what is left."""
+        """Keep what survives a death: durable messages in order and lasting pauses; counters count from the rest."""
         kept = [each for level in reversed(self.waiting) for each in level if each.number in self.messages]
         held = [self.messages[number] for number in (*self.delivering, *self.scheduled) if number in self.messages]
         left = sorted((each for each in {*kept, *held} if each.durable), key=lambda each: each.number)
@@ -179,6 +179,6 @@ class Queue:
 
 
 def numbers(first: int) -> Callable[[], int]:
-    """Where a broker's numbers come from: they only grow."""
+    """A source of growing numbers for a broker."""
     count = itertools.count(first)
     return lambda: next(count)

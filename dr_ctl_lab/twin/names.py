@@ -1,5 +1,5 @@
-"""Names of management beans as the broker reads them: parts, patterns, canonical order. Its own, not the client's: a
-mistake of one must not be hidden by the same mistake of the other."""
+"""Names of management beans as the broker reads them: parts, patterns, canonical order. The code is independent of the
+client's: a mistake of one must not hide the mistake of the other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 _KEY: Final = re.compile(r'([^=,:]+)=("(?:[^"\\]|\\.)*"|[^,"]*)(,|$)', re.DOTALL)
-# What is asked of names is remembered: each request goes through all of a broker's, and a twin has a hundred brokers.
+# Answers are cached: each request goes through all names of a broker, and a twin may have a hundred brokers.
 _ESCAPES: Final = {'"': '\\"', "*": "\\*", "?": "\\?", "\\": "\\\\", "\n": "\\n"}
 
 
@@ -62,6 +62,6 @@ def _glob(text: str) -> re.Pattern[str]:
 
 
 def canonical(name: str) -> str:
-    """The same name with its keys in alphabetical order, as every answer to a pattern has it."""
+    """The name with its keys in alphabetical order, as in every answer to a pattern."""
     keys = keys_of(name)
     return f"{keys['']}:" + ",".join(f"{key}={keys[key]}" for key in sorted(keys) if key)

@@ -1,4 +1,4 @@
-"""What a simulated broker is put together from: doors, and what it needs of those around it."""
+"""Parts of a simulated broker: doors, and protocols of its surroundings."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ class BrokerSaysNo(Exception):
 
 @dataclass
 class Acceptor:
-    """One door of a broker."""
-
     name: str
     protocols: str
     opens_at_boot: bool = False

@@ -1,4 +1,4 @@
-"""Who may do what at one simulated broker: its users' roles, and what each role may do, by match of addresses."""
+"""Rights at one simulated broker: users' roles, and roles' rights by match of addresses."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Grants = Mapping[str, frozenset[str]]
 
 
 class Security:
-    """`kept` is what management has set: it outlasts a restart. What is set for the match of broker.xml and taken away
-    again stays in force until the file is read again."""
+    """`kept` holds the settings by management, which outlast a restart. A setting that replaced the match of broker.xml
+    stays in force after its removal, until the file is read again."""
 
     def __init__(self, roles: Mapping[str, str], file: Mapping[str, Grants] | None = None) -> None:
-        """`roles`: of each user the one that it has. Where broker.xml says no more, the first user's may do
-        everything, and the others what clients do."""
+        """`roles`: the role of each user. Without `file` the first user's role may do everything, the others what
+        clients do."""
         self.roles = dict(roles)
         first = next(iter(roles.values()), "")
-        told = {role: EVERYTHING if role == first else CLIENTS_DO for role in roles.values()}
-        self._file: Mapping[str, Grants] = file or {ALL: told}
+        rights = {role: EVERYTHING if role == first else CLIENTS_DO for role in roles.values()}
+        self._file: Mapping[str, Grants] = file or {ALL: rights}
         self.kept: dict[str, Grants] = {}
         self._in_force: dict[str, Grants] = dict(self._file)
 
@@ -65,7 +65,7 @@ class Security:
         return json.dumps(rows)
 
     def users(self, name: str) -> str:
-        """The users with their roles; one that is not there has none."""
+        """The users with their roles; an unknown user has no role."""
         listed: Sequence[str] = [name] if name else list(self.roles)
         rows = [{"username": user, "roles": [self.roles[user]] if user in self.roles else []} for user in listed]
         return json.dumps(rows)

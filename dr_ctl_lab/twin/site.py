@@ -1,7 +1,6 @@
 """The twin: two sites with a simulated broker each per pair, joined by a topology, behind real ports on loopback.
 
-It lives in the process that made it and ends with it. `Twin` is a context manager for those who want it gone at the
-end of a block.
+A twin ends with the process that made it, or as a context manager at the end of a block.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Twin:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._ended = False
-        # One for both sites: clients move with the service, and what joins the sites logs in at either.
+        # Equal passwords at both sites: clients move with the service, and the link logs in at either.
         passwords = {user: secrets.token_urlsafe(18) for user in (APP, *kind.roles)}
         self._hosts = {
             (site, pair): Host(
@@ -147,14 +146,14 @@ class Twin:
         return path
 
     def host(self, site: str, pair: str | None = None) -> Host:
-        """One broker and what is around it; of the only pair, or the first, where none is named."""
+        """The host of one broker; of the first pair by default."""
         found = self._hosts.get((site, pair or self.pairs[0]))
         if found is None:
             raise UsageError(f"the twin has no broker {pair or ''} at {site}; its sites are {' and '.join(self.sites)}")
         return found
 
     def brokers(self, kind: type[B]) -> list[B]:
-        """All brokers of that class: where the knobs are that only one kind has."""
+        """The brokers of that class, for knobs that only one kind has."""
         return [host.broker for host in self._hosts.values() if isinstance(host.broker, kind)]
 
     def other(self, site: str) -> str:
@@ -169,7 +168,7 @@ class Twin:
         with self._lock:
             yield
 
-    # what can happen to it
+    # events from outside
 
     def kill(self, site: str, pair: str | None = None) -> None:
         """End brokers as by SIGKILL. Their ports refuse when this returns."""
@@ -230,7 +229,8 @@ class Twin:
                 way.set(mode)
 
     def open_clients(self, site: str, pair: str | None = None) -> None:
-        """Let clients in, as a person at its console could: the other site is not looked at. Returns when they are."""
+        """Let clients in, as a person at the console could, without a look at the other site. Returns once the site
+        serves."""
         with self._changed:
             hosts = self._of(site, pair)
             for host in hosts:
@@ -258,16 +258,16 @@ class Twin:
 
     def _wait(self, true: Callable[[], bool], within_s: float, otherwise: str) -> None:
         until = self.clock.now_s() + within_s
-        # What a link has done wakes nobody, so that it is looked at again after a moment.
+        # A link's progress wakes nobody, so look again after a moment.
         while not true():
             if self.clock.now_s() > until:
                 raise EnvironmentFault(f"{otherwise} after {within_s:g} s")
             self._changed.wait(self.clock.outside_s(LOOK_S))
 
-    # what is seen of it
+    # observations
 
     def dump(self) -> dict[str, Any]:
-        """All that can be set, and all messages, of every broker, at one moment."""
+        """The settable state and the messages of every broker, at one moment."""
         with self._lock:
             return {
                 f"{site}/{pair}": {"settable": dump.settable(host.broker), "messages": dump.messages(host.broker)}
@@ -275,8 +275,8 @@ class Twin:
             }
 
     def settable(self) -> dict[str, Any]:
-        """All that can be set at every broker, at one moment."""
-        return {name: told["settable"] for name, told in self.dump().items()}
+        """The settable state of every broker, at one moment."""
+        return {name: state["settable"] for name, state in self.dump().items()}
 
     def changes(self) -> list[Change]:
         """Every request that would change something, site by site, each in the order in which they came."""
@@ -290,7 +290,7 @@ class Twin:
             return len(found.messages) if found is not None else 0
 
     def left(self, queues: Sequence[str]) -> int | None:
-        """Count what lies in the queues where clients are served; None where no broker serves one of them."""
+        """Count the messages in the queues where clients are served; None if a queue is served nowhere."""
         with self._lock:
             brokers = [host.broker for host in self._hosts.values()]
             serving = {queue: [each for each in brokers if each.serves_queue(queue)] for queue in queues}
@@ -307,8 +307,8 @@ class Twin:
                 secret = self.directory / (host.secret if user == ADMIN else f"{host.secret}.{user}")
                 secret.touch(mode=0o600)
                 secret.write_text(host.broker.users[user] + "\n", encoding="utf-8")
-            told = {"name": pair, "password": {"file": host.secret}, **self.kind.settings(host)}
-            sites.setdefault(site, {"brokers": [], **self.kind.site})["brokers"].append(told)
+            broker = {"name": pair, "password": {"file": host.secret}, **self.kind.settings(host)}
+            sites.setdefault(site, {"brokers": [], **self.kind.site})["brokers"].append(broker)
         document = {
             "version": 1,
             "name": self.directory.name,

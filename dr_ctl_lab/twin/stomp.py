@@ -21,7 +21,7 @@ _OURS: Final = frozenset({"destination", "persistent", "priority", "destination-
 
 @dataclass(eq=False)
 class Subscription:
-    """Takes from one queue up to its window; each message is given back or acknowledged by its number."""
+    """Takes from one queue up to its window; messages are given back or acknowledged by number."""
 
     session: StompSession
     ident: str
@@ -46,7 +46,7 @@ class Subscription:
         return self._selects(message.headers.get)
 
     def name_of(self, message: Message) -> str:
-        """What this consumer knows a message by."""
+        """The id of a message for this consumer."""
         number = str(message.number)
         return number if self.session.broker.bare_message_ids else f"{self.number},{number}"
 
@@ -85,8 +85,6 @@ class Subscription:
 
 
 class StompSession(Line):
-    """One connection to an Artemis broker."""
-
     def __init__(self, sock: socket.socket, acceptor: str, broker: Broker, doors: Doors) -> None:
         super().__init__(sock, acceptor, broker, doors)
         self._connected = False
@@ -114,7 +112,7 @@ class StompSession(Line):
             "SUBSCRIBE": self._on_subscribe,
             "UNSUBSCRIBE": self._on_unsubscribe,
             "ACK": self._on_ack,
-            "NACK": self._on_ack,  # the broker has no way back: it takes it for an acknowledgement
+            "NACK": self._on_ack,  # Artemis treats a NACK as an acknowledgement
         }
         if got.command in ("CONNECT", "STOMP"):
             self._on_connect(got)
@@ -141,7 +139,7 @@ class StompSession(Line):
             self.refuse(text, body=text.encode())
             return
         self._connected, self.user, self.client = True, user, got.headers.get("client-id", "")
-        told = [
+        headers = [
             ("version", "1.2"),
             ("session", self.ident),
             ("server", f"ActiveMQ-Artemis/{self.broker.version} ActiveMQ Artemis Messaging Engine"),
@@ -151,8 +149,8 @@ class StompSession(Line):
             mine = max(wanted, round(LEAST_BEAT_S * 1000)) if wanted else 0
             self._beat_s = mine / 1000 if mine else None
             self._ttl_s = max(2 * theirs / 1000, 2 * LEAST_BEAT_S) if theirs else TTL_S
-            told.append(("heart-beat", f"{mine},{max(theirs, 500) if theirs else 30000}"))
-        self._send(frame("CONNECTED", told))
+            headers.append(("heart-beat", f"{mine},{max(theirs, 500) if theirs else 30000}"))
+        self._send(frame("CONNECTED", headers))
 
     def _on_send(self, got: Frame) -> None:
         broker, address = self.broker, got.headers.get("destination")
@@ -169,8 +167,8 @@ class StompSession(Line):
             self.refuse(f"AMQ339011 Error sending message to {address}", receipt=got.headers.get("receipt"))
             return
         if kind == ANYCAST and not any(queue.address == address for queue in broker.queues.values()):
-            told = {"name": address, "address": address, "routing-type": ANYCAST, "durable": True}
-            broker.create_queue(told, auto_created=True)
+            options = {"name": address, "address": address, "routing-type": ANYCAST, "durable": True}
+            broker.create_queue(options, auto_created=True)
         elif address not in broker.addresses:
             broker.add_address(address, "multicast")
         properties = {
@@ -231,8 +229,8 @@ class StompSession(Line):
         for queue in self.broker.queues.values():
             if queue.address == address:
                 return queue
-        told = {"name": address, "address": address, "routing-type": kind or "MULTICAST", "durable": True}
-        return self.broker.create_queue(told, auto_created=True)
+        options = {"name": address, "address": address, "routing-type": kind or "MULTICAST", "durable": True}
+        return self.broker.create_queue(options, auto_created=True)
 
     def _on_unsubscribe(self, got: Frame) -> None:
         ident = got.headers.get("id", "")
@@ -260,10 +258,10 @@ class StompSession(Line):
 
     def deliver(self, taker: Subscription, message: Message) -> None:
         ident = taker.name_of(message)
-        told = [("subscription", taker.ident)]
+        headers = [("subscription", taker.ident)]
         if not message.text:
-            told.append(("content-length", str(len(message.body))))
-        told += [
+            headers.append(("content-length", str(len(message.body))))
+        headers += [
             ("message-id", ident),
             ("destination", message.address),
             ("expires", "0"),
@@ -273,13 +271,13 @@ class StompSession(Line):
             ("timestamp", str(message.timestamp_ms)),
         ]
         if message.anycast:
-            told.append(("destination-type", ANYCAST))
+            headers.append(("destination-type", ANYCAST))
         if message.origin is not None:
-            told += [(ORIGIN_NODE, message.origin[0]), (ORIGIN_NUMBER, str(message.origin[1]))]
-        told += [(name, text) for name, text in message.headers.items() if name not in _OURS]
-        told += [(name, str(number)) for name, number in message.longs.items()]
+            headers += [(ORIGIN_NODE, message.origin[0]), (ORIGIN_NUMBER, str(message.origin[1]))]
+        headers += [(name, text) for name, text in message.headers.items() if name not in _OURS]
+        headers += [(name, str(number)) for name, number in message.longs.items()]
         if taker.mode != "auto":
-            told.append(("ack", ident))
+            headers.append(("ack", ident))
         if message.text:
-            told.append(("content-length", str(len(message.body))))
-        self._send(frame("MESSAGE", told, message.body))
+            headers.append(("content-length", str(len(message.body))))
+        self._send(frame("MESSAGE", headers, message.body))

@@ -1,6 +1,6 @@
-"""The way from one broker to its peer: a thread that carries what there is, a delay, and what a cut does.
+"""The way from one broker to its peer: a thread that ships, a delay, and cuts.
 
-What is carried, and how the source comes to be connected, a kind of broker says.
+Subclasses define the shipped items and how the source connects.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ B = TypeVar("B", bound=Broker)
 
 
 class Mode(Enum):
-    """What the way between the brokers does: `accept` takes a connection for a peer that refuses, as balancers do."""
+    """The state of the way: `accept` takes a connection for a peer that refuses, as balancers do."""
 
     OPEN = "open"
     REFUSE = "refuse"
@@ -28,7 +28,7 @@ class Mode(Enum):
 
 
 class Way(ABC, Generic[B]):
-    """One direction of a pair; a thread of its own carries what there is."""
+    """A direction of a pair, with a thread of its own."""
 
     def __init__(self, source: B, target: B, *, delay_s: float = 0.0) -> None:
         self.source, self.target = source, target

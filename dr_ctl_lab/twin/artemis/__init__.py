@@ -1,1 +1,1 @@
-"""What simulated Artemis brokers have in common, whatever joins their sites."""
+"""Simulated Artemis brokers: the parts that do not depend on how the sites are joined."""

@@ -1,5 +1,5 @@
-"""The management beans that every Artemis broker has: their attributes, and what can be called on each. Each kind
-of broker makes its own of them, and adds what joins it to its peer."""
+"""The management beans that every Artemis broker has: attributes and operations. Every kind of broker adds the beans of
+its link to the peer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SEND: Final = f"java.util.Map,int,{TEXT},boolean,{TEXT},{TEXT}"
 
 
 def everywhere(broker: Broker, parameters: Callable[[Acceptor], Mapping[str, str]]) -> Iterator[Bean]:
-    """The beans that have the same names whatever joins the sites. `parameters`: what is told of an acceptor."""
+    """The beans that have equal names at every kind of broker. `parameters` gives an acceptor's parameters."""
     yield Bean(RUNTIME, partial(_runtime, broker), dict)
     for acceptor in broker.acceptors.values():
         name = names.part(broker.name, "acceptors", acceptor.name)
@@ -133,9 +133,9 @@ def queue_attributes(queue: Queue) -> dict[str, Any]:
 
 def aged(broker: Broker, queue: Queue) -> dict[str, Any]:
     """The attributes of a queue with the age of its first message."""
-    told = queue_attributes(queue)
-    since_ms = told["FirstMessageTimestamp"]
-    return {**told, "FirstMessageAge": None if since_ms is None else broker.now_ms() - since_ms}
+    row = queue_attributes(queue)
+    since_ms = row["FirstMessageTimestamp"]
+    return {**row, "FirstMessageAge": None if since_ms is None else broker.now_ms() - since_ms}
 
 
 def pausing(queue: Queue, broker: Broker) -> Operations:
@@ -161,7 +161,7 @@ def filtering(text: str | None) -> Callable[[Named], bool]:
 
 
 def matching(queue: Queue, text: str | None) -> list[Message]:
-    """What a filter sees: neither what is in somebody's hands nor what waits for its time."""
+    """The messages that a filter sees, without those in delivery and those scheduled for later."""
     selects = filtering(text)
     return [
         each

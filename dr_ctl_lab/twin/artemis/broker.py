@@ -1,4 +1,4 @@
-"""A simulated Artemis broker: its words of refusal, the door of its peer's link, its marks on a moved message."""
+"""A simulated Artemis broker: words of refusal, the door of the peer's link, marks on a moved message."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ _CORE = "org.apache.activemq.artemis.api.core"
 
 @dataclass(kw_only=True)
 class ArtemisBroker(Broker):
-    """One Artemis broker, whatever joins it to its peer."""
-
     def cut_consumers(self, address: str) -> bool:
-        """Cut every connection that has a consumer of that address, with all else that it has."""
+        """Cut every connection with a consumer of that address, and all its other consumers."""
         found = [each for each in self.sessions.values() if any(one.queue.address == address for one in each.holds())]
         for session in found:
             session.refuse(f"AMQ229107: consumer connections for address {address} closed by management")
@@ -55,6 +53,6 @@ class ArtemisBroker(Broker):
 
 
 def _kept(user: str | None) -> str | None:
-    """What a start reads of `user=TEXT;` in the journal: it splits that at both signs."""
+    """The user that a start reads from `user=TEXT;` in the journal; the broker splits at both signs."""
     parts = [part.split("=") for part in f"user={user or ''};".split(";")]
     return next((part[1] or None for part in parts if len(part) == 2 and part[0] == "user"), None)  # noqa: PLR2004

@@ -11,7 +11,7 @@ from dr_ctl_lab.twin.jolokia import Dialect
 if TYPE_CHECKING:
     from dr_ctl_lab.twin.host import Host
 
-# One release's console; what is left to say of it is its agent, its protocol and its own ways.
+# The console of Artemis; each release adds its agent, its protocol and its peculiarities.
 console: Final = partial(
     Dialect,
     product="Artemis",

@@ -1,4 +1,4 @@
-"""What Artemis 2.56 tells and offers beside what every version does, whatever joins the sites."""
+"""Attributes and operations of Artemis 2.56 beyond those of every version."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def everywhere(broker: Broker) -> Iterator[Bean]:
 
 
 def _parameters(acceptor: Acceptor) -> dict[str, str]:
-    told = {"scheme": "tcp", "host": "127.0.0.1", "port": str(acceptor.port), "protocols": acceptor.protocols}
-    return told if acceptor.opens_at_boot else {**told, "autoStart": "false"}
+    parameters = {"scheme": "tcp", "host": "127.0.0.1", "port": str(acceptor.port), "protocols": acceptor.protocols}
+    return parameters if acceptor.opens_at_boot else {**parameters, "autoStart": "false"}
 
 
 def address(broker: Broker, name: str) -> dict[str, Any]:
@@ -52,18 +52,18 @@ def server(broker: ArtemisBroker) -> dict[str, Any]:
 
 def server_operations(broker: ArtemisBroker) -> Operations:
     def create(text: str, ignore: bool = False) -> str:
-        told = configuration(text)
-        if ignore and told["name"] in broker.queues:
-            return json.dumps(told)
-        queue = broker.create_queue(told)
+        options = configuration(text)
+        if ignore and options["name"] in broker.queues:
+            return json.dumps(options)
+        queue = broker.create_queue(options)
         return json.dumps({"id": queue.number, **_settled(queue)})
 
     def update(text: str) -> str:
-        told = configuration(text)
-        queue = broker.queue(str(told["name"]))
-        # What is left out becomes what it is by default.
-        queue.user, queue.filter = told.get("user"), told.get("filter")
-        queue.options |= told
+        wanted = configuration(text)
+        queue = broker.queue(str(wanted["name"]))
+        # Options left out get their defaults.
+        queue.user, queue.filter = wanted.get("user"), wanted.get("filter")
+        queue.options |= wanted
         return json.dumps({"id": queue.number, **_settled(queue)})
 
     return {
@@ -87,13 +87,13 @@ def listings_of(connections: Callable[[], list[Listed]], consumers: Callable[[],
 
 def configuration(text: str) -> dict[str, Any]:
     try:
-        told = json.loads(text)
+        document = json.loads(text)
     except ValueError as error:
         kind = "org.apache.activemq.artemis.commons.shaded.json.stream.JsonParsingException"
         raise BrokerSaysNo(kind, str(error)) from error
-    if not isinstance(told, dict) or "name" not in told:
+    if not isinstance(document, dict) or "name" not in document:
         raise BrokerSaysNo(ILLEGAL, f"AMQ229229: Failed to parse JSON queue configuration: {text}", 400)
-    return told
+    return document
 
 
 def _settled(queue: Queue) -> dict[str, Any]:

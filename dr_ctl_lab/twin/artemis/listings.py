@@ -45,9 +45,9 @@ def clients(broker: Broker) -> list[Listed]:
     ]
 
 
-def consumer(broker: Broker, queue: str, **told: Any) -> Listed:
+def consumer(broker: Broker, queue: str, **fields: Any) -> Listed:
     row = {
-        "validatedUser": told.get("user", ""),
+        "validatedUser": fields.get("user", ""),
         "queue": queue,
         "queueType": broker.queues[queue].routing if queue in broker.queues else "anycast",
         "address": broker.queues[queue].address if queue in broker.queues else queue,
@@ -58,7 +58,7 @@ def consumer(broker: Broker, queue: str, **told: Any) -> Listed:
         "lastAcknowledgedTime": 0,
         "status": "OK",
     }
-    return {**row, **told}
+    return {**row, **fields}
 
 
 def clients_consumers(broker: Broker) -> list[Listed]:
@@ -107,12 +107,12 @@ def consumers_of(broker: Broker, queue: str) -> str:
 
 
 def browse(queue: Queue, page: int, size: int) -> list[Listed]:
-    """One page of a queue; what is in delivery is not seen."""
+    """A page of a queue, without messages in delivery."""
     return paged([browsed(each, number=each.number) for each in queue.live()], page, size)
 
 
 def delivering(queue: Queue, row: Callable[[Message], Listed]) -> str:
-    """What consumers hold, by consumer."""
+    """Messages in consumers' hands, by consumer."""
     by_taker: dict[int, list[Message]] = {}
     for number, taker in queue.delivering.items():
         by_taker.setdefault(id(taker), []).append(queue.messages[number])
@@ -125,7 +125,7 @@ def delivering(queue: Queue, row: Callable[[Message], Listed]) -> str:
 
 
 def held(message: Message) -> Listed:
-    """A message in such a list: its properties stand among its other fields."""
+    """A message in such a list, with properties among the other fields."""
     return {**message.headers, **message.longs, "messageID": message.number, "address": message.address}
 
 
@@ -139,13 +139,13 @@ def browsed(message: Message, *, number: int) -> dict[str, Any]:
         texts[ORIGIN_NODE], longs[ORIGIN_NUMBER] = message.origin
     kinds = {"_AMQ_ROUTING_TYPE": ROUTED_ANYCAST} if message.anycast and "destination-type" in texts else None
     every = {**texts, **(kinds or {}), **longs}
-    told: dict[str, Any] = {
+    properties: dict[str, Any] = {
         **dict.fromkeys(("Short", "Int", "Double", "Boolean", "Float")),
         "Byte": kinds,
         "Long": longs or None,
         "String": texts or None,
     }
-    row: dict[str, Any] = {f"{kind}Properties": value for kind, value in told.items()}
+    row: dict[str, Any] = {f"{kind}Properties": value for kind, value in properties.items()}
     row |= {
         "messageID": str(number),
         "address": message.address,

@@ -18,7 +18,7 @@ from dr_ctl_lab.twin.bridges.listings import connections
 from dr_ctl_lab.twin.messages import Queue
 from dr_ctl_lab.twin.names import quoted
 
-# What a bridge tells of how it was made: the key in that, and what holds where it was not said.
+# Attributes of a bridge by its configuration: key and default.
 _MADE: Final[Mapping[str, tuple[str, Any]]] = {
     "Name": ("name", None),
     "QueueName": ("queue-name", None),
@@ -36,7 +36,6 @@ _MADE: Final[Mapping[str, tuple[str, Any]]] = {
 
 
 def beans(broker: BridgesBroker) -> Iterator[Bean]:
-    """All beans of a broker, in no particular order."""
     yield Bean(names.server(broker.name), partial(_server, broker), partial(_server_operations, broker))
     yield from current.everywhere(broker)
     for address in broker.addresses:
@@ -82,10 +81,10 @@ def _queue(broker: BridgesBroker, queue: Queue) -> dict[str, Any]:
     return {**common.aged(broker, queue), **current.queue(queue)}
 
 
-def _transformer(told: Told) -> dict[str, Any]:
-    found = dict(properties(told))
+def _transformer(config: Told) -> dict[str, Any]:
+    found = dict(properties(config))
     return {
-        "TransformerClassName": (told.get(TRANSFORMER) or {}).get("class-name"),
+        "TransformerClassName": (config.get(TRANSFORMER) or {}).get("class-name"),
         "TransformerProperties": found,
         "TransformerPropertiesAsJSON": json.dumps(found, separators=(",", ":")),
     }
@@ -97,24 +96,24 @@ def _divert(divert: Divert) -> dict[str, Any]:
         "RoutingName": divert.routing_name,
         "Address": divert.address,
         "ForwardingAddress": divert.forwarding,
-        "Filter": divert.told.get("filter-string"),
+        "Filter": divert.config.get("filter-string"),
         "Exclusive": divert.exclusive,
-        "RoutingType": divert.told.get("routing-type", "STRIP"),
+        "RoutingType": divert.config.get("routing-type", "STRIP"),
         "RetroactiveResource": False,
-        **_transformer(divert.told),
+        **_transformer(divert.config),
     }
 
 
 def _bridge(bridge: CoreBridge) -> dict[str, Any]:
     pending, acknowledged = bridge.forwarded, bridge.acked
     return {
-        **{name: bridge.told.get(key, otherwise) for name, (key, otherwise) in _MADE.items()},
+        **{name: bridge.config.get(key, otherwise) for name, (key, otherwise) in _MADE.items()},
         "Started": bridge.started,
         "Connected": bridge.connected,
         "MessagesPendingAcknowledgement": pending,
         "MessagesAcknowledged": acknowledged,
         "Metrics": {"messagesPendingAcknowledgement": pending, "messagesAcknowledged": acknowledged},
-        **_transformer(bridge.told),
+        **_transformer(bridge.config),
     }
 
 

@@ -1,7 +1,7 @@
-"""A simulated broker whose queues are copied to the peer's by diverts and bridges, a buffer between the two.
+"""A simulated broker with diverts and bridges that copy its queues to the peer, through a buffer.
 
-Nothing deletes the peer's copies: consumers tell the other site the ids of what they have processed. There is no
-activation either. A queue is closed at a site where its clients' role is kept out of its address and it is paused.
+The peer's copies are never deleted: consumers tell the other site the ids of processed messages. There is no activation
+either. A queue is closed at a site where its clients' role is kept out of its address and it is paused.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from dr_ctl_lab.twin.security import WORDS, Security
 
 @dataclass(kw_only=True)
 class BridgesBroker(BridgedBroker, ArtemisBroker):
-    """One broker of a pair. `loses_refused`: what a bridge has in hand when it is refused is acknowledged and never
-    arrives, as often happens to real ones; otherwise it stays in its buffer, as also happens."""
+    """`loses_refused`: messages in hand of a refused bridge are acknowledged and never arrive, as often with real
+    brokers; otherwise they stay in the buffer, as also happens."""
 
     version: ClassVar[str] = VERSION
     peers_door: ClassVar[str] = "bridge"
@@ -39,7 +39,7 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.security = Security(self.roles, GRANTS)
-        # What is to be there after a start, and what of it is there now.
+        # Diverts and bridges to be made at a start, then those that exist now.
         self.told_diverts: dict[str, Told] = {}
         self.told_bridges: dict[str, Told] = {}
         self.diverts: dict[str, Divert] = {}
@@ -51,7 +51,7 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
         self.processor = Processor(self)
         self._first_start = True
 
-    # what joins it to its peer
+    # the way to the peer
 
     @property
     def shipping(self) -> Iterator[Bridge]:
@@ -74,7 +74,7 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
     @property
     def settable(self) -> Mapping[str, Any]:
         return {
-            "diverts": {name: dict(each.told) for name, each in self.diverts.items()},
+            "diverts": {name: dict(each.config) for name, each in self.diverts.items()},
             "bridges": {name: each.started for name, each in self.bridges.items()},
             "processor": self.processor.running,
         }
@@ -82,25 +82,26 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
     # its life
 
     def installed(self, names: Sequence[str]) -> None:
-        """Every queue is closed: one site's are opened when both are there."""
+        """Close every queue: a site is opened later, when both sites exist."""
         super().installed(names)
         self.create_queue({"name": NOTIFICATIONS, "routing-type": ANYCAST})
         for address in (*names, NOTIFICATIONS):
             self.create_queue(layout.buffer(self.peer, address))
-            told = layout.divert(self.site, address)
-            self.told_diverts[told["name"]] = told
-            told = layout.bridge(self.site, self.peer, address, (BRIDGE, self.users.get(BRIDGE, "")))
-            self.told_bridges[told["name"]] = told
+            config = layout.divert(self.site, address)
+            self.told_diverts[config["name"]] = config
+            config = layout.bridge(self.site, self.peer, address, (BRIDGE, self.users.get(BRIDGE, "")))
+            self.told_bridges[config["name"]] = config
         self._in_file = frozenset((*self.told_diverts, *self.told_bridges))
         for name in names:
             self.close_unit(name)
 
     def booted(self) -> None:
-        """What a start makes of its file and its journal; a person has opened the clients' door after the first one."""
-        for told in self.told_diverts.values():
-            self.diverts[told["name"]] = Divert(told)
-        for told in self.told_bridges.values():
-            self._deploy(told)
+        """Make diverts and bridges from file and journal. A person has opened the clients' door after the first
+        start."""
+        for config in self.told_diverts.values():
+            self.diverts[config["name"]] = Divert(config)
+        for config in self.told_bridges.values():
+            self._deploy(config)
         if self._first_start:
             self._first_start = False
             self.open_door(self.acceptors["clients"])
@@ -122,41 +123,41 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
 
     # diverts and bridges
 
-    def create_divert(self, told: Told) -> None:
-        divert = Divert(told)
-        self.diverts[divert.name], self.told_diverts[divert.name] = divert, told
+    def create_divert(self, config: Told) -> None:
+        divert = Divert(config)
+        self.diverts[divert.name], self.told_diverts[divert.name] = divert, config
 
     def destroy_divert(self, name: str) -> None:
-        """One that the file has is back after a start."""
+        """Remove a divert; a divert of the file is back after a start."""
         self.diverts.pop(name, None)
         if name not in self._in_file:
             self.told_diverts.pop(name, None)
 
-    def create_bridge(self, told: Told) -> None:
+    def create_bridge(self, config: Told) -> None:
         """Make it and keep it for every start to come, whether it can work or not."""
-        self.told_bridges.setdefault(str(told["name"]), told)
-        self._deploy(told)
+        self.told_bridges.setdefault(str(config["name"]), config)
+        self._deploy(config)
 
     def destroy_bridge(self, name: str) -> None:
-        """Of one that does not run nothing happens: what is kept of it is back after a start."""
+        """Remove a running bridge. A bridge that does not run is not removed, and is back after a start."""
         bridge = self.bridges.pop(name, None)
         if bridge is not None:
             bridge.stop()
             if name not in self._in_file:
                 self.told_bridges.pop(name, None)
 
-    def _deploy(self, told: Told) -> None:
-        """One whose name is taken, or that lacks its queue or its connector, is passed over without a word."""
-        queue = self.queues.get(str(told.get("queue-name")))
-        connectors = set(told.get("static-connectors") or ())
-        if told["name"] not in self.bridges and queue is not None and connectors == {self.peer}:
-            bridge = CoreBridge(told, queue, self.clock)
+    def _deploy(self, config: Told) -> None:
+        """Make a bridge, or ignore a bridge with a taken name, or without queue or connector."""
+        queue = self.queues.get(str(config.get("queue-name")))
+        connectors = set(config.get("static-connectors") or ())
+        if config["name"] not in self.bridges and queue is not None and connectors == {self.peer}:
+            bridge = CoreBridge(config, queue, self.clock)
             bridge.started = True
             self.bridges[bridge.name] = bridge
             self.changed.notify_all()
 
     def stop_bridges(self) -> None:
-        """The peer has refused one of them: all are gone until they are made again, or the broker is started."""
+        """Remove all bridges, as after the peer refuses one, until they are made again or the broker starts."""
         for bridge in self.bridges.values():
             bridge.stop()
         self.bridges.clear()
@@ -205,26 +206,29 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
         self.cut_consumers(queue.address)
 
     def waiting(self, queue: str) -> int:
-        """What lies where nobody is served, or was processed at the other site, no client has still to get."""
+        """Messages still to be consumed: none at a closed site, and none that the other site processed."""
         if not self.serves_queue(queue):
             return 0
         lying = self.queues[queue].messages.values()
         return sum(not self.ids.knows(queue, self.identity(message)) for message in lying)
 
     def identity(self, message: Message) -> str:
-        """The id of a message, the same at both sites: its producer's, or where it was born and its number there."""
+        """The id of a message at both sites: the producer's id, or birth site and number."""
         born = f"{message.headers.get(ORIGIN, self.site)}:{message.longs.get('_AMQ_ORIG_MESSAGE_ID', message.number)}"
         return message.headers.get(ID_HEADER, born)
 
     def notify(self, queue: str, ident: str) -> None:
         """Tell the peer that this site has processed it."""
-        told = Message(self.next_number(), NOTIFICATIONS, ident.encode(), text=True, headers={QUEUE_HEADER: queue})
-        self.route(replace(told, timestamp_ms=self.now_ms(), anycast=False))
+        notification = Message(
+            self.next_number(), NOTIFICATIONS, ident.encode(), text=True, headers={QUEUE_HEADER: queue}
+        )
+        self.route(replace(notification, timestamp_ms=self.now_ms(), anycast=False))
 
     # messages
 
     def route(self, message: Message, *, only: tuple[str, ...] | None = None) -> list[Queue]:
-        """What an exclusive divert takes goes nowhere else; what is put into a queue past its address passes all by."""
+        """Route through diverts. An exclusive divert keeps the message from all queues; a message put directly into a
+        queue passes no divert."""
         diverts = [each for each in self.diverts.values() if only is None and each.takes(message)]
         exclusive = [each for each in diverts if each.exclusive]
         found = [] if exclusive else super().route(message, only=only)
@@ -245,13 +249,13 @@ class BridgesBroker(BridgedBroker, ArtemisBroker):
                 self.add_address(address, "multicast")
             self.route(replace(shipped, number=self.next_number(), address=address, failed=0))
 
-    # what concerns only those that mirror everything
+    # for mirrors only
 
     def removed(self, queue: Queue, message: Message, reason: Reason) -> None:
-        """The peer's copy stays: ids are what it is told."""
+        """Do nothing: the peer's copy stays, and the peer hears only ids."""
 
     def cut_off(self, queue: Queue, held: Sequence[Message]) -> None:
-        """They come again here, and nowhere else."""
+        """Do nothing: the messages come again here, and nowhere else."""
 
     def told_of_queue(self, queue: Queue) -> None:
         """Queues of the peer are made there."""

@@ -1,4 +1,4 @@
-"""Idempotent consumers: they skip what the store of their site knows, and tell the other site what they have done."""
+"""Idempotent consumers, which skip ids in their site's store and tell the other site the ids of processed messages."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dr_ctl_lab.twin.bridges.broker import BridgesBroker
 
 
 def work_off(broker: BridgesBroker, name: str, *, most: int | None = None) -> list[str]:
-    """Consume a queue as its clients at that site would; the ids of what was worked on, at most so many. Nothing comes
-    out of a queue that is closed."""
+    """Consume a queue as its clients at that site would; returns the processed ids, at most `most`. A closed queue
+    gives no message."""
     worked: list[str] = []
     queue = broker.queue(name)
     while broker.serves_queue(name) and (most is None or len(worked) < most):
@@ -17,7 +17,7 @@ def work_off(broker: BridgesBroker, name: str, *, most: int | None = None) -> li
         ident = broker.identity(message)
         if not broker.ids.knows(name, ident):
             worked.append(ident)
-            # After the work: who dies before this works twice, who wrote it first would lose a message.
+            # After the work: a death before this line repeats the work; writing first could lose a message.
             broker.ids.add(name, ident, here=True)
             broker.notify(name, ident)
         broker.remove(queue, message)

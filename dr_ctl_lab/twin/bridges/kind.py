@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dr_ctl_lab.twin.host import Host
 
 
-def _broker(peer: str, **told: Any) -> BridgesBroker:
-    return BridgesBroker(peer=peer, **told)
+def _broker(peer: str, **common: Any) -> BridgesBroker:
+    return BridgesBroker(peer=peer, **common)
 
 
 def _settings(host: Host) -> Mapping[str, Any]:

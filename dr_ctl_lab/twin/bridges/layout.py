@@ -1,4 +1,4 @@
-"""What the diverts, buffers and bridges of a site are called, and who its users are."""
+"""Names of the diverts, buffers and bridges of a site, and its users."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def buffer(peer: str, address: str) -> dict[str, Any]:
 
 
 def divert(site: str, address: str) -> dict[str, Any]:
-    """What copies a queue's messages into its buffer, but for those that came from the peer: they would go in a circle.
+    """The divert into a queue's buffer. Messages from the peer are excluded, or they would go in a circle.
     Notifications are for the peer alone."""
     return {
         "name": f"divert.{address}",

@@ -1,4 +1,4 @@
-"""What the peer's bridges add to the broker's listings of connections. Bridges are no consumers that are listed."""
+"""The peer's bridges in the broker's list of connections. Consumers' lists have no bridges."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dr_ctl_lab.twin.bridges.layout import BRIDGE
 
 
 def connections(broker: BridgesBroker) -> list[Listed]:
-    """One for each bridge of the peer, and the clients'."""
+    """Rows for each bridge of the peer, and for clients."""
     port = broker.acceptors[broker.peers_door].port
     rows: list[Listed] = [
         {

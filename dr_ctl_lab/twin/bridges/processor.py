@@ -1,5 +1,5 @@
 """The processor of a site: the program that takes the peer's notifications from their queue and writes the ids into the
-site's store. It is a client like any other, through a door of its own, and connects again by itself."""
+site's store. The processor is an ordinary client with a door of its own, and connects again by itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AT_ONCE: Final = 100
 
 
 class Processor(Taker):
-    """A connection and its one consumer. `each_s`: what it needs for one id."""
+    """A connection with one consumer. `each_s`: seconds per id."""
 
     acceptor, user, client, selector = DOOR, AGENT, "processor", ""
     remote = "127.0.0.1:1"

@@ -1,4 +1,4 @@
-"""The bridges of one broker at the door of its peer: who is let in, and what one refusal does to all of them."""
+"""The bridges of one broker at the door of its peer: logins, and the effect of a refusal on all bridges."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from dr_ctl_lab.twin.messages import Message
 
 
 class BridgesWay(BridgedWay[BridgesBroker]):
-    """One direction of a pair."""
-
     def _lets_in(self, bridge: Bridge) -> bool:
         mine = self.source.bridges.get(bridge.name)
         return mine is not None and self._unless_refused(known=self.target.users.get(mine.user) == mine.password)

@@ -1,1 +1,1 @@
-"""What all simulated ActiveMQ Classic brokers have in common, and a package for each way in which they are joined."""
+"""Simulated ActiveMQ Classic brokers, with a package for each way in which sites are joined."""

@@ -22,7 +22,7 @@ _STOPPED: Final = Fails(
 
 
 def beans(broker: ClassicBroker) -> Iterator[Bean]:
-    """All that has nothing to do with the peer, in no particular order."""
+    """The beans that do not concern the peer, in no particular order."""
     yield Bean(names.server(broker.name), partial(_server, broker), partial(_server_operations, broker))
     yield Bean(f"{names.server(broker.name)},service=Health", lambda: {"CurrentStatus": "Good"}, dict)
     yield Bean(names.RUNTIME, partial(_runtime, broker), dict)
@@ -31,8 +31,8 @@ def beans(broker: ClassicBroker) -> Iterator[Bean]:
         yield Bean(name, partial(_connector, acceptor), partial(_connector_operations, broker, acceptor))
     for session in broker.sessions.values():
         name = names.connection(broker.name, session.acceptor, session.client)
-        told = connection(session.client, session.remote, session.user, network=False)
-        yield Bean(name, partial(dict, told), dict)
+        row = connection(session.client, session.remote, session.user, network=False)
+        yield Bean(name, partial(dict, row), dict)
     for queue in broker.queues.values():
         name = names.queue(broker.name, queue.name)
         yield Bean(name, partial(queues.attributes, broker, queue), partial(queues.operations, broker, queue))
@@ -45,7 +45,7 @@ def beans(broker: ClassicBroker) -> Iterator[Bean]:
 
 
 def _runtime(broker: ClassicBroker) -> dict[str, Any]:
-    number = broker.acceptors[broker.peers_door].port  # as good as any
+    number = broker.acceptors[broker.peers_door].port  # an arbitrary number
     return {
         "StartTime": broker.start_ms,
         "Name": f"{number}@{broker.name}",
@@ -100,7 +100,7 @@ def _address(acceptor: Acceptor) -> str:
 
 
 def connection(client: str, remote: str, user: str | None, *, network: bool) -> dict[str, Any]:
-    """What is told of whoever is connected."""
+    """Attributes of a connection."""
     return {
         "ClientId": client,
         "RemoteAddress": f"tcp://{remote}",
@@ -149,7 +149,7 @@ def _consumer(taker: QueueSubscription) -> dict[str, Any]:
 
 
 def consumer(client: str, queue: str, *, network: bool) -> dict[str, Any]:
-    """What every consumer tells of itself, before it has done anything."""
+    """Attributes of a consumer, before any message."""
     counters = ("Dispatched", "Enqueue", "Dequeue")
     return {
         "ClientId": client,

@@ -31,9 +31,8 @@ _WORDS: Final = {
 
 @dataclass(kw_only=True)
 class ClassicBroker(Broker):
-    """One Classic broker, whatever joins it to its peer. `browse_page`: so many messages a browse shows and no more,
-    without a word; a broker that is not told otherwise has 400. `policy`: what its console forbids. It looks for
-    messages that have expired every `looks_every_s`."""
+    """A Classic broker. `browse_page`: the most messages that a browse shows, without a notice; a real broker's default
+    is 400. `policy` is that of the console. Expired messages are looked for every `looks_every_s`."""
 
     version: ClassVar[str] = "5.18.3"
     clients_door: ClassVar[str] = "stomp"
@@ -55,11 +54,11 @@ class ClassicBroker(Broker):
         self._expiring: list[tuple[int, int, str]] = []
         self._next_look_s = 0.0
 
-    # who it is, and who its messages are
+    # ids of broker and messages
 
     @property
     def ident(self) -> str:
-        """Its id, another one after each start."""
+        """The broker's id, new after each start."""
         return f"ID:{self.name}-{self.console_port}-{self.start_ms}-0:1"
 
     def new_connection(self) -> str:
@@ -123,7 +122,7 @@ class ClassicBroker(Broker):
     # messages
 
     def queue_named(self, name: str) -> Queue:
-        """The queue of that name; it is made where it is not there yet."""
+        """The queue of that name, made if missing."""
         found = self.queues.get(name)
         return found or self.create_queue({"name": name, "routing-type": ANYCAST}, auto_created=True)
 
@@ -174,7 +173,7 @@ class ClassicBroker(Broker):
         self.changed.notify_all()
 
     def tell_consumed(self, queue: Queue, message: Message) -> None:
-        told = {
+        advisory = {
             "orignalDestination": f"queue://{queue.name}",
             "orignalMessageId": named(message, "JMSMessageID") or "",
             "originBrokerName": self.name,
@@ -186,7 +185,7 @@ class ClassicBroker(Broker):
             "priority": "0",
             "timestamp": "0",
         }
-        self.topics.publish(CONSUMED + queue.name, told, b'{"ActiveMQTextMessage":{}}')
+        self.topics.publish(CONSUMED + queue.name, advisory, b'{"ActiveMQTextMessage":{}}')
 
     def bury(self, queue: Queue, message: Message) -> None:
         """A consumer cannot do with it."""
@@ -198,20 +197,20 @@ class ClassicBroker(Broker):
             self.put_into(queue, message, DLQ, originalExpiration=message.longs.get(EXPIRES, 0))
 
     def put_into(self, queue: Queue, message: Message, to: str, **longs: int) -> None:
-        """The same message in another queue, under the same id."""
+        """Put a copy into another queue, under the same id."""
         kept = {key: value for key, value in message.longs.items() if key != EXPIRES or not longs}
         headers = {**message.headers, **original(message, queue.name)}
         self.route(
             replace(message, number=self.next_number(), address=to, headers=headers, longs={**kept, **longs}, failed=0)
         )
 
-    # what concerns only those that mirror everything
+    # for mirrors only
 
     def routed(self, message: Message, found: Sequence[Queue], *, aside: bool) -> None:
-        """Composite queues have copied it already."""
+        """Do nothing: composite queues have made their copies already."""
 
     def cut_off(self, queue: Queue, held: Sequence[Message]) -> None:
-        """They come again here, and nowhere else."""
+        """Do nothing: the messages come again here, and nowhere else."""
 
     def told_of_queue(self, queue: Queue) -> None:
         """Queues of the peer come into being there."""

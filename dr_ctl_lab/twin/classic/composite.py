@@ -12,16 +12,17 @@ from dr_ctl_lab.twin.messages import Message
 
 PATH: Final = "JMSActiveMQBrokerPath"
 ORIGINAL: Final = "original-destination"
-# No message has been anywhere before its first broker, and the selector is told so in this word: it is not null.
+# The path of a new message is the word 'null' for a selector, not SQL's null.
 BORN_HERE: Final = f"{PATH} = 'null'"
-# Headers of STOMP that are no properties, with what a selector calls them.
+# STOMP headers that are no properties, with their names in selectors.
 FIELDS: Final = {"correlation-id": "JMSCorrelationID", "type": "JMSType", "reply-to": "JMSReplyTo"}
 _TEXTS: Final = {name: header for header, name in FIELDS.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Composite:
-    """`targets`: the queues that get a copy, each with its selector. `forward_only`: nothing stays in its own."""
+    """`targets`: the queues that get a copy, each with its selector. `forward_only`: no message stays in the queue
+    itself."""
 
     name: str
     forward_only: bool
@@ -34,7 +35,7 @@ class Composite:
 
 
 def named(message: Message, name: str) -> str | None:
-    """What a selector knows by that name; None where it is null."""
+    """The value of that name in a selector; None is null."""
     if name == "JMSMessageID" and message.origin is not None:
         return "{}:{}".format(*message.origin)
     if name == PATH:

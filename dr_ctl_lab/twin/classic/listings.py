@@ -1,4 +1,4 @@
-"""What browsing a queue of a Classic broker shows of each message."""
+"""Messages as a browse of a Classic broker's queue shows them."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def browsed(broker: ClassicBroker, queue: Queue, selector: str = "") -> list[dic
 def row(queue: Queue, message: Message) -> dict[str, Any]:
     texts = {name: text for name, text in message.headers.items() if name not in (*FIELDS, PATH, ORIGINAL)}
     longs = {name: number for name, number in message.longs.items() if name != EXPIRES}
-    told: dict[str, Any] = {kind: {} for kind in map("{}Properties".format, _KINDS)}
-    return told | {
+    fields: dict[str, Any] = {kind: {} for kind in map("{}Properties".format, _KINDS)}
+    return fields | {
         "BrokerPath": named(message, PATH),
         "JMSCorrelationID": named(message, "JMSCorrelationID"),
         "JMSDeliveryMode": "PERSISTENT" if message.durable else "NON-PERSISTENT",
@@ -67,5 +67,5 @@ def _date(at_ms: int) -> str:
 
 
 def _original(headers: Mapping[str, str]) -> str | None:
-    told = headers.get(ORIGINAL)
-    return None if told is None else told.replace("/queue/", "queue://", 1)
+    original = headers.get(ORIGINAL)
+    return None if original is None else original.replace("/queue/", "queue://", 1)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Forwarding(Bridge):
-    """What a bridge does with one queue: it goes to the queue of the same name, and says where it has been."""
+    """Forwards one queue to the queue of equal name, and notes the path in the message."""
 
     def __init__(self, broker: ClassicBroker, queue: Queue) -> None:
         super().__init__(queue.name, queue, queue.name, broker.clock)
@@ -39,7 +39,8 @@ class Forwarding(Bridge):
 
 
 class NetworkConnector:
-    """`auto_start`: it starts with its broker. It does not tell whether it is started, but whether its bridge is up."""
+    """`auto_start`: started with the broker. Management shows whether the bridge is up, not whether the connector is
+    started."""
 
     def __init__(self, broker: ClassicBroker, peer: str, includes: Sequence[str], *, auto_start: bool = True) -> None:
         self.name, self.peer, self.auto_start = f"to-{peer}", peer, auto_start

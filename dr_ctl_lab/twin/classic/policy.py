@@ -1,5 +1,4 @@
-"""What the policy file of a Classic broker's console forbids: nothing of the broker's, or what releases since 5.19.7
-forbid."""
+"""Policy files of a Classic broker's console: an open one, and that of releases since 5.19.7."""
 
 from __future__ import annotations
 
@@ -14,14 +13,14 @@ BROKER, DESTINATION, CONNECTOR, RUNTIME = "Broker", "Destination", "NetworkConne
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """By kind of bean, the operations and the attributes that nobody may use; each may have a `*`."""
+    """Forbidden operations and attributes by kind of bean; names may have a `*`."""
 
     post_only: bool
     operations: dict[str, tuple[str, ...]]
     attributes: dict[str, tuple[str, ...]]
 
     def forbids_operation(self, bean: str, verb: str) -> bool:
-        """What allows operations by a pattern does not know a pattern: nobody may call one at all that it means."""
+        """Say whether the policy forbids the operation. On a pattern of beans every operation is forbidden."""
         return is_pattern(bean) or _named(verb, self.operations.get(_kind(bean), ()))
 
     def forbids_attribute(self, bean: str, name: str) -> bool:

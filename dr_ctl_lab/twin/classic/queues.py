@@ -1,4 +1,4 @@
-"""The bean of a queue of a Classic broker: its figures, and what a person can do with its messages."""
+"""The bean of a Classic broker's queue: figures and operations on messages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A client's STOMP session at a Classic broker. What it does wrong is told it, and it may go on; only a wrong login and
-a frame of no such name end it."""
+"""A client's STOMP session at a Classic broker. A client's mistake gets an ERROR frame; only a wrong login and an
+unknown command end the session."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUEUE, TOPIC, TEMPORARY = "/queue/", "/topic/", "/temp-queue/"
 _PROTOCOL: Final = "org.apache.activemq.transport.stomp.ProtocolException"
 COMMANDS: Final = frozenset({"SEND", "SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "BEGIN", "COMMIT", "ABORT"})
 _SELECTOR: Final = "javax.jms.InvalidSelectorException"
-# What a client says about a message that is no property of it.
+# Headers of a client's message that are not properties.
 _ITS: Final = frozenset(
     {"destination", "persistent", "priority", "expires", "receipt", "transaction", "content-length", "timestamp"}
 )
@@ -111,13 +111,13 @@ class ClassicSession(Line):
         theirs, wanted = (int(each) for each in got.headers.get("heart-beat", "0,0").split(","))
         self._beat_s = wanted / 1000 if wanted else None
         self._ttl_s = 2 * theirs / 1000 if theirs else math.inf
-        told = [
+        headers = [
             ("server", f"ActiveMQ/{self.broker.version}"),
             ("heart-beat", f"{wanted},{theirs}"),
             ("session", self._connection),
             ("version", "1.2"),
         ]
-        self._send(frame("CONNECTED", told))
+        self._send(frame("CONNECTED", headers))
 
     def _on_send(self, got: Frame) -> None:
         destination = _destination(got)
@@ -251,8 +251,8 @@ class ClassicSession(Line):
     # to the client
 
     def deliver(self, ident: str, message: Message, *, acks: int | None) -> None:
-        """`acks`: its number, where the client is to acknowledge it."""
-        told = {
+        """`acks`: the acknowledgement's number, where the client must acknowledge."""
+        headers = {
             "expires": str(message.longs.get(EXPIRES, 0)),
             "destination": QUEUE + message.address,
             "priority": str(message.priority),
@@ -261,26 +261,26 @@ class ClassicSession(Line):
             **{name: text for name, text in message.headers.items() if name != PATH},
         }
         if message.durable:
-            told["persistent"] = "true"
+            headers["persistent"] = "true"
         if message.failed:
-            told["redelivered"] = "true"
+            headers["redelivered"] = "true"
         if not message.text:
-            told["content-length"] = str(len(message.body))
+            headers["content-length"] = str(len(message.body))
         if acks is not None:
-            told["ack"] = f"{self.broker.ident[:-4]}-8:{self.ident}:{ident}:{acks}"
+            headers["ack"] = f"{self.broker.ident[:-4]}-8:{self.ident}:{ident}:{acks}"
             taker = self._subscriptions[ident]
             if isinstance(taker, QueueSubscription):
-                self._acks[told["ack"]] = taker, message
-        self.tell(ident, told, message.body)
+                self._acks[headers["ack"]] = taker, message
+        self.tell(ident, headers, message.body)
 
     def tell(self, ident: str, headers: Mapping[str, str], body: bytes) -> None:
-        told = {name: text for name, text in headers.items() if name not in ("receipt", "transaction")}
-        self._send(frame("MESSAGE", [("subscription", ident), *told.items()], body))
+        kept = {name: text for name, text in headers.items() if name not in ("receipt", "transaction")}
+        self._send(frame("MESSAGE", [("subscription", ident), *kept.items()], body))
 
 
 def _destination(got: Frame) -> str:
-    """One that has no prefix is a queue's."""
-    told = got.headers.get("destination")
-    if told is None:
+    """The destination; a name without a prefix is a queue."""
+    name = got.headers.get("destination")
+    if name is None:
         raise Wrong(f"{got.command} received without a Destination specified!")
-    return told if told.startswith((QUEUE, TOPIC, TEMPORARY)) else QUEUE + told
+    return name if name.startswith((QUEUE, TOPIC, TEMPORARY)) else QUEUE + name

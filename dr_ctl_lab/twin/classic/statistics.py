@@ -54,10 +54,10 @@ def _reply(broker: ClassicBroker, headers: Mapping[str, str], figures: dict[str,
         {"string": [key, value]} if isinstance(value, str) else {"string": key, "long": value}
         for key, value in figures.items()
     ]
-    told = {
+    reply = {
         "correlation-id": headers.get("correlation-id", ""),
         "type": "Advisory",
         "transformation": "jms-map-json",
         "message-id": f"{broker.ident[:-4]}-3:1:0:0:{broker.next_number()}",
     }
-    broker.topics.publish(headers.get("reply-to", ""), told, json.dumps({"map": {"entry": entries}}).encode())
+    broker.topics.publish(headers.get("reply-to", ""), reply, json.dumps({"map": {"entry": entries}}).encode())

@@ -1,4 +1,4 @@
-"""What a client of a Classic broker subscribes to: a queue that it takes from or browses, or what it hears."""
+"""Subscriptions of a client of a Classic broker: consuming, browsing, or hearing a topic."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class QueueSubscription:
             self.in_hand[message.number] = message
 
     def up_to(self, message: Message) -> list[Message]:
-        """What an acknowledgement of that message means."""
+        """The messages that an acknowledgement of this message covers."""
         held = list(self.in_hand.values())
         return held[: held.index(message) + 1] if self.mode == "client" else [message]
 
@@ -63,7 +63,7 @@ class QueueSubscription:
         if self.in_hand.pop(message.number, None) is None:
             return
         self.acknowledged += 1
-        # It may have been taken away meanwhile, by a person.
+        # A person may have removed the message meanwhile.
         if self.queue.name in broker.queues and message.number in self.queue.messages:
             if poison:
                 broker.bury(self.queue, message)
@@ -84,7 +84,7 @@ class QueueSubscription:
 
 @dataclass(eq=False)
 class Browsing:
-    """Was shown what a queue had. It counts as a consumer, and what it was shown as held, unless it acknowledges by
+    """A browser, which counts as a consumer. The messages shown count as held, unless the browser acknowledges by
     itself."""
 
     broker: ClassicBroker
@@ -97,7 +97,7 @@ class Browsing:
 
 @dataclass(eq=False)
 class Hearing:
-    """Hears what is published, or sent to its temporary queue; what came before is gone."""
+    """Hears messages of a topic or of its temporary queue, from its beginning on."""
 
     session: ClassicSession
     ident: str

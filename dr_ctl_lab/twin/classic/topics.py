@@ -1,4 +1,4 @@
-"""What a Classic broker keeps for nobody: topics and temporary queues. Whoever listens hears it, and nobody else."""
+"""Topics and temporary queues of a Classic broker. Only present listeners hear a message."""
 
 from __future__ import annotations
 

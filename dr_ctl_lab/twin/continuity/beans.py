@@ -32,7 +32,6 @@ INTERVAL: Final = "500"
 
 
 def beans(broker: ContinuityBroker) -> Iterator[Bean]:
-    """All beans of a broker, in no particular order."""
     yield Bean(names.server(broker.name), partial(_server, broker), partial(_server_operations, broker))
     yield from common.everywhere(broker, _parameters)
     internal = {"Name": INTERNAL, "Started": True, "Parameters": {"serverId": "1"}}
@@ -156,7 +155,7 @@ def _listing(rows: Callable[[], list[dict[str, Any]]]) -> Callable[[str, int, in
 
 
 def _settled(queue: Queue) -> str:
-    told = {
+    row = {
         "name": queue.name,
         "address": queue.address,
         "routingType": queue.routing.upper(),
@@ -164,7 +163,7 @@ def _settled(queue: Queue) -> str:
         "durable": str(queue.durable).lower(),
         "maxConsumers": queue.options.get("max-consumers", -1),
     }
-    return f"Queue [{', '.join(f'{key}={text}' for key, text in told.items())}]"
+    return f"Queue [{', '.join(f'{key}={text}' for key, text in row.items())}]"
 
 
 def _queue_operations(broker: ContinuityBroker, queue: Queue) -> Operations:

@@ -1,9 +1,9 @@
-"""A simulated broker with the continuity plugin: what its clients do becomes messages and acknowledgements for the
-peer, and what the peer ships is staged until the site delivers.
+"""A simulated broker with the continuity plugin. Clients' actions become messages and acknowledgements for the peer;
+messages from the peer are staged until the site delivers.
 
-Its oddities are the plugin's: an acknowledgement that overtakes its message finds nothing, those of several flows at
-once may vanish, what comes back to the queue where it lies already is refused and stays, and what a connection held
-when it ended costs the peer a copy.
+Oddities of the plugin are imitated. An acknowledgement that overtakes its message is lost, and those of several flows
+at once may vanish. A message that its queue has already is refused and stays. Messages in hand at the end of a
+connection cost the peer a copy.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ STAGING_MS: Final = 500
 
 @dataclass(kw_only=True)
 class ContinuityBroker(BridgedBroker, ArtemisBroker):
-    """One broker of a pair that the plugin joins. `ack_loss`: the share of acknowledgements that vanish while several
-    flows have some; `active_on_start`: it activates itself when its inactive peer says that it is there; `full`:
-    addresses that take nothing of what is staged, as where one has its size, or the disk has no room."""
+    """`ack_loss`: the share of acknowledgements that vanish while several flows have some. `active_on_start`: activates
+    itself when an inactive peer appears. `full`: addresses that accept no staged message, as with a full address or
+    disk."""
 
     version: ClassVar[str] = "2.11.0"
     bare_message_ids: ClassVar[bool] = True
@@ -55,7 +55,7 @@ class ContinuityBroker(BridgedBroker, ArtemisBroker):
         self._seen: dict[str, OrderedDict[str, None]] = {}  # kept over a death
         self.service = Service(self, self._own_queue(f"{COMMANDS}.out", "multicast"), self._own_queue(f"{COMMANDS}.in"))
 
-    # what joins it to its peer
+    # the way to the peer
 
     @property
     def shipping(self) -> Iterator[Bridge]:
@@ -157,7 +157,7 @@ class ContinuityBroker(BridgedBroker, ArtemisBroker):
     # messages
 
     def route(self, message: Message, *, only: tuple[str, ...] | None = None) -> list[Queue]:
-        """Every message of the clients gets an id; one whose id was here before is taken for a second of the same."""
+        """Give every message of clients an id; a message with a known id is dropped as a duplicate."""
         if self._flow_at(message.address):
             if ID not in message.headers:
                 message.headers = {**message.headers, ID: str(uuid4())}
@@ -169,7 +169,7 @@ class ContinuityBroker(BridgedBroker, ArtemisBroker):
     def routed(self, message: Message, found: Sequence[Queue], *, aside: bool) -> None:
         del found
         self.changed.notify_all()
-        # What was put into a queue past its address passes the diverts by; what this site wrote is not shipped again.
+        # Diverts see no message put directly into a queue; messages of this site are not shipped again.
         if aside or message.headers.get(ORIGIN) == self.site:
             return
         for flow in self._flow_at(message.address):
@@ -193,13 +193,13 @@ class ContinuityBroker(BridgedBroker, ArtemisBroker):
             self._tell_acknowledged(flow, message)
 
     def cut_off(self, queue: Queue, held: Sequence[Message]) -> None:
-        """The first of what was held is acknowledged and rolled back: it stays here, and the peer deletes its copy."""
+        """Acknowledge and roll back the first held message, which stays here while the peer deletes its copy."""
         if (flow := self.flows.get(queue.name)) is not None:
             self._tell_acknowledged(flow, held[0])
 
     def _tell_acknowledged(self, flow: Flow, message: Message) -> None:
-        told = acknowledgement(message, flow.queue.name, self.now_ms())
-        self.write(flow.out_acks, told, {"CONTINUITY_ORIGIN": self.site})
+        body = acknowledgement(message, flow.queue.name, self.now_ms())
+        self.write(flow.out_acks, body, {"CONTINUITY_ORIGIN": self.site})
 
     def write(self, queue: Queue, body: bytes, headers: Mapping[str, str]) -> None:
         """Put a message of the plugin's own into one of its queues."""
@@ -212,11 +212,11 @@ class ContinuityBroker(BridgedBroker, ArtemisBroker):
         queue.dispatch()
         self.changed.notify_all()
 
-    # what the peer ships
+    # messages from the peer
 
     def accept(self, address: str, shipped: Message, node: str) -> None:
-        """Take a message that a bridge of the peer brings; one that it brings again after a break is known. The
-        commands' bridge does not say who its messages are."""
+        """Take a message from a bridge of the peer. A repetition after a break is recognised, except on the commands'
+        bridge, which sends no ids."""
         queue = self.queues.get(address)
         again = self.arrived_before(address, node, shipped.number)
         if queue is None or (again and address != self.service.into.name):
@@ -246,7 +246,7 @@ class ContinuityBroker(BridgedBroker, ArtemisBroker):
         came = {name: flow.receiver.receive() for name, flow in self.flows.items() if flow.receiver.inbox}
         for name, messages in came.items():
             for message in messages:
-                # All flows share one formatter of dates: while one uses it another's acknowledgement is not read.
+                # Flows share a date formatter, so acknowledgements of other flows can fail to be read.
                 if not (len(came) > 1 and self.chance.random() < self.ack_loss):
                     self._apply(self.flows[name], acknowledged(message.body))
 
@@ -259,7 +259,7 @@ class ContinuityBroker(BridgedBroker, ArtemisBroker):
             self.remove(flow.queue, message, Reason.KILLED)
 
     def _deliver(self, flow: Flow, now_s: float) -> None:
-        """Hand what is staged to the clients' queue. What it has had already it refuses."""
+        """Hand staged messages to the clients' queue, which refuses known ones."""
         bridge = flow.target_bridge
         if bridge.started:
             bridge.connect()

@@ -1,4 +1,4 @@
-"""What the plugin makes of one queue of the clients: four more queues, two bridges that ship, one that delivers."""
+"""The plugin's parts for one clients' queue: four more queues, two shipping bridges, one delivering bridge."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class Flow:
 
 
 def acknowledgement(message: Message, queue: str, at_ms: int) -> bytes:
-    """What the plugin tells its peer of a message that was acknowledged."""
-    told = {
+    """The plugin's notice to its peer about an acknowledged message."""
+    document = {
         "msg-send-time": _date(message.timestamp_ms),
         "ack-time": _date(at_ms),
         "msg-uuid": message.headers.get(ID, ""),
         "src-queue": queue,
     }
-    return json.dumps(told, separators=(",", ":")).encode()
+    return json.dumps(document, separators=(",", ":")).encode()
 
 
 def acknowledged(body: bytes) -> str:

@@ -12,9 +12,9 @@ from dr_ctl_lab.twin.kind import Kind
 from dr_ctl_lab.twin.parts import Acceptor
 
 
-def _broker(peer: str, **told: Any) -> ContinuityBroker:
-    del peer  # its bridges are not named after it
-    return ContinuityBroker(**told)
+def _broker(peer: str, **common: Any) -> ContinuityBroker:
+    del peer  # bridges are not named after the peer
+    return ContinuityBroker(**common)
 
 
 KIND: Final = Kind(

@@ -1,4 +1,4 @@
-"""What the plugin's bridges and receivers add to the broker's listings, and messages as they are listed in one row."""
+"""The plugin's bridges and receivers in the broker's listings, and messages as rows."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def _spelled(rows: list[Listed]) -> list[Listed]:
 
 
 def row(message: Message) -> Listed:
-    """All that is listed of a message, its properties beside its own fields."""
-    told: Listed = {
+    """The row of a message, with properties beside the fields."""
+    fields: Listed = {
         "messageID": message.number,
         "address": message.address,
         "type": 3 if message.text else 4,
@@ -81,4 +81,4 @@ def row(message: Message) -> Listed:
         **message.headers,
         **message.longs,
     }
-    return {**told, "_AMQ_ROUTING_TYPE": ROUTED_ANYCAST} if message.anycast else told
+    return {**fields, "_AMQ_ROUTING_TYPE": ROUTED_ANYCAST} if message.anycast else fields

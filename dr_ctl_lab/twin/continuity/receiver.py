@@ -6,7 +6,7 @@ from dr_ctl_lab.twin.messages import Message, Queue, Reason, Taker
 
 
 class Receiver(Taker):
-    """The plugin's own consumer of a queue: all that comes, in order."""
+    """The plugin's own consumer of a queue, in order."""
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
@@ -22,7 +22,7 @@ class Receiver(Taker):
         self.queue.dispatch()
 
     def receive(self) -> list[Message]:
-        """What has come since; it is out of the queue with that."""
+        """Take the messages that have come since out of the queue."""
         came, self.inbox = self.inbox, []
         for message in came:
             self.queue.remove(message, Reason.NORMAL)

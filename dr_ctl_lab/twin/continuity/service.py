@@ -1,6 +1,6 @@
 """The plugin's service at one broker: activation, delivery, and the commands by which the two plugins talk.
 
-Nothing of it outlives a death: every start is inactive. Commands do, and are obeyed whenever they arrive.
+Every start is inactive, because only commands outlive a death; commands are obeyed whenever they arrive.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ POLL_S: Final = 0.02
 
 
 class Service:
-    """One site's half of the plugin; `out` and `into` are the queues of its commands."""
+    """The plugin at one site; `out` and `into` are the queues of its commands."""
 
     def __init__(self, broker: ContinuityBroker, out: Queue, into: Queue) -> None:
         self.broker, self.out, self.into = broker, out, into
@@ -62,8 +62,8 @@ class Service:
 
     def tell(self, action: str, *, address: str = "", queue: str = "", status: str = "") -> None:
         """Put a command for the peer into the queue."""
-        told = {"action": action, "addr": address, "queue": queue, "origin": self.broker.site, "status": status}
-        body = json.dumps({key: text for key, text in told.items() if text})
+        command = {"action": action, "addr": address, "queue": queue, "origin": self.broker.site, "status": status}
+        body = json.dumps({key: text for key, text in command.items() if text})
         self.broker.write(self.out, body.encode(), {})
 
     def work(self, now_s: float) -> list[float]:
@@ -89,9 +89,9 @@ class Service:
             flow.target_bridge.started = True
         self.broker.changed.notify_all()
 
-    def _obey(self, told: dict[str, str]) -> None:
-        broker, queue = self.broker, told.get("queue", "")
-        match told["action"]:
+    def _obey(self, command: dict[str, str]) -> None:
+        broker, queue = self.broker, command.get("queue", "")
+        match command["action"]:
             case "broker-connect":
                 if self.activated:
                     self.tell("notif-site-active")
@@ -108,5 +108,5 @@ class Service:
             case "notif-outflow-exhausted" if self.activated:
                 self._peer_is_empty = True
             case "add-queue" if queue not in broker.queues:
-                options = {"name": queue, "address": told["addr"], "routing-type": "ANYCAST", "durable": True}
+                options = {"name": queue, "address": command["addr"], "routing-type": "ANYCAST", "durable": True}
                 broker.create_queue(options, here_only=True)

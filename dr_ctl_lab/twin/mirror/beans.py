@@ -19,7 +19,6 @@ from dr_ctl_lab.twin.parts import BrokerSaysNo
 
 
 def beans(broker: MirrorBroker) -> Iterator[Bean]:
-    """All beans of a broker, in no particular order."""
     yield Bean(names.server(broker.name), partial(server, broker), partial(server_operations, broker))
     yield from current.everywhere(broker)
     link = names.part(broker.name, "broker-connections", broker.link.name)
@@ -41,14 +40,14 @@ def _outflow_address(broker: MirrorBroker) -> dict[str, Any]:
 
 
 def server(broker: MirrorBroker) -> dict[str, Any]:
-    told = current.server(broker)
+    row = current.server(broker)
     return {
-        **told,
+        **row,
         "PendingMirrorAcks": len(broker.pending),
         "ConnectionCount": len(own.connections(broker)),
-        "QueueNames": [*told["QueueNames"], broker.outflow.name],
-        "AddressNames": [*told["AddressNames"], broker.outflow.name],
-        "QueueCount": told["QueueCount"] + 1,
+        "QueueNames": [*row["QueueNames"], broker.outflow.name],
+        "AddressNames": [*row["AddressNames"], broker.outflow.name],
+        "QueueCount": row["QueueCount"] + 1,
     }
 
 
@@ -77,15 +76,15 @@ def _link_row(broker: MirrorBroker) -> dict[str, Any]:
 
 
 def _link(broker: MirrorBroker) -> dict[str, Any]:
-    told = {key.capitalize(): value for key, value in _link_row(broker).items()}
-    return {**told, "User": "admin", "RetryInterval": 500, "ReconnectAttempts": -1}
+    row = {key.capitalize(): value for key, value in _link_row(broker).items()}
+    return {**row, "User": "admin", "RetryInterval": 500, "ReconnectAttempts": -1}
 
 
 def _outflow(broker: MirrorBroker) -> dict[str, Any]:
     out = broker.outflow
     plain = Queue(out.name, out.name, out.number, {}, internal=True)
     plain.paused, plain.lasting, plain.counters = out.paused, out.lasting, out.counters
-    # The first that is not with the link; what is no message has no time of its own.
+    # The first event that is not with the link; only messages have a time.
     first = out.events[out.under_way] if out.under_way < len(out.events) else None
     since_ms = first.message.timestamp_ms if first is not None and first.message is not None else 0
     return {

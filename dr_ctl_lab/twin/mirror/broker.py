@@ -1,4 +1,4 @@
-"""A simulated broker whose site is joined to the other by an AMQP mirror: one link, one outflow for everything."""
+"""A simulated broker whose site is joined to the other by an AMQP mirror: a single link and a single outflow."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ RETRIES, RETRY_S = 5, 0.1
 
 @dataclass(kw_only=True)
 class MirrorBroker(ArtemisBroker):
-    """One broker of a mirrored pair."""
-
     version: ClassVar[str] = VERSION
 
     link: Link
@@ -68,8 +66,12 @@ class MirrorBroker(ArtemisBroker):
 
     def _announce_queue(self, queue: Queue) -> None:
         if not (queue.internal or queue.temporary):
-            told = {"auto-created": queue.auto_created, "routing-type": queue.routing.upper(), "durable": queue.durable}
-            event = Event("createQueue", self.next_number(), queue.name, queue.address, options=told)
+            options = {
+                "auto-created": queue.auto_created,
+                "routing-type": queue.routing.upper(),
+                "durable": queue.durable,
+            }
+            event = Event("createQueue", self.next_number(), queue.name, queue.address, options=options)
             self._capture(event)
 
     def _capture(self, event: Event) -> None:
@@ -95,7 +97,7 @@ class MirrorBroker(ArtemisBroker):
         self.link.started = self.link.connected = self.link.attached = False
         self.link.breaks += 1
 
-    # what happens here
+    # events at this broker
 
     def told_of_queue(self, queue: Queue) -> None:
         self._announce_queue(queue)
@@ -109,16 +111,16 @@ class MirrorBroker(ArtemisBroker):
 
     def routed(self, message: Message, found: Sequence[Queue], *, aside: bool) -> None:
         del aside
-        told = tuple(queue.name for queue in found if not (queue.internal or queue.temporary))
-        # What the peer shipped is not shipped back.
-        if told and message.origin is None:
+        names = tuple(queue.name for queue in found if not (queue.internal or queue.temporary))
+        # Messages from the peer are not shipped back.
+        if names and message.origin is None:
             self._capture(
                 Event(
                     "message",
                     message.number,
                     address=message.address,
                     message=message,
-                    queues=told,
+                    queues=names,
                     origin=(self.node, message.number),
                     durable=message.durable,
                 )
@@ -135,12 +137,12 @@ class MirrorBroker(ArtemisBroker):
         )
 
     def cut_off(self, queue: Queue, held: Sequence[Message]) -> None:
-        """What it held comes again, and nothing else."""
+        """Do nothing: the held messages come again."""
 
-    # what the peer ships
+    # events from the peer
 
     def apply(self, event: Event) -> None:
-        """Take one event of the peer's outflow."""
+        """Take an event of the peer's outflow."""
         match event.kind:
             case "message":
                 self._arrived(event)
@@ -153,8 +155,8 @@ class MirrorBroker(ArtemisBroker):
             case "addAddress":
                 self.add_address(event.address, ANYCAST, here_only=True)
             case "createQueue" if event.queue not in self.queues:
-                told = {**event.options, "name": event.queue, "address": event.address}
-                self.create_queue(told, auto_created=bool(told["auto-created"]), here_only=True)
+                options = {**event.options, "name": event.queue, "address": event.address}
+                self.create_queue(options, auto_created=bool(options["auto-created"]), here_only=True)
             case "deleteQueue" if event.queue in self.queues and not self.queues[event.queue].takers:
                 self.destroy_queue(event.queue, here_only=True)
 
@@ -170,8 +172,8 @@ class MirrorBroker(ArtemisBroker):
         self.route(message, only=event.queues)
 
     def _echo(self, event: Event) -> None:
-        """A link that was not attached since its start does not know its peer by name, and tells it what it just heard
-        of it; of what was tried again it says nothing."""
+        """Send an event back to the peer, as a link that was never attached since its start does: it does not know its
+        peer by name. Repeated events are not echoed."""
         if not self.link.knows_peer and event.origin is not None:
             self._capture(replace(event, number=self.next_number()))
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dr_ctl_lab.twin.host import Host
 
 
-def _broker(peer: str, **told: Any) -> MirrorBroker:
-    return MirrorBroker(link=Link(peer, 0), **told)
+def _broker(peer: str, **common: Any) -> MirrorBroker:
+    return MirrorBroker(link=Link(peer, 0), **common)
 
 
 def _settings(host: Host) -> Mapping[str, Any]:

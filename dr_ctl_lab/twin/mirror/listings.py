@@ -1,4 +1,4 @@
-"""What the link of a mirror adds to the broker's listings, and its outflow as it is browsed."""
+"""A mirror's link in the broker's listings, and its outflow for browsing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dr_ctl_lab.twin.mirror.outflow import Event, Outflow
 EVENT_KIND: Final = "x-opt-amq-mr-ev-type"
 
 
-def _connection(broker: MirrorBroker, **told: Any) -> Listed:
+def _connection(broker: MirrorBroker, **fields: Any) -> Listed:
     row = {
         "creationTime": date(broker.start_ms),
         "implementation": "ActiveMQProtonRemotingConnection",
@@ -22,7 +22,7 @@ def _connection(broker: MirrorBroker, **told: Any) -> Listed:
         "proxyAddress": "",
         "proxyProtocolVersion": "",
     }
-    return {**row, **told}
+    return {**row, **fields}
 
 
 def connections(broker: MirrorBroker) -> list[Listed]:
@@ -79,12 +79,12 @@ def consumers(broker: MirrorBroker) -> list[Listed]:
 
 
 def browse(outflow: Outflow, node: str, page: int, size: int) -> list[Listed]:
-    """One page of the outflow of the broker `node`; what is with the link is not seen."""
+    """A page of the outflow of the broker `node`, without events under way."""
     return paged([_event(each, outflow, node) for each in list(outflow.events)[outflow.under_way :]], page, size)
 
 
 def _event(event: Event, outflow: Outflow, node: str) -> dict[str, Any]:
-    """What is no message is one of the link's own; its kind stands in the text of its properties only."""
+    """An event as a browse shows it. An event that is not a message has its kind in its properties only."""
     if event.message is not None:
         return browsed(event.message, number=event.number)
     annotated = "messageAnnotations.x-opt-amq-mr-"
@@ -112,7 +112,7 @@ def _event(event: Event, outflow: Outflow, node: str) -> dict[str, Any]:
 
 
 def annotation(event: Event, name: str) -> str | None:
-    """What a filter on an outflow sees of an event."""
+    """The value that a filter on an outflow sees for an event."""
     if event.message is not None:
         return event.message.headers.get(name)
     return event.kind if name in (f"m.{EVENT_KIND}", EVENT_KIND) else None

@@ -1,4 +1,4 @@
-"""What the link of a mirror is made of: events, the outflow that holds them, and acknowledgements that wait."""
+"""Parts of a mirror's link: events, their outflow, and waiting acknowledgements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dr_ctl_lab.twin.messages import Counters, Message, Origin, Reason
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One entry of an outflow: a message for its queues, an acknowledgement by origin, or a change of topology."""
+    """An entry of an outflow: a message for its queues, an acknowledgement by origin, or a change of topology."""
 
     kind: str  # message, postAck, addAddress, createQueue, deleteQueue
     number: int
@@ -28,7 +28,7 @@ class Event:
 
 @dataclass
 class Outflow:
-    """What a link still has to ship: events in order; the first `under_way` of them are with the link."""
+    """The events still to ship, in order; the first `under_way` of them are with the link."""
 
     name: str
     number: int
@@ -43,7 +43,7 @@ class Outflow:
         self.counters.added += 1
 
     def next(self) -> Event | None:
-        """The next event to ship; it stays until `done` says that the peer has it."""
+        """The next event to ship, which stays until `done` confirms it."""
         if self.paused or self.under_way >= len(self.events):
             return None
         self.under_way += 1
@@ -63,7 +63,7 @@ class Outflow:
 
 @dataclass
 class Link:
-    """The broker connection to the peer. It captures from its first start on, whether it is connected or not."""
+    """The broker connection to the peer. Events are captured from the link's first start on, connected or not."""
 
     name: str
     port: int
@@ -72,7 +72,7 @@ class Link:
     connected: bool = False
     attached: bool = False
     captures: bool = False
-    knows_peer: bool = False  # it was attached since the broker started
+    knows_peer: bool = False  # attached since the broker's start
     breaks: int = 0  # how often it was taken down here
 
 

@@ -1,7 +1,7 @@
-"""The link of a mirror at work: what leaves the outflow, when it arrives, and what a cut does to it.
+"""The link of a mirror at work: shipping, delays, and cuts.
 
-An event stays in the outflow until the peer's confirmation is back. What was applied there and not confirmed is
-shipped again after a break, and recognised there.
+An event stays in the outflow until the peer's confirmation is back. An event applied there and not confirmed is shipped
+again after a break, and recognised there.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ CREDITS: Final = 1000
 
 
 class MirrorWay(Way[MirrorBroker]):
-    """One direction of a mirrored pair."""
-
     def __init__(self, source: MirrorBroker, target: MirrorBroker, *, delay_s: float = 0.0) -> None:
         super().__init__(source, target, delay_s=delay_s)
         self._out: deque[tuple[float, Event]] = deque()

@@ -1,7 +1,8 @@
-"""The agent of one direction: it hears at the serving site what was consumed, and deletes the copies at the other one.
+"""The agent of one direction hears at the serving site which messages were consumed, and deletes the copies at the
+other.
 
-Nothing that it did not hear is told again. It compares both sites when it begins, and deletes what only the waiting one
-has, unless that has yet to be shipped from there."""
+A missed notice is never repeated. At its start the agent compares both sites, and deletes messages that only the
+waiting site has, except those that the waiting site has yet to ship."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ DOOR: Final = "sync"
 
 
 class Agent:
-    """Works from `source` to `target`, while the one serves and the other does not; it goes on with what it has heard
-    when neither does. `lag_s`: how much later than it could it deletes."""
+    """Works from `source` to `target` while only `source` serves; while neither serves it finishes the notices heard.
+    `lag_s`: delay of a deletion."""
 
     def __init__(self, source: BrokerSyncBroker, target: BrokerSyncBroker) -> None:
         self._source, self._target = source, target
@@ -65,7 +66,7 @@ class Agent:
         return self.running and all(each.alive and not each.frozen and each.acceptors[DOOR].started for each in both)
 
     def _delete(self, queue: str, origin: Origin) -> None:
-        """Delete one copy; one that has not arrived yet is waited for."""
+        """Delete a copy, or wait for its arrival."""
         there = self._target.queues.get(queue)
         copy = there.by_origin.get(origin) if there is not None else None
         if there is not None and copy is not None:
@@ -75,7 +76,7 @@ class Agent:
             self._heard.pop((queue, origin), None)
 
     def _consumed(self) -> list[tuple[str, Origin]]:
-        """What only the target has, or will have, and was not sent there."""
+        """Messages that only the target has, or will get, and that were not born there."""
         found: list[tuple[str, Origin]] = []
         for name in self._target.units:
             here, leaving = _ids(self._source, name), _ids(self._source, self._source.copies(name))

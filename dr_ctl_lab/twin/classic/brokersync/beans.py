@@ -1,4 +1,4 @@
-"""The management beans of a broker with a network connector: that one, its bridge while it is up, and its consumers."""
+"""The management beans of a broker with a network connector: connector, bridge while up, and consumers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def beans(broker: BrokerSyncBroker) -> Iterator[Bean]:
     connector = broker.network
     if broker.incoming:
         client = f"to-{broker.site}_{broker.peer}_outbound"
-        told = common.connection(client, "127.0.0.1:1", BRIDGE, network=True)
-        yield Bean(names.connection(broker.name, broker.peers_door, client), partial(dict, told), dict)
+        row = common.connection(client, "127.0.0.1:1", BRIDGE, network=True)
+        yield Bean(names.connection(broker.name, broker.peers_door, client), partial(dict, row), dict)
     name = names.network(broker.name, connector.name)
     doing = {"start()": connector.start, "stop()": connector.stop}
     yield Bean(name, partial(_connector, connector), lambda: doing)

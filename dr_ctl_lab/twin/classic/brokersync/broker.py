@@ -1,4 +1,4 @@
-"""A simulated broker that copies what its clients send to its peer. Nothing of the broker's own deletes a copy."""
+"""A simulated broker that copies what its clients send to its peer. The broker itself never deletes a copy."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dr_ctl_lab.twin.classic.network import NetworkConnector
 from dr_ctl_lab.twin.messages import Message, Origin, Queue, Reason
 from dr_ctl_lab.twin.parts import Acceptor
 
-AGENT, BRIDGE = "agent", "bridge"  # who else logs in at a broker
+AGENT, BRIDGE = "agent", "bridge"  # further users of a broker
 
 
 @dataclass(kw_only=True)
 class BrokerSyncBroker(BridgedBroker, ClassicBroker):
-    """One broker of a pair. `agent` deletes the copies here of what the peer's clients consume; `returned`: it died
-    while it served, and holds what the peer has consumed meanwhile."""
+    """`agent` deletes copies here after the peer's clients consume. `returned`: the broker died while serving, and
+    holds messages that the peer has consumed meanwhile."""
 
     peer: str
     returned: bool = False
@@ -39,7 +39,7 @@ class BrokerSyncBroker(BridgedBroker, ClassicBroker):
         return f"{queue}.to-{self.peer}"
 
     def installed(self, names: Sequence[str]) -> None:
-        """What comes over the bridge is not copied again, or it would go in a circle."""
+        """Copy only clients' messages; copies from the bridge would go in a circle."""
         super().installed(names)
         for name in names:
             copy, arriving = self.copies(name), f"{name}.to-{self.site}"
@@ -65,7 +65,7 @@ class BrokerSyncBroker(BridgedBroker, ClassicBroker):
     def work(self, now_s: float) -> list[float]:
         return ClassicBroker.work(self, now_s)
 
-    # what joins it to its peer
+    # the way to the peer
 
     @property
     def shipping(self) -> Iterator[Bridge]:
@@ -85,7 +85,7 @@ class BrokerSyncBroker(BridgedBroker, ClassicBroker):
         return {"network": self.network.started}
 
     def accept(self, address: str, shipped: Message, node: str) -> None:
-        """What has been here before is dropped without a word, whatever became of it."""
+        """Drop a message that has been here before, silently."""
         del node
         self.queue_named(address)
         if shipped.origin is None or is_new(self._came, shipped.origin):

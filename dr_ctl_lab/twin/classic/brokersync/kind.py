@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from dr_ctl_lab.twin.host import Host
 
 
-def _broker(peer: str, **told: Any) -> BrokerSyncBroker:
-    return BrokerSyncBroker(peer=peer, **told)
+def _broker(peer: str, **common: Any) -> BrokerSyncBroker:
+    return BrokerSyncBroker(peer=peer, **common)
 
 
 def _settings(host: Host) -> Mapping[str, Any]:
-    broker = cast("BrokerSyncBroker", host.broker)  # as it was made above
+    broker = cast("BrokerSyncBroker", host.broker)  # the class of `_broker`
     login = {"username": AGENT, "password": {"file": f"{host.secret}.{AGENT}"}}
     sync = {"stomp": stomp(host, DOOR), "connector": DOOR, **login}
     return {**settings(host), "network": broker.network.name, "copies": broker.copies("{queue}"), "sync": sync}

@@ -8,7 +8,7 @@ from dr_ctl_lab.twin.classic.brokersync.broker import BrokerSyncBroker
 
 
 class BrokerSyncWay(BridgedWay[BrokerSyncBroker]):
-    """One direction of a pair. The agent has its own way, which no cut of this one is about."""
+    """A direction of a pair. Cuts do not concern the agent, which has connections of its own."""
 
     def __init__(self, source: BrokerSyncBroker, target: BrokerSyncBroker, *, delay_s: float = 0.0) -> None:
         super().__init__(source, target, delay_s=delay_s)

@@ -17,8 +17,8 @@ BOTH = 2
 
 @dataclass(kw_only=True)
 class FanoutBroker(ClassicBroker):
-    """One of two. Its messages have ids of their own, the producers' id is a header. The consumers of both share one
-    store of what they did, the producers one file that says how many sites have to confirm."""
+    """One of two brokers. Messages have the broker's ids; the producers' id is a header. Consumers of both sites share
+    a store of processed ids, producers a file with the number of sites that must confirm."""
 
     peers_door = PRODUCERS
 
@@ -47,7 +47,7 @@ class Producers:
         self.brokers, self.acks = tuple(brokers), acks
 
     def send(self, queue: str, ident: str, body: bytes = b"") -> bool:
-        """Say whether enough of them have it. What too few have, those have nevertheless."""
+        """Say whether enough brokers have the message. With too few, those brokers keep it nevertheless."""
         taking = [each for each in self.brokers if each.lets_peer_in and not each.frozen]
         for broker in taking:
             message = Message(broker.next_number(), queue, body, text=True, headers={ID_HEADER: ident})

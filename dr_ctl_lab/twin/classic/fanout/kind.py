@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 AGENT: Final = "agent"
 
 
-def _broker(peer: str, **told: Any) -> FanoutBroker:
+def _broker(peer: str, **common: Any) -> FanoutBroker:
     del peer  # nothing joins them
-    return FanoutBroker(**told)
+    return FanoutBroker(**common)
 
 
 def _settings(host: Host) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""What happens by itself at one of two brokers that know nothing of each other."""
+"""The own work of one of two brokers that do not know each other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class FanoutWay(Way[FanoutBroker]):
     """Lets the source look for what has expired, and knows whether producers reach the other one."""
 
     def _change(self, mode: Mode) -> None:
-        """Nothing is shipped that could be cut: producers find one site only."""
+        """No link exists to cut: producers find one site only."""
 
     def _turn(self) -> float | None:
         self.source.both = self._peer_there()

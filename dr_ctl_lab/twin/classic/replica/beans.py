@@ -28,7 +28,7 @@ def _plugin(broker: ReplicaBroker) -> dict[str, Any]:
     source = broker.role is not Role.REPLICA
     behind = {key: _since(broker, at_ms) for key, at_ms in (("acked", broker.acked_ms), ("applied", broker.applied_ms))}
     return {
-        "ReplicationRole": broker.role.told,
+        "ReplicationRole": broker.role.shown,
         "ReplicationTps": 0,
         "TotalReplicationLag": behind["acked"] if source else None,
         "SourceWaitTime": 0 if source and behind["acked"] is not None else None,
@@ -40,7 +40,7 @@ def _plugin(broker: ReplicaBroker) -> dict[str, Any]:
 
 
 def _since(broker: ReplicaBroker, at_ms: int | None) -> int | None:
-    """How old the last event is that the other one has; nothing, where there is none since."""
+    """Age of the last event that the peer has; None without an event since."""
     if at_ms is None:
         return None
     return 0 if broker.even else max(0, broker.now_ms() - at_ms)

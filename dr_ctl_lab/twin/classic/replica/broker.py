@@ -19,9 +19,8 @@ DOOR = "replication"
 
 @dataclass(kw_only=True)
 class ReplicaBroker(BridgedBroker, ClassicBroker):
-    """One broker of a pair. `role` outlasts a death, and what its file says. `console_on_replica`: the file leaves a
-    replica its console, which it would close otherwise. `comes_closed`: somebody keeps its clients out when it starts
-    the next time."""
+    """`role` outlasts a death, and overrides the file. `console_on_replica`: a replica keeps its console open.
+    `comes_closed`: somebody keeps clients out at the next start."""
 
     peers_door = DOOR
 
@@ -37,7 +36,7 @@ class ReplicaBroker(BridgedBroker, ClassicBroker):
         self.applied_ms: int | None = None
         self._applies = False
 
-    # what joins it to its peer
+    # the way to the peer
 
     @property
     def shipping(self) -> Iterator[Bridge]:
@@ -99,7 +98,7 @@ class ReplicaBroker(BridgedBroker, ClassicBroker):
     def set_role(self, role: str, force: bool) -> None:
         """Without force a source hands over to its replica, and a replica does nothing at all."""
         wanted = Role(role)
-        if self.role.told == wanted.told:
+        if self.role.shown == wanted.shown:
             return
         if force:
             if wanted is Role.SOURCE:
@@ -123,7 +122,7 @@ class ReplicaBroker(BridgedBroker, ClassicBroker):
             self.ports.open("console")
         else:
             self.ports.close("console")
-        self.cuts += 1  # whoever fetched from the other one connects anew
+        self.cuts += 1  # the replica connects anew
         self.changed.notify_all()
 
     def _close_to_clients(self) -> None:
@@ -178,7 +177,7 @@ class ReplicaBroker(BridgedBroker, ClassicBroker):
 
     def _apply(self, event: Event) -> None:
         if event.kind is Kind.FAIL_OVER:
-            return  # they change places once the source has heard that it is here
+            return  # roles change once the source has heard that this event is here
         queue = self.queue_named(event.queue)
         if event.sent is not None and event.sent.origin not in queue.by_origin:
             self._store(replace(event.sent, number=self.next_number()))

@@ -1,4 +1,4 @@
-"""What the replication plugin writes down of a source's doings, as messages of its own queue."""
+"""Events that the replication plugin of a source writes as messages into its own queue."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ ROLES: Final = f"{PLUGIN}.Role.Queue"
 
 
 class Role(Enum):
-    """What a broker is; one that waits for its replica's word, to become one, is still called a source."""
+    """The role of a broker. A source that waits for its replica's answer, to become a replica itself, is still called a
+    source."""
 
     SOURCE = "source"
     AWAIT_ACK = "await_ack"
     REPLICA = "replica"
 
     @property
-    def told(self) -> str:
+    def shown(self) -> str:
         return Role.REPLICA.value if self is Role.REPLICA else Role.SOURCE.value
 
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from dr_ctl_lab.twin.host import Host
 
 
-def _broker(peer: str, **told: Any) -> ReplicaBroker:
+def _broker(peer: str, **common: Any) -> ReplicaBroker:
     del peer  # the way brings them together
-    return ReplicaBroker(**told)
+    return ReplicaBroker(**common)
 
 
 def _settings(host: Host) -> Mapping[str, Any]:
@@ -30,7 +30,7 @@ def _settings(host: Host) -> Mapping[str, Any]:
 KIND: Final = Kind(
     topology="classic-replica",
     joined="the replication plugin joins",
-    # Its role opens the others.
+    # The role opens the other doors.
     doors=(
         Acceptor("stomp", "STOMP"),
         Acceptor("openwire", "OPENWIRE"),

@@ -7,8 +7,6 @@ from dr_ctl_lab.twin.classic.replica.broker import ReplicaBroker
 
 
 class ReplicaWay(BridgedWay[ReplicaBroker]):
-    """One direction of a pair."""
-
     def __init__(self, source: ReplicaBroker, target: ReplicaBroker, *, delay_s: float = 0.0) -> None:
         super().__init__(source, target, delay_s=delay_s)
         source.peer = target

@@ -1,1 +1,1 @@
-"""A twin whose sites have one store: whoever holds its lock serves, the other waits for it."""
+"""A twin whose sites have one store: the broker with its lock serves, the other waits."""

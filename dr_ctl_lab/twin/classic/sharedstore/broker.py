@@ -17,9 +17,9 @@ AGAIN_S: Final = 0.2
 
 @dataclass(kw_only=True)
 class SharedStoreBroker(ClassicBroker):
-    """One of two. `running`: its process is there; it is alive while it has the store. `supervised`: a process that
-    ends in order is started again by whoever keeps it. `tries_every_s`: how often it tries for the lock, and renews a
-    lease. `lives_on_s`: how long its process is there after it was told to stop."""
+    """`running`: the process runs; `alive` means that it also has the store. `supervised`: a process that ends in order
+    is started again. `tries_every_s`: interval of tries for the lock, and of renewing a lease. `lives_on_s`: how long
+    the process goes on after a request to stop."""
 
     running: bool = False
     supervised: bool = False
@@ -36,12 +36,12 @@ class SharedStoreBroker(ClassicBroker):
         self._gone_s: float | None = None
 
     def share(self, peer: SharedStoreBroker) -> None:
-        """Both have this one's store."""
+        """Give the peer this broker's store."""
         peer.store.close()
         peer.store = self.store
         self.peer, peer.peer = peer, self
 
-    # what joins it to its peer
+    # the way to the peer
 
     @property
     def attached(self) -> bool:
@@ -67,7 +67,7 @@ class SharedStoreBroker(ClassicBroker):
     # its life
 
     def start(self) -> None:
-        """Start the process; it serves once it has the lock."""
+        """Start the process, which serves once it has the lock."""
         if not self.running:
             self._gone_s = None
             self._run(running=True)
@@ -90,7 +90,7 @@ class SharedStoreBroker(ClassicBroker):
         self.store.close()
 
     def thawed(self) -> None:
-        """It looks for its lock before it does anything else; one that has lost it starts again, and waits."""
+        """Check the lock first; a broker that lost the lock starts again, and waits."""
         if self.alive and not self.store.take(self.name, self.now_ms()):
             self._fall()
             self._end(again=True)
@@ -138,13 +138,13 @@ class SharedStoreBroker(ClassicBroker):
         super().start()
 
     def lose(self) -> None:
-        """The other one has taken the store; this one does not know it yet."""
+        """Lose the store to the other broker, without noticing yet."""
         for queue in self.queues.values():
             queue.restart()
         self.store.queues, self.queues = self.queues, {}
 
     def _fall(self) -> None:
-        """Close everything; what was durable stays in the store, for whoever has it."""
+        """Close everything; durable messages stay in the store."""
         has_store = self.alive and self.queues is self.store.queues
         super().kill()
         if has_store:

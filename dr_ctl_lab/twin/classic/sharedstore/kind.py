@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from dr_ctl_lab.twin.host import Host
 
 
-def _broker(peer: str, **told: Any) -> SharedStoreBroker:
-    del peer  # they meet at the store
-    return SharedStoreBroker(**told)
+def _broker(peer: str, **common: Any) -> SharedStoreBroker:
+    del peer  # the brokers meet at the store
+    return SharedStoreBroker(**common)
 
 
 def settings(host: Host) -> Mapping[str, Any]:
-    """A broker that waits tells its name to nobody; its process is asked for."""
+    """Settings of a broker. A waiting broker does not tell its name, so the process is asked."""
     name = host.broker.name
     words = {"state": process.state(name), "start": process.start(name)}
     return {**of_any(host), "broker": name, "process": words}
@@ -37,7 +37,7 @@ _STORE: Final[Mapping[str, Any]] = {"store": {"lock": LOCK, "lease": "1s", "keep
 KIND: Final = Kind(
     topology="classic-shared-store",
     joined="share one store",
-    # Who gets the lock opens all of them.
+    # The broker with the lock opens all doors.
     doors=(Acceptor("stomp", "STOMP", opens_at_boot=True), Acceptor("openwire", "OPENWIRE", opens_at_boot=True)),
     broker=_broker,
     way=SharedStoreWay,

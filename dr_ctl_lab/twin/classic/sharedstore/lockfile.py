@@ -1,5 +1,5 @@
-"""A file that is locked as the system has it, so that whoever asks the system sees it: also the twin's own process,
-which would see nothing of a lock that belongs to processes. This one belongs to the open file."""
+"""A file with a system lock that belongs to the open file, not to the process, so that the twin's own process sees the
+lock too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FLOCK: Final = "hhqqi"
 
 
 class LockFile:
-    """The lock file of a store; there from the start, as brokers that have run once leave it."""
+    """The lock file of a store, there from the start, as after a first run of a broker."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(exist_ok=True)

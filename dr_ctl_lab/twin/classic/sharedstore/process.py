@@ -49,5 +49,5 @@ def state(name: str) -> list[str]:
 
 
 def start(name: str) -> list[str]:
-    """Those that start it, and end when it runs."""
+    """The command that starts the broker, and ends when the broker runs."""
     return [sys.executable, "-I", "-S", "-c", _ASK, f"{FOLDER}/{name}.start"]

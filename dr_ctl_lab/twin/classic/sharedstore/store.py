@@ -1,5 +1,5 @@
-"""A store that two brokers share, with its lock: that of a file, which goes with its process, or a lease in a table,
-which has to be renewed and runs out."""
+"""A store that two brokers share, with its lock: a file lock, which ends with its process, or a lease in a table, which
+must be renewed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Locker(Enum):
 
 @dataclass
 class Store:
-    """`file`: what is locked for as long as somebody holds the store, and does not hold it by a lease. `holder` and
-    `until_ms`: what the row of a lease says."""
+    """`file` is locked while somebody holds the store by a file lock. `holder` and `until_ms` are the row of a
+    lease."""
 
     file: LockFile | None
     locker: Locker = Locker.FILE
@@ -53,7 +53,7 @@ class Store:
             self._set(None, 0)
 
     def died(self, name: str) -> None:
-        """Its holder is gone without a word: a file is unlocked by that, a lease is not."""
+        """Note the holder's sudden end, which unlocks a file but not a lease."""
         if self.locker is Locker.FILE:
             self.release(name)
 

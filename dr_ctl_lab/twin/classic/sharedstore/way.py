@@ -1,4 +1,4 @@
-"""What happens by itself at one of two brokers that share a store. There is no way between them."""
+"""The own work of one of two brokers that share a store, without a link between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class SharedStoreWay(Way[SharedStoreBroker]):
             source.share(target)
 
     def _change(self, mode: Mode) -> None:
-        """Nothing is shipped that could be cut."""
+        """Do nothing: no link exists to cut."""
 
     def _turn(self) -> float | None:
         now_s = self.source.clock.now_s()
