@@ -132,8 +132,6 @@ def _scope(name: str, verdict: str, row: Mapping[str, Any]) -> Scope:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds of a failover on lost and doubled messages."""
-
     rows: tuple[tuple[str, str, str], ...]
     queues: tuple[tuple[str, str, str], ...]
 

@@ -236,7 +236,6 @@ def _told(value: Any) -> Any:
 
 
 def _gap(at: Management, key: str) -> Any:
-    """The placeholder for a missing attribute."""
     if at.dialect.servlet:
         return f"ERROR: No such attribute: {key} (class {NO_ATTRIBUTE})"
     return {"error_type": NO_ATTRIBUTE, ".error": True, "error": f"No such attribute: {key}"}

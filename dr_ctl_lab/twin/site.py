@@ -275,7 +275,6 @@ class Twin:
             }
 
     def settable(self) -> dict[str, Any]:
-        """The settable state of every broker, at one moment."""
         return {name: state["settable"] for name, state in self.dump().items()}
 
     def changes(self) -> list[Change]:

@@ -8,7 +8,6 @@ from dr_ctl_lab.twin.bridges.layout import BRIDGE
 
 
 def connections(broker: BridgesBroker) -> list[Listed]:
-    """Rows for each bridge of the peer, and for clients."""
     port = broker.acceptors[broker.peers_door].port
     rows: list[Listed] = [
         {

@@ -100,7 +100,6 @@ def _address(acceptor: Acceptor) -> str:
 
 
 def connection(client: str, remote: str, user: str | None, *, network: bool) -> dict[str, Any]:
-    """Attributes of a connection."""
     return {
         "ClientId": client,
         "RemoteAddress": f"tcp://{remote}",

@@ -22,7 +22,6 @@ class Receiver(Taker):
         self.queue.dispatch()
 
     def receive(self) -> list[Message]:
-        """Take the messages that have come since out of the queue."""
         came, self.inbox = self.inbox, []
         for message in came:
             self.queue.remove(message, Reason.NORMAL)

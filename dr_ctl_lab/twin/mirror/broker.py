@@ -142,7 +142,6 @@ class MirrorBroker(ArtemisBroker):
     # events from the peer
 
     def apply(self, event: Event) -> None:
-        """Take an event of the peer's outflow."""
         match event.kind:
             case "message":
                 self._arrived(event)
