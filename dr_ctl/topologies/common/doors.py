@@ -13,6 +13,7 @@ from dr_ctl.core.model import Finding, Role, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Hand
+from dr_ctl.engine.waiting import until
 from dr_ctl.stomp_io.answers import Closed, Connected, Greeting, Silent
 from dr_ctl.stomp_io.answers import Refused as LoginDenied
 from dr_ctl.topologies.common import checks
@@ -66,18 +67,19 @@ class Doors:
 
     def closed(self, site: str, hand: Hand, within_s: float) -> Outcome:
         """Show that no client gets in: every door's flag, and no greeting where there was one before."""
-        until = hand.monotonic() + within_s
         greeted = [access for access in self._observer.at(site) if (access.site, access.pair) in self.greeted]
-        while True:
+
+        def look() -> tuple[Sequence[Broker], str | None]:
             views = self._answering(site)
-            open_doors = [door.name for view in views for door in view.doors if door.started]
-            let_in = [key for key, told in self.greetings(greeted).items() if isinstance(told, Connected)]
-            if not open_doors and not let_in:
-                break
-            if hand.monotonic() > until:
-                what = f"acceptor {', '.join(open_doors)} says it is open" if open_doors else "a client is still let in"
-                return Refused(f"{site}: {what}")
-            hand.wait(self._observer.patience.poll_s)
+            if opened := [door.name for view in views for door in view.doors if door.started]:
+                return views, f"acceptor {', '.join(opened)} says it is open"
+            return views, "a client is still let in" if self.let_in(greeted) else None
+
+        poll_s = self._observer.patience.poll_s
+        waited = until(hand, look, holds=lambda seen: seen[1] is None, within_s=within_s, poll_s=poll_s)
+        views, why = waited.look
+        if why is not None:
+            return Refused(f"{site}: {why}")
         found = tuple(self._not_lasting(views))
         lasts = bool(views) and not found and all(view.shut_out for view in views)
         told = "; a restart does not let clients in" if lasts else ""

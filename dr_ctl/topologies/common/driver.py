@@ -14,6 +14,7 @@ from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.seen import Seen, V_co
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.procedure import Procedure
@@ -39,19 +40,28 @@ class Driver(Generic[V_co]):
         if undo is None:
             return NotNeeded("it changes nothing that is put back")
         patience = self._tools.patience
-        until = hand.monotonic() + patience.undo_s
-        while True:
+
+        def attempt() -> tuple[Outcome | None, Outcome]:
             barred = self._tools.sender.barred()
-            outcome = _guarded(lambda: undo(self._tools, step, move, hand))
-            if isinstance(outcome, Done | NotNeeded):
-                return outcome
-            hopeless = barred or (isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED)
-            if hopeless or hand.monotonic() > until:
-                return barred or outcome
-            hand.wait(patience.undo_poll_s)
+            return barred, _guarded(lambda: undo(self._tools, step, move, hand))
+
+        waited = until(
+            hand,
+            attempt,
+            holds=lambda tried: isinstance(tried[1], Done | NotNeeded),
+            hopeless=lambda tried: tried[0] is not None or _is_stranded(tried[1]),
+            within_s=patience.undo_s,
+            poll_s=patience.undo_poll_s,
+        )
+        barred, outcome = waited.look
+        return outcome if waited.held else barred or outcome
 
     def by_hand(self, site: str) -> str:
         return f"in the console of {site}: {self._by_console}, and resume its paused queues"
+
+
+def _is_stranded(outcome: Outcome) -> bool:
+    return isinstance(outcome, Refused) and outcome.code is ExitCode.STRANDED
 
 
 def _guarded(act: Callable[[], Outcome]) -> Outcome:

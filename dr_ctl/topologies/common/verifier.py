@@ -14,12 +14,12 @@ from dr_ctl.core.model import ExitCode, Json, some
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until_next
 from dr_ctl.topologies.common import gate
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.evidence import evidence
 from dr_ctl.topologies.common.findings import STILL_DIFFERENT
 from dr_ctl.topologies.common.observer import AnyObserver
-from dr_ctl.topologies.common.pace import until_next
 from dr_ctl.topologies.common.view import Broker
 
 Told = Broker | BrokerError

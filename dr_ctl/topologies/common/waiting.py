@@ -10,10 +10,10 @@ from dr_ctl.core.model import ExitCode, some
 from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Hand
+from dr_ctl.engine.waiting import until_next
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.evidence import evidence, total
-from dr_ctl.topologies.common.pace import until_next
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 

@@ -13,8 +13,8 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.engine.outcome import Done, Outcome
 from dr_ctl.engine.ports import Hand
+from dr_ctl.engine.waiting import until_next
 from dr_ctl.topologies.common.evidence import evidence, total
-from dr_ctl.topologies.common.pace import until_next
 from dr_ctl.topologies.mirror.access import Access, Way
 from dr_ctl.topologies.mirror.drafts.shipping import LINK_RESTARTS, restarts
 from dr_ctl.topologies.mirror.look import Flow

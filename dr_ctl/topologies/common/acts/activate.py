@@ -13,6 +13,7 @@ from dr_ctl.engine.operations import ACTIVATE, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common import checks, receipts
 from dr_ctl.topologies.common.effects import holds, still, to_undo
 from dr_ctl.topologies.common.findings import SERVES_BY_FLAGS
@@ -106,28 +107,37 @@ def _moved(tools: Tools[Broker], here: Broker, there: Broker, move: Move) -> lis
 
 def _until_served(tools: Tools[Broker], outcomes: dict[Call, Outcome], move: Move, hand: Hand) -> Outcome | None:
     """Wait until every pair is shown to serve; None when all are."""
-    until, again_at = hand.monotonic() + tools.patience.activate_s, hand.monotonic() + tools.patience.again_s
     accesses = tools.observer.at(move.target)
-    while True:
-        told = tools.doors.why_not_serving(accesses)
-        if all(why is None or why.lets_in for why in told.values()):
+    again_at = hand.monotonic() + tools.patience.again_s
+
+    def look() -> dict[str, str]:
+        why_not = tools.doors.why_not_serving(accesses)
+        if all(why is None or why.lets_in for why in why_not.values()):
             hand.let_in()
-        left = {
+        return {
             pair: why.text
-            for pair, why in told.items()
+            for pair, why in why_not.items()
             if why is not None and not (why.by_flag and _partly(pair, outcomes))
         }
-        if not left:
-            return None
-        refused = {pair for pair in left if _refused(pair, outcomes)}
-        if hand.monotonic() > until or (refused == set(left) and len(told) == 1):
-            return _left_over(left, len(told), outcomes, move)
+
+    def try_again(left: Mapping[str, str]) -> None:
+        nonlocal again_at
         if hand.monotonic() > again_at:
             again_at = hand.monotonic() + tools.patience.again_s
-            again = refused | (set(left) & tools.taken_back(move))
-            if again:
+            refused = {pair for pair in left if _refused(pair, outcomes)}
+            if again := refused | (set(left) & tools.taken_back(move)):
                 _try_again(tools, again, outcomes, move, hand)
-        hand.wait(tools.patience.poll_s)
+
+    waited = until(
+        hand,
+        look,
+        holds=lambda left: not left,
+        hopeless=lambda left: len(accesses) == 1 and all(_refused(pair, outcomes) for pair in left),
+        within_s=tools.patience.activate_s,
+        poll_s=tools.patience.poll_s,
+        meanwhile=try_again,
+    )
+    return None if waited.held else _left_over(waited.look, len(accesses), outcomes, move)
 
 
 def _try_again(tools: Tools[Broker], pairs: set[str], outcomes: dict[Call, Outcome], move: Move, hand: Hand) -> None:

@@ -12,6 +12,7 @@ from dr_ctl.engine.operations import ACTIVATE, DRAIN, SWAPOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.stomp_io.answers import Failed, Passed
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.drafts.proving import fences, probe_queue
@@ -48,27 +49,25 @@ def check(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Ou
 
 def settle(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """A lost site sends no more, so what is not applied in time never will be: that is said, and waited out."""
-    until = hand.monotonic() + step.limits["within"]
-    calm = 0
-    while True:
-        try:
-            pending = tools.observer.unapplied_at(move.target, timeout_s=tools.patience.flag_s)
-        except BrokerError as error:
-            return Refused(f"{move.target} does not answer: {error}")
+
+    def look() -> int | None:
+        pending = tools.observer.unapplied_at(move.target, timeout_s=tools.patience.flag_s)
         hand.sample({move.target: {"pending": pending}})
         hand.waiting("acknowledgements that are not applied yet", pending, None)
-        calm = calm + 1 if pending == 0 else 0
-        if calm >= CALM:
-            return Done("all that arrived is applied")
-        if hand.monotonic() > until:
-            text = f"{pending} acknowledgement(s) from {move.source} could not be applied: so many may come twice"
-            if pending is None:
-                text = f"which acknowledgements from {move.source} are not applied at {move.target} was not read"
-            remedy = (
-                f"Nothing to do now; `dr-ctl reinstate {move.source}` compares both sites once {move.source} is back."
-            )
-            return Done(text, {"pending": pending}, (NOT_ALL_APPLIED(text, remedy),))
-        hand.wait(tools.patience.settle_poll_s)
+        return pending
+
+    within_s, poll_s = step.limits["within"], tools.patience.settle_poll_s
+    try:
+        waited = until(hand, look, holds=lambda left: left == 0, within_s=within_s, poll_s=poll_s, calm=CALM)
+    except BrokerError as error:
+        return Refused(f"{move.target} does not answer: {error}")
+    if waited.held:
+        return Done("all that arrived is applied")
+    text = f"{waited.look} acknowledgement(s) from {move.source} could not be applied: so many may come twice"
+    if waited.look is None:
+        text = f"which acknowledgements from {move.source} are not applied at {move.target} was not read"
+    remedy = f"Nothing to do now; `dr-ctl reinstate {move.source}` compares both sites once {move.source} is back."
+    return Done(text, {"pending": waited.look}, (NOT_ALL_APPLIED(text, remedy),))
 
 
 def verify(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outcome:

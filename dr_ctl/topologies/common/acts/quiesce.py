@@ -13,10 +13,10 @@ from dr_ctl.core.model import Severity, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.calls import TOGETHER, pause, resume
 from dr_ctl.topologies.common.drafts.quiesce import lifts, meant, pauses, to_lift, to_pause
 from dr_ctl.topologies.common.findings import CLIENTS_HOLD_MESSAGES, COME_AGAIN, COUNTED_BELOW_ZERO
-from dr_ctl.topologies.common.pace import until_next
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
 
@@ -29,23 +29,29 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
     if not any(view.open for view in views):
         return NotNeeded(f"{move.source} is closed to clients already")
     views, paused = _pause(tools, step, views, move, hand)
-    until = hand.monotonic() + step.limits["within"]
-    calm = 0
-    while True:
-        began = hand.monotonic()
+
+    def look() -> _Dispatch:
         now = _dispatch(tools, views, move)
-        if (why := _written_down(tools, now, move)) is not None:
-            return Refused(why)
+        now.unwritten = _written_down(tools, now, move)
         hand.sample({"delivering": now.total})
         hand.waiting("messages that clients hold", now.total, now.why)
-        calm = calm + 1 if now.total == 0 else 0
-        if calm >= CALM:
-            break
-        if hand.monotonic() > until:
-            return _not_quiet(tools, now, move, step)
-        until_next(hand, began, tools.patience.poll_s)
-    if now.unpaused:
-        return Refused(f"could not pause {some(now.unpaused)}")
+        return now
+
+    waited = until(
+        hand,
+        look,
+        holds=lambda now: now.total == 0 and now.unwritten is None,
+        hopeless=lambda now: now.unwritten is not None,
+        within_s=step.limits["within"],
+        poll_s=tools.patience.poll_s,
+        calm=CALM,
+    )
+    if waited.look.unwritten is not None:
+        return Refused(waited.look.unwritten)
+    if not waited.held:
+        return _not_quiet(tools, waited.look, move, step)
+    if waited.look.unpaused:
+        return Refused(f"could not pause {some(waited.look.unpaused)}")
     return Done("clients hold nothing", {"paused": paused})
 
 
@@ -79,12 +85,13 @@ def _written_down(tools: Tools[Broker], now: _Dispatch, move: Move) -> str | Non
 @dataclass
 class _Dispatch:
     """One poll: what clients hold, by queue, which queues dispatch still, of which it cannot be told what they hold; by
-    pair, which are paused that the look did not have."""
+    pair, which are paused that the look did not have, and why these could not be written down."""
 
     busy: dict[str, int] = field(default_factory=dict)
     unpaused: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     new: dict[str, list[str]] = field(default_factory=dict)
+    unwritten: str | None = None
 
     @property
     def total(self) -> int | None:

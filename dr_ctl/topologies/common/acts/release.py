@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.effects import still
 from dr_ctl.topologies.common.tools import Tools
 from dr_ctl.topologies.common.view import Broker
@@ -29,7 +30,10 @@ def act(tools: Tools[Broker], step: PlannedStep, move: Move, hand: Hand) -> Outc
 
 def _why_not_open(tools: Tools[Broker], site: str, opens: Sequence[Call], hand: Hand) -> str | None:
     patience = tools.observer.patience
-    until = hand.monotonic() + patience.opened_s
-    while (why := tools.doors.why_not_open_again(site, opens)) is not None and hand.monotonic() < until:
-        hand.wait(patience.poll_s)
-    return why
+    return until(
+        hand,
+        lambda: tools.doors.why_not_open_again(site, opens),
+        holds=lambda why: why is None,
+        within_s=patience.opened_s,
+        poll_s=patience.poll_s,
+    ).look

@@ -1,0 +1,58 @@
+"""The one law by which an act waits for something to be seen.
+
+A wait looks at least once, and polls from the beginning of one look to the beginning of the next: clients are out
+meanwhile, so the time that a look takes is part of the poll. A wait holds once so many looks in a row held, however
+late that was. A look that makes waiting hopeless ends the wait at once. When the time is over, one last look that began
+after the deadline decides: no wait is given up by an answer from before its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from dr_ctl.engine.ports import Hand
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Waited(Generic[T]):
+    """How a wait ended: its last look, and whether that held."""
+
+    look: T
+    held: bool
+
+
+def until(
+    hand: Hand,
+    look: Callable[[], T],
+    *,
+    holds: Callable[[T], bool],
+    within_s: float | None,
+    poll_s: float,
+    calm: int = 1,
+    hopeless: Callable[[T], bool] | None = None,
+    meanwhile: Callable[[T], None] | None = None,
+) -> Waited[T]:
+    """Look until `holds` was true of `calm` looks in a row; without `within_s` only a hopeless look ends it otherwise.
+    `meanwhile` gets each look after which the wait goes on: it tells how the wait stands, or tries again."""
+    began_s, in_a_row = hand.monotonic(), 0
+    while True:
+        look_s = hand.monotonic()
+        seen = look()
+        in_a_row = in_a_row + 1 if holds(seen) else 0
+        if in_a_row >= calm:
+            return Waited(seen, held=True)
+        late = within_s is not None and look_s >= began_s + within_s
+        if late or (hopeless is not None and hopeless(seen)):
+            return Waited(seen, held=False)
+        if meanwhile is not None:
+            meanwhile(seen)
+        until_next(hand, look_s, poll_s)
+
+
+def until_next(hand: Hand, began_s: float, every_s: float) -> None:
+    """Wait until so long has passed since the last look began."""
+    hand.wait(max(0.0, began_s + every_s - hand.monotonic()))
