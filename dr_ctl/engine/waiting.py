@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Waited(Generic[T]):
-    """How a wait ended: its last look, and whether that held."""
+    """The end of a wait: the last look, and whether that look held."""
 
     look: T
     held: bool
@@ -37,7 +37,7 @@ def until(
     meanwhile: Callable[[T], None] | None = None,
 ) -> Waited[T]:
     """Look until `holds` was true of `calm` looks in a row; without `within_s` only a hopeless look ends it otherwise.
-    `meanwhile` gets each look after which the wait goes on: it tells how the wait stands, or tries again."""
+    `meanwhile` gets each look after which the wait goes on, to tell how the wait stands or to try again."""
     began_s, in_a_row = hand.monotonic(), 0
     while True:
         look_s = hand.monotonic()

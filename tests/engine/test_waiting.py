@@ -1,4 +1,4 @@
-"""One law for all waits: how often is looked, when a wait holds, and which look decides when the time is over."""
+"""All waits follow one law: how often is looked, when a wait holds, and which look decides when the time is over."""
 
 from __future__ import annotations
 

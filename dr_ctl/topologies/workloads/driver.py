@@ -20,6 +20,7 @@ from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
 from dr_ctl.engine.roles import part_of
+from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.topology import Seen, WorkloadSeen
 from dr_ctl.topologies.workloads import checks
 from dr_ctl.topologies.workloads.calls import concerned, holds, mine, without_mine
@@ -164,33 +165,40 @@ class DriverWithWorkloads(Generic[S]):
             return seen, None
         if (barred := why_not(call)) is not None:
             return seen, barred
-        until = hand.monotonic() + self._yard.told[call.site, call.thing].timeout
+        ends_s = hand.monotonic() + self._yard.told[call.site, call.thing].timeout
         [outcome] = hand.change([call], lambda calls: [self._yard.send(each, self._lease) for each in calls])
-        while not holds(call, seen := self._now(call)):
-            if isinstance(outcome, Refused) or hand.monotonic() > until:
-                return seen, _why(outcome, seen)
-            hand.waiting(f"{call.thing} at {call.site}", None, f"it is {seen.state}")
-            hand.wait(self._patience.workload_poll_s)
-        return seen, None
+        waited = until(
+            hand,
+            lambda: self._now(call),
+            holds=lambda seen: holds(call, seen),
+            hopeless=lambda _: isinstance(outcome, Refused),
+            within_s=ends_s - hand.monotonic(),
+            poll_s=self._patience.workload_poll_s,
+            meanwhile=lambda seen: hand.waiting(f"{call.thing} at {call.site}", None, f"it is {seen.state}"),
+        )
+        return waited.look, None if waited.held else _why(outcome, waited.look)
 
     def _brought_back(self, calls: Sequence[Call], move: Move, hand: Hand) -> Outcome:
         """Make the calls of an undo until all of them hold or the time is over. Nothing starts again at a site that is
         left closed because somebody has opened the other one."""
-        until = hand.monotonic() + self._patience.undo_s
         left = [call for call in calls if not holds(call, self._now(call))]
         if not left:
             return NotNeeded("as it was")
         starts = [call.thing for call in left if call.goal is Goal.START and call.site == move.source]
         if starts and part_of(self._bare.observe(), move.ask).roles[move.target] is Role.SERVING:
             return Refused(f"{move.target} is open: {some(starts)} not started at {move.source}")
-        while True:
-            told = {call: self._made(call, hand, self._why_not_again)[1] for call in left}
-            left = [call for call, why in told.items() if why is not None]
-            if not left:
-                return Done("as it was")
-            if hand.monotonic() > until:
-                return Refused(some([f"{call.thing} at {call.site}: {told[call]}" for call in left]))
-            hand.wait(self._patience.undo_poll_s)
+
+        def attempt() -> dict[Call, str]:
+            """Try those that did not hold after the try before; gives those that do not hold now, and why."""
+            why_not = {call: self._made(call, hand, self._why_not_again)[1] for call in left}
+            left[:] = [call for call, why in why_not.items() if why is not None]
+            return {call: why for call, why in why_not.items() if why is not None}
+
+        within_s, poll_s = self._patience.undo_s, self._patience.undo_poll_s
+        waited = until(hand, attempt, holds=lambda why_not: not why_not, within_s=within_s, poll_s=poll_s)
+        if waited.held:
+            return Done("as it was")
+        return Refused(some([f"{call.thing} at {call.site}: {why}" for call, why in waited.look.items()]))
 
     def _now(self, call: Call) -> WorkloadSeen:
         """The workload of a call, looked at now."""

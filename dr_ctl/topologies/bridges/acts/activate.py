@@ -11,6 +11,7 @@ from dr_ctl.engine.operations import ACTIVATE, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView
 from dr_ctl.topologies.common import receipts
@@ -31,8 +32,8 @@ def act(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outco
     outcomes = tools.change(starts, hand)
     if outcomes and all(isinstance(each, Refused) for each in outcomes):
         return Refused(f"{move.target} could not be opened: {outcomes[0].text}")
-    if (left := _until(tools, (*admits, *doors), move.target, hand)) is not None:
-        return left
+    if (failed := _until_held(tools, (*admits, *doors), move.target, hand)) is not None:
+        return failed
     tools.change(strikes, hand)
     return Done(f"{move.target} lets clients in") if missing else NotNeeded(f"{move.target} serves already")
 
@@ -53,20 +54,21 @@ def _admitted(
     return tools.admit(move.target, admits, hand) or _open_beside(_sides(tools, move)[1], move)
 
 
-def _until(tools: BridgesTools, calls: Sequence[Call], site: str, hand: Hand) -> Outcome | None:
+def _until_held(tools: BridgesTools, calls: Sequence[Call], site: str, hand: Hand) -> Outcome | None:
     """Wait until all of it is seen to hold; None when it is."""
-    until = hand.monotonic() + tools.patience.activate_s
     wanted = [call for call in calls if call.thing != ALL]
-    while True:
+
+    def look() -> list[str]:
         try:
-            left = left_of(wanted, tools.observer.look_at(site))
+            return left_of(wanted, tools.observer.look_at(site))
         except BrokerError as error:
-            left = [str(error)]
-        if not left:
-            return None
-        if hand.monotonic() > until:
-            return Unknown(f"{site}: has not come true: {some(left)}; look at {site} first")
-        hand.wait(tools.patience.poll_s)
+            return [str(error)]
+
+    within_s, poll_s = tools.patience.activate_s, tools.patience.poll_s
+    waited = until(hand, look, holds=lambda left: not left, within_s=within_s, poll_s=poll_s)
+    if waited.held:
+        return None
+    return Unknown(f"{site}: has not come true: {some(waited.look)}; look at {site} first")
 
 
 def _may_open(tools: BridgesTools, move: Move) -> tuple[list[BrokerView], str | None]:

@@ -10,6 +10,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.bridges.tools import BridgesTools
 from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 from dr_ctl.topologies.common.effects import holds, left_of, still
@@ -25,15 +26,23 @@ def _closed(tools: BridgesTools, site: str, calls: Sequence[Call], chosen: Chose
     views = tools.observer.look_at(site)
     if not (missing := [call for call in calls if not holds(call, views)]):
         return NotNeeded(f"{site} is closed to clients already", {"proof": "flag"})
-    told = tools.change(missing, hand)
-    # What was refused will not come true by waiting, and clients wait too.
-    until = hand.monotonic() + (0.0 if any(isinstance(each, Refused) for each in told) else tools.patience.fence_s)
-    while left := _still_in(views := tools.observer.look_at(site), chosen):
-        if hand.monotonic() > until:
-            return Refused(f"{site}: {some(left)}")
-        if cuts := [call for call in calls if call.goal is Goal.CUT and not holds(call, views)]:
-            tools.change(cuts, hand)  # one that came between the look and the roles
-        hand.wait(tools.patience.poll_s)
+    refused = any(isinstance(outcome, Refused) for outcome in tools.change(missing, hand))
+
+    def cut(views: Sequence[BrokerView]) -> None:
+        """Cut the clients that came between the look and the roles."""
+        tools.change([call for call in calls if call.goal is Goal.CUT and not holds(call, views)], hand)
+
+    waited = until(
+        hand,
+        lambda: tools.observer.look_at(site),
+        holds=lambda views: not _still_in(views, chosen),
+        # A call that was refused will not come true by waiting, and clients wait too.
+        within_s=0.0 if refused else tools.patience.fence_s,
+        poll_s=tools.patience.poll_s,
+        meanwhile=cut,
+    )
+    if not waited.held:
+        return Refused(f"{site}: {some(_still_in(waited.look, chosen))}")
     return Done(
         "no client's role may send or consume, nothing is in delivery", {"proof": "flag", "roles_kept_out": True}
     )

@@ -11,6 +11,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.bridges import stores
 from dr_ctl.topologies.bridges.barrier import IdBarrier, MessageBarrier
 from dr_ctl.topologies.bridges.findings import IDS_MISSING
@@ -77,11 +78,14 @@ def _undo_here(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -
     doors = [call for call in mine if call.goal is Goal.CLOSE]
     if (open_still := tools.make(doors, hand, move.source)) is not None:
         return open_still
-    until, left = hand.monotonic() + tools.patience.settle_s, tools.observer.unapplied_at(move.source, timeout_s=5.0)
-    while left != 0 and hand.monotonic() < until:
-        hand.wait(tools.patience.settle_poll_s)
-        left = tools.observer.unapplied_at(move.source, timeout_s=5.0)
-    return replace(tools.put_back(step, move.source, hand), findings=tuple(_twice(tools, move, left)))
+    waited = until(
+        hand,
+        lambda: tools.observer.unapplied_at(move.source, timeout_s=5.0),
+        holds=lambda left: left == 0,
+        within_s=tools.patience.settle_s,
+        poll_s=tools.patience.settle_poll_s,
+    )
+    return replace(tools.put_back(step, move.source, hand), findings=tuple(_twice(tools, move, waited.look)))
 
 
 def _undo_there(tools: BridgesTools, calls: Sequence[Call], move: Move, hand: Hand) -> Refused | None:

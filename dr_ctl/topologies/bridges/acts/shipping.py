@@ -10,6 +10,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.bridges.barrier import IdBarrier
 from dr_ctl.topologies.bridges.tools import BridgesTools
@@ -60,23 +61,32 @@ def restart(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> O
     """Whether they connected is looked at, not what the call answered."""
     stops = [call for call in step.calls if call.goal is Goal.LINK_DOWN]
     tools.change(stops, hand)
-    until, again_at = hand.monotonic() + step.limits["within"], 0.0
-    while True:
+    again_at = 0.0
+
+    def look() -> list[str]:
+        """Name the units whose bridge is not connected. A start is refused for as long as a stop goes on, so it is sent
+        until it is seen to hold."""
+        nonlocal again_at
         views = tools.observer.look_at(move.source)
-        # Refused for as long as a stop goes on, so it is sent until it is seen to hold.
         stopped = [call for call in step.calls if call.goal is Goal.LINK_UP and not holds(call, views)]
         if stopped and hand.monotonic() >= again_at:
             again_at = hand.monotonic() + AGAIN_S
             tools.change(stopped, hand)
-        away = [flow.unit for view in views for flow in view.carrying_among(move.ask.includes) if not flow.attached]
-        if not away:
-            return Done(f"the bridges of {move.source} are connected")
-        hand.waiting(f"the bridges of {move.source} connect", len(away), None)
-        if hand.monotonic() > until:
-            text = f"the bridge of {some(away)} did not connect within {duration(step.limits['within'])}"
-            remedy = f"Look at what stands between the sites, and at the acceptor for bridges at {move.target}."
-            return Refused(text, findings=(LINK_DID_NOT_ATTACH(text, remedy),))
-        hand.wait(tools.patience.link_poll_s)
+        return [flow.unit for view in views for flow in view.carrying_among(move.ask.includes) if not flow.attached]
+
+    waited = until(
+        hand,
+        look,
+        holds=lambda away: not away,
+        within_s=step.limits["within"],
+        poll_s=tools.patience.link_poll_s,
+        meanwhile=lambda away: hand.waiting(f"the bridges of {move.source} connect", len(away), None),
+    )
+    if waited.held:
+        return Done(f"the bridges of {move.source} are connected")
+    text = f"the bridge of {some(waited.look)} did not connect within {duration(step.limits['within'])}"
+    remedy = f"Look at what stands between the sites, and at the acceptor for bridges at {move.target}."
+    return Refused(text, findings=(LINK_DID_NOT_ATTACH(text, remedy),))
 
 
 def start(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:

@@ -12,6 +12,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.brokersync.access import Access
 from dr_ctl.topologies.brokersync.acts.residue import cleared
@@ -108,18 +109,20 @@ def restart(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
     """Whether it connected is looked at, not what the call answered."""
     tools.change([call for call in step.calls if call.goal is Goal.LINK_DOWN], hand)
     tools.change([call for call in step.calls if call.goal is Goal.LINK_UP], hand)
-    until = hand.monotonic() + step.limits["within"]
-    while True:
-        away = [view for view in tools.observer.look_at(move.source) if not view.attached]
-        if not away:
-            return Done(f"the network connector of {move.source} is connected")
-        hand.waiting(f"the network connector of {move.source} connects", len(away), None)
-        if hand.monotonic() > until:
-            named = some([f"{view.site}/{view.pair}" for view in away])
-            text = f"the network connector of {named} did not connect within {duration(step.limits['within'])}"
-            remedy = f"Look at what stands between the sites, and at the connector for bridges at {move.target}."
-            return Refused(text, findings=(LINK_DID_NOT_ATTACH(text, remedy),))
-        hand.wait(tools.patience.link_poll_s)
+    waited = until(
+        hand,
+        lambda: [f"{view.site}/{view.pair}" for view in tools.observer.look_at(move.source) if not view.attached],
+        holds=lambda away: not away,
+        within_s=step.limits["within"],
+        poll_s=tools.patience.link_poll_s,
+        meanwhile=lambda away: hand.waiting(f"the network connector of {move.source} connects", len(away), None),
+    )
+    if waited.held:
+        return Done(f"the network connector of {move.source} is connected")
+    within = duration(step.limits["within"])
+    text = f"the network connector of {some(waited.look)} did not connect within {within}"
+    remedy = f"Look at what stands between the sites, and at the connector for bridges at {move.target}."
+    return Refused(text, findings=(LINK_DID_NOT_ATTACH(text, remedy),))
 
 
 def start(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -133,9 +136,13 @@ def start(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outcom
         return NotNeeded("no network connector was seen stopped")
     tools.change([call for call in mine if left_of([call], views)], hand)
     try:
-        until = hand.monotonic() + tools.patience.link_attach_s
-        while (left := still(mine, tools.views_of(mine))) is not None and hand.monotonic() < until:
-            hand.wait(tools.patience.link_poll_s)
+        left = until(
+            hand,
+            lambda: still(mine, tools.views_of(mine)),
+            holds=lambda left: left is None,
+            within_s=tools.patience.link_attach_s,
+            poll_s=tools.patience.link_poll_s,
+        ).look
     except BrokerError as error:
         return Refused(f"whether its network connector is connected could not be seen: {error}")
     text = left.text if left is not None else ""

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from dr_ctl.core.model import Finding, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.classic import ids
 from dr_ctl.topologies.classic.calls import aside, moves
 from dr_ctl.topologies.common.acts.residue import closed_first
@@ -72,12 +74,14 @@ def _gives_way(tools: ReplicaTools, step: PlannedStep, move: Move, hand: Hand) -
     """Make it the replica, and wait until it says so; None where it does. Raises `BrokerError`."""
     calls = step.part(GIVES_WAY)
     tools.change([call for call in calls if not holds(call, tools.observer.look_at(move.target))], hand)
-    until = hand.monotonic() + tools.patience.link_attach_s
-    while left := left_of(calls, tools.observer.look_at(move.target)):
-        if hand.monotonic() > until:
-            return Refused(f"has not come true: {some(left)}")
-        hand.wait(tools.patience.link_poll_s)
-    return None
+    waited = until(
+        hand,
+        lambda: left_of(calls, tools.observer.look_at(move.target)),
+        holds=lambda left: not left,
+        within_s=tools.patience.link_attach_s,
+        poll_s=tools.patience.link_poll_s,
+    )
+    return None if waited.held else Refused(f"has not come true: {some(waited.look)}")
 
 
 def reconcile(tools: ReplicaTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -119,14 +123,25 @@ def _lying(access: Access, name: str) -> frozenset[str]:
 
 def _until_done(tools: ReplicaTools, here: Access, hand: Hand) -> Refused | None:
     """Wait until the replica has fetched all events that are written now, queue by queue as they pass through."""
-    until = hand.monotonic() + tools.patience.compared_s
+    ends_s = hand.monotonic() + tools.patience.compared_s
     for name in (INTERMEDIATE, EVENTS):
-        was = _queue(here, name)
-        while was is not None and (now := _queue(here, name)) is not None and now[0] < was[0] + was[1]:
-            if hand.monotonic() > until:
-                return Refused(f"{here.site}: its replica has not fetched what was written before")
-            hand.wait(tools.patience.link_poll_s)
+        if (was := _queue(here, name)) is None:
+            continue
+        waited = until(
+            hand,
+            partial(_queue, here, name),
+            holds=partial(_passed, was),
+            within_s=ends_s - hand.monotonic(),
+            poll_s=tools.patience.link_poll_s,
+        )
+        if not waited.held:
+            return Refused(f"{here.site}: its replica has not fetched what was written before")
     return None
+
+
+def _passed(was: tuple[int, int], now: tuple[int, int] | None) -> bool:
+    """Say whether all events have left a queue that lay in it then; a queue that is gone holds none."""
+    return now is None or now[0] >= was[0] + was[1]
 
 
 def _queue(access: Access, name: str) -> tuple[int, int] | None:

@@ -6,6 +6,7 @@ The call that stops a broker may be answered or not. What came of it is told by 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
@@ -14,6 +15,7 @@ from dr_ctl.engine.operations import ACTIVATE, FAILOVER
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common import receipts
 from dr_ctl.topologies.common.seen import Seen
@@ -95,30 +97,55 @@ def _handed_over(tools: StoreTools, holding: Sequence[Call], hand: Hand) -> Refu
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A look at a handover: why that is not over yet, and why it never will be; None where nothing says so."""
+
+    seen: Seen[BrokerView]
+    why_not: str | None
+    lost: str | None
+
+
 def _until_served(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome | None:
     """Wait until the target is shown to serve, and the source not to; None when so."""
-    until = hand.monotonic() + step.limits["within"]
     accesses = tools.observer.at(move.target)
-    left_s: float | None = None
-    while True:
+    before_s: float | None = None
+
+    def look() -> _Look:
+        nonlocal before_s
         why_not = tools.doors.why_not_serving(accesses).values()
         if all(why is None or why.lets_in for why in why_not):
             hand.let_in()
-        told = [why.text for why in why_not if why is not None]
+        closed = next((why.text for why in why_not if why is not None), None)
         seen = tools.observer.look_once(least_s=tools.patience.last_look_s)
-        lives = seen.roles[move.source]
-        if not told and seen.roles[move.target] is Role.SERVING and _is_over(seen, move):
-            return None
-        if lives is Role.SERVING:
-            return Refused(f"{move.source} took the store again, and serves")
-        before_s, left_s = left_s, _left_s(seen, move)
-        if move.ask.operation == FAILOVER and before_s is not None and left_s is not None and left_s > before_s:
-            return Refused(f"{move.source} renews its lease of the store: it lives")
-        why = next(iter(told), f"{move.source} is {lives.value}")
-        hand.waiting(f"{move.target} takes the store", None, why)
-        if hand.monotonic() > until:
-            return _late(seen, why, duration(step.limits["within"]), move)
-        hand.wait(tools.patience.link_poll_s)
+        over = closed is None and seen.roles[move.target] is Role.SERVING and _is_over(seen, move)
+        why = None if over else closed or f"{move.source} is {seen.roles[move.source].value}"
+        was_s, before_s = before_s, _left_s(seen, move)
+        return _Look(seen, why, _lost(seen, move, was_s, before_s))
+
+    waited = until(
+        hand,
+        look,
+        holds=lambda now: now.why_not is None,
+        hopeless=lambda now: now.lost is not None,
+        within_s=step.limits["within"],
+        poll_s=tools.patience.link_poll_s,
+        meanwhile=lambda now: hand.waiting(f"{move.target} takes the store", None, now.why_not),
+    )
+    if waited.held:
+        return None
+    if waited.look.lost is not None:
+        return Refused(waited.look.lost)
+    return _late(waited.look.seen, str(waited.look.why_not), duration(step.limits["within"]), move)
+
+
+def _lost(seen: Seen[BrokerView], move: Move, was_s: float | None, left_s: float | None) -> str | None:
+    """Say why the target will not take the store: the source has it again, or renews its lease."""
+    if seen.roles[move.source] is Role.SERVING:
+        return f"{move.source} took the store again, and serves"
+    if move.ask.operation == FAILOVER and was_s is not None and left_s is not None and left_s > was_s:
+        return f"{move.source} renews its lease of the store: it lives"
+    return None
 
 
 def _left_s(seen: Seen[BrokerView], move: Move) -> float | None:
@@ -147,7 +174,8 @@ def _late(seen: Seen[BrokerView], why: str, within: str, move: Move) -> Outcome:
 
 
 def _counted(tools: StoreTools, move: Move, hand: Hand, evidence: dict[str, Json]) -> tuple[Finding, ...]:
-    """Compare what each queue started with at the target with what the gate saw at the source."""
+    """Compare what each queue started with at the target with what the gate saw at the source. Looks bound this, and no
+    time: clients work there, and each look shows another moment."""
     samples = tools.gate.seen
     if not samples:
         return ()
@@ -195,11 +223,15 @@ def _beside(tools: StoreTools, step: PlannedStep, move: Move, hand: Hand) -> lis
 def _runs_still(tools: StoreTools, view: BrokerView, hand: Hand) -> bool | None:
     """Wait until a process has ended, as long as one takes at most; its keeper may start it again at once."""
     process = tools.observer.brokers[view.site][view.pair].process
-    until = hand.monotonic() + tools.patience.store_ends_s
-    while (runs := process.runs(fresh_s=0.0)) and hand.monotonic() < until:
-        hand.waiting(f"the process of {view.broker} ends", None, "it was told to stop, and runs still")
-        hand.wait(tools.patience.link_poll_s)
-    return runs
+    about, why = f"the process of {view.broker} ends", "it was told to stop, and runs still"
+    return until(
+        hand,
+        lambda: process.runs(fresh_s=0.0),
+        holds=lambda runs: not runs,
+        within_s=tools.patience.store_ends_s,
+        poll_s=tools.patience.link_poll_s,
+        meanwhile=lambda _: hand.waiting(about, None, why),
+    ).look
 
 
 def _lives_on(tools: StoreTools, view: BrokerView, move: Move) -> Finding:

@@ -8,7 +8,9 @@ from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.sharedstore.lock import Lag
 from dr_ctl.topologies.sharedstore.tools import StoreTools
 
 SMALL: Final = 1_000_000  # bytes of the database's journal: less than a second's
@@ -28,15 +30,23 @@ def _replicated(tools: StoreTools, step: PlannedStep, hand: Hand, small: int, po
     """Wait until the replica lacks no more than that."""
     if tools.observer.shared.settings.replica is None:
         return NotNeeded(step.about)
-    until = hand.monotonic() + step.limits["within"]
-    while True:
-        lag = tools.observer.shared.lag()
-        if lag is not None and lag.size <= small:
-            return Done(f"{lag.size} byte(s) to replicate", {"bytes": lag.size, "messages": lag.messages})
-        left = f"{lag.size} byte(s)" if lag is not None else "an unknown number of bytes"
-        hand.sample({"replica": {"bytes": lag.size if lag is not None else None}})
-        hand.waiting("bytes that the replica has not got", lag.size if lag is not None else None, None)
-        if hand.monotonic() > until:
-            text = f"not drained after {duration(step.limits['within'])}: {left} to replicate"
-            return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
-        hand.wait(poll_s)
+
+    def show(lag: Lag | None) -> None:
+        size = lag.size if lag is not None else None
+        hand.sample({"replica": {"bytes": size}})
+        hand.waiting("bytes that the replica has not got", size, None)
+
+    waited = until(
+        hand,
+        tools.observer.shared.lag,
+        holds=lambda lag: lag is not None and lag.size <= small,
+        within_s=step.limits["within"],
+        poll_s=poll_s,
+        meanwhile=show,
+    )
+    lag = waited.look
+    if waited.held and lag is not None:
+        return Done(f"{lag.size} byte(s) to replicate", {"bytes": lag.size, "messages": lag.messages})
+    left = f"{lag.size} byte(s)" if lag is not None else "an unknown number of bytes"
+    text = f"not drained after {duration(step.limits['within'])}: {left} to replicate"
+    return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
