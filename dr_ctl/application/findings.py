@@ -25,7 +25,7 @@ SICK_LATELY: Final = FindingKind(
 REMEMBERED_DEBTS_UNREADABLE: Final = FindingKind(
     "DR-DEBT-001",
     Severity.WARNING,
-    "What STATE remembers of debts cannot be read or written; the brokers hold the same.",
+    "The debts that STATE remembers cannot be read or written; the brokers hold the same debts.",
     "Mend what the finding names, as room on the disk; move the file away once both sites answer.",
     "Nothing; the debts stand on the brokers.",
 )
@@ -66,10 +66,10 @@ LOCK_HELD: Final = FindingKind(
     "DR-LOCK-003",
     Severity.ERROR,
     "A run holds the lock; or held it until it ran out, and never ended.",
-    "Of one that is under way: wait. Of one that never ended: on the host that is named, `dr-ctl status`, then "
-    "`dr-ctl resume` or `dr-ctl abort`.",
+    "Wait for a run that is under way. Of a run that never ended: on the host that the message names, type `dr-ctl "
+    "status`, then `dr-ctl resume` or `dr-ctl abort`.",
     "The run goes on, or is undone, with what its own screen says.",
-    undo="As that run.",
+    undo="As the run that is resumed or aborted.",
 )
 LOSS_ABOVE_LIMIT: Final = FindingKind(
     "DR-LOSS-001",
@@ -89,7 +89,7 @@ LOSS_AS_SUM: Final = FindingKind(
 CLOCK_BEHIND: Final = FindingKind(
     "DR-LOSS-003",
     Severity.WARNING,
-    "This machine's clock is behind the brokers': the bound counts by the later one.",
+    "The clock of this machine is behind the brokers' clocks, and the bound counts by the later clock.",
     "Set this machine's clock (NTP) when there is time.",
 )
 SILENT_SINCE_CONTRADICTED: Final = FindingKind(
@@ -105,12 +105,12 @@ HISTORY_NOT_WRITTEN: Final = FindingKind(
     "The history could not be written or tidied for some time; the monitor went on and kept what it saw in memory: of"
     " 200 000 rows and more the oldest looks at queues were dropped first.",
     "Make room where the history lies, or mend the disk; the monitor tries again every ten seconds.",
-    "Nothing. What was dropped is time that the estimate does not cover.",
+    "Nothing. The estimate does not cover the time that was dropped.",
 )
 PLAN_OUTDATED: Final = FindingKind(
     "DR-PLAN-001",
     Severity.ERROR,
-    "What a saved plan was decided from has changed; the finding names each change.",
+    "Something that a saved plan was decided from has changed; the finding names each change.",
     "`dr-ctl plan OPERATION --to SITE --out FILE` writes it anew; read it again.",
     "A look.",
 )
@@ -126,7 +126,7 @@ LOST_SITE_OPEN: Final = FindingKind(
     "A lost site is open again beside the one that took over.",
     "`dr-ctl reinstate SITE` closes it at once, says what it did meanwhile, and takes it in.",
     "Clients that work there are cut off; delivery at the serving site pauses for some seconds.",
-    undo="No; what was taken in stays in.",
+    undo="No; messages that were taken in stay in.",
 )
 FLAGS_LIE: Final = FindingKind(
     "DR-ROLE-013",
@@ -138,15 +138,16 @@ FLAGS_LIE: Final = FindingKind(
 BOTH_CLOSED: Final = FindingKind(
     "DR-ROLE-015",
     Severity.WARNING,
-    "Both sites are up and closed: nobody is served.",
-    "With an open run: `dr-ctl resume` or `dr-ctl abort`. Else `dr-ctl activate SITE`, of the site that served last.",
+    "The two sites are up and closed, so no client is served.",
+    "With an open run: `dr-ctl resume` or `dr-ctl abort`. Without one: `dr-ctl activate SITE`, of the site that "
+    "served last.",
     "Clients get in there.",
     undo="`dr-ctl fence SITE`.",
 )
 ONE_WAITS_ONE_SILENT: Final = FindingKind(
     "DR-ROLE-016",
     Severity.WARNING,
-    "One site waits, the other does not answer: nobody was seen to be served.",
+    "A site waits, the other does not answer: no client was seen to be served.",
     "If the other one is lost: `dr-ctl failover --to SITE --dry-run` says what that costs.",
     "The dry run changes nothing.",
     undo="A failover is followed by a failback.",
@@ -156,14 +157,14 @@ ESTIMATE_TOO_SLOW: Final = FindingKind(
     Severity.WARNING,
     "A run's own estimate took too long and was ended.",
     "`dr-ctl rpo estimate` waits for it.",
-    "It contacts no broker.",
+    "An estimate contacts no broker.",
 )
 ESTIMATE_FAILED: Final = FindingKind(
     "DR-RPO-009",
     Severity.WARNING,
     "A run's own estimate failed.",
     "`dr-ctl rpo estimate` says why.",
-    "It contacts no broker.",
+    "An estimate contacts no broker.",
 )
 UNEXPECTED_MESSAGES: Final = FindingKind(
     "DR-RPO-016",
@@ -176,22 +177,22 @@ ESTIMATE_OLD: Final = FindingKind(
     Severity.WARNING,
     "The stored estimate is old.",
     "Let `dr-ctl monitor` run, or `dr-ctl rpo estimate`.",
-    "It contacts no broker.",
+    "An estimate contacts no broker.",
 )
 STOPPED_AT_ONCE: Final = FindingKind(
     "DR-RUN-002",
     Severity.ERROR,
-    "A run was stopped at once: who may be locked out.",
-    "`dr-ctl status` says who is served; then `dr-ctl abort` or `dr-ctl resume`.",
-    "What the two do is said beside the open run in `status`.",
+    "A run was stopped at once; the finding says which clients may be locked out.",
+    "`dr-ctl status` says which site serves; `dr-ctl abort` or `dr-ctl resume` ends the run.",
+    "`status` says beside the open run what abort and resume do.",
     undo="An abort not; a resume is a move, and a swapover back undoes it.",
 )
 RUN_OPEN: Final = FindingKind(
     "DR-RUN-003",
     Severity.WARNING,
     "A run is open, or under way.",
-    "Of one under way: `dr-ctl runs show --follow`. Of an open one: `dr-ctl resume` or `dr-ctl abort`; `dr-ctl "
-    "status` says which site serves then, and recommends one. Of one that cannot be read: `dr-ctl abort --forget RUN "
+    "A run under way: `dr-ctl runs show --follow`. An open run: `dr-ctl resume` or `dr-ctl abort`; `dr-ctl status` "
+    "says which site serves after each, and recommends one. A run that cannot be read: `dr-ctl abort --forget RUN "
     "--reason TEXT` gives it up.",
     "Resume goes on to its end; abort puts back what was before it.",
     undo="A swapover back undoes a move that was resumed.",
@@ -199,14 +200,14 @@ RUN_OPEN: Final = FindingKind(
 NO_OPEN_RUN: Final = FindingKind(
     "DR-RUN-004",
     Severity.ERROR,
-    "There is no open run to go on with or to undo.",
+    "No run is open to go on with or to undo.",
     "`dr-ctl runs list` shows the runs that have ended; `dr-ctl status` says who serves.",
     "A look.",
 )
 PAST_NO_RETURN: Final = FindingKind(
     "DR-RUN-005",
     Severity.ERROR,
-    "The open run may have opened the target: it can be finished, not undone.",
+    "The open run may have opened the target, so `resume` can finish it and no command can undo it.",
     "`dr-ctl resume` finishes the move.",
     "The target serves; where it does already, nothing changes for clients.",
     undo="By a swapover back.",
@@ -214,14 +215,14 @@ PAST_NO_RETURN: Final = FindingKind(
 NOT_ESCALATABLE: Final = FindingKind(
     "DR-RUN-006",
     Severity.ERROR,
-    "The run is no planned move before its point of no return: it cannot be escalated.",
+    "The run is no planned move before its point of no return, so it cannot be escalated.",
     "`dr-ctl resume` finishes it; `dr-ctl abort` undoes what can be undone.",
-    "As that run.",
+    "As the run that is resumed.",
 )
 RUN_GIVEN_UP: Final = FindingKind(
     "DR-RUN-007",
     Severity.WARNING,
-    "A run was given up: nothing that it had changed was undone.",
+    "A run was given up: no change of it was undone.",
     "`dr-ctl status` says who serves and what is paused.",
     "A look.",
 )

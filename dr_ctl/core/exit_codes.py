@@ -10,7 +10,7 @@ from typing import Final
 
 from dr_ctl.core.model import ExitCode
 
-NO_UNDO: Final = "There is nothing to undo: it changes nothing at a broker."
+NO_UNDO: Final = "No undo is needed: a broker is not changed."
 
 
 class Tone(Enum):

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Final
 
+from dr_ctl.core.exit_codes import NO_UNDO
 from dr_ctl.core.model import Finding, Severity, Weight
 
-__all__ = ["NO_UNDO", "FindingKind", "Weight", "kinds_in"]
-
-NO_UNDO: Final = "There is nothing to undo: it changes nothing at a broker."
+__all__ = ["FindingKind", "Weight", "kinds_in"]
 
 
 @dataclass(frozen=True, slots=True)

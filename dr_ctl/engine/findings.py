@@ -22,23 +22,24 @@ SOURCE_SILENT: Final = FindingKind(
     "DR-ALIVE-002",
     Severity.ERROR,
     "A failover is refused: the site to leave does not answer, and nothing shows that it is down.",
-    "Make sure that it serves nobody: power it off, or cut its network. Then add `--presume-down SITE --reason TEXT`.",
+    "Make sure that this site serves nobody: power it off, or cut its network. Then add `--presume-down SITE --reason"
+    " TEXT`.",
     "If it lives after all, clients work at both sites and what they do there differs.",
     undo="The failover not; `dr-ctl failback` returns once that site is back.",
 )
 PRESUMED_BUT_ALIVE: Final = FindingKind(
     "DR-ALIVE-003",
     Severity.WARNING,
-    "`--presume-down` was given for a site that is sick or serves: it is not believed, the site gives signs of life.",
-    "End its process for certain, or cut its host off; then its ports refuse and the failover needs no "
-    "`--presume-down`.",
-    "The end of the process ends its service; what it had not shipped waits there.",
+    "`--presume-down` was given for a site that is sick or serves: dr-ctl does not believe it, the site gives signs "
+    "of life.",
+    "End its process for certain, or cut its host off; with ports that refuse, the failover needs no `--presume-down`.",
+    "The end of the process ends its service; messages that the site had not shipped wait there.",
     undo="The end of a process not.",
 )
 RUNBOOK_UNREADABLE: Final = FindingKind(
     "DR-BOOK-001",
     Severity.ERROR,
-    "A runbook is not readable: its YAML, an unknown verb, a wrong value.",
+    "A runbook is not readable: the YAML is wrong, a verb is unknown, or a value is wrong.",
     "Mend the line that is named; `dr-ctl runbook lint` checks it again.",
 )
 VERB_TWICE: Final = FindingKind(
@@ -62,7 +63,7 @@ VERB_UNKNOWN_HERE: Final = FindingKind(
 CANNOT_BE_FENCED: Final = FindingKind(
     "DR-FENCE-003",
     Severity.ERROR,
-    "The site does not answer and no hook is there to cut it off: it cannot be fenced.",
+    "The site does not answer, and no hook is there to cut it off, so the site cannot be fenced.",
     "Cut its host off by hand, or by a hook named `fence-…` in the settings; `dr-ctl fence SITE` once it answers.",
     "The service at that site ends.",
     undo="By connecting the host again.",
@@ -72,29 +73,29 @@ HOOK_FAILED_LATE: Final = FindingKind(
     Severity.WARNING,
     "A hook failed after the point of no return; the run went on.",
     "Do by hand what that command should have done.",
-    "What that command does.",
+    "The effect of the hook's own command.",
 )
 LOCK_PER_MACHINE: Final = FindingKind(
     "DR-LOCK-001",
     Severity.WARNING,
-    "This user may not create a lock at that broker: the lock is per machine there.",
+    "The user of dr-ctl may not create a lock at that broker, so the lock is per machine there.",
     "Let the user of dr-ctl call createQueue and destroyQueue for `dr-ctl.#`; until then, one person at a time.",
 )
 QUEUES_PAUSED: Final = FindingKind(
     "DR-QUEUE-001",
     Severity.INFO,
     "Queues are paused; a run leaves them so.",
-    "Where a run paused them: `dr-ctl release SITE` lifts what runs have paused. Else nothing, or resume them in the "
-    "console.",
+    "Where a run paused them: `dr-ctl release SITE` lifts the pauses of runs. Otherwise leave them, or resume them in"
+    " the console.",
     "Their consumers get messages again.",
-    undo="By pausing them again; what was delivered stays delivered.",
+    undo="By pausing them again; messages that were delivered stay delivered.",
     check="no queue is paused",
 )
 BOTH_SERVE: Final = FindingKind(
     "DR-ROLE-001",
     Severity.ERROR,
-    "Both sites let clients in.",
-    "`dr-ctl fence SITE` of the one that should not serve; then compare what clients did at both.",
+    "Clients are let in at both sites.",
+    "`dr-ctl fence SITE` of the site that should not serve; compare what clients did at both sites.",
     "Clients that work there are cut off, and come to the other site.",
     undo="`dr-ctl release SITE`; not before the other one is closed.",
 )
@@ -102,7 +103,7 @@ OTHER_SITE_SERVES: Final = FindingKind(
     "DR-ROLE-002",
     Severity.ERROR,
     "Another site serves than `--expect-serving` names.",
-    "`dr-ctl status`; then run again with the site that serves, or not at all.",
+    "`dr-ctl status`; run the command again with the site that serves, or not at all.",
     "A look.",
 )
 OTHER_NOT_SHOWN_CLOSED: Final = FindingKind(
@@ -128,9 +129,9 @@ NOBODY_SERVES: Final = FindingKind(
 BOTH_MUST_ANSWER: Final = FindingKind(
     "DR-ROLE-006",
     Severity.ERROR,
-    "That needs an answer from both sites.",
+    "The command needs an answer from both sites.",
     "Bring the management of the silent site back; if it is lost: `dr-ctl failover --to SITE`.",
-    "A failover loses what was not shipped; it says how much at most.",
+    "A failover loses the messages that were not shipped; the command says how many at most.",
     undo="A failover is followed by a failback.",
 )
 RUN_OF_OTHER_SITES: Final = FindingKind(
@@ -143,7 +144,7 @@ CANNOT_BE_TAKEN_IN: Final = FindingKind(
     "DR-ROLE-008",
     Severity.ERROR,
     "The site cannot be taken in as both sites stand.",
-    "`dr-ctl status`; one must serve, and the other be up with its clients kept out.",
+    "`dr-ctl status`; a site must serve, and the other be up with its clients kept out.",
     "A look.",
 )
 SILENT_SITE: Final = FindingKind(
@@ -178,7 +179,7 @@ DRAIN_TO_SERVING: Final = FindingKind(
 SERVICE_SPLIT: Final = FindingKind(
     "DR-ROLE-014",
     Severity.ERROR,
-    "Some pairs are served at one site and some at the other.",
+    "A part of the pairs is served at one site, the rest at the other.",
     "`dr-ctl fence SITE` of the one that is to be left, then `dr-ctl swapover --to` the other.",
     "Clients of the fenced pairs are out until the swapover is done.",
     undo="`dr-ctl release SITE`.",
@@ -189,23 +190,23 @@ RUN_OF_OTHER_BROKERS: Final = FindingKind(
     "The open run is of other brokers than those of these settings.",
     "Go on with it with the settings that it began with (`--config FILE`). Where that broker was made anew: `dr-ctl "
     "abort --forget RUN --reason TEXT` gives the run up.",
-    "Giving up closes the run as unknown; nothing of it is undone.",
+    "Giving up closes the run as unknown; no step of it is undone.",
     undo="No; the sites are as they were left.",
 )
 OPEN_AGAIN: Final = FindingKind(
     "DR-ROLE-018",
     Severity.WARNING,
-    "The site that a run has left lets clients in again beside the one that it opened: it is closed before anything "
-    "else.",
+    "The site that a run has left lets clients in again beside the site that the run opened. dr-ctl closes it before "
+    "anything else.",
     "Compare what its clients did there meanwhile; `dr-ctl resume` goes on once it is closed.",
-    "Its clients are kept out; what they did there is not at the other site.",
+    "Clients of that site are kept out; messages that they sent there are not at the other site.",
     undo="No; the other site serves.",
 )
 STRANDED_SITES: Final = FindingKind(
     "DR-RUN-001",
     Severity.ERROR,
     "How the sites stand after a run that could not put everything back, and what to do by hand.",
-    "What the finding says, at the site that it names; then `dr-ctl status`.",
+    "Do what the finding says, at the site that it names; type `dr-ctl status`.",
     "Clients get in at that site.",
     undo="`dr-ctl fence SITE`.",
 )
@@ -219,7 +220,7 @@ NO_ANSWER: Final = FindingKind(
 UNIT_NOT_THERE: Final = FindingKind(
     "DR-UNIT-001",
     Severity.ERROR,
-    "What is asked to be moved by itself is not there.",
+    "The queue or pair that should move by itself is not there.",
     "`dr-ctl status` names what there is.",
     "A look.",
 )

@@ -10,23 +10,23 @@ from dr_ctl.core.model import Severity
 QUEUES_OF_BROKERS: Final = FindingKind(
     "DR-LEDGER-001",
     Severity.INFO,
-    "An export or a snapshot holds messages in queues that brokers ship or keep for themselves; they count as held by"
-    " nobody.",
+    "An export or a snapshot holds messages in queues that brokers ship or keep for themselves; reconcile counts "
+    "these messages as held by nobody.",
     "Nothing: a message that matters to clients lies in their queue too, and what the continuity plugin has staged "
     "counts as held of its queue.",
 )
 NO_HISTORY: Final = FindingKind(
     "DR-RPO-001",
     Severity.WARNING,
-    "There is no history to estimate from.",
+    "The estimate has no history to read.",
     "Let `dr-ctl monitor` run.",
-    "It reads the queues of both sites every few seconds.",
+    "The monitor reads the queues of both sites every few seconds.",
 )
 FILES_LEFT_OUT: Final = FindingKind(
     "DR-RPO-002",
     Severity.WARNING,
     "Files of the history cannot be read and are left out.",
-    "Look at the file that is named; its looks are missing from the figures.",
+    "Look at the file that the finding names; the figures lack its looks.",
 )
 NEWEST_LOOK_OLD: Final = FindingKind(
     "DR-RPO-003",
@@ -46,12 +46,12 @@ OUTFLOW_NOT_READ: Final = FindingKind(
     Severity.WARNING,
     "The history holds no look, or no recent one, at that site's outflow.",
     "Let `dr-ctl monitor` run while that site answers.",
-    "It reads the queues of both sites every few seconds.",
+    "The monitor reads the queues of both sites every few seconds.",
 )
 PAIR_NOT_READ: Final = FindingKind(
     "DR-RPO-006",
     Severity.WARNING,
-    "One pair was last read long before the newest look.",
+    "A pair was last read long before the newest look.",
     "See that this pair answers; leave out one that is gone with `--since`.",
 )
 AGE_AT_LEAST: Final = FindingKind(
@@ -63,38 +63,38 @@ AGE_AT_LEAST: Final = FindingKind(
 ONE_PAIR_ONLY: Final = FindingKind(
     "DR-RPO-010",
     Severity.INFO,
-    "What the bounds of one pair rest on, where those of another are not known and no sum can be told.",
+    "The bounds of a pair rest on its own looks, where those of another pair are not known and no sum can be told.",
     "Nothing; a shorter `history.every` makes them narrower next time.",
     "More looks at both sites.",
 )
 UNBOUNDED_SINCE_LOOK: Final = FindingKind(
     "DR-RPO-011",
     Severity.WARNING,
-    "What changed after the last look has no bound: no rate could be told, or the look lies in the future.",
+    "Changes after the last look have no bound: no rate could be told, or the look lies in the future.",
     "Let `dr-ctl monitor` run, on a machine whose clock is set.",
 )
 LEDGER_TORN: Final = FindingKind(
     "DR-RPO-012",
     Severity.WARNING,
     "The last line of a ledger is torn and left out.",
-    "Nothing: whoever wrote it was stopped in it.",
+    "Nothing: the writer of the ledger was stopped in its last line.",
 )
 SENDS_NOT_TOLD: Final = FindingKind(
     "DR-RPO-013",
     Severity.WARNING,
-    "No ledger tells of sends to a queue: what nobody saw there cannot be missed.",
+    "No ledger tells of sends to a queue: a message whose send nobody saw cannot be missed.",
     "Add the producers' ledger.",
 )
 CONSUMPTION_NOT_TOLD: Final = FindingKind(
     "DR-RPO-014",
     Severity.WARNING,
-    "No ledger tells of consumption from a queue: what is gone from there is unknown.",
+    "No ledger tells of consumption from a queue: the end of messages that left it is unknown.",
     "Add the consumers' ledger.",
 )
 HOLDINGS_NOT_TOLD: Final = FindingKind(
     "DR-RPO-015",
     Severity.INFO,
-    "No ledger says what the sites hold: what still lies in a queue counts as lost.",
+    "No ledger says which messages the sites hold: a message that still lies in a queue counts as lost.",
     "Add an export or a browse snapshot of the serving site.",
 )
 ESTIMATE_UNREADABLE: Final = FindingKind(
@@ -102,7 +102,7 @@ ESTIMATE_UNREADABLE: Final = FindingKind(
     Severity.WARNING,
     "The stored estimate cannot be read.",
     "`dr-ctl rpo estimate` makes it anew.",
-    "It contacts no broker.",
+    "An estimate contacts no broker.",
 )
 UNEXPLAINED_SHARE: Final = FindingKind(
     "DR-RPO-019",
@@ -119,8 +119,8 @@ LOOK_IN_FUTURE: Final = FindingKind(
 SURVIVOR_NOT_READ: Final = FindingKind(
     "DR-RPO-021",
     Severity.WARNING,
-    "What lies at the other site was not read beside the lost one: what lost acknowledgements have left there comes "
-    "twice beside the bound.",
+    "The queues of the other site were not read beside those of the lost site: messages whose lost acknowledgements "
+    "left them there come twice beside the bound.",
     "Let `dr-ctl monitor` run while both sites answer.",
     "Looks only.",
 )

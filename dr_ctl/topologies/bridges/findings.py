@@ -11,16 +11,16 @@ NOTHING_COPIED: Final = FindingKind(
     "DR-BRIDGE-001",
     Severity.ERROR,
     "No divert of that broker copies a queue to the other site, so nothing can be moved.",
-    "See whether the settings name the right topology; each queue that moves needs a divert, a buffer and a bridge in"
-    " broker.xml.",
-    "A change of broker.xml; what was sent before is not copied.",
+    "See whether the settings name the right topology; every queue that moves needs a divert, a buffer and a bridge "
+    "in broker.xml.",
+    "A change of broker.xml; messages that were sent before are not copied.",
     check="its queues are copied",
 )
 ALL_BRIDGES_GONE: Final = FindingKind(
     "DR-BRIDGE-002",
     Severity.ERROR,
     "All bridges of that broker are gone. A broker stops every one of them as soon as the peer refuses the login of "
-    "one, or its right to send; nothing is lost, the buffers grow.",
+    "one, or its right to send. The buffers grow, and keep all messages.",
     "Find the refused one: the lines beside AMQ224058 in the broker's log name it, and DR-BRIDGE-008 where the peer's"
     " roles show it. Correct it at the peer, then restart the broker, or make each bridge anew with createBridge, "
     "with a login that was tried at the peer.",
@@ -32,7 +32,8 @@ ALL_BRIDGES_GONE: Final = FindingKind(
 IDS_NOT_SHIPPED: Final = FindingKind(
     "DR-BRIDGE-003",
     Severity.ERROR,
-    "Nothing ships the ids of what was processed at that broker, so the other site would process all its copies again.",
+    "No bridge ships the ids of messages that were processed at that broker, so the other site would process all its "
+    "copies again.",
     "Give the address of the ids an exclusive divert, a buffer and a bridge in broker.xml.",
     "A change of broker.xml; ids from before it are not shipped.",
     check="the processed ids are shipped",
@@ -49,9 +50,9 @@ BRIDGE_STOPPED: Final = FindingKind(
 QUEUE_WITHOUT_DIVERT: Final = FindingKind(
     "DR-BRIDGE-005",
     Severity.WARNING,
-    "A queue has no divert. What is sent to it stays at its site, whatever moves.",
+    "A queue has no divert. Messages that are sent to it stay at its site, whatever moves.",
     "Give it a divert, a buffer and a bridge, or leave it where it is on purpose.",
-    "A change of broker.xml; what was sent before is not copied.",
+    "A change of broker.xml; messages that were sent before are not copied.",
     check="no queue is left without a copy",
 )
 COPY_WITHOUT_WAY: Final = FindingKind(
@@ -59,14 +60,14 @@ COPY_WITHOUT_WAY: Final = FindingKind(
     Severity.ERROR,
     "A copy of a queue has no way to the other site, because its divert, its buffer or its bridge is missing.",
     "Make what the message names, in the order queue, bridge, divert.",
-    "What was sent meanwhile was not copied, or was lost where a divert fed no queue.",
+    "Messages that were sent meanwhile were not copied, or were lost where a divert fed no queue.",
     check="each copy has a buffer and a bridge",
 )
 ORIGIN_NOT_TOLD: Final = FindingKind(
     "DR-BRIDGE-007",
     Severity.ERROR,
-    "A message that is shipped does not say where it comes from, or a divert does not look at that; it would be sent "
-    "back, and come again.",
+    "A shipped message does not say where it comes from, or a divert does not look at that; the other site would send"
+    " the message back.",
     "Give the bridge the AddHeadersTransformer with the name of its site, and the divert the filter that the message "
     "shows.",
     "A change of broker.xml.",
@@ -91,24 +92,25 @@ CLIENTS_ROLES_UNKNOWN: Final = FindingKind(
 IDS_NOT_TAKEN: Final = FindingKind(
     "DR-BRIDGE-010",
     Severity.ERROR,
-    "Nothing takes the processed ids that arrive at the site that waits, so that it would process again what was done.",
+    "No processor takes the processed ids that arrive at the waiting site, so that site would process the same "
+    "messages again.",
     "Start the processor of the ids there, and see that it stays connected.",
     check="processed ids are applied",
 )
 NO_QUEUE_THERE: Final = FindingKind(
     "DR-BRIDGE-011",
     Severity.ERROR,
-    "What arrives at the other site finds no queue, or did not since that broker's start. The bridge counts it as "
-    "shipped, and it is lost.",
+    "Copies that arrive at the other site find no queue, or found none since that broker's start. The bridge counts "
+    "them as shipped, and they are lost.",
     "Make the queue there; where messages were lost already, compare both sites before the move.",
-    "What came meanwhile is not in the copy.",
+    "Messages that came meanwhile are not in the copy.",
     check="each copy finds its queue",
 )
 COPY_OPEN_TO_CLIENTS: Final = FindingKind(
     "DR-BRIDGE-012",
     Severity.ERROR,
-    "Nothing keeps clients out of a queue at the site that waits. As soon as the other site is closed they would be "
-    "served there, before all that is under way has arrived.",
+    "A queue at the waiting site is open to clients. As soon as the other site is closed, clients would be served "
+    "there before everything has arrived.",
     "`dr-ctl fence SITE --queues QUEUE` closes it at the site that waits.",
     "Clients that are connected to that queue there are cut off.",
     undo="`dr-ctl release SITE --queues QUEUE`.",
@@ -148,16 +150,16 @@ FORWARDED_BY_CLIENTS: Final = FindingKind(
 TOO_MANY_TO_COMPARE: Final = FindingKind(
     "DR-BRIDGE-016",
     Severity.WARNING,
-    "The gate held, and the messages of a queue were not looked for in its copy one by one, since they are more than "
-    "1000 or the copy holds none to tell by. That the buffer was empty was seen.",
-    "Nothing where no bridge was refused lately; else compare the queue at both sites.",
+    "The gate held, and dr-ctl did not look for each message of a queue in its copy, since there are more than 1000 "
+    "or the copy holds no number to compare by. The buffer was seen empty.",
+    "Compare the queue at both sites where a bridge was refused lately; otherwise do nothing.",
     "A look.",
 )
 IDS_MISSING: Final = FindingKind(
     "DR-RECONCILE-004",
     Severity.WARNING,
-    "At the end of a return the id store of the returned site has ids that the serving site's lacks, or the two could"
-    " not be compared. What these are of may be processed a second time.",
+    "At the end of a return the id store of the returned site has ids that the serving site's store lacks, or the two"
+    " stores could not be compared. Messages of these ids may be processed a second time.",
     "See that the processor of the ids works at the serving site; compare both stores before the move back.",
     "A look.",
 )

@@ -10,23 +10,23 @@ from dr_ctl.core.model import Severity
 LEFT_UNACKNOWLEDGED: Final = FindingKind(
     "DR-AGENT-001",
     Severity.WARNING,
-    "Messages left a queue of the serving site that no client acknowledged: they were purged, moved or deleted by "
-    "hand, or the broker came back without its store, or the queue was made again. Its counters cover no consumption "
+    "Messages left a queue of the serving site that no client acknowledged: somebody purged, moved or deleted them, "
+    "the broker came back without its store, or the queue was made again. The broker's counters cover no consumption "
     "of so many, so `dr-ctl sync` holds and deletes nothing.",
     "Where the serving broker lost its store, the waiting site holds the only copies: stop that broker, and `dr-ctl "
     "failover --to SITE` with the waiting one. Where the messages were taken away by hand and their copies may go "
     "too: `dr-ctl sync --go-on`. Where they may not: bring the messages back to the queue first, or move their copies"
     " aside at the waiting site.",
-    "After `--go-on` everything that left the serving site meanwhile counts as consumed; its copies are deleted at "
-    "the waiting site.",
+    "After `--go-on` the agent counts everything that left the serving site meanwhile as consumed; it deletes the "
+    "copies of that at the waiting site.",
     undo="No; a copy that was deleted is gone.",
 )
 BROWSE_ENDED_EARLY: Final = FindingKind(
     "DR-AGENT-002",
     Severity.WARNING,
     "A queue could not be compared whole: a browse ended before the queue did, at maxBrowsePageSize (400 unless set) "
-    "or where the broker's memory was full, or clients took messages faster than they came. What it left out may be "
-    "there, and is not deleted.",
+    "or where the broker's memory was full, or clients took messages faster than they came. Messages that the browse "
+    "left out may be there, and are not deleted.",
     "Raise maxBrowsePageSize of that queue's policy at the broker that is named above its depth. Where it is high "
     "enough, the agent tries again every few seconds.",
     "A restart of that broker, or a new load of its configuration. Until then copies of what was consumed unheard "
@@ -44,8 +44,8 @@ DELETION_REFUSED: Final = FindingKind(
 NOT_TAKEN_IN_YET: Final = FindingKind(
     "DR-AGENT-005",
     Severity.INFO,
-    "One of the sites was lost and is not taken in again; the agent deletes nothing, since what lies at one site "
-    "alone is not all copies.",
+    "A site was lost and is not taken in again; the agent deletes nothing, since messages that lie at one site alone "
+    "are not all copies.",
     "`dr-ctl reinstate SITE` once it is back; the agent goes on by itself.",
 )
 NOT_COPIED_TO_STANDBY: Final = FindingKind(
@@ -62,8 +62,8 @@ NOT_COPIED_TO_STANDBY: Final = FindingKind(
 SOME_NOT_COPIED: Final = FindingKind(
     "DR-SYNC-002",
     Severity.WARNING,
-    "Some queues of the serving site are not copied.",
-    "Give each a composite queue and a copy queue; what lies in it stays where it is.",
+    "The serving site does not copy some of its queues.",
+    "Give each of these queues a composite queue and a copy queue; messages that lie in it now stay where they are.",
     "A restart of that broker.",
     check="every queue is copied",
 )
@@ -85,16 +85,16 @@ ONLY_AT_STANDBY: Final = FindingKind(
     "Where the serving site lost its store: stop its broker, and `dr-ctl failover --to SITE`. Where the copies are to"
     " stay: `dr-ctl swapover --to SITE --accept-difference QUEUE=N`. Only where somebody knows that they were "
     "consumed: `dr-ctl sync --go-on` with the agent running deletes them.",
-    "What stays and was consumed comes twice.",
+    "Messages that stay and were consumed come twice.",
     undo="A copy that was deleted is gone.",
     check="what only the waiting site has was consumed, and nobody holds it",
 )
 LEFT_AT_NEW_SITE: Final = FindingKind(
     "DR-SYNC-005",
     Severity.WARNING,
-    "A move left messages at the new site that lay there alone, as it was told to. Those that were consumed before "
-    "come twice.",
-    "Nothing; that was accepted.",
-    "So many messages at most come twice.",
+    "A move left messages at the new site that lay there alone, as it was told to. Messages among them that were "
+    "consumed before come twice.",
+    "Nothing; a person accepted them.",
+    "As many messages at most come twice.",
     check="nothing is left there that may come twice",
 )

@@ -12,8 +12,8 @@ POLICY_REFUSES: Final = FindingKind(
     Severity.ERROR,
     "The policy of a Classic broker's console (jolokia-access.xml) refuses an operation that a run needs; nothing was"
     " changed.",
-    "Allow it there as the remedy spells it, restart that broker, and run the same command again. What a policy "
-    "denies is its owner's will; dr-ctl uses no other form of the request.",
+    "Allow the operation there as the remedy spells it, restart that broker, and run the same command again. A "
+    "policy's denials are its owner's will; dr-ctl uses no other form of the request.",
     "A restart of that broker puts its clients out for its time.",
     undo="Take the line out again.",
     check="the console lets through what a run needs",

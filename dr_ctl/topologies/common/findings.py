@@ -53,7 +53,7 @@ DOOR_CLOSED_WHILE_SERVING: Final = FindingKind(
 LINK_DOOR_UNKNOWN: Final = FindingKind(
     "DR-DOOR-003",
     Severity.ERROR,
-    "It cannot be told which acceptor the peer's link uses, or the one that it needs is not there.",
+    "dr-ctl cannot tell which acceptor the peer's link uses, or the acceptor that the link needs is not there.",
     "Give the link an acceptor of its own, and name it under `mirror:`.",
     "A restart of the broker for a new acceptor.",
     check="the door of the peer's link is known",
@@ -63,10 +63,10 @@ LINK_DOOR_CLOSED: Final = FindingKind(
     "DR-DOOR-004",
     Severity.ERROR,
     "The acceptor of the peer's link is closed.",
-    "Where it keeps out what a lost site still holds: `dr-ctl reinstate SITE` once that is back, and do not start it "
-    "by hand. Else start it in the console.",
-    "What the peer still holds comes in.",
-    undo="What has come in not.",
+    "Where the closed acceptor keeps out what a lost site still holds: `dr-ctl reinstate SITE` once that site is "
+    "back, and do not start the acceptor by hand. Otherwise start it in the console.",
+    "Messages that the peer still holds come in.",
+    undo="No; messages that came in stay.",
     check="the door of the peer's link is open",
 )
 CLIENTS_BY_OTHER_DOOR: Final = FindingKind(
@@ -74,7 +74,7 @@ CLIENTS_BY_OTHER_DOOR: Final = FindingKind(
     Severity.ERROR,
     "Clients are connected through an acceptor that a fence would not close.",
     "Add that acceptor to `clients:`, or move these clients to a client acceptor.",
-    "These clients reconnect.",
+    "The clients of that acceptor reconnect.",
     check="no client comes by a door that a fence leaves open",
     weighs=Weight.SINGLE_STEP,
 )
@@ -134,7 +134,7 @@ FENCE_ENDS_AT_RESTART: Final = FindingKind(
     "DR-FENCE-007",
     Severity.WARNING,
     "The doors are closed, and the roles are not kept out: a restart would end the fence.",
-    "Let the user of dr-ctl call addSecuritySettings; then `dr-ctl fence SITE` again.",
+    "Let the user of dr-ctl call addSecuritySettings; type `dr-ctl fence SITE` again.",
     "Nothing; the doors are closed already.",
     undo="`dr-ctl release SITE`.",
 )
@@ -147,7 +147,7 @@ ADDRESSES_LEFT_OUT: Final = FindingKind(
 LINK_UNKNOWN: Final = FindingKind(
     "DR-LINK-001",
     Severity.ERROR,
-    "It cannot be told which broker connection is the link to the peer.",
+    "dr-ctl cannot tell which broker connection is the link to the peer.",
     "Name it under `link:` of the broker, as broker.xml does.",
     check="the network connector is known",
     weighs=Weight.FAILOVER | Weight.RESTART,
@@ -157,16 +157,16 @@ LINK_NEVER_MIRRORED: Final = FindingKind(
     Severity.ERROR,
     "The link has never mirrored anything.",
     "See that its amqp-connection in broker.xml has a mirror element; start the link once.",
-    "From then on what clients do is captured; what was before is not.",
+    "From then on the link captures what clients do; earlier messages are not captured.",
     check="the link has mirrored",
     weighs=Weight.RESTART,
 )
 LINK_STOPPED: Final = FindingKind(
     "DR-LINK-003",
     Severity.ERROR,
-    "The link is not started: what clients do now is not shipped.",
+    "The link is stopped: changes that clients make now are not shipped.",
     "`dr-ctl link restart SITE`.",
-    "It ships what waits. What happened while it was stopped may not have been captured.",
+    "The link ships the messages that wait. Changes that clients made while it was stopped may not have been captured.",
     undo="By stopping it in the console.",
     check="the link is started",
     weighs=Weight.FAILOVER,
@@ -174,21 +174,22 @@ LINK_STOPPED: Final = FindingKind(
 LINK_NOT_ATTACHED: Final = FindingKind(
     "DR-LINK-004",
     Severity.WARNING,
-    "The link is started but not attached. A swapover restarts it; nothing does before.",
+    "The link is started but not attached. Nothing restarts the link by itself: a swapover does, or `dr-ctl link "
+    "restart SITE`.",
     "`dr-ctl link restart SITE`; where that does not help, look at what stands between the sites, and at the peer's "
     "acceptor for links.",
     "Nothing; clients stay where they are.",
-    undo="There is nothing to undo, it is started as it was.",
+    undo="No undo is needed, for the link is started as it was.",
     check="its bridges are connected",
     weighs=Weight.EXPECTED_WHEN_LOST,
 )
 OUTFLOW_PAUSED: Final = FindingKind(
     "DR-LINK-005",
     Severity.ERROR,
-    "The outflow of the link is paused: it ships nothing.",
+    "The outflow of the link is paused, so the link ships nothing.",
     "Resume that queue in the console.",
-    "It ships what waits.",
-    undo="By pausing it again; what was shipped stays shipped.",
+    "The link ships the messages that wait.",
+    undo="By pausing the outflow again; messages that were shipped stay shipped.",
     check="no buffer is paused",
     weighs=Weight.RESTART,
 )
@@ -209,21 +210,22 @@ LINK_DID_NOT_ATTACH: Final = FindingKind(
 FORGEABLE_DOCUMENTS: Final = FindingKind(
     "DR-LOCK-004",
     Severity.WARNING,
-    "Queues have the name of a document of dr-ctl's, and a client can have made them. None is believed.",
+    "Queues have the name of a document of dr-ctl's, and a client can have made them. dr-ctl believes no such "
+    "document.",
     "Remove them in the console once it is known who made them; let nobody but management create addresses that match"
     " `dr-ctl.#`.",
-    "What lies in them is gone.",
+    "The messages that lie in these queues are gone.",
     undo="No.",
     check="no document of dr-ctl's is a client's",
 )
 NAME_TAKEN: Final = FindingKind(
     "DR-LOCK-005",
     Severity.ERROR,
-    "A queue that a client can have made has the very name under which a debt or a receipt is to be written. Nothing "
-    "was changed.",
+    "A queue that a client can have made has the very name under which a debt or a receipt is to be written. dr-ctl "
+    "changed nothing.",
     "Look at what lies in it and remove it in the console; then the same command. Let nobody but management create "
     "addresses that match `dr-ctl.#`.",
-    "What lies in it is gone.",
+    "The messages that lie in that queue are gone.",
     undo="No.",
 )
 VERSIONS_DIFFER: Final = FindingKind(
@@ -238,16 +240,16 @@ COUNTS_DIFFER: Final = FindingKind(
     Severity.ERROR,
     "Counts of a queue differ by more than what is under way can explain.",
     "Find out why; `--accept-difference QUEUE=N` moves with exactly that difference.",
-    "So many messages are missing at the target, or are there again.",
+    "As many messages are missing at the target, or are there again.",
     undo="By a swapover back.",
     check="the waiting site lacks nothing but what is to be shipped",
 )
 STILL_DIFFERENT: Final = FindingKind(
     "DR-PARITY-003",
     Severity.ERROR,
-    "Nothing is under way, and the sites still differ.",
+    "No message is under way, and the sites still differ.",
     "Find out why; `--accept-difference QUEUE=N` moves with exactly that difference.",
-    "So many messages are missing at the target, or are there again.",
+    "As many messages are missing at the target, or are there again.",
     undo="By a swapover back.",
 )
 SAME_COUNT_OTHER_MESSAGES: Final = FindingKind(
@@ -261,7 +263,7 @@ NO_PROBE: Final = FindingKind(
     Severity.WARNING,
     "No probe was made, because the settings name no `stomp` address.",
     "Name a client's address under `stomp:` of each broker.",
-    "One message through a queue of dr-ctl's own at the end of each run.",
+    "A message through a queue of dr-ctl's own at the end of each run.",
 )
 PROBE_QUEUE_LEFT: Final = FindingKind(
     "DR-PROBE-002",
@@ -281,8 +283,8 @@ PAUSED_AT_TARGET: Final = FindingKind(
 COUNTED_BELOW_ZERO: Final = FindingKind(
     "DR-QUEUE-003",
     Severity.ERROR,
-    "The broker counts below zero for a queue: what that queue holds, or what clients hold of it, cannot be told.",
-    "Restart that broker when there is time: its counters begin anew then. `dr-ctl validate` looks again.",
+    "The broker counts below zero for a queue: dr-ctl cannot tell how many messages the queue or its clients hold.",
+    "Restart that broker when there is time: a restart begins its counters anew. `dr-ctl validate` looks again.",
     "A restart of the broker interrupts its clients.",
     undo="No.",
     check="the counters of every queue can be told",
@@ -293,13 +295,13 @@ CLIENTS_HOLD_MESSAGES: Final = FindingKind(
     "Clients did not finish what they hold in time; the finding names queue and client.",
     "Stop that client or let it finish, then run again; `--cut-in-flight` moves all the same.",
     "With `--cut-in-flight` what they hold comes again.",
-    undo="What came again not.",
+    undo="No; messages that came again stay so.",
 )
 COME_AGAIN: Final = FindingKind(
     "DR-QUIESCE-002",
     Severity.WARNING,
-    "With `--cut-in-flight`: so many messages will come again.",
-    "Tell who owns the clients; they must recognise what they have done.",
+    "With `--cut-in-flight`, the messages that the finding counts will come again.",
+    "Tell the owners of the clients; the clients must recognise messages that they have done.",
 )
 MOVED_SINCE_DRAIN: Final = FindingKind(
     "DR-RECEIPT-001",
@@ -320,7 +322,7 @@ NO_RECEIPT: Final = FindingKind(
 LEFT_OVER: Final = FindingKind(
     "DR-RECONCILE-001",
     Severity.WARNING,
-    "After the return: what is left over at one side.",
+    "After the return, messages are left over at one side.",
     "Compare these queues before moving back.",
 )
 SET_ASIDE: Final = FindingKind(
@@ -328,21 +330,21 @@ SET_ASIDE: Final = FindingKind(
     Severity.WARNING,
     "After the return: messages that lay only at the returned site were moved to a queue of dr-ctl's own there.",
     "Look at them; move back by hand what was never done, then remove that queue.",
-    "What is moved back is delivered.",
-    undo="What was delivered stays delivered.",
+    "Clients get the messages that are moved back.",
+    undo="Messages that were delivered stay delivered.",
 )
 LIE_ASIDE: Final = FindingKind(
     "DR-RECONCILE-003",
     Severity.WARNING,
     "Messages lie in such a queue, until a person has looked at them.",
-    "Move back by hand what was never done; then remove that queue.",
-    "What is moved back is delivered.",
-    undo="What was delivered stays delivered.",
+    "Move back by hand the messages that were never done, and remove that queue.",
+    "Clients get the messages that are moved back.",
+    undo="Messages that were delivered stay delivered.",
 )
 OTHER_SITE_HOLDS_MORE: Final = FindingKind(
     "DR-RELEASE-001",
     Severity.ERROR,
-    "The other site holds something that this one lacks: it is not opened again.",
+    "The other site holds messages that this site lacks, so this site is not opened again.",
     "`dr-ctl drain --to SITE`, then `dr-ctl activate SITE`.",
     "Clients are out for the time of the drain.",
     undo="`dr-ctl fence SITE`.",
@@ -350,7 +352,8 @@ OTHER_SITE_HOLDS_MORE: Final = FindingKind(
 RETURN_HOLDS_PAUSES: Final = FindingKind(
     "DR-RELEASE-002",
     Severity.ERROR,
-    "Pauses or a link that a return holds are not lifted: what it has let in would be delivered a second time.",
+    "A return holds pauses or a link, and they are not lifted: messages that the return has let in would be delivered"
+    " a second time.",
     "`dr-ctl reinstate SITE` of the lost site goes on with the return; if that site is away again, `dr-ctl failover "
     "--to` the serving one shuts it out first.",
     "Delivery at the serving site goes on once the return is over.",
@@ -359,27 +362,27 @@ RETURN_HOLDS_PAUSES: Final = FindingKind(
 CAME_BACK_OPEN: Final = FindingKind(
     "DR-RETURN-001",
     Severity.WARNING,
-    "The returning site came back open; it is closed before anything else.",
+    "The returning site came back open; dr-ctl closes it before anything else.",
     "Let its client acceptors boot closed, or set a `lasting_fence:`.",
     "A restart of its brokers.",
 )
 TRAFFIC_WHILE_OPEN: Final = FindingKind(
     "DR-RETURN-002",
     Severity.WARNING,
-    "What came and went at the returning site while it was open.",
+    "Messages came and went at the returning site while it was open.",
     "Compare what both sites' clients did meanwhile.",
 )
 QUARANTINE_ENDED: Final = FindingKind(
     "DR-RETURN-004",
     Severity.WARNING,
-    "A quarantine was ended by a restart: what the lost site holds can come in.",
+    "A restart ended a quarantine: messages that the lost site holds can come in.",
     "Stop that acceptor in the console while the site is away; `dr-ctl reinstate SITE` once it is back.",
     undo="`dr-ctl reinstate SITE` opens it again.",
 )
 UNDONE_TWICE: Final = FindingKind(
     "DR-RETURN-007",
     Severity.WARNING,
-    "A return was undone half way: so many messages that came in may come twice.",
+    "A return was undone half way: the messages that the finding counts came in, and may come twice.",
     "Clients must recognise what they have done. `dr-ctl reinstate SITE` brings the rest.",
     "The return lets in what is left; delivery pauses meanwhile.",
     undo="The return by itself where it fails.",
@@ -387,8 +390,9 @@ UNDONE_TWICE: Final = FindingKind(
 NOT_ALL_APPLIED: Final = FindingKind(
     "DR-SETTLE-001",
     Severity.WARNING,
-    "The target could not apply every acknowledgement that had arrived: so many may come twice.",
-    "Tell who owns the clients; they must recognise what they have done.",
+    "The target could not apply every acknowledgement that had arrived; the messages that the finding counts may come"
+    " twice.",
+    "Tell the owners of the clients; the clients must recognise messages that they have done.",
 )
 NOT_ACTIVE: Final = FindingKind(
     "DR-SITE-002",
@@ -403,7 +407,7 @@ CONSUMERS_AT_STANDBY: Final = FindingKind(
     Severity.ERROR,
     "Consumers are connected at the standby site.",
     "Stop these clients.",
-    "Nothing; what they hold there would come twice.",
+    "Nothing; messages that the consumers hold there would come twice.",
     check="no consumer at a site that waits",
 )
 PREPARED_TRANSACTIONS: Final = FindingKind(
@@ -411,13 +415,13 @@ PREPARED_TRANSACTIONS: Final = FindingKind(
     Severity.ERROR,
     "Prepared transactions: their messages are not at the peer.",
     "Let the transaction manager finish them, or commit or roll them back in the console.",
-    "What is rolled back was never sent.",
+    "Messages of a transaction that is rolled back were never sent.",
     undo="No.",
     check="no transaction is prepared",
 )
 MOVES_WHOLE: Final = FindingKind(
     "DR-UNIT-002",
     Severity.ERROR,
-    "This topology moves all pairs together, no part of a site.",
+    "In this topology all pairs move together; no part of a site moves alone.",
     "Ask for all of it.",
 )

@@ -26,7 +26,7 @@ DEEPER_THAN_ID_CACHE: Final = FindingKind(
 SAME_SITE_ID: Final = FindingKind(
     "DR-CONT-004",
     Severity.ERROR,
-    "Both sites have the same site-id.",
+    "The two sites have the same site-id.",
     "Give each site its own site-id in broker.xml.",
     "A restart of the brokers.",
     check="each site has its own id",
@@ -61,7 +61,7 @@ PLUGIN_BRIDGE_STOPPED: Final = FindingKind(
     Severity.ERROR,
     "A bridge that ships to the peer is stopped.",
     "Start it in the broker's console.",
-    "What waited is shipped.",
+    "The bridge ships the messages that waited.",
     undo="By stopping it again.",
     check="no bridge is stopped",
 )
@@ -93,8 +93,8 @@ NO_COPY_AT_TARGET: Final = FindingKind(
     Severity.ERROR,
     "Messages have no copy at the target: moving would lose them; the finding names their ids.",
     "Find out why; `--accept-difference QUEUE=N` moves with exactly that difference.",
-    "So many messages stay behind at the source, closed to clients.",
-    undo="By a swapover back: they are still there.",
+    "The messages that the finding counts stay behind at the source, closed to clients.",
+    undo="By a swapover back: the messages are still there.",
 )
 COUNTED_NOT_NAMED: Final = FindingKind(
     "DR-CONT-014",
@@ -103,8 +103,8 @@ COUNTED_NOT_NAMED: Final = FindingKind(
     "would be lost: refused, or passed where `--accept-difference` named it.",
     "Let some of it be consumed at the site that serves, then the same command again; or the move with "
     "`--accept-difference QUEUE=N`, N being exactly the difference of the counts.",
-    "With `--accept-difference`: what has no copy at the target is lost, and what was not removed there comes twice; "
-    "the counts show neither.",
+    "With `--accept-difference`: messages without a copy at the target are lost, and messages that were not removed "
+    "there come twice; the counts show neither.",
     undo="With `--accept-difference`: no.",
     check="no queue is too deep to compare by id",
 )
@@ -114,7 +114,7 @@ STAGING_PAUSED: Final = FindingKind(
     "Delivery of what is staged is paused: a return that did not come to its end.",
     "`dr-ctl resume` finishes it, `dr-ctl abort` undoes it; without an open run here: `dr-ctl reinstate SITE`.",
     "Delivery goes on, and what had come twice may be delivered twice.",
-    undo="No; what was delivered stays delivered.",
+    undo="No; messages that were delivered stay delivered.",
     check="what is staged is delivered",
 )
 COMMANDS_MAY_UNDO: Final = FindingKind(
@@ -130,9 +130,9 @@ STAGED_NOT_DELIVERED: Final = FindingKind(
     Severity.ERROR,
     "Messages are staged at the site that is left and were never delivered there, or its queue refuses them. Their "
     "copies at the target are not removed, and the move is refused.",
-    "Where the site that is left is closed, `dr-ctl activate SITE`, and let it deliver; mend what keeps its queue "
-    "from taking messages (address full, disk full). Then the same command again, while clients send to that queue: "
-    "what it goes on refusing then was there before, and keeps nothing waiting.",
+    "Where the site that is left is closed, type `dr-ctl activate SITE` and let it deliver; mend what keeps its queue"
+    " from taking messages (address full, disk full). Then type the same command again while clients send to that "
+    "queue: messages that the queue refuses again were there before, and keep no run waiting.",
     "Clients are let in there again, and get those messages.",
     undo="The activation by another move.",
 )
@@ -142,12 +142,12 @@ STAGED_NOT_TAKEN: Final = FindingKind(
     "The site serves, and messages that are staged there are not taken by their queues: no client gets them.",
     "Mend what keeps the queues from taking messages (address full, disk full); then stop and start their bridges "
     "QUEUE.in.mirror.bridge in that site's console, which try again only when they start.",
-    "What a queue had before, and does not remember any more, is delivered once more when its bridge starts.",
-    undo="No; what was delivered stays delivered.",
+    "A queue may deliver a message once more that it had before and does not remember.",
+    undo="No; messages that were delivered stay delivered.",
 )
 BROUGHT_BACK: Final = FindingKind(
     "DR-RETURN-005",
     Severity.WARNING,
-    "What the returned site still holds for the other, and how much of it comes twice at most.",
-    "Tell who owns the clients; they must recognise what they have done.",
+    "The returned site still holds messages for the other site; the finding says how many of them come twice at most.",
+    "Tell the owners of the clients; the clients must recognise messages that they have done.",
 )

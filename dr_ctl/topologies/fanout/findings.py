@@ -17,7 +17,7 @@ PRODUCERS_DOOR_CLOSED: Final = FindingKind(
 ONE_SIDED_SENDS: Final = FindingKind(
     "DR-FAN-002",
     Severity.WARNING,
-    "Producers write to one site and none to the other. What only one site has is lost with it.",
+    "Producers write to one site and not to the other. Messages that only one site has are lost with that site.",
     "See that they reach both; `dr-ctl reinstate SITE` copies what that site lacks.",
     "A look at the producers.",
     check="producers write to both sites",
@@ -33,7 +33,8 @@ COPIED_AGAIN_AND_AGAIN: Final = FindingKind(
     "DR-FAN-004",
     Severity.ERROR,
     "A return copied again and again what came to the serving site only; the producers do not write to the other one.",
-    "See why they do not reach it, and run the same command again. What was copied is not copied twice.",
+    "See why producers do not reach the other site, and run the same command again. A message that was copied is not "
+    "copied twice.",
     "Nothing; clients are served meanwhile.",
 )
 CONSUMED_NOT_KNOWN: Final = FindingKind(
@@ -47,7 +48,9 @@ CONSUMED_NOT_KNOWN: Final = FindingKind(
 ONLY_AT_RETURNED: Final = FindingKind(
     "DR-FAN-006",
     Severity.WARNING,
-    "Messages lie at the returned site only, and nobody is known to have consumed them. None of them was removed.",
-    "They come to clients once that site serves; the journal lists them by id. Remove by hand what must not come.",
+    "Messages lie at the returned site only, and no client is known to have consumed them. dr-ctl removed no such "
+    "message.",
+    "Clients get these messages once that site serves; the journal lists them by id. Remove by hand the messages that"
+    " must not come.",
     "A look at them.",
 )

@@ -19,8 +19,9 @@ OPENS_AT_BOOT: Final = FindingKind(
 ROLES_KEPT_OUT_BESIDE_OPEN_DOORS: Final = FindingKind(
     "DR-FENCE-004",
     Severity.ERROR,
-    "The doors are open, and the roles of the lasting fence may do nothing: it still stands, or names the wrong roles.",
-    "`dr-ctl release SITE` lifts it where it still stands; else correct roles or matches under `lasting_fence:`.",
+    "The doors are open, and the roles of the lasting fence have no rights: the fence still stands, or names the "
+    "wrong roles.",
+    "`dr-ctl release SITE` lifts a fence that still stands; otherwise correct roles or matches under `lasting_fence:`.",
     "Clients may send and consume there again.",
     undo="`dr-ctl fence SITE` keeps them out again.",
     check="no lasting fence stands beside open doors",
@@ -51,7 +52,7 @@ UNDONE_SET_ASIDE: Final = FindingKind(
     Severity.WARNING,
     "A return was undone half way: messages that came in, and whose acknowledgements had come too, lie in a queue of "
     "their own and are not delivered.",
-    "`dr-ctl reinstate SITE` brings the rest. Then compare what lies in that queue, and remove it.",
+    "`dr-ctl reinstate SITE` brings the rest. Then compare the messages in that queue, and remove it.",
     "The return lets in what is left; delivery pauses meanwhile.",
     undo="The return by itself where it fails.",
 )

@@ -10,8 +10,8 @@ from dr_ctl.core.model import Severity
 NEVER_TRIED: Final = FindingKind(
     "DR-REPLICA-001",
     Severity.WARNING,
-    "dr-ctl knows the replication plugin from its published names and states only: nothing of this topology ever ran "
-    "on the plugin itself.",
+    "dr-ctl knows the replication plugin from its published names and states only: this topology never ran on the "
+    "plugin itself.",
     "Rehearse every operation on a pair of your own, under load, before you rely on it; docs/classic-replica.md says "
     "what was assumed.",
     "A pair of brokers for a day.",
@@ -32,17 +32,17 @@ NO_SOURCE_AND_REPLICA: Final = FindingKind(
     "The two brokers of a pair are not a source and its replica, so nothing can be handed over.",
     "Of two sources: `dr-ctl reinstate SITE` makes the one that does not serve the replica. Of two replicas a person "
     "says in a console which one is the source.",
-    "What only the returned site has is set aside until it serves again.",
+    "Messages that only the returned site has are set aside until that site serves again.",
     undo="No; a move back changes the parts again.",
     check="one is the source, the other its replica",
 )
 CONSOLE_CLOSED: Final = FindingKind(
     "DR-REPLICA-004",
     Severity.ERROR,
-    "A broker has closed everything but its connector for replication, its console too. It may be a healthy replica, "
-    "and can neither be compared nor made the source.",
+    "A broker has closed everything but its connector for replication, its console too. The broker may be a healthy "
+    "replica, and can neither be compared nor made the source.",
     'Set controlWebConsoleAccess="false" of <replicaPlugin> at both sites.',
-    "A restart of each broker; that of the source is an outage.",
+    "A restart of each broker; the restart of the source is an outage.",
     undo="Set it back.",
 )
 RETURNED_LIE_ASIDE: Final = FindingKind(
@@ -50,7 +50,7 @@ RETURNED_LIE_ASIDE: Final = FindingKind(
     Severity.WARNING,
     "Messages that only a returned site had lie in a queue of dr-ctl's own there.",
     "The next `dr-ctl swapover --to SITE` puts them back once that site serves.",
-    "They are delivered late.",
+    "Clients get these messages late.",
     undo="No.",
 )
 REPLICA_BEHIND: Final = FindingKind(

@@ -10,19 +10,19 @@ from dr_ctl.core.model import Severity
 LOCK_NOT_READ: Final = FindingKind(
     "DR-STORE-001",
     Severity.ERROR,
-    "Who holds the store that both sites share could not be read. Nothing was changed.",
-    "See that this machine reaches the lock file or the database of `store:`, with a login that may read it; then run"
-    " the same command again.",
+    "dr-ctl could not read which broker holds the store that both sites share. It changed nothing.",
+    "See that this machine reaches the lock file or the database of `store:`, with a login that may read it; run the "
+    "same command again.",
     "A look; it changes nothing.",
     check="who holds the store can be told",
 )
 LOCK_NAMES_ANOTHER: Final = FindingKind(
     "DR-STORE-002",
     Severity.ERROR,
-    "A broker answers as if it held the store, but the lock names another one. The lock decides; this broker was "
-    "frozen, or cut off from the store, and gives up as soon as it notices.",
+    "A broker answers as if it held the store, but the lock names another broker. The lock decides; the first broker "
+    "was frozen, or cut off from the store, and gives up as soon as it notices.",
     "Keep clients away from it and end its process; `dr-ctl status` says who serves.",
-    "Its clients are cut off. They find the other site.",
+    "Clients of that broker are cut off and find the other site.",
     check="no other broker holds it than the one that answers",
 )
 SERVES_WITHOUT_LOCK: Final = FindingKind(
@@ -39,8 +39,9 @@ NOBODY_WAITS: Final = FindingKind(
     Severity.ERROR,
     "The process of a broker that should wait for the store does not run, or a run told it to stop a moment ago and "
     "it was not seen to end.",
-    "Start it; it waits by itself. One that was told to stop ends within half a minute; run the command again then.",
-    "Nothing. It serves nobody while another broker holds the lock.",
+    "Start the broker; it waits for the store by itself. A process that was told to stop ends within half a minute; "
+    "run the command again after that.",
+    "Nothing. A waiting broker serves nobody while another broker holds the lock.",
     undo="Stop it.",
     check="a broker that waits runs",
 )
@@ -66,8 +67,8 @@ LEASE_ENDS_ODDLY: Final = FindingKind(
 PROCESS_NOT_KNOWN: Final = FindingKind(
     "DR-STORE-007",
     Severity.WARNING,
-    "The ports of a broker refuse, which is how a waiting broker looks, and a dead one. Nothing says whether its "
-    "process lives.",
+    "The ports of a broker refuse: a waiting broker looks so, and a dead one. The settings name no command that says "
+    "whether its process lives.",
     "See that it runs before a planned move. Better, say under `process:` how that is looked at.",
     "A look; it changes nothing.",
     check="whether a waiting broker lives can be seen",
@@ -75,9 +76,10 @@ PROCESS_NOT_KNOWN: Final = FindingKind(
 NOT_IN_STORE: Final = FindingKind(
     "DR-STORE-008",
     Severity.ERROR,
-    "A queue holds messages that are not in the store. They were sent as non-persistent and end with their broker.",
+    "A queue holds messages that are not in the store. Producers sent them as non-persistent, and they end with their"
+    " broker.",
     "Let them be consumed, then run the same command again; or accept their loss with `--accept-difference QUEUE=N`.",
-    "So many messages are lost with `--accept-difference`.",
+    "As many messages are lost with `--accept-difference`.",
     undo="No.",
 )
 TAKEN_WITH_OTHER_COUNT: Final = FindingKind(
@@ -92,9 +94,9 @@ GIVER_NOT_WAITING: Final = FindingKind(
     Severity.WARNING,
     "The process of the broker that gave up the store has ended and was not started again, or was not seen to end. "
     "The site that serves has no other one to be lost to.",
-    "Start it; it waits for the store by itself. Where `process.start` is set, a planned move waits until it has "
-    "ended and does it.",
-    "Nothing. It serves nobody while another broker holds the lock.",
+    "Start the broker; it waits for the store by itself. Where `process.start` is set, a planned move waits for the "
+    "end of the process and starts it.",
+    "Nothing. A waiting broker serves nobody while another broker holds the lock.",
     undo="Stop it.",
 )
 HOLDS_AND_SERVES_NOBODY: Final = FindingKind(

@@ -11,14 +11,14 @@ SINGLETON_AT_BOTH: Final = FindingKind(
     "DR-WORK-001",
     Severity.ERROR,
     "A workload that must run at one site only runs at both.",
-    "Stop it by hand where it must not run, and look at what both have done; then run the command again. Nothing is "
-    "moved before.",
-    "What that command does. What both did meanwhile may be done twice.",
+    "Stop the workload by hand where it must not run, and look at what both have done; run the command again. No move"
+    " happens before.",
+    "The effect of your own command. Work that both did meanwhile may be done twice.",
 )
 WORKLOAD_NOT_READ: Final = FindingKind(
     "DR-WORK-002",
     Severity.ERROR,
-    "Whether a workload runs could not be read. It is not taken for stopped.",
+    "dr-ctl could not read whether a workload runs, and does not take it for stopped.",
     "Bring what manages it back, or mend its part of the settings; `dr-ctl status` asks again.",
     "A look; it changes nothing.",
 )
@@ -27,8 +27,8 @@ WORKLOAD_DID_NOT_STOP: Final = FindingKind(
     Severity.ERROR,
     "A workload did not stop in its time. In a planned move the run ended before the fence, and those that had "
     "stopped run again; beside a lost site it is a warning.",
-    "See what it waits for, or give it a longer `timeout`; then run the same command again.",
-    "What that command does.",
+    "See what the workload waits for, or give it a longer `timeout`; run the same command again.",
+    "The effect of the workload's own stop command.",
     undo="By itself where it fails.",
 )
 WORKLOAD_NOT_STARTED: Final = FindingKind(
@@ -36,9 +36,9 @@ WORKLOAD_NOT_STARTED: Final = FindingKind(
     Severity.ERROR,
     "The site serves, and a workload could not be started there, or was not because it is a singleton that may run at"
     " the other site.",
-    "Mend what keeps it from starting; then `dr-ctl release SITE` starts it where both sites answer, else start it "
-    "there by hand.",
-    "It starts what does not run at the site that serves, and lifts pauses that runs have left there.",
+    "Mend what keeps the workload from starting. Where both sites answer, `dr-ctl release SITE` starts it; otherwise "
+    "start it there by hand.",
+    "`release` starts the workloads that do not run at the serving site, and lifts pauses that runs have left there.",
     undo="`dr-ctl quiesce SITE` stops it, and pauses the queues.",
 )
 WORKLOAD_AT_STANDBY: Final = FindingKind(
@@ -46,7 +46,7 @@ WORKLOAD_AT_STANDBY: Final = FindingKind(
     Severity.WARNING,
     "A workload runs at a site that does not serve.",
     "Stop it there by hand, unless it is meant to run.",
-    "What that command does.",
+    "The effect of the workload's own stop command.",
 )
 WORKLOAD_NOT_RUNNING: Final = FindingKind(
     "DR-WORK-006",
@@ -54,13 +54,13 @@ WORKLOAD_NOT_RUNNING: Final = FindingKind(
     "A workload does not run at the site that serves, or not all of it.",
     "`dr-ctl release SITE` starts it where both sites answer, else start it there by hand, unless somebody stopped it"
     " on purpose.",
-    "It starts what does not run at the site that serves, and lifts pauses that runs have left there.",
+    "`release` starts the workloads that do not run at the serving site, and lifts pauses that runs have left there.",
     undo="`dr-ctl quiesce SITE` stops it, and pauses the queues.",
 )
 WORKLOAD_CANNOT_BE_ASKED: Final = FindingKind(
     "DR-WORK-007",
     Severity.WARNING,
-    "A workload of a lost site cannot be asked. It may run there, or again once that site is back.",
+    "A workload of a lost site cannot be asked. The workload may run there, or run again once that site is back.",
     "Keep it from starting there; see that it is stopped before the site is taken in again with `dr-ctl failback --to"
     " SITE`.",
     "A failback stops what runs at the site that comes back; a singleton that runs at both sites refuses it.",
@@ -70,6 +70,6 @@ WORKLOAD_SHUTS_GATE: Final = FindingKind(
     Severity.ERROR,
     "The gate is shut because a workload runs at the site that was left, or may.",
     "Stop it there by hand; by single steps, `dr-ctl quiesce SITE` stops it while its site serves.",
-    "What that command does; `quiesce` also pauses the queues.",
+    "The effect of the workload's own stop command; `quiesce` also pauses the queues.",
     undo="`dr-ctl release SITE` lifts the pauses and starts it again.",
 )
