@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from dr_ctl.core.errors import BrokerError
@@ -10,7 +11,7 @@ from dr_ctl.core.model import ExitCode, some
 from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import Hand
-from dr_ctl.engine.waiting import until_next
+from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.access import Access
 from dr_ctl.topologies.common.evidence import evidence, total
@@ -42,6 +43,16 @@ class Direction(Protocol[V_contra]):
         """The calls that are due now, because what ships is stopped or hangs; none where it does not."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Look(Generic[V]):
+    """A look at all directions: the number that is left, the reasons for it, and what makes the wait pointless."""
+
+    views: Views[V]
+    left: int | None
+    why: list[str]
+    broken: str | None = None
+
+
 class Wait(Generic[V]):
     """A wait for several directions at once. `about` says on what, `small` how much may be left."""
 
@@ -65,23 +76,30 @@ class Wait(Generic[V]):
     ) -> Refused | None:
         """Poll until no more is left than is small, so often in a row; None when so. `guard` says why it makes no sense
         to go on."""
-        calm = 0
-        while True:
-            began = self._hand.monotonic()
-            views = self._look()
-            left, why = self._told(views)
-            if guard is not None and (broken := guard(views)) is not None:
-                return Refused(broken)
-            self._note(left)
-            calm = calm + 1 if left is not None and left <= self._small and not why else 0
-            self._hand.waiting(self._about, left, next(iter(why), None))
-            self._sample(views)
-            if calm >= calms:
-                return None
-            if (late := self._late(left, why, within_s, stall_s)) is not None:
-                return late
-            self._mend(views)
-            until_next(self._hand, began, poll_s)
+        waited = until(
+            self._hand,
+            lambda: self._noted(guard),
+            holds=lambda now: now.broken is None and now.left is not None and now.left <= self._small and not now.why,
+            hopeless=lambda now: now.broken is not None or self._still_s() > stall_s,
+            within_s=self.began + within_s - self._hand.monotonic() if within_s is not None else None,
+            poll_s=poll_s,
+            calm=calms,
+            meanwhile=lambda now: self._mend(now.views),
+        )
+        if waited.held:
+            return None
+        now = waited.look
+        return Refused(now.broken) if now.broken is not None else self._late(now.left, now.why, stall_s)
+
+    def _noted(self, guard: Callable[[Views[V]], str | None] | None) -> _Look[V]:
+        views = self._look()
+        left, why = self._told(views)
+        if guard is not None and (broken := guard(views)) is not None:
+            return _Look(views, left, why, broken)
+        self._note(left)
+        self._hand.waiting(self._about, left, next(iter(why), None))
+        self._hand.sample(evidence((site, view) for (site, _), view in views.items()))
+        return _Look(views, left, why)
 
     def _look(self) -> Views[V]:
         def ask(access: Access[V]) -> V | BrokerError:
@@ -115,13 +133,14 @@ class Wait(Generic[V]):
             self.first = left if self.first is None else self.first
             self.last = left
 
-    def _late(self, left: int | None, why: Sequence[str], within_s: float | None, stall_s: float) -> Refused | None:
-        took, still = self._hand.monotonic() - self.began, self._hand.monotonic() - self._moved_at
-        if (within_s is None or took <= within_s) and still <= stall_s:
-            return None
-        told = f"{left if left is not None else 'an unknown number'} under way"
+    def _still_s(self) -> float:
+        return self._hand.monotonic() - self._moved_at
+
+    def _late(self, left: int | None, why: Sequence[str], stall_s: float) -> Refused:
+        took, still = self._hand.monotonic() - self.began, self._still_s()
+        under_way = f"{left if left is not None else 'an unknown number'} under way"
         reason = some(why) or (f"nothing moved for {duration(still)}" if still > stall_s else "they move too slowly")
-        return Refused(f"not drained after {duration(took)}: {told}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
+        return Refused(f"not drained after {duration(took)}: {under_way}; {reason}", code=ExitCode.DRAIN_TIMEOUT)
 
     def _mend(self, views: Views[V]) -> None:
         """Start what is stopped. What is not connected tries by itself."""
@@ -133,6 +152,3 @@ class Wait(Generic[V]):
                 self.mended += 1
                 self._hand.notice(f"{way.here.site}: {len(calls)} call(s) to start what ships from there")
                 self._tools.change(calls, self._hand)
-
-    def _sample(self, views: Views[V]) -> None:
-        self._hand.sample(evidence((site, each) for (site, _), each in views.items()))

@@ -13,6 +13,7 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.engine.outcome import Refused
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.mirror import origins
 from dr_ctl.topologies.mirror.acts.reconcile import LeftOver, taken_out
@@ -44,15 +45,16 @@ def withheld(tools: MirrorTools, move: Move, hand: Hand) -> HalfWay | Refused:
 
 def _settled(tools: MirrorTools, move: Move, hand: Hand) -> None:
     """Wait until what has arrived is applied, and what was with the link lies in its outflow again."""
-    until, calm = hand.monotonic() + tools.patience.settle_s, 0
-    while calm < CALM and hand.monotonic() < until:
-        told = flows(tools, tools.observer.all())
-        here = [each for (site, _), each in told.items() if site == move.source]
-        there = [each for (site, _), each in told.items() if site == move.target]
-        pending = any(not isinstance(each, Flow) or each.unapplied for each in here)
-        pending = pending or any(isinstance(each, Flow) and each.outflow_delivering for each in there)
-        calm = 0 if pending else calm + 1
-        hand.wait(tools.patience.settle_poll_s)
+
+    def applied() -> bool:
+        now = flows(tools, tools.observer.all())
+        here = [flow for (site, _), flow in now.items() if site == move.source]
+        there = [flow for (site, _), flow in now.items() if site == move.target]
+        pending = any(not isinstance(flow, Flow) or flow.unapplied for flow in here)
+        return not pending and not any(isinstance(flow, Flow) and flow.outflow_delivering for flow in there)
+
+    within_s, poll_s = tools.patience.settle_s, tools.patience.settle_poll_s
+    until(hand, applied, holds=bool, within_s=within_s, poll_s=poll_s, calm=CALM)
 
 
 def _still_held(tools: MirrorTools, site: str, pair: str) -> tuple[Residue | None, str]:

@@ -13,7 +13,7 @@ from typing import Final
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.engine.outcome import Done, Outcome
 from dr_ctl.engine.ports import Hand
-from dr_ctl.engine.waiting import until_next
+from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.evidence import evidence, total
 from dr_ctl.topologies.mirror.access import Access, Way
 from dr_ctl.topologies.mirror.drafts.shipping import LINK_RESTARTS, restarts
@@ -169,24 +169,37 @@ class PairWait(ABC):
 
 def until_all(tools: MirrorTools, waits: Sequence[PairWait], hand: Hand, about: str, poll_s: float) -> Outcome | None:
     """Poll until every wait has ended; the first that did not end well ends all. None when all did."""
-    while True:
-        going_on = [each for each in waits if each.outcome is None]
-        began = hand.monotonic()
-        looks = flows(tools, [access for each in going_on for access in each.way])
-        now = {each.pair: {access.site: looks[access.site, each.pair] for access in each.way} for each in going_on}
-        for each in going_on:
-            each.look(now[each.pair], hand)
-        reasons = [why for each in going_on if each.outcome is None and (why := each.why(now[each.pair], hand))]
-        left = [each.left(now[each.pair]) for each in going_on]
-        hand.waiting(about, total(left), next(iter(reasons), None))
-        hand.sample(evidence((site, each) for flows in now.values() for site, each in flows.items()))
-        for each in going_on:
-            if each.outcome is not None and not isinstance(each.outcome, Done):
-                named = f"{each.pair}: " if len(waits) > 1 else ""
-                return replace(each.outcome, text=f"{named}{each.outcome.text}")
-        if all(each.outcome is not None for each in going_on):
-            return None
-        for each in going_on:
-            if each.outcome is None:
-                each.mender.tend(now[each.pair], hand)
-        until_next(hand, began, poll_s)
+
+    def look() -> Mapping[str, Flows]:
+        going_on = [wait for wait in waits if wait.outcome is None]
+        looks = flows(tools, [access for wait in going_on for access in wait.way])
+        now = {wait.pair: {access.site: looks[access.site, wait.pair] for access in wait.way} for wait in going_on}
+        for wait in going_on:
+            wait.look(now[wait.pair], hand)
+        reasons = [why for wait in going_on if wait.outcome is None and (why := wait.why(now[wait.pair], hand))]
+        hand.waiting(about, total(wait.left(now[wait.pair]) for wait in going_on), next(iter(reasons), None))
+        hand.sample(evidence((site, flow) for flows in now.values() for site, flow in flows.items()))
+        return now
+
+    def failed() -> Outcome | None:
+        for wait in waits:
+            if wait.outcome is not None and not isinstance(wait.outcome, Done):
+                named = f"{wait.pair}: " if len(waits) > 1 else ""
+                return replace(wait.outcome, text=f"{named}{wait.outcome.text}")
+        return None
+
+    def tend(now: Mapping[str, Flows]) -> None:
+        for wait in waits:
+            if wait.outcome is None:
+                wait.mender.tend(now[wait.pair], hand)
+
+    until(
+        hand,
+        look,
+        holds=lambda _: all(isinstance(wait.outcome, Done) for wait in waits),
+        hopeless=lambda _: failed() is not None,
+        within_s=None,  # a pair ends by its own deadline
+        poll_s=poll_s,
+        meanwhile=tend,
+    )
+    return failed()

@@ -16,6 +16,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.artemis import beans
 from dr_ctl.topologies.artemis.operations import MOVE, request
 from dr_ctl.topologies.artemis.papers import CREATE_QUEUE, internal_queue
@@ -43,13 +44,17 @@ class LeftOver:
 def act(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Both sites hold the same, up to what is under way; what differs for longer is named, and taken out."""
     del step
-    since = hand.monotonic()
     first: dict[tuple[str, str], LeftOver] = {}
-    while wrong := _unexplained(tools, seen := tools.observer.observe(), move):
-        first = first or _left_over(tools, seen, wrong, move)
-        if hand.monotonic() - since > tools.patience.left_over_s:
-            break
-        hand.wait(tools.rules.drain.poll)
+
+    def look() -> tuple[MirrorSeen, dict[tuple[str, str], parity.Difference]]:
+        seen = tools.observer.observe()
+        wrong = _unexplained(tools, seen, move)
+        if wrong and not first:
+            first.update(_left_over(tools, seen, wrong, move))
+        return seen, wrong
+
+    within_s, poll_s = tools.patience.left_over_s, tools.rules.drain.poll
+    seen, wrong = until(hand, look, holds=lambda now: not now[1], within_s=within_s, poll_s=poll_s).look
     left = _still(first, _left_over(tools, seen, wrong, move)) if wrong else []
     told_wrong = [each.told(move.source, move.target) for each in wrong.values()]
     findings: list[Finding] = []

@@ -9,6 +9,7 @@ from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.acts.quiesce import lifting
 from dr_ctl.topologies.common.findings import LINK_DID_NOT_ATTACH, LINK_NOT_READ_IN_UNDO
@@ -92,19 +93,24 @@ class _Empty(PairWait):
 def restart(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Whether it attached is looked at, not what the call answered."""
     tools.change(step.calls, hand)  # in one request: nothing can come between and leave the link stopped
-    brokers, until = tools.observer.at(move.source), hand.monotonic() + step.limits["within"]
-    while True:
-        now = {f"{site}/{pair}": told for (site, pair), told in flows(tools, brokers).items()}
-        away = [name for name, told in now.items() if not (isinstance(told, Flow) and told.attached)]
-        if not away:
-            return Done(f"the link of {move.source} is attached")
-        why = why_not_moving(now)
-        hand.waiting(f"the link of {move.source} attaches", len(away), why)
-        if hand.monotonic() > until:
-            text = f"the link of {', '.join(away)} did not attach within {duration(step.limits['within'])}"
-            remedy = f"Look at what stands between the sites, and at the acceptor for links at {move.target}."
-            return Refused(text, findings=(LINK_DID_NOT_ATTACH(f"{text}: {why}", remedy),))
-        hand.wait(tools.patience.link_poll_s)
+    brokers, about = tools.observer.at(move.source), f"the link of {move.source} attaches"
+    waited = until(
+        hand,
+        lambda: {f"{site}/{pair}": flow for (site, pair), flow in flows(tools, brokers).items()},
+        holds=lambda now: not _away(now),
+        within_s=step.limits["within"],
+        poll_s=tools.patience.link_poll_s,
+        meanwhile=lambda now: hand.waiting(about, len(_away(now)), why_not_moving(now)),
+    )
+    if waited.held:
+        return Done(f"the link of {move.source} is attached")
+    text = f"the link of {', '.join(_away(waited.look))} did not attach within {duration(step.limits['within'])}"
+    remedy = f"Look at what stands between the sites, and at the acceptor for links at {move.target}."
+    return Refused(text, findings=(LINK_DID_NOT_ATTACH(f"{text}: {why_not_moving(waited.look)}", remedy),))
+
+
+def _away(now: Flows) -> list[str]:
+    return [name for name, flow in now.items() if not (isinstance(flow, Flow) and flow.attached)]
 
 
 def start(tools: MirrorTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
