@@ -35,6 +35,7 @@ def lying(access: Access, queue: Queue | None, *, whole: bool = True) -> frozens
     it leaves out would look as if it were consumed. Raises `BrokerError`."""
     if queue is None:
         return frozenset()
+    # A law of its own: no hand is here, and a listing that was cut by a consumer is asked for again at once.
     until = time.monotonic() + TRYING_S
     while True:
         rows, least = _listed(access, queue)

@@ -7,15 +7,17 @@ has its port, and a command that was stuck behind a bridge can take the activati
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dr_ctl.core.errors import BrokerError
 from dr_ctl.core.model import ExitCode, Finding, some
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused, Unknown
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.topologies.common.acts import activate, proving
 from dr_ctl.topologies.common.drafts.activate import peer_of
+from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.continuity.drafts.probe import AGAIN_AT_MOST
 from dr_ctl.topologies.continuity.findings import COMMANDS_MAY_UNDO, STAGED_NOT_TAKEN
 from dr_ctl.topologies.continuity.tools import ContinuityTools
@@ -34,11 +36,14 @@ def _let_begin(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand
     if tools.gate.seen:
         return
     within_s = WAITS_MS[peer_of(move.ask.operation)] / 1000 if step.part("doors") else 0.0
-    until = hand.monotonic() + within_s + tools.patience.watch_poll_s
-    while any(view.half_open for view in tools.observer.look_at(move.target)) and hand.monotonic() < until:
-        if not tools.doors.let_in(tools.observer.at(move.target)):
-            return
-        hand.wait(tools.patience.watch_poll_s)
+    until(
+        hand,
+        lambda: tools.observer.look_at(move.target),
+        holds=lambda views: not any(view.half_open for view in views),
+        hopeless=lambda _: not tools.doors.let_in(tools.observer.at(move.target)),
+        within_s=within_s + tools.patience.watch_poll_s,
+        poll_s=tools.patience.watch_poll_s,
+    )
 
 
 def probe(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
@@ -58,42 +63,72 @@ def probe(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> 
     return replace(outcome, text=text, findings=(*outcome.findings, *taken_back.findings))
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The brokers of the target after an activation, and those of the source that answer."""
+
+    views: Sequence[SiteView]
+    others: Sequence[SiteView]
+
+    @property
+    def undone(self) -> list[SiteView]:
+        return [view for view in self.views if not view.delivers]
+
+    @property
+    def shut(self) -> set[str]:
+        """The pairs that have to be activated again. A pair that is activated again delivers by itself: another call
+        would begin its wait for the peer anew, and tell that once more to stop."""
+        return {view.pair for view in self.undone if not view.half_open}
+
+    @property
+    def open_beside(self) -> bool:
+        return bool(self.undone) and any(view.open for view in self.others)
+
+    @property
+    def commands(self) -> list[int | None]:
+        """The commands that are under way. Of a site that is away nothing comes, and what waits for it is kept."""
+        return [_commands(view) for view in (*self.views, *self.others)] if self.others else [None]
+
+    def undelivered(self) -> str | None:
+        return f"{min(view.pair for view in self.undone)} does not deliver yet" if self.undone else None
+
+    def why_not_calm(self) -> str | None:
+        return "commands of the plugin are still under way" if any(self.commands) else self.undelivered()
+
+
 def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """Until no command is under way any more: activate again what one has deactivated."""
-    began = quiet_since = hand.monotonic()
+    began_s = calm_s = hand.monotonic()
     again = 0
-    while True:
-        views = tools.observer.look_at(move.target)
-        others = tools.observer.look_once().views(move.source)
-        undone = [view for view in views if not view.delivers]
-        if undone and any(view.open for view in others):
-            return Unknown(f"{move.target} was deactivated by a command, and {move.source} is open")
-        # One that is activated again delivers by itself: another call would begin its wait for the peer anew, and
-        # tell that once more to stop.
-        if shut := {view.pair for view in undone if not view.half_open}:
-            if again >= AGAIN_AT_MOST:
-                return _not_left_alone(move, "it is deactivated again and again")
+
+    def look() -> _Look:
+        nonlocal again, calm_s
+        now = _Look(tools.observer.look_at(move.target), tools.observer.look_once().views(move.source))
+        if now.shut and not now.open_beside:
             again += 1
-            hand.notice(f"{move.target}: {min(shut)} was deactivated by a command: activating it again")
-            calls = [call for call in step.part("again") if call.unit in shut]
-            tools.change(calls, hand)
-        # Of a site that is away nothing comes, and what waits for it is kept.
-        told = [_commands(view) for view in (*views, *others)] if others else [None]
-        waiting = sum(filter(None, told))
-        now = hand.monotonic()
-        if undone or waiting:
-            quiet_since = now
-        hold_s = max(tools.patience.watch_s, tools.patience.watch_intervals * max(_interval_s(view) for view in views))
-        why = f"{min(view.pair for view in undone)} does not deliver yet" if undone else None
-        why = why or (None if others else f"{move.source} does not answer")
-        shown = None if None in told else waiting
-        hand.waiting("commands of the plugin under way, which could undo the activation", shown, why)
-        if now - quiet_since >= hold_s:
-            break
-        if quiet_since - began > tools.patience.watch_at_most_s:
-            left = "commands of the plugin are still under way" if waiting else f"{why}"
-            return _not_left_alone(move, left)
-        hand.wait(tools.patience.watch_poll_s)
+            if again <= AGAIN_AT_MOST:
+                hand.notice(f"{move.target}: {min(now.shut)} was deactivated by a command: activating it again")
+                tools.change([call for call in step.part("again") if call.unit in now.shut], hand)
+        calm_s = hand.monotonic() if now.why_not_calm() is not None else calm_s
+        why = now.undelivered() or (None if now.others else f"{move.source} does not answer")
+        hand.waiting("commands of the plugin under way, which could undo the activation", total(now.commands), why)
+        return now
+
+    waited = until(
+        hand,
+        look,
+        holds=lambda now: now.why_not_calm() is None and hand.monotonic() - calm_s >= _hold_s(tools, now.views),
+        hopeless=lambda now: (
+            now.open_beside or again > AGAIN_AT_MOST or calm_s - began_s > tools.patience.watch_at_most_s
+        ),
+        within_s=None,  # a calm that began in time is watched to its end
+        poll_s=tools.patience.watch_poll_s,
+    )
+    if waited.look.open_beside:
+        return Unknown(f"{move.target} was deactivated by a command, and {move.source} is open")
+    if not waited.held:
+        often = again > AGAIN_AT_MOST
+        return _not_left_alone(move, "it is deactivated again and again" if often else f"{waited.look.why_not_calm()}")
     findings = _not_taken(tools, move, hand)
     if not again:
         return Done("no command undid the activation", findings=findings)
@@ -104,6 +139,11 @@ def _watch(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) ->
     if why is not None:
         return Unknown(f"{move.target} was deactivated and activated again, and {why}: look at {move.target} first")
     return Done(f"activated again {again} time(s) after a late command", findings=findings)
+
+
+def _hold_s(tools: ContinuityTools, views: Sequence[SiteView]) -> float:
+    """How long it has to be calm."""
+    return max(tools.patience.watch_s, tools.patience.watch_intervals * max(_interval_s(view) for view in views))
 
 
 def _not_taken(tools: ContinuityTools, move: Move, hand: Hand) -> tuple[Finding, ...]:

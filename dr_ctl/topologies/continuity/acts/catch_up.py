@@ -17,6 +17,7 @@ from dr_ctl.core.patience import Patience
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import Waited, until
 from dr_ctl.topologies.common.evidence import evidence, total
 from dr_ctl.topologies.continuity import copies
 from dr_ctl.topologies.continuity.access import Way
@@ -29,11 +30,13 @@ SMALL: Final = 500
 def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
     """While the source serves: all bridges connected, little under way, and all that was staged there delivered."""
     ways = tools.observer.ways(move)
-    until = hand.monotonic() + step.limits["within"]
+    if not ways:
+        return Done("nothing is under way", {"under_way": 0})
+    ends_s = hand.monotonic() + step.limits["within"]
     known: list[int] = []
     idle = _Idle(tools.patience, tools.had)
-    removed: int | None = None
-    while ways:
+
+    def look() -> _Look:
         pairs = tools.look(ways)
         left = under_way(pairs)
         why = [
@@ -46,24 +49,42 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
             known.append(left)
         hand.sample(evidence((view.site, view) for both in pairs for view in both))
         hand.waiting("under way between the sites", left, some(why) if why else None)
-        if left is not None and left <= SMALL and not why:
-            if removed is None and (removed := _without_echoes(tools, ways, pairs, hand)):
-                continue  # that took a moment, in which clients worked on
-            told = f"; {removed} message(s) removed that lay at {move.target} twice" if removed else ""
-            had = {queue: ids for flows in tools.had.values() for queue, ids in flows.items() if ids}
-            if had:
-                numbers = some([f"{queue}: {len(ids)}" for queue, ids in had.items()])
-                told += f"; staged at {move.source} and refused there, for they were delivered before: {numbers}"
-            named: dict[str, Json] = {queue: [*sorted(ids)] for queue, ids in had.items()}
-            return Done(f"{left} under way{told}", {"under_way": left, "removed": removed, "had": named})
-        if hand.monotonic() > until:
-            if why:
-                return Refused(f"not caught up: {some(why)}", findings=tuple(_not_taken(pairs)))
-            if min(known) >= known[0]:
-                return Refused(f"the outflow grows while clients work: {known[0]}, then {left}")
-            return Done(f"{left} under way, less and less", {"under_way": left})
-        hand.wait(tools.patience.plugin_poll_s)
-    return Done("nothing is under way", {"under_way": 0})
+        return _Look(pairs, left, why)
+
+    def until_little() -> Waited[_Look]:
+        within_s, poll_s = ends_s - hand.monotonic(), tools.patience.plugin_poll_s
+        return until(hand, look, holds=lambda now: now.little, within_s=within_s, poll_s=poll_s)
+
+    waited, removed = until_little(), 0
+    if waited.held and (removed := _without_echoes(tools, ways, waited.look.pairs, hand)):
+        waited = until_little()  # the removal took a moment, in which clients worked on
+    left, why = waited.look.left, waited.look.why
+    if waited.held:
+        beside = f"; {removed} message(s) removed that lay at {move.target} twice" if removed else ""
+        had = {queue: ids for flows in tools.had.values() for queue, ids in flows.items() if ids}
+        if had:
+            numbers = some([f"{queue}: {len(ids)}" for queue, ids in had.items()])
+            beside += f"; staged at {move.source} and refused there, for they were delivered before: {numbers}"
+        named: dict[str, Json] = {queue: [*sorted(ids)] for queue, ids in had.items()}
+        return Done(f"{left} under way{beside}", {"under_way": left, "removed": removed, "had": named})
+    if why:
+        return Refused(f"not caught up: {some(why)}", findings=tuple(_not_taken(waited.look.pairs)))
+    if min(known) >= known[0]:
+        return Refused(f"the outflow grows while clients work: {known[0]}, then {left}")
+    return Done(f"{left} under way, less and less", {"under_way": left})
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A look at all pairs: the number that is under way, and the reasons why it is not little."""
+
+    pairs: Sequence[Both]
+    left: int | None
+    why: list[str]
+
+    @property
+    def little(self) -> bool:
+        return self.left is not None and self.left <= SMALL and not self.why
 
 
 def under_way(pairs: Sequence[Both]) -> int | None:

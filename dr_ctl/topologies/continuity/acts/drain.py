@@ -58,6 +58,7 @@ def _look(tools: ContinuityTools, drain: _Drain) -> list[Both] | BrokerError:
 
 
 def _until_same(tools: ContinuityTools, drain: _Drain, told: list[Both] | BrokerError) -> Outcome:
+    # A law of its own: the first look is from before the lifts, and what a comparison removes begins the calm anew.
     while drain.ways:
         pairs = told if isinstance(told, list) else []
         views = [view for both in pairs for view in both]

@@ -7,6 +7,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.common.calls import call, document
@@ -22,16 +23,8 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
 
     What the serving site's consumers acknowledged lies only there as well, until that is applied."""
     first = _only_there(tools, move)
-    since = hand.monotonic()
-    applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
-    while first:
-        hand.wait(tools.patience.taken_in_poll_s)
-        took = hand.monotonic() - since
-        under_way = [why for both in tools.look(tools.ways(move)) for why in applied[both[0].pair].why_not(both)]
-        if under_way and took > step.limits["within"]:
-            return Refused(f"not compared after {duration(took)}: {some(under_way)}", code=ExitCode.DRAIN_TIMEOUT)
-        if took >= tools.patience.plugin_left_over_s and not under_way:
-            break
+    if first and (late := _until_applied(tools, step, move, hand)) is not None:
+        return late
     now = _only_there(tools, move) if first else {}
     left = {key: now[key] & ids for key, ids in first.items() if key in now and now[key] & ids}
     moved: dict[str, Json] = {}
@@ -53,6 +46,30 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         findings.append(SET_ASIDE(text, remedy))
     told = "how many were recovered is not known" if tools.number is None else f"{tools.number} recovered"
     return Done(f"{told}; {len(moved)} queue(s) with something left over", {"quarantined": moved}, tuple(findings))
+
+
+def _until_applied(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Refused | None:
+    """Wait until what consumers had acknowledged is applied, and for as long as bridges take at least."""
+    began_s, least_s = hand.monotonic(), tools.patience.plugin_left_over_s
+    applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
+    hand.wait(tools.patience.taken_in_poll_s)  # an acknowledgement of a moment ago is on its way by then
+
+    def look() -> tuple[list[str], float]:
+        took_s = hand.monotonic() - began_s
+        pairs = tools.look(tools.ways(move))
+        return [why for both in pairs for why in applied[both[0].pair].why_not(both)], took_s
+
+    waited = until(
+        hand,
+        look,
+        holds=lambda now: not now[0] and now[1] >= least_s,
+        within_s=max(step.limits["within"], least_s),
+        poll_s=tools.patience.taken_in_poll_s,
+    )
+    under_way, took_s = waited.look
+    if waited.held:
+        return None
+    return Refused(f"not compared after {duration(took_s)}: {some(under_way)}", code=ExitCode.DRAIN_TIMEOUT)
 
 
 def _only_there(tools: ContinuityTools, move: Move) -> dict[tuple[str, str], frozenset[str]]:

@@ -8,6 +8,7 @@ of it is ever delivered that was not compared, not by an undo either.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from dr_ctl.core.errors import BrokerError
@@ -16,6 +17,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.outcome import Done, NotNeeded, Outcome, Refused
 from dr_ctl.engine.plan import Call, PlannedStep
 from dr_ctl.engine.ports import Hand, Move
+from dr_ctl.engine.waiting import until
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.common.effects import left_of
 from dr_ctl.topologies.common.evidence import total
@@ -62,7 +64,7 @@ def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand)
     hold, ship_acks = step.part("hold"), step.part("ship acks")
     tools.make(step.part("doors"), hand, move.source, move.target)
     applied = {pair: Applied() for pair in tools.observer.brokers[move.source]}
-    if (late := _until(tools, _messages_in, hold, step, move, hand)) is not None:
+    if (late := _until_calm(tools, _messages_in, hold, step, move, hand)) is not None:
         return late
     if (refused := tools.make(ship_acks, hand, move.source, move.target)) is not None:
         return refused
@@ -70,12 +72,12 @@ def _bring_in(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand)
     def all_applied(both: Both) -> list[str]:
         return [*_acks_in(both), *applied[both[0].pair].why_not(both)]
 
-    if (late := _until(tools, all_applied, hold, step, move, hand)) is not None:
+    if (late := _until_calm(tools, all_applied, hold, step, move, hand)) is not None:
         return late
     return _remove_done(tools, move, hand)
 
 
-def _until(
+def _until_calm(
     tools: ContinuityTools,
     why: Callable[[Both], list[str]],
     holds: Sequence[Call],
@@ -84,26 +86,37 @@ def _until(
     hand: Hand,
 ) -> Refused | None:
     """Wait until nothing keeps it from going on, several polls in a row; what is to be held is held again."""
-    until = hand.monotonic() + step.limits["within"]
-    calm = 0
-    while True:
+
+    def look() -> tuple[list[str], list[str]]:
+        """Say what keeps it from going on, and which queues were deleted."""
         pairs = tools.look(tools.ways(move))
-        if gone := [each.thing for each in holds if _view(pairs, each).gone_with_its_queue(each)]:
-            return Refused(f"a queue was deleted at {move.source} meanwhile, with all that carries it: {some(gone)}")
+        if gone := [call.thing for call in holds if _view(pairs, call).gone_with_its_queue(call)]:
+            return gone, gone
         reasons = [reason for both in pairs for reason in why(both)]
-        again = [each for each in holds if left_of([each], [view for both in pairs for view in both])]
-        if again:
+        views = [view for both in pairs for view in both]
+        if again := [call for call in holds if left_of([call], views)]:
             tools.change(again, hand)
             reasons.append(f"{move.source} had begun to deliver again")
-        left = total(each for here, there in pairs for each in (there.to_ship, here.unapplied))
+        left = total(count for here, there in pairs for count in (there.to_ship, here.unapplied))
         hand.waiting(f"of {move.target}'s residue under way", left, some(reasons) if reasons else None)
-        calm = 0 if reasons else calm + 1
-        if calm >= CALM:
-            return None
-        if hand.monotonic() > until:
-            text = f"{move.target} is not taken in after {duration(step.limits['within'])}: {some(reasons)}"
-            return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
-        hand.wait(tools.patience.taken_in_poll_s)
+        return reasons, []
+
+    waited = until(
+        hand,
+        look,
+        holds=lambda now: not now[0],
+        hopeless=lambda now: bool(now[1]),
+        within_s=step.limits["within"],
+        poll_s=tools.patience.taken_in_poll_s,
+        calm=CALM,
+    )
+    reasons, gone = waited.look
+    if gone:
+        return Refused(f"a queue was deleted at {move.source} meanwhile, with all that carries it: {some(gone)}")
+    if waited.held:
+        return None
+    text = f"{move.target} is not taken in after {duration(step.limits['within'])}: {some(reasons)}"
+    return Refused(text, code=ExitCode.DRAIN_TIMEOUT)
 
 
 def _view(pairs: Sequence[Both], call: Call) -> SiteView:
@@ -114,12 +127,12 @@ def _remove_done(tools: ContinuityTools, move: Move, hand: Hand) -> Refused | No
     """What is staged and is not at the returned site any more was acknowledged there, or here; what lies in the
     queue as well is there twice. None once all that is staged was never done, as far as anybody can know."""
     tools.recovered, tools.removed = {}, {}
-    until = hand.monotonic() + tools.patience.compared_s
+    ends_s, poll_s = hand.monotonic() + tools.patience.compared_s, tools.patience.taken_in_poll_s
     for way in tools.ways(move):
-        while (why := _compared(tools, way, hand)) is not None:
-            if hand.monotonic() > until:
-                return Refused(f"{why}: nothing of {move.target} was delivered")
-            hand.wait(tools.patience.taken_in_poll_s)
+        compare, within_s = partial(_compared, tools, way, hand), ends_s - hand.monotonic()
+        waited = until(hand, compare, holds=lambda why: why is None, within_s=within_s, poll_s=poll_s)
+        if not waited.held:
+            return Refused(f"{waited.look}: nothing of {move.target} was delivered")
     tools.compares = True
     return None
 
