@@ -133,7 +133,7 @@ class PluginSubject(Subject):
         def even() -> bool:
             nonlocal calm
             views = [self.view(site) for site in SITES]
-            calm = 0 if any(reason for view in views for reason in view.unsettled()) else calm + 1
+            calm = 0 if any(reason for view in views for reason in view.link.unsettled()) else calm + 1
             return calm >= 3
 
         until(even, within_s=20)

@@ -32,20 +32,20 @@ def test_the_whole_look_of_the_product_reads_the_same_things(pair: PluginSubject
     london, paris = (pair.view(site) for site in SITES)
 
     for view in (london, paris):
-        assert (view.version, view.attached, view.prepared) == ("2.11.0", True, ())
+        assert (view.version, view.link.attached, view.prepared) == ("2.11.0", True, ())
         assert view.role.value == ("serving" if view is london else "standby")
         assert {door.name: door.protocols for door in view.acceptors if door.port is not None} == {
             "clients": frozenset({"CORE", "AMQP", "STOMP"}),
             "mirror": frozenset({"CORE", "AMQP"}),
         }
-        assert [door.name for door in view.mirror_doors] == ["mirror"]
+        assert [door.name for door in view.link.doors] == ["mirror"]
         assert set(view.business) >= {*FLOWS, "DLQ", "ExpiryQueue"}
         assert {flow.queue for flow in view.flows} >= {*FLOWS, "DLQ", "ExpiryQueue"}
         assert view.service is not None
         assert (view.service.site_id, view.service.staging_ms, view.service.interval_ms) == (view.site, 500, 500.0)
         assert view.service.prefix == "continuity.cmd"
-        assert all(view.ships.values())
-        assert list(view.unsettled()) == []
+        assert all(view.link.ships.values())
+        assert list(view.link.unsettled()) == []
         assert view.strangers() == []
         for flow in view.flows:
             assert (flow.out_mirror.routing, flow.in_mirror.routing) == ("multicast", "anycast")
@@ -180,7 +180,7 @@ def test_the_listings_tell_clients_bridges_and_receivers(pair: PluginSubject) ->
         view = pair.view("london")
         client.confirmed("UNSUBSCRIBE", id="s")
 
-    clients, mirror = pair.place("london").stomp.port, view.mirror_doors[0].port
+    clients, mirror = pair.place("london").stomp.port, view.link.doors[0].port
     mine = [each for each in view.connections if each.port == clients]
     assert [(each.client, each.user, each.protocol) for each in mine] == [("billing", "app", "STOMP")]
     assert {each.protocol for each in view.connections if each.port != clients} == {"CORE"}

@@ -184,7 +184,7 @@ def test_a_bridge_starts_again_where_its_peers_door_opens(pair: PluginSubject) -
     pair.execute("paris", door, "stop()")
 
     until(lambda: not any(queue.consumers for flow in pair.view("london").flows for queue in flow.outflow))
-    assert all(pair.view("london").ships.values())
+    assert all(pair.view("london").link.ships.values())
     pair.send("orders.in", ["a"])
     assert pair.depths("orders.in", "orders.in.out.mirror", "orders.in.in.mirror") == [1, 1, 0, 0, 0, 0]
     first = pair.flow("london", "orders.in").out_mirror.oldest_ms
@@ -194,13 +194,13 @@ def test_a_bridge_starts_again_where_its_peers_door_opens(pair: PluginSubject) -
     pair.execute("paris", door, "start()")
 
     until(lambda: pair.depths("orders.in.in.mirror")[1] == 1)
-    until(lambda: pair.view("london").attached)
+    until(lambda: pair.view("london").link.attached)
 
 
 def test_a_cut_way_takes_the_bridges_down_and_healing_brings_them_back(pair: PluginSubject) -> None:
     pair.stage.cut("london")
     until(lambda: not pair.flow("london", "orders.in").out_mirror.consumers)
-    assert pair.view("paris").attached
+    assert pair.view("paris").link.attached
     pair.send("orders.in", ["a"])
     assert pair.depths("orders.in.out.mirror", "orders.in.in.mirror") == [1, 0, 0, 0]
 
@@ -240,7 +240,7 @@ def test_alone_a_site_delivers_when_its_patience_is_over_and_what_it_said_is_kep
     pair.stage.start("london")
     until(lambda: pair.serving("london") is not None, within_s=30)
     # It was told nothing; it starts inactive by itself, with what it held.
-    until(lambda: pair.view("london").attached)
+    until(lambda: pair.view("london").link.attached)
     assert [pair.serving(site) for site in SITES] == [(False, False), (True, True)]
     assert pair.depths("orders.in")[0] == 2
     pair.execute("paris", pair.at("paris", "continuity.cmd.out"), "resume()")

@@ -33,7 +33,7 @@ def test_the_whole_look_of_the_product_reads_the_same_things(subject: Subject) -
     for view, peer in ((london, paris), (paris, london)):
         assert view.active
         assert view.version == "2.56.0"
-        assert view.attached
+        assert view.link.attached
         assert view.role.value == ("serving" if view is london else "standby")
         assert {door.name: (door.protocols, door.opens_at_boot) for door in view.acceptors} == {
             "clients": (frozenset({"CORE", "AMQP", "STOMP"}), False),

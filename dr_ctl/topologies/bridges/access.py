@@ -79,7 +79,7 @@ class Observer(observer.Observer[BrokerView, Access]):
         }
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
-        found = self.together(lambda access: access.look(timeout_s=timeout_s).unapplied, self.at(site))
+        found = self.together(lambda access: access.look(timeout_s=timeout_s).link.unapplied, self.at(site))
         return None if None in found else sum(each or 0 for each in found)
 
     def ways(self, move: Move) -> Sequence[Way]:

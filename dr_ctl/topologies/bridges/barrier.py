@@ -19,14 +19,14 @@ class IdBarrier:
     def left(self, here: BrokerView, there: BrokerView) -> int | None:
         """How many of them are not applied; None where that cannot be told. A restart of a broker begins it anew."""
         buffer = here.ids.buffer if here.ids is not None else None
-        if buffer is None or not there.arrived or not buffer.counted or there.unapplied is None:
+        if buffer is None or not there.arrived or not buffer.counted or there.link.unapplied is None:
             return None
         if self.starts != (here.start, there.start):
             self.starts, self.shipped, self.applied = (here.start, there.start), buffer.added, {}
-        if not (buffer.depth or there.unapplied):
+        if not (buffer.depth or there.link.unapplied):
             return 0
         if buffer.depth and buffer.removed < self.shipped:
-            return self.shipped - buffer.removed + there.unapplied
+            return self.shipped - buffer.removed + there.link.unapplied
         if not self.applied:
             self.applied = {queue.name: queue.added for queue in there.arrived}
         return sum(max(0, self.applied.get(queue.name, 0) - queue.removed) for queue in there.arrived if queue.depth)

@@ -176,7 +176,7 @@ def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
         )
         return
     roles = ", ".join(lasting.roles)
-    ports = {door.port for door in view.mirror_doors if door.port is not None}
+    ports = {door.port for door in view.link.doors if door.port is not None}
     linked = {user.strip() for each in view.connections if each.port in ports for user in each.user.split(",")}
     if view.users is None:
         yield LINK_ROLES_UNKNOWN(

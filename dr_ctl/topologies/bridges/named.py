@@ -82,7 +82,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named(ONE_ADDRESS_FORBIDDEN, _bridges),
-    Named(IDS_NOT_TAKEN, lambda view: f"{view.site} {view.unapplied} not applied"),
+    Named(IDS_NOT_TAKEN, lambda view: f"{view.site} {view.link.unapplied} not applied"),
     Named(NO_QUEUE_THERE, lambda view: f"{view.site} {len(view.unrouted)} address(es)"),
     Named(COPY_OPEN_TO_CLIENTS, _closed),
     Named(COPY_TAKES_SENDS, _closed),

@@ -121,8 +121,8 @@ def _unmoved(before: BrokerView, now: BrokerView, move: Move) -> Iterator[str]:
     if before.start != now.start:
         yield f"{now.site} was restarted"
         return
-    was = {queue.bean: queue.added for queue in before.counted}
-    for queue in now.counted:
+    was = {queue.bean: queue.added for queue in before.link.counters}
+    for queue in now.link.counters:
         if move.moves(now.unit_of(queue.name)) and queue.added != was.get(queue.bean, 0):
             yield f"{now.site}: {queue.name} is still being added to"
     for unit in now.among(move.moves):

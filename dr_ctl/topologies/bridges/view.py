@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Final
 
-from dr_ctl.core.model import Json, Role
+from dr_ctl.core.model import Role
 from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import UnitSeen
-from dr_ctl.rpo.history.row import Row
-from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.artemis.operations import ArtemisRequests
+from dr_ctl.topologies.bridges.link import BridgesLink
 from dr_ctl.topologies.common import seen
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.calls import Request
-from dr_ctl.topologies.common.evidence import total
-from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Acceptor, Queue
-from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 ORIGIN: Final = "ARTEMIS_MESSAGE_ORIGIN"
 # Which units are meant: those that are asked for, or those of them that are still to move.
@@ -113,6 +108,10 @@ class BrokerView(ArtemisBroker):
     _queues: Mapping[str, Sequence[Queue]] = field(init=False, repr=False, compare=False)
     _units: Mapping[str, str] = field(init=False, repr=False, compare=False)
 
+    @property
+    def link(self) -> BridgesLink:
+        return BridgesLink(self)
+
     def __post_init__(self) -> None:
         ArtemisBroker.__post_init__(self)
         queues: dict[str, list[Queue]] = {}
@@ -191,14 +190,6 @@ class BrokerView(ArtemisBroker):
         return bool(self.flows) and all(self.kept_out(flow.unit) for flow in self.flows)
 
     @property
-    def mirror_doors(self) -> tuple[Acceptor, ...]:
-        """The acceptors that the peer's bridges use: as set, else the only CORE one that is not for clients."""
-        if self.config.mirror is not None:
-            return tuple(each for each in self.acceptors if each.name in self.config.mirror)
-        others = [each for each in self.acceptors if each.name not in self.config.clients and "CORE" in each.protocols]
-        return tuple(others) if len(others) == 1 else ()
-
-    @property
     def other_doors(self) -> tuple[Acceptor, ...]:
         """None is left out by a fence: it is by address, whatever door a client comes through."""
         return ()
@@ -206,64 +197,15 @@ class BrokerView(ArtemisBroker):
     def strangers(self) -> list[str]:
         return []
 
-    # What joins it to its peer.
-
     @property
     def carrying(self) -> tuple[Flow, ...]:
         """Every flow, that of the ids too."""
         return self.flows if self.ids is None else (*self.flows, self.ids)
 
     @property
-    def attached(self) -> bool | None:
-        return all(flow.attached for flow in self.carrying) if self.flows else None
-
-    @property
-    def hears_peer(self) -> bool:
-        """Its own bridges only: a broker lists a Core connection of its peer for a minute after that was killed."""
-        return bool(self.attached)
-
-    @property
-    def to_ship(self) -> int | None:
-        return total(flow.to_ship for flow in self.flows) if self.flows else None
-
-    @property
     def ids_to_ship(self) -> int | None:
         """Processed ids that the peer does not have yet: what they are of comes twice there."""
         return self.ids.to_ship if self.ids is not None else None
-
-    @property
-    def unapplied(self) -> int | None:
-        """Ids of the peer that arrived and are not in the id store of this site yet."""
-        return total(queue.depth if queue.counted else None for queue in self.arrived) if self.arrived else None
-
-    def unsettled(self) -> Iterator[str]:
-        for flow in self.carrying:
-            if not flow.attached:
-                yield f"{self.site}: the bridge of {flow.unit} is not connected"
-            if flow.to_ship != 0:
-                yield f"{self.site}: {flow.to_ship} to ship of {flow.unit}"
-        if self.unapplied != 0:
-            yield f"{self.site}: {self.unapplied} id(s) not applied yet"
-
-    @property
-    def ships(self) -> Mapping[str, bool]:
-        return {bridge.name: bridge.started for flow in self.carrying for bridge in flow.bridges}
-
-    @property
-    def counted(self) -> Iterable[Queue]:
-        """Clients' queues and the buffers: a message that came for one of them moves a counter of it."""
-        return [*self.business.values(), *(flow.buffer for flow in self.flows if flow.buffer is not None)]
-
-    @property
-    def settable(self) -> Mapping[str, Json]:
-        units: dict[str, Json] = {
-            flow.unit: {
-                "kept_out": self.kept_out(flow.unit),
-                "gated": [queue.name for queue in self.queues_of(flow.unit) if queue.paused and self.gated(flow.unit)],
-            }
-            for flow in self.flows
-        }
-        return {"units": units}
 
     @property
     def requests(self) -> Requests:
@@ -276,67 +218,7 @@ class BrokerView(ArtemisBroker):
                 return queue.paused is (call.goal is Goal.CLOSE)
             case Goal.CUT:
                 return not any(each.consumers for each in self.queues_of(call.thing))
-            case Goal.LINK_UP | Goal.LINK_DOWN:
-                return self._started(call.thing) is (call.goal is Goal.LINK_UP)
         return ArtemisBroker.holds(self, call)
-
-    def _started(self, name: str) -> bool | None:
-        doors = {door.name: door.started for door in self.acceptors}
-        return self.ships.get(name, doors.get(name))
-
-    # What commands and the history take from it.
-
-    def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
-        rate = self._rate(before, took_s)
-        started = all(self.ships.values()) if self.ships else None
-        even_s = drain_s(self.to_ship, rate)
-        return LinkSeen(
-            self.site, self.pair, "bridges", started, self.attached, self.to_ship, self.unapplied, rate,
-            tuple(self._told(even_s)),
-            {"ids_to_ship": self.ids_to_ship, "queues": {flow.unit: flow.to_ship for flow in self.flows}},
-        )  # fmt: skip
-
-    def _told(self, even_s: float | None) -> Iterator[str]:
-        if not any(flow.bridges for flow in self.carrying):
-            yield "no bridge is there: what the buffers hold stays where it is"
-        away = [flow.unit for flow in self.carrying if flow.bridges and not flow.attached]
-        state = f"not connected: {', '.join(away[:3])}" if away else "connected"
-        left = f", {duration(even_s)} to drain" if even_s is not None else ""
-        yield (
-            f"bridges {state}; {self.to_ship} message(s) and {self.ids_to_ship} processed id(s) to ship, "
-            f"{self.unapplied} id(s) of the peer not applied{left}"
-        )
-
-    def _rate(self, before: BrokerView | None, took_s: float) -> float | None:
-        """Messages a second that left the buffers between two looks at one start of the broker."""
-        if before is None or before.start != self.start:
-            return None
-        pairs = [(flow.buffer, was.buffer) for flow in self.flows if (was := before.flow(flow.unit)) is not None]
-        if len(pairs) < len(self.flows) or any(None in pair for pair in pairs):
-            return None
-        return sum(now.removed - was.removed for now, was in pairs if now is not None and was is not None) / took_s
-
-    def outflow_rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
-        """The messages by unit; the ids together, as their buffer is one."""
-        for flow in self.flows:
-            if flow.buffer is not None and flow.buffer.counted:
-                yield replace(flow.buffer.row(self, at), kind="mirror", name=flow.unit, link=flow.attached)
-        if self.ids is not None and self.ids.buffer is not None and self.ids.buffer.counted:
-            pending = peer.unapplied if peer is not None else None
-            row = self.ids.buffer.row(self, at)
-            yield replace(row, kind="acks", name="*", link=self.ids.attached, pending=pending)
-
-    def stake(self, peer: BrokerView | None) -> Stake:
-        twice = total((self.ids_to_ship, peer.unapplied if peer is not None else None))
-        lost = {flow.unit: flow.to_ship for flow in self.flows}
-        queues = {unit: (depth, None) for unit, depth in lost.items() if depth is not None}
-        return Stake(self.to_ship, twice, queues if len(queues) == len(lost) else None)
-
-    @property
-    def residue(self) -> Residue | None:
-        if self.to_ship is None or self.ids_to_ship is None:
-            return None
-        return Residue(self.to_ship, self.ids_to_ship)
 
     def working(self, unit: str) -> bool:
         """Say whether a client takes messages of a unit here."""

@@ -24,17 +24,17 @@ CONSUMED: Final = "copies of what was consumed lie there"
 def starts(views: Iterable[BrokerView], when: str | None = NOT_CONNECTED) -> list[Call]:
     """Start the network connectors to the peer."""
     return [
-        call(view, Goal.LINK_UP, view.link.name, request(view.link.bean, START), f"start {_named(view)}", when)
+        call(view, Goal.LINK_UP, view.network.name, request(view.network.bean, START), f"start {_named(view)}", when)
         for view in views
-        if view.link is not None
+        if view.network is not None
     ]
 
 
 def stops(views: Iterable[BrokerView], when: str | None = None) -> list[Call]:
     return [
-        call(view, Goal.LINK_DOWN, view.link.name, request(view.link.bean, STOP), f"stop {_named(view)}", when)
+        call(view, Goal.LINK_DOWN, view.network.name, request(view.network.bean, STOP), f"stop {_named(view)}", when)
         for view in views
-        if view.link is not None
+        if view.network is not None
     ]
 
 
@@ -48,7 +48,7 @@ def restarts(views: Iterable[BrokerView]) -> list[Call]:
 
 
 def _named(view: BrokerView) -> str:
-    return f"network connector {view.link.name if view.link is not None else ''}"
+    return f"network connector {view.network.name if view.network is not None else ''}"
 
 
 def may_move(view: BrokerView, queue: Queue) -> Call:

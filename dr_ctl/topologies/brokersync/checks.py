@@ -60,9 +60,9 @@ def nothing_owed(seen: SyncSeen, move: Move) -> bool:
     A serving site need not copy back."""
     here, there = seen.views(move.source), seen.views(move.target)
     owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
-    ship = all(view.attached is not False for view in (*here, *there))
-    doors = all(door.started for view in (*here, *there) for door in view.mirror_doors)
-    settled = all(view.to_ship == 0 for view in there)
+    ship = all(view.link.attached is not False for view in (*here, *there))
+    doors = all(door.started for view in (*here, *there) for door in view.link.doors)
+    settled = all(view.link.to_ship == 0 for view in there)
     return not owed and ship and doors and settled and seen.roles[move.target] is Role.STANDBY
 
 
@@ -77,15 +77,15 @@ def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
 
 
 def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
-    if view.link is None and len(view.networks) > 1:
+    if view.network is None and len(view.networks) > 1:
         there = ", ".join(each.name for each in view.networks)
         yield LINK_UNKNOWN(
             f"{name}: cannot tell the network connector to the peer; there are {there}",
             "Name it under `network:`, as activemq.xml does in <networkConnector name=…>.",
         )
-    elif view.link is not None and not view.attached:
+    elif view.network is not None and not view.link.attached:
         yield LINK_NOT_ATTACHED(
-            f"{name}: network connector {view.link.name} is not connected",
+            f"{name}: network connector {view.network.name} is not connected",
             f"The peer keeps out what {view.site} holds; `dr-ctl reinstate {view.site}` lets it in, no restart does."
             if kept_out
             else f"`dr-ctl link restart {view.site}`; if that does not help, look at what stands between the sites.",
@@ -101,7 +101,7 @@ def _link_door(name: str, view: BrokerView) -> Iterator[Finding]:
             "to them would cut the copies",
             "Give it a transport connector of its own, named under `bridge:`, and point the peer's uri at that.",
         )
-    elif not view.mirror_doors and view.config.mirror is None:
+    elif not view.link.doors and view.config.mirror is None:
         others = [each.name for each in view.acceptors if each.name not in view.config.clients]
         there = f"{', '.join(others)} could be it" if others else "clients use all of them"
         yield LINK_DOOR_UNKNOWN(
@@ -165,7 +165,7 @@ def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
             f"Give each queue a composite queue in activemq.xml of {source.site}, with a copy queue that its network "
             "connector includes, or name these under `copies:`; docs/classic-brokersync.md shows both.",
         )
-    elif source.link is None and not source.networks:
+    elif source.network is None and not source.networks:
         yield NOT_COPIED_TO_STANDBY(
             f"{name}: no network connector: what lies in its copy queues is never shipped",
             f"Add one to {target.site} in activemq.xml of {source.site} that includes the copy queues.",
@@ -180,7 +180,7 @@ def _copies(source: BrokerView, target: BrokerView) -> Iterator[Finding]:
             f"{name}: not copied to {target.site}: {some(sorted(left_out))}",
             "Give each a composite queue and a copy queue; what lies in them now stays where it is.",
         )
-    if not target.networks or (not target.copying and target.link is not None and target.link.to is None):
+    if not target.networks or (not target.copying and target.network is not None and target.network.to is None):
         yield NOTHING_COPIED_BACK(
             f"{target.site}/{target.pair} copies nothing back to {source.site}: once it serves, a loss of it loses all",
             f"Give {target.site} a network connector and copy queues too; docs/classic-brokersync.md shows the form "

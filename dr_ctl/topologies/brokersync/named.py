@@ -28,12 +28,12 @@ def _copies(view: BrokerView) -> str:
 
 
 def _attached(view: BrokerView) -> str:
-    return f"{'' if view.attached else 'not '}connected"
+    return f"{'' if view.link.attached else 'not '}connected"
 
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     *BY_CONSOLE,
-    Named(LINK_DOOR_UNKNOWN, lambda view: doors(view.mirror_doors)),
+    Named(LINK_DOOR_UNKNOWN, lambda view: doors(view.link.doors)),
     Named(LINK_UNKNOWN, _link),
     Named(LINK_NOT_ATTACHED, _attached, "it is connected"),
 )

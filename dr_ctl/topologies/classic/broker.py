@@ -9,7 +9,7 @@ from typing import TypeVar
 from dr_ctl.core.model import Role
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.classic.operations import ClassicRequests, Permit
-from dr_ctl.topologies.common.view import Acceptor, Broker, Connection
+from dr_ctl.topologies.common.view import Broker, Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +57,6 @@ class ClassicBroker(Broker):
     def admitting(self, when: str | None = None) -> list[Call]:
         del when
         return []
-
-    @property
-    def mirror_doors(self) -> tuple[Acceptor, ...]:
-        """The transport connectors that the peer's network connector uses, as the settings name them; else the only one
-        for OpenWire that no client uses."""
-        if self.config.mirror is not None:
-            return tuple(each for each in self.acceptors if each.name in self.config.mirror)
-        others = [each for each in self.acceptors if each.name not in self.config.clients]
-        found = [each for each in others if "OPENWIRE" in each.protocols]
-        return tuple(found) if len(found) == 1 else ()
-
-    @property
-    def peer_attached(self) -> bool:
-        return bool(self.bridges)
 
 
 B_co = TypeVar("B_co", bound=ClassicBroker, covariant=True)

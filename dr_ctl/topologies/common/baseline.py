@@ -48,12 +48,12 @@ def _of(view: Broker) -> dict[str, Json]:
     by_runs = paused_by_runs(view)
     return {
         "doors": {door.name: door.started for door in view.doors},
-        "mirror": {door.name: door.started for door in view.mirror_doors},
-        "link": dict(view.ships),
+        "mirror": {door.name: door.started for door in view.link.doors},
+        "link": dict(view.link.ships),
         "paused": [name for name in view.paused if name not in by_runs],
         "acceptors": {door.name: door.started for door in view.acceptors},
         "queues": [queue.name for queue in view.business.values()],
         "shut_out": view.shut_out,
         "debts": [name for name in sorted(view.documents) if is_debt(name)],
-        **view.settable,
+        **view.link.settable,
     }

@@ -62,7 +62,7 @@ def close_door(view: Broker, door: Acceptor, when: str | None = None) -> Call:
 
 
 def _named(view: Broker, door: Acceptor) -> str:
-    return f"acceptor {door.name}{' of the link' if door in view.mirror_doors else ''}"
+    return f"acceptor {door.name}{' of the link' if door in view.link.doors else ''}"
 
 
 def pause(view: Broker, queue: Queue, when: str | None = None, at_most: int = 1) -> Call:

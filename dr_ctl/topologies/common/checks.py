@@ -78,7 +78,7 @@ def of_doors(name: str, view: Broker) -> Iterator[Finding]:
             + some([f"{door.name} {door.port}" for door in doors]),
             "Name a client acceptor's, unless something between translates: whether a site is down is shown there.",
         )
-    if shut := [door.name for door in view.mirror_doors if not door.started]:
+    if shut := [door.name for door in view.link.doors if not door.started]:
         kept_out = [debt.about for debt in debts_of(view.documents) if debt.kind is DebtKind.QUARANTINE]
         yield LINK_DOOR_CLOSED(
             f"{name}: acceptor {', '.join(shut)} of the peer's link is closed",

@@ -44,9 +44,11 @@ def is_kept_out(seen: Seen[Broker], move: Move) -> bool:
     to hold nothing."""
     here, there = seen.views(move.target), seen.views(move.source)
     name = [document(DebtKind.QUARANTINE, move.source, view.site) in view.documents for view in here]
-    shut = not any(door.started for view in here for door in view.mirror_doors)
-    nothing = len(there) == len(seen.sites[move.source]) and all(not each.open and each.to_ship == 0 for each in there)
-    return (all(name) and shut) or (nothing and all(view.unapplied == 0 for view in here))
+    shut = not any(door.started for view in here for door in view.link.doors)
+    nothing = len(there) == len(seen.sites[move.source]) and all(
+        not each.open and each.link.to_ship == 0 for each in there
+    )
+    return (all(name) and shut) or (nothing and all(view.link.unapplied == 0 for view in here))
 
 
 def came_back_open(seen: Seen[Broker], move: Move) -> bool:
@@ -78,6 +80,6 @@ def nothing_owed(seen: Seen[Broker], move: Move) -> bool:
     """Say whether the target is taken in already: nothing is owed, both sites ship, and nothing of it is under way."""
     here, there = seen.views(move.source), seen.views(move.target)
     owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
-    ship = all(view.attached and all(door.started for door in view.mirror_doors) for view in (*here, *there))
-    settled = all(view.to_ship == 0 for view in there) and all(view.unapplied == 0 for view in here)
+    ship = all(view.link.attached and all(door.started for door in view.link.doors) for view in (*here, *there))
+    settled = all(view.link.to_ship == 0 for view in there) and all(view.link.unapplied == 0 for view in here)
     return not owed and ship and settled and seen.roles[move.target] is Role.STANDBY

@@ -28,7 +28,7 @@ def why_not_yet(now: Sample, before: Sample | None) -> list[str]:
     found = []
     for view in (now.source, now.target):
         found += list(clients_of(view))
-        found += list(view.unsettled())
+        found += list(view.link.unsettled())
         found += list(_between_brokers(view))
     return found + (moved(before, now) if before is not None else [])
 
@@ -67,7 +67,7 @@ def _unmoved(before: Broker, now: Broker) -> Iterator[str]:
     if before.start != now.start:
         yield f"{now.site} was restarted"
         return
-    was = {queue.bean: queue.added for queue in before.counted}
-    for queue in now.counted:
+    was = {queue.bean: queue.added for queue in before.link.counters}
+    for queue in now.link.counters:
         if queue.added != was.get(queue.bean, 0):
             yield f"{now.site}: {queue.name} is still being added to"

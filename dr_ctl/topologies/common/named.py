@@ -52,7 +52,7 @@ OF_BROKER: Final[Sequence[Named[Any]]] = (
     Named(DOOR_MISSING, lambda view: doors(view.acceptors)),
     Named(DOOR_CLOSED_WHILE_SERVING, lambda view: doors(view.doors)),
     Named(PROBE_PORT_UNKNOWN, lambda view: f"port {view.config.greets_at or 'not named'}"),
-    Named(LINK_DOOR_CLOSED, lambda view: doors(view.mirror_doors)),
+    Named(LINK_DOOR_CLOSED, lambda view: doors(view.link.doors)),
     Named(
         CLIENTS_BY_OTHER_DOOR,
         lambda view: f"{len(view.connections)} connection(s)",

@@ -231,7 +231,7 @@ class Observer(ABC, Generic[V_co, A_co]):
         if isinstance(view, Silent) and view.ports_refuse:
             peers = [each for (site, pair), each in views.items() if site != view.site and pair == view.pair]
             for peer in peers:
-                if not isinstance(peer, Silent) and (peer.hears_peer or self._knocked(access, peer)):
+                if not isinstance(peer, Silent) and (peer.link.hears_peer or self._knocked(access, peer)):
                     return replace(view, ports_refuse=False)
         return view
 
@@ -255,7 +255,7 @@ class Observer(ABC, Generic[V_co, A_co]):
                 # Its ports refuse, and its peer's link is connected: that can be of the moment in which it died.
                 silent = [seen.sites[site][pair] for site in (first, second) if seen.view(site, pair) is None]
                 refuses = any(_refuses(each) for each in silent)
-                if refuses and any(view is not None and view.attached for view in (here, there)):
+                if refuses and any(view is not None and view.link.attached for view in (here, there)):
                     return True
                 continue
             if self._differ(seen, pair):

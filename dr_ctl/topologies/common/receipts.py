@@ -35,7 +35,7 @@ class Mark:
     @classmethod
     def of(cls, view: Broker, ask: Ask | None = None) -> Mark:
         """As it is now; of the units that are asked for only, where some are named."""
-        mine = [each for each in view.counted if ask is None or ask.includes(view.unit_of(each.name))]
+        mine = [each for each in view.link.counters if ask is None or ask.includes(view.unit_of(each.name))]
         told = [(queue.name, queue.depth, queue.added, queue.removed) for queue in mine]
         return cls(view.start, hashlib.sha256(json.dumps(sorted(told)).encode()).hexdigest())
 
@@ -53,13 +53,13 @@ def changes(before: Broker, now: Broker, moves: Callable[[str | None], bool]) ->
     name = f"{now.site}/{now.pair}"
     if before.start != now.start:
         return [f"{name} was restarted since the gate was seen to hold"]
-    was = {queue.name: queue for queue in before.counted}
+    was = {queue.name: queue for queue in before.link.counters}
     moved = [
         queue.name
-        for queue in now.counted
+        for queue in now.link.counters
         if moves(now.unit_of(queue.name)) and _figures(queue) != _figures(was.get(queue.name))
     ]
-    gone = sorted({*was} - {queue.name for queue in now.counted})
+    gone = sorted({*was} - {queue.name for queue in now.link.counters})
     named = some([*moved, *gone])
     return [f"{name}: something came or went since the gate was seen to hold: {named}"] if moved or gone else []
 

@@ -103,22 +103,22 @@ class Seen(Generic[V_co]):
     def links(self) -> Sequence[LinkSeen]:
         was = self.before
         return [
-            view.linked(was.view(view.site, view.pair) if was is not None else None, self.took_s)
+            view.link.linked(was.view(view.site, view.pair) if was is not None else None, self.took_s)
             for view in self._all()
         ]
 
     def rows(self, at: datetime) -> Sequence[Row]:
         found: list[Row] = []
         for view in self._all():
-            found += view.outflow_rows(self._peer(view), at)
+            found += view.link.rows(self._peer(view), at)
             found += [queue.row(view, at, acked=queue.acked) for queue in view.business.values() if queue.counted]
         return found
 
     def stake(self, site: str) -> Sequence[Stake]:
-        return [view.stake(self._peer(view)) for view in self.views(site)]
+        return [view.link.stake(self._peer(view)) for view in self.views(site)]
 
     def residue(self, site: str) -> Mapping[str, Json]:
-        known = [residue for view in self.views(site) if (residue := view.residue) is not None]
+        known = [residue for view in self.views(site) if (residue := view.link.residue) is not None]
         # A sum without one of them would say that it holds nothing.
         return Residue.together(known).figures() if len(known) == len(self.sites[site]) else {}
 
@@ -144,7 +144,7 @@ class Seen(Generic[V_co]):
     def _let_in(self) -> Iterator[Finding]:
         """A quarantine that a restart has ended."""
         for debt in self.debts:
-            doors = [door.name for view in self.views(debt.kept_at) for door in view.mirror_doors if door.started]
+            doors = [door.name for view in self.views(debt.kept_at) for door in view.link.doors if door.started]
             if debt.kind is DebtKind.QUARANTINE and doors:
                 text = (
                     f"acceptor {', '.join(doors)} at {debt.kept_at} is open: what {debt.about} still holds can come in"
@@ -177,7 +177,7 @@ def _broker(view: Broker | Silent) -> BrokerSeen:
         kept_out=view.shut_out,
         depths={name: queue.depth if queue.counted else None for name, queue in business.items()},
         paused=view.paused,
-        to_ship=view.to_ship,
+        to_ship=view.link.to_ship,
         disk_used=view.disk_used,
     )
 

@@ -67,7 +67,7 @@ def findings(
 def _coming_in(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
     """Pauses that a return holds while its way is open: lifted, they let out what its acknowledgements are behind."""
     lost = [debt.about for debt in seen.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == move.source]
-    views = {view.pair for view, _ in paused_at(seen, move.source) if any(door.started for door in view.mirror_doors)}
+    views = {view.pair for view, _ in paused_at(seen, move.source) if any(door.started for door in view.link.doors)}
     if lost and views:
         text = f"what {lost[0]} still holds is being let in at {move.source}: its pauses keep that from being delivered"
         remedy = (
@@ -108,17 +108,17 @@ def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
 
 
 def _to_ship(view: Broker) -> Iterator[str]:
-    if view.to_ship is None:
+    if view.link.to_ship is None:
         yield f"the outflow of {view.site} was not read"
-    elif view.to_ship:
-        yield f"{view.to_ship} to ship at {view.site}"
+    elif view.link.to_ship:
+        yield f"{view.link.to_ship} to ship at {view.site}"
 
 
 def _unapplied(view: Broker) -> Iterator[str]:
-    if view.unapplied is None:
+    if view.link.unapplied is None:
         yield f"which acknowledgements are not applied at {view.site} was not read"
-    elif view.unapplied:
-        yield f"{view.unapplied} acknowledgement(s) not applied at {view.site}"
+    elif view.link.unapplied:
+        yield f"{view.link.unapplied} acknowledgement(s) not applied at {view.site}"
 
 
 def holds_already(seen: Seen[Broker], move: Move) -> str | None:

@@ -61,7 +61,9 @@ class Verifier(ABC):
             began = hand.monotonic()
             told = self._look(going_on)
             if all(isinstance(each, Broker) for both in told for each in both):
-                hand.sample(evidence((each.site, each) for both in told for each in both if isinstance(each, Broker)))
+                hand.sample(
+                    evidence((each.site, each.link) for both in told for each in both if isinstance(each, Broker))
+                )
             for each, (source, target) in zip(going_on, told, strict=True):
                 each.look(source, target, hand, began)
             reasons = [reason for each in going_on if each.outcome is None for reason in each.reasons]

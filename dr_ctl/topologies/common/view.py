@@ -1,25 +1,21 @@
-"""What one look at a pair of Artemis brokers told: frozen values, and what follows from them without asking again.
-
-A topology adds to a broker what joins it to its peer: what it still ships, how its doors are opened and closed.
-"""
+"""A broker as one look has shown it: frozen values, and facts that follow from them without another question."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Protocol, Self
+from typing import Protocol
 
-from dr_ctl.core.model import Json, Role
+from dr_ctl.core.model import Role
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
 from dr_ctl.topologies.common.calls import Requests, close_door, open_door, queues_of
+from dr_ctl.topologies.common.link import AnyLink
 from dr_ctl.topologies.common.names import OTHERS
-from dr_ctl.topologies.common.residue import Residue
-from dr_ctl.topologies.topology import LinkSeen, Stake
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,36 +210,10 @@ class Broker(ABC):
         """The business queues whose dispatch is stopped."""
         return tuple(sorted(name for name, queue in self.business.items() if queue.paused))
 
-    # What joins it to its peer.
-
     @property
     @abstractmethod
-    def attached(self) -> bool | None:
-        """Say whether it ships to its peer now; None where that cannot be seen."""
-
-    @property
-    @abstractmethod
-    def to_ship(self) -> int | None:
-        """How much it still has to ship to its peer; None where that cannot be seen."""
-
-    @property
-    @abstractmethod
-    def unapplied(self) -> int | None:
-        """How many acknowledgements of its peer have arrived and are not applied; None where that cannot be seen."""
-
-    @abstractmethod
-    def unsettled(self) -> Iterator[str]:
-        """Say what of the way between the sites keeps the gate shut at this broker."""
-
-    @property
-    @abstractmethod
-    def ships(self) -> Mapping[str, bool]:
-        """What ships to the peer, by name, and whether it is started."""
-
-    @property
-    def captures(self) -> bool:
-        """Say whether what is sent to it once it serves is kept for its peer, shipped now or later."""
-        return bool(self.ships) and all(self.ships.values())
+    def link(self) -> AnyLink:
+        """The link to its peer, as the topology knows it."""
 
     @property
     @abstractmethod
@@ -258,23 +228,6 @@ class Broker(ABC):
     def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
         """The calls that keep clients out of these doors."""
         return tuple(close_door(self, door, when) for door in doors)
-
-    @abstractmethod
-    def linked(self, before: Self | None, took_s: float) -> LinkSeen:
-        """What ships to its peer; `before` is an earlier look at it, so many seconds ago."""
-
-    @abstractmethod
-    def outflow_rows(self, peer: Self | None, at: datetime) -> Iterable[Row]:
-        """The history of what joins it to its peer."""
-
-    @abstractmethod
-    def stake(self, peer: Self | None) -> Stake:
-        """What it holds for its peer, if it is closed."""
-
-    @property
-    def residue(self) -> Residue | None:
-        """What it brings when it is let in; None where that cannot be said before."""
-        return None
 
     @property
     @abstractmethod
@@ -295,18 +248,10 @@ class Broker(ABC):
         """Say whether clients stay out when it is restarted; None where that cannot be told."""
         return not any(door.opens_at_boot for door in self.doors)
 
-    @property
-    def settable(self) -> Mapping[str, Json]:
-        """What else dr-ctl may set at it, as it is."""
-        return {}
-
-    @property
-    def counted(self) -> Iterable[Queue]:
-        """The queues whose counters a receipt rests on."""
-        return self.business.values()
-
     def holds(self, call: Call) -> bool:
         """Say whether a call's effect is seen; raises KeyError for one whose effect has no look here."""
+        if (seen := self.link.holds(call)) is not None:
+            return seen
         match call.goal:
             case Goal.OPEN | Goal.CLOSE:
                 door = next((each for each in self.acceptors if each.name == call.thing), None)
@@ -331,28 +276,10 @@ class Broker(ABC):
         return tuple(name for name in self.config.clients if name not in {each.name for each in self.acceptors})
 
     @property
-    def mirror_doors(self) -> tuple[Acceptor, ...]:
-        """The acceptors that the peer's link uses: as set, else the only AMQP acceptor that is not for clients."""
-        if self.config.mirror is not None:
-            return tuple(each for each in self.acceptors if each.name in self.config.mirror)
-        others = [each for each in self.acceptors if each.name not in self.config.clients and "AMQP" in each.protocols]
-        return tuple(others) if len(others) == 1 else ()
-
-    @property
-    def peer_attached(self) -> bool:
-        """Say whether something, its peer's link, is connected at the door for it."""
-        ports = {door.port for door in self.mirror_doors if door.port is not None}
-        return any(each.port in ports for each in self.connections)
-
-    @property
-    def hears_peer(self) -> bool:
-        """Say whether a link between the two is attached, in either direction: a sign that its peer lives."""
-        return bool(self.attached) or self.peer_attached
-
-    @property
     def other_doors(self) -> tuple[Acceptor, ...]:
-        mine = {each.name for each in (*self.doors, *self.mirror_doors)}
-        return tuple(each for each in self.acceptors if each.name not in mine)
+        """The acceptors by which a client could come that no fence keeps out."""
+        known = {*self.config.clients, *self.link.reserved}
+        return tuple(each for each in self.acceptors if each.name not in known)
 
     @property
     def open(self) -> bool:
@@ -373,7 +300,7 @@ class Broker(ABC):
     def strangers(self) -> list[str]:
         """Clients on doors that are not theirs: they would go on working behind a fence."""
         others = {door.port: door.name for door in self.other_doors if door.port is not None}
-        mirror = {door.port: door.name for door in self.mirror_doors if door.port is not None}
+        mirror = {door.port: door.name for door in self.link.doors if door.port is not None}
         told = [
             f"{each.protocol} connection from {each.remote} (user {each.user or 'none'}, "
             f"client {each.client or '(no client id)'}) on acceptor {others[each.port]}"

@@ -98,7 +98,8 @@ class Wait(Generic[V]):
             return _Look(views, left, why, broken)
         self._note(left)
         self._hand.waiting(self._about, left, next(iter(why), None))
-        self._hand.sample(evidence((site, view) for (site, _), view in views.items()))
+        shipping = [(site, each if isinstance(each, BrokerError) else each.link) for (site, _), each in views.items()]
+        self._hand.sample(evidence(shipping))
         return _Look(views, left, why)
 
     def _look(self) -> Views[V]:

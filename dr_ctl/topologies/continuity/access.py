@@ -55,7 +55,9 @@ class Observer(observer.Observer[SiteView, Access]):
     """Looks at both sites."""
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
-        return total(each.unapplied for each in self.together(lambda it: it.look(timeout_s=timeout_s), self.at(site)))
+        return total(
+            each.link.unapplied for each in self.together(lambda it: it.look(timeout_s=timeout_s), self.at(site))
+        )
 
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         return Access(installation, site, pair)

@@ -93,12 +93,12 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
             "twice. No broker tells its own; say it under `id_cache_size:` of the broker (20000 unless broker.xml "
             "says otherwise).",
         )
-    if stopped := [bridge for bridge, started in view.ships.items() if not started]:
+    if stopped := [bridge for bridge, started in view.link.ships.items() if not started]:
         yield PLUGIN_BRIDGE_STOPPED(
             f"{name}: bridge {some(stopped)} is stopped: nothing of it is shipped",
             "Start it in the console, then look at how much has gathered before it: `dr-ctl status`.",
         )
-    elif not view.attached:
+    elif not view.link.attached:
         yield PLUGIN_BRIDGE_AWAY(
             f"{name}: a bridge is not connected to the other site",
             "It tries again by itself. If it stays so: the other site's acceptor, what stands between the sites, or "

@@ -50,7 +50,9 @@ def _remembered(view: SiteView) -> str | None:
 
 
 def _bridges(view: SiteView) -> str | None:
-    return f"{len(view.ships)} bridge(s), {'' if view.attached else 'not '}connected" if _started(view) else None
+    return (
+        f"{len(view.link.ships)} bridge(s), {'' if view.link.attached else 'not '}connected" if _started(view) else None
+    )
 
 
 def _commands(view: SiteView) -> str | None:

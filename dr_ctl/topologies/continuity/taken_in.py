@@ -42,7 +42,7 @@ def findings(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
 
 def _price(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
     """What the return brings, and what of it comes twice at most: said before anything is changed."""
-    known = [residue for view in seen.views(move.target) if (residue := view.residue) is not None]
+    known = [residue for view in seen.views(move.target) if (residue := view.link.residue) is not None]
     residue = Residue.together(known)
     if len(known) < len(seen.views(move.target)) or not (residue.messages or residue.acks):
         return

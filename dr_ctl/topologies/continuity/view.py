@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Final
 
-from dr_ctl.core.model import Json, Role
+from dr_ctl.core.model import Role
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
-from dr_ctl.rpo.history.row import Row
-from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.artemis.operations import request
 from dr_ctl.topologies.artemis.papers import Operation
 from dr_ctl.topologies.common.calls import call, resume
-from dr_ctl.topologies.common.evidence import total
-from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Acceptor, Peer, Queue
-from dr_ctl.topologies.continuity.figures import depth_of, late, lying, said, twice
+from dr_ctl.topologies.continuity.link import ContinuityLink
 from dr_ctl.topologies.continuity.papers import InFilter
-from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
 
 # How long the plugin waits for its peer to be drained before it delivers anyway: short where the gate has shown that it
 # is, or nothing can come any more. The plugin itself takes the peer for drained only once all of its queues were empty
@@ -107,13 +101,17 @@ class SiteView(ArtemisBroker):
     flows: tuple[Flow, ...]
     commands: Commands | None
     _flows: Mapping[str, Flow] = field(init=False, repr=False, compare=False)
-    _bridges: Mapping[str, Bridge] = field(init=False, repr=False, compare=False)
+    bridges: Mapping[str, Bridge] = field(init=False, repr=False, compare=False)
+
+    @property
+    def link(self) -> ContinuityLink:
+        return ContinuityLink(self)
 
     def __post_init__(self) -> None:
         ArtemisBroker.__post_init__(self)
         bridges = [bridge for flow in self.flows for bridge in (*flow.shipping, flow.target_bridge)]
         object.__setattr__(self, "_flows", {flow.queue: flow for flow in self.flows})
-        object.__setattr__(self, "_bridges", {bridge.name: bridge for bridge in bridges})
+        object.__setattr__(self, "bridges", {bridge.name: bridge for bridge in bridges})
 
     @property
     def open(self) -> bool:
@@ -136,66 +134,9 @@ class SiteView(ArtemisBroker):
         return self.service is not None and self.service.activated and not self.service.delivering
 
     @property
-    def mirror_doors(self) -> tuple[Acceptor, ...]:
-        """The acceptors that the peer's bridges use: as set, else the only one with a port that is not for clients."""
-        if self.config.mirror is not None:
-            return tuple(each for each in self.acceptors if each.name in self.config.mirror)
-        clients = self.config.clients
-        others = [each for each in self.acceptors if each.name not in clients and each.port is not None]
-        return tuple(others) if len(others) == 1 else ()
-
-    @property
-    def other_doors(self) -> tuple[Acceptor, ...]:
-        """Doors of the host itself, as the plugin's own sessions use one, are no doors."""
-        mine = {each.name for each in (*self.doors, *self.mirror_doors)}
-        return tuple(each for each in self.acceptors if each.name not in mine and each.port is not None)
-
-    @property
-    def attached(self) -> bool | None:
-        """A bridge that is connected is a consumer of the queue that it ships."""
-        if self.commands is None:
-            return None
-        return all(queue.consumers for flow in self.flows for queue in flow.outflow) and self.commands.out.consumers > 0
-
-    @property
-    def hears_peer(self) -> bool:
-        """Its own bridges only. Those of the peer come over the Core protocol, which may reconnect: a broker lists such
-        a connection for its time to live, a minute, after the other end was killed (seen for 53 s)."""
-        return bool(self.attached)
-
-    @property
-    def to_ship(self) -> int | None:
-        if self.service is None:
-            return None
-        return total(depth_of(queue) for flow in self.flows for queue in flow.outflow)
-
-    @property
-    def unapplied(self) -> int | None:
-        if self.service is None:
-            return None
-        return total(depth_of(flow.in_acks) for flow in self.flows)
-
-    @property
-    def ships(self) -> Mapping[str, bool]:
-        told = {bridge.name: bridge.started for flow in self.flows for bridge in flow.shipping}
-        return told | ({self.commands.bridge.name: self.commands.bridge.started} if self.commands is not None else {})
-
-    @property
-    def counted(self) -> Iterable[Queue]:
-        flows = [queue for flow in self.flows for queue in (*flow.outflow, flow.in_mirror, flow.in_acks)]
-        return [*self.business.values(), *flows]
-
-    @property
     def boots_closed(self) -> bool | None:
         """The plugin closes its doors at every start; whether it opens them again when the peer talks, it keeps."""
         return None
-
-    @property
-    def settable(self) -> Mapping[str, Json]:
-        return {
-            "commands_paused": self.commands is not None and self.commands.out.paused,
-            "staging_paused": [flow.queue for flow in self.flows if flow.in_mirror.paused],
-        }
 
     @property
     def papers(self) -> InFilter:
@@ -220,22 +161,15 @@ class SiteView(ArtemisBroker):
         """How many messages of a queue lie here, delivered or staged."""
         return sum(each.depth for each in self.lying(queue))
 
-    def unsettled(self) -> Iterator[str]:
-        yield from self.uncomparable()
-        if self.commands is not None:
-            for queue in (self.commands.out, self.commands.into):
-                if queue.depth:
-                    yield f"{self.site}: {queue.depth} command(s) in {queue.name}"
-
     def uncomparable(self) -> Iterator[str]:
         """What keeps the messages of both sites from being compared by id: all but commands, which say nothing of
         them."""
         if self.service is None or self.commands is None:
             yield f"{self.site}: the continuity plugin has not started"
             return
-        if stopped := [name for name, started in self.ships.items() if not started]:
+        if stopped := [name for name, started in self.link.ships.items() if not started]:
             yield f"{self.site}: bridge {', '.join(stopped[:3])} is stopped"
-        elif not self.attached:
+        elif not self.link.attached:
             yield f"{self.site}: a bridge is not connected to its peer"
         yield from self.under_way()
         for flow in self.flows:
@@ -268,14 +202,11 @@ class SiteView(ArtemisBroker):
                 return self.delivers and all(door.started for door in self.doors)
             case Goal.CLOSE if call.thing == ALL:
                 return not self.open
-            case Goal.LINK_UP | Goal.LINK_DOWN:
-                bridge = self._bridges.get(call.thing)
-                return bridge is not None and bridge.started is (call.goal is Goal.LINK_UP)
         return ArtemisBroker.holds(self, call)
 
     def gone_with_its_queue(self, call: Call) -> bool:
         """Say whether a call is for a bridge that is not there any more: a queue takes its flow along."""
-        return call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) and call.thing not in self._bridges
+        return call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) and call.thing not in self.bridges
 
     def as_it_lies(self, call: Call) -> Call:
         """The same, by the bean that a staging queue has now where the queue that it was for was deleted. What lies in
@@ -285,98 +216,6 @@ class SiteView(ArtemisBroker):
         if call.goal is not Goal.RESUME or left is None or left.depth:
             return call
         return replace(call, request=resume(self, left).request)
-
-    def linked(self, before: SiteView | None, took_s: float) -> LinkSeen:
-        """All bridges as one, with the four figures that the plugin's own design asked for: what may be lost, what may
-        come twice, how old the oldest of it is, how long it would take to be even."""
-        rate = self._shipping_rate(before, took_s)
-        messages = acks = unapplied = even_s = oldest_s = None
-        if self.service is not None:
-            messages = total(depth_of(flow.out_mirror) for flow in self.flows)
-            acks = total(depth_of(flow.out_acks) for flow in self.flows)
-            unapplied = self.unapplied
-            even_s = drain_s(total((messages, acks, unapplied)), rate)
-            ages = [flow.out_mirror.oldest_ms for flow in self.flows if flow.out_mirror.oldest_ms is not None]
-            oldest_s = 0.0 if messages == 0 else round(max(ages) / 1000, 3) if ages else None
-        started = all(self.ships.values()) if self.service is not None else None
-        line = "the continuity plugin has not started: what its bridges hold was not read"
-        if self.service is not None:
-            state = "connected" if self.attached else "started, not connected" if started else "stopped"
-            oldest = f", the oldest {duration(oldest_s)} old" if oldest_s else ""
-            time = f"{duration(even_s)} to be even" if even_s is not None else "time to be even not known"
-            line = (
-                f"bridges {state}; {said(messages)} message(s) to ship{oldest}, "
-                f"{said(acks)} acknowledgement(s) to ship, {said(unapplied)} not applied; {time}"
-            )
-        more: dict[str, Json] = {
-            "loss_risk": messages,
-            "duplicate_risk": acks,
-            "recovery_point_s": oldest_s,
-            "recovery_time_s": even_s,
-        }
-        return LinkSeen(
-            self.site, self.pair, "bridges", started, self.attached, self.to_ship, unapplied, rate, (line,), more
-        )
-
-    def _shipping_rate(self, before: SiteView | None, took_s: float) -> float | None:
-        """What was confirmed between two looks at one start of the broker, a second."""
-        if before is None or before.start != self.start or self.service is None or before.service is None:
-            return None
-        was = {flow.queue: flow for flow in before.flows}
-        if any(flow.queue not in was for flow in self.flows):
-            return None
-        shipped = sum(
-            bridge.acked - old.acked
-            for flow in self.flows
-            for bridge, old in zip(flow.shipping, was[flow.queue].shipping, strict=True)
-        )
-        return shipped / took_s
-
-    def outflow_rows(self, peer: SiteView | None, at: datetime) -> Iterator[Row]:
-        """Each flow carries messages and acknowledgements by themselves.
-
-        Depths saw-tooth by up to two seconds of traffic because confirmations come in batches: an upper bound, as it
-        must. What lies at the peer goes with it: lost acknowledgements show nowhere else.
-        """
-        for flow in self.flows:
-            other = peer.flow(flow.queue) if peer is not None else None
-            if peer is not None and other is not None and lying(peer, flow.queue) is not None:
-                there = replace(other.in_mirror.row(self, at), delivering=None, added=None, removed=None)
-                yield replace(there, kind="staged", name=flow.queue, depth=peer.lies(flow.queue))
-            for kind, queue, bridge in (
-                ("mirror", flow.out_mirror, flow.mirror_bridge),
-                ("acks", flow.out_acks, flow.acks_bridge),
-            ):
-                if not queue.counted:
-                    continue
-                pending = depth_of(other.in_acks) if kind == "acks" and other is not None else None
-                connected = bridge.started and queue.consumers > 0
-                yield replace(queue.row(self, at), kind=kind, name=flow.queue, link=connected, pending=pending)
-
-    def stake(self, peer: SiteView | None) -> Stake:
-        """By flow."""
-        if self.service is None:
-            return Stake(None, None, None)
-        flows = {flow.queue: (depth_of(flow.out_mirror), twice(self, flow, peer)) for flow in self.flows}
-        queues = {name: (lost, twice) for name, (lost, twice) in flows.items() if lost is not None}
-        return Stake(
-            total(lost for lost, _ in flows.values()),
-            total(twice for _, twice in flows.values()),
-            queues if len(queues) == len(flows) else None,
-        )
-
-    @property
-    def residue(self) -> Residue | None:
-        """A message that comes in late comes twice only if it is to be shipped and still lies in its queue,
-        unacknowledged: never more than either. None where the plugin has not started, or the broker counts wrongly."""
-        if self.service is None:
-            return None
-        messages = total(depth_of(flow.out_mirror) for flow in self.flows)
-        acks = total(depth_of(flow.out_acks) for flow in self.flows)
-        again = total(late(self, flow) for flow in self.flows)
-        return (
-            Residue(messages, acks, again) if messages is not None and acks is not None and again is not None else None
-        )
 
     def _call(self, goal: Goal, operation: Operation, about: str, when: str | None) -> Call:
         """The plugin opens and closes all client doors of its broker at once."""

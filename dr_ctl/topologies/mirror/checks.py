@@ -76,7 +76,7 @@ def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
 
 
 def _doors(name: str, view: BrokerView) -> Iterator[Finding]:
-    if not view.mirror_doors and view.config.mirror is None:
+    if not view.link.doors and view.config.mirror is None:
         amqp = [door.name for door in view.other_doors if "AMQP" in door.protocols]
         what = f"{', '.join(amqp)} could all be it" if amqp else "none but the clients' speaks AMQP"
         yield LINK_DOOR_UNKNOWN(
@@ -122,12 +122,12 @@ def _lasting(name: str, view: BrokerView) -> Iterator[Finding]:
 
 
 def _linked(view: BrokerView) -> set[str]:
-    ports = {door.port for door in view.mirror_doors if door.port is not None}
+    ports = {door.port for door in view.link.doors if door.port is not None}
     return {user.strip() for each in view.connections if each.port in ports for user in each.user.split(",")}
 
 
 def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
-    link = view.link
+    link = view.broker_connection
     if link is None:
         there = ", ".join(each.name for each in view.links) or "none"
         yield LINK_UNKNOWN(
@@ -149,7 +149,7 @@ def _link(name: str, view: BrokerView, *, kept_out: bool) -> Iterator[Finding]:
             f"{name}: link {link.name} is not started",
             f"`dr-ctl link restart {view.site}` starts it; what happened before may not be captured.",
         )
-    elif view.outflow is not None and not view.attached:
+    elif view.outflow is not None and not view.link.attached:
         yield LINK_NOT_ATTACHED(
             f"{name}: link {link.name} is started but not attached",
             f"The peer keeps out what {view.site} holds; `dr-ctl reinstate {view.site}` lets it in, no restart does."

@@ -171,7 +171,7 @@ class Flow:
 
 def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
     """Ask for the gate's numbers in one POST; what `view` told of names and acceptors says where to look."""
-    outflow, link = view.outflow, view.link
+    outflow, link = view.outflow, view.broker_connection
     if outflow is None or link is None:
         raise NoSuchBean(f"{reader.url}: no link to the peer, so no outflow to look at")
     post = Post()
@@ -190,7 +190,7 @@ def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
         link_started=state.flag("Started"),
         link_connected=state.flag("Connected"),
         doors_open=tuple(door.name for door in view.doors if started[door.name]),
-        mirror_open=all(started[door.name] for door in view.mirror_doors),
+        mirror_open=all(started[door.name] for door in view.link.doors),
     )
 
 
@@ -223,7 +223,7 @@ def open_doors(reader: Reader, view: BrokerView, *, timeout_s: float) -> tuple[s
 
 def _doors(post: Post, view: BrokerView) -> dict[str, Asked[Read]]:
     """Each by its name: a pattern makes the broker go through the names of all its queues too."""
-    return {door.name: post.ask(Read(door.bean, ("Started",))) for door in (*view.doors, *view.mirror_doors)}
+    return {door.name: post.ask(Read(door.bean, ("Started",))) for door in (*view.doors, *view.link.doors)}
 
 
 def _started(reader: Reader, doors: Mapping[str, Asked[Read]]) -> dict[str, bool]:

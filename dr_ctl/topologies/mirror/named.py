@@ -35,13 +35,14 @@ def _fenced(view: BrokerView) -> str:
 
 
 def _linking(view: BrokerView) -> str | None:
-    if view.link is None:
+    link = view.broker_connection
+    if link is None:
         return None
-    return f"{view.link.name} {'attached' if view.attached else 'started' if view.link.started else 'stopped'}"
+    return f"{link.name} {'attached' if view.link.attached else 'started' if link.started else 'stopped'}"
 
 
 def _shipping(view: BrokerView) -> str | None:
-    if view.link is None:
+    if view.broker_connection is None:
         return None
     return f"{view.outflow.depth} to ship" if view.outflow is not None else "no outflow"
 
@@ -52,7 +53,7 @@ def _holding(view: BrokerView) -> str:
 
 BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named(NOT_ACTIVE, lambda view: "active" if view.active else "not active"),
-    Named(LINK_DOOR_UNKNOWN, lambda view: doors(view.mirror_doors)),
+    Named(LINK_DOOR_UNKNOWN, lambda view: doors(view.link.doors)),
     Named(
         OPENS_AT_BOOT,
         lambda view: some([f"{door.name} boots {'open' if door.opens_at_boot else 'closed'}" for door in view.doors]),

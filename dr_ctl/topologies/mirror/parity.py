@@ -65,7 +65,7 @@ def _loose(view: BrokerView) -> set[str]:
 
 def under_way(source: BrokerView, target: BrokerView) -> int | None:
     """How many events are between the sites now; None where an outflow cannot be seen."""
-    return total((source.to_ship, target.to_ship, source.unapplied, target.unapplied))
+    return total((source.link.to_ship, target.link.to_ship, source.link.unapplied, target.link.unapplied))
 
 
 def unexplained(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> list[Difference]:

@@ -162,7 +162,7 @@ class Observer(observer.Observer[BrokerView, Access]):
     def _alive_if_seen(self, access: Asked, views: Views) -> BrokerView | Silent:
         told = super()._alive_if_seen(access, views)
         peers = [each for (site, pair), each in views.items() if site != told.site and pair == told.pair]
-        if isinstance(told, Shut) and any(not isinstance(each, Silent) and each.attached for each in peers):
+        if isinstance(told, Shut) and any(not isinstance(each, Silent) and each.link.attached for each in peers):
             return replace(told, fetches=True)
         return told
 

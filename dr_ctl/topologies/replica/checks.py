@@ -52,7 +52,7 @@ def nothing_owed(seen: Seen[BrokerView], move: Move) -> bool:
     """Say whether the target is taken in already: nothing is owed, and it is the replica of the site that serves."""
     here, there = seen.views(move.source), seen.views(move.target)
     owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
-    fetches = all(view.is_source and view.attached for view in here) and all(view.is_replica for view in there)
+    fetches = all(view.is_source and view.link.attached for view in here) and all(view.is_replica for view in there)
     return not owed and fetches and seen.roles[move.target] is Role.STANDBY
 
 
@@ -77,7 +77,7 @@ def of_broker(view: BrokerView) -> Iterator[Finding]:
             severity=Severity.WARNING,
         )
     yield from classic.of_permits(view, (SETS_ROLE,))
-    if view.is_source and not view.attached:
+    if view.is_source and not view.link.attached:
         yield LINK_NOT_ATTACHED(
             f"{name}: it is the source, and no replica fetches from it",
             "Look at the other broker, and at what stands between the sites; a replica connects by itself. Beside "
@@ -93,7 +93,7 @@ def of_both(
     yield from of_pair(source, target)
     yield from _parts(source, target)
     lag_ms, most_s = source.plugin.lag_ms if source.plugin is not None else None, source.config.lag_s
-    if source.open and source.to_ship and lag_ms is not None and lag_ms > most_s * 1000:
+    if source.open and source.link.to_ship and lag_ms is not None and lag_ms > most_s * 1000:
         yield REPLICA_BEHIND(
             f"{target.site} is {duration(lag_ms / 1000)} behind, more than `lag:` allows ({duration(most_s)})",
             "A move waits for it to catch up before it keeps clients out.",

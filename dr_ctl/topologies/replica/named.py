@@ -27,7 +27,7 @@ BY_BROKER: Final[Sequence[Named[BrokerView]]] = (
     Named(NEVER_TRIED, lambda _: "published names and states only"),
     Named(NO_REPLICATION_PLUGIN, _part),
     Named(LINK_DOOR_UNKNOWN, lambda view: doors(view.acceptors), "the plugin has a connector of its own"),
-    Named(LINK_NOT_ATTACHED, lambda view: f"{view.to_ship} event(s) to ship", "a replica fetches from the source"),
+    Named(LINK_NOT_ATTACHED, lambda view: f"{view.link.to_ship} event(s) to ship", "a replica fetches from the source"),
 )
 BY_PAIR: Final[Sequence[Named[BrokerView]]] = (
     Named(NO_SOURCE_AND_REPLICA, _part),

@@ -43,7 +43,7 @@ def differences(source: BrokerView, target: BrokerView, queues: Queues) -> list[
 
 def unexplained(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> list[Difference]:
     """Differences larger than what the replica lacks, and what moved between two looks."""
-    between = total((source.to_ship, target.to_ship))
+    between = total((source.link.to_ship, target.link.to_ship))
     return [
         each
         for each in differences(source, target, queues)

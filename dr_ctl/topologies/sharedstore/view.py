@@ -6,23 +6,20 @@ lock, and what its process is said to do, where something says that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from dr_ctl.core.model import Role
 from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call
-from dr_ctl.rpo.history.row import Row
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.common import seen
 from dr_ctl.topologies.common.names import OWN
-from dr_ctl.topologies.common.residue import Residue
-from dr_ctl.topologies.common.view import Acceptor, Config
+from dr_ctl.topologies.common.view import Config
+from dr_ctl.topologies.sharedstore.link import StoreLink
 from dr_ctl.topologies.sharedstore.lock import Lag, LockSeen
-from dr_ctl.topologies.topology import LinkSeen, Stake
+from dr_ctl.topologies.topology import Stake
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +53,10 @@ class BrokerView(ClassicBroker):
     unread: str = field(default="", kw_only=True)
     runs: bool | None = field(default=None, kw_only=True)
     lag: Lag | None = field(default=None, kw_only=True)
+
+    @property
+    def link(self) -> StoreLink:
+        return StoreLink(self)
 
     @property
     def others(self) -> str | None:
@@ -97,99 +98,6 @@ class BrokerView(ClassicBroker):
             return Role.SICK if self.others is not None else self.by_doors
         named = self.lock is not None and self.lock.holder == self.config.broker
         return Role.DOWN if named or self.runs is False else Role.STANDBY
-
-    @property
-    def mirror_doors(self) -> tuple[Acceptor, ...]:
-        return ()
-
-    @property
-    def attached(self) -> bool | None:
-        return None
-
-    @property
-    def hears_peer(self) -> bool:
-        return False
-
-    @property
-    def to_ship(self) -> int | None:
-        """Both sites use one store; where a replica follows, what that has not got."""
-        if not self.config.replicated:
-            return 0
-        return self.lag.messages if self.lag is not None else None
-
-    @property
-    def unapplied(self) -> int | None:
-        return 0
-
-    def unsettled(self) -> Iterator[str]:
-        if self.lock is None:
-            yield f"the lock was not read: {self.unread}"
-        if self.config.replicated and self.lag is None:
-            yield "how far the replica is was not read"
-        elif self.lag is not None and self.lag.size:
-            yield f"{self.lag.size} byte(s) to replicate, {self.lag.messages} message(s) among them"
-
-    @property
-    def ships(self) -> Mapping[str, bool]:
-        return {}
-
-    @property
-    def captures(self) -> bool:
-        return True
-
-    def holds(self, call: Call) -> bool:
-        match call.goal, call.thing:
-            case (Goal.HAND_OVER, _):
-                return not self.has_the_store
-            case (Goal.START | Goal.STOP, _):
-                return self.runs is (call.goal is Goal.START)
-        return ClassicBroker.holds(self, call)
-
-    # What commands and the history take from it.
-
-    def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
-        del before, took_s
-        name = self.lock.holder if self.lock is not None else None
-        more = {
-            "held": self.lock.held if self.lock is not None else None,
-            "holder": name,
-            "lease_s": self.lock.left_s if self.lock is not None else None,
-            "process": self.runs,
-        }
-        return LinkSeen(
-            self.site, self.pair, None, None, None, self.to_ship, self.unapplied, None, (self._told(),), more
-        )
-
-    def _told(self) -> str:
-        lock = self.lock.text if self.lock is not None else f"who holds the store was not read: {self.unread}"
-        if self.answered:
-            return lock if self.lock is None or self.lock.holder is not None else "holds the store"
-        state = {True: ", its process runs", False: ", its process does not run", None: ""}[self.runs]
-        return f"its ports refuse, as those of a waiting broker do{state}; {lock}"
-
-    def outflow_rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
-        """Nothing is to be shipped; what clients have in delivery would come twice."""
-        del peer
-        if not self.has_the_store or self.to_ship is None:
-            return
-        yield Row(
-            ts=at, site=self.site, pair=self.pair, kind="mirror", name="*", start=self.start,
-            depth=self.to_ship, delivering=0, added=0, removed=0, link=True,
-        )  # fmt: skip
-        for name, queue in self.business.items():
-            if queue.counted:
-                yield replace(
-                    queue.row(self, at), kind="acks", name=name, depth=queue.delivering, delivering=0,
-                    added=queue.removed, removed=queue.removed - queue.delivering, link=True,
-                )  # fmt: skip
-
-    def stake(self, peer: BrokerView | None) -> Stake:
-        del peer
-        return Stake(self.to_ship, None, None)
-
-    @property
-    def residue(self) -> Residue | None:
-        return Residue(0, 0)
 
     @property
     def takes_s(self) -> float:

@@ -142,19 +142,19 @@ def test_what_is_under_way_is_what_the_buffers_hold() -> None:
         arrived=(arrived("london", 6),),
     )
 
-    assert (view.to_ship, view.ids_to_ship, view.unapplied) == (7, 5, 6)
-    assert (view.stake(None).lost, view.stake(PARIS).twice) == (7, 5)
+    assert (view.link.to_ship, view.ids_to_ship, view.link.unapplied) == (7, 5, 6)
+    assert (view.link.stake(None).lost, view.link.stake(PARIS).twice) == (7, 5)
 
 
 def test_what_cannot_be_read_is_not_zero() -> None:
     no_buffer = with_flow(LONDON, "orders", lambda each: replace(each, buffer=None))
     below = with_flow(LONDON, "orders", lambda each: replace(each, buffer=buffer("london", "orders", -1)))
 
-    assert [view.to_ship for view in (no_buffer, below)] == [None, None]
+    assert [view.link.to_ship for view in (no_buffer, below)] == [None, None]
     assert replace(LONDON, ids=None).ids_to_ship is None
-    assert replace(LONDON, arrived=()).unapplied is None
-    assert replace(LONDON, ids=None).residue is None
-    assert broker("london", among=()).attached is None
+    assert replace(LONDON, arrived=()).link.unapplied is None
+    assert replace(LONDON, ids=None).link.residue is None
+    assert broker("london", among=()).link.attached is None
 
 
 @pytest.mark.parametrize(
@@ -167,20 +167,20 @@ def test_what_cannot_be_read_is_not_zero() -> None:
 def test_a_bridge_is_attached_where_it_is_started_and_connected(more: dict[str, bool]) -> None:
     away = with_flow(LONDON, "orders", lambda each: replace(each, bridges=(bridge("london", "orders", **more),)))
 
-    assert (LONDON.attached, away.attached) == (True, False)
-    assert list(LONDON.unsettled()) == []
-    assert "london: the bridge of orders is not connected" in away.unsettled()
+    assert (LONDON.link.attached, away.link.attached) == (True, False)
+    assert list(LONDON.link.unsettled()) == []
+    assert "london: the bridge of orders is not connected" in away.link.unsettled()
 
 
 def test_a_buffer_that_nobody_consumes_has_no_bridge_attached() -> None:
     unread = with_flow(LONDON, "orders", lambda each: replace(each, buffer=buffer("london", "orders", consumers=0)))
 
-    assert not unread.attached
+    assert not unread.link.attached
     # Versions that do not tell whether a bridge is connected have only that.
     untold = with_flow(
         LONDON, "orders", lambda each: replace(each, bridges=(bridge("london", "orders", connected=None),))
     )
-    assert untold.attached
+    assert untold.link.attached
 
 
 def test_what_closes_a_queue_is_seen_to_hold_once_it_is_closed() -> None:

@@ -64,19 +64,19 @@ def test_what_the_agent_takes_is_no_clients() -> None:
 def test_what_the_peer_has_too_many_of_would_come_twice() -> None:
     here, there = broker("london", serves=True, depth=5, to_ship=2), broker("paris", serves=False, depth=10)
 
-    assert here.ahead(there) == {"orders": 7}
-    assert here.ahead(None) == {"orders": None}
-    assert here.stake(there).queues == {"orders": (2, 7)}
+    assert here.link.ahead(there) == {"orders": 7}
+    assert here.link.ahead(None) == {"orders": None}
+    assert here.link.stake(there).queues == {"orders": (2, 7)}
 
 
 def test_the_history_has_what_is_to_ship_what_lies_there_and_what_is_not_removed_yet() -> None:
     here, there = broker("london", serves=True, depth=5, to_ship=2), broker("paris", serves=False, depth=10)
 
-    rows = {row.kind: row.depth for row in here.outflow_rows(there, AT)}
+    rows = {row.kind: row.depth for row in here.link.rows(there, AT)}
 
     assert rows == {"mirror": 2, "staged": 10, "acks": 7}
-    assert [row.kind for row in here.outflow_rows(None, AT)] == ["mirror"]
-    assert [row.kind for row in there.outflow_rows(here, AT)] == ["mirror"]
+    assert [row.kind for row in here.link.rows(None, AT)] == ["mirror"]
+    assert [row.kind for row in there.link.rows(here, AT)] == ["mirror"]
 
 
 @pytest.mark.parametrize(
@@ -97,11 +97,11 @@ def test_a_site_lacks_what_it_neither_has_nor_gets(source: int, target: int, to_
 def test_it_ships_only_where_its_connector_is_connected_and_its_copies_have_a_consumer() -> None:
     told = broker("london", serves=True, to_ship=3)
 
-    assert told.attached is True
-    assert broker("london", serves=True, networks=()).attached is False
-    assert broker("london", serves=True, networks=(Network("to-paris", "b", None),)).attached is False
-    assert broker("london", serves=True, copying={"orders": queue("c", 3)}).attached is False
-    assert broker("london", serves=True, networks=(), copying={}).attached is None
+    assert told.link.attached is True
+    assert broker("london", serves=True, networks=()).link.attached is False
+    assert broker("london", serves=True, networks=(Network("to-paris", "b", None),)).link.attached is False
+    assert broker("london", serves=True, copying={"orders": queue("c", 3)}).link.attached is False
+    assert broker("london", serves=True, networks=(), copying={}).link.attached is None
 
 
 def test_a_client_at_a_connector_that_stays_open_is_told_and_the_agent_is_not() -> None:

@@ -107,7 +107,7 @@ def test_the_role_follows_from_the_plugin_and_its_doors(view: SiteView, role: Ro
 
 
 def settled(**more: Any) -> list[str]:
-    return list(broker("paris", flow("orders", **more)).unsettled())
+    return list(broker("paris", flow("orders", **more)).link.unsettled())
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_what_is_staged_and_ready_does_not_keep_the_gate_shut() -> None:
 
 
 def test_commands_under_way_keep_it_shut() -> None:
-    assert "1 command(s) in continuity.cmd.out" in " ".join(commands(PARIS, 1).unsettled())
+    assert "1 command(s) in continuity.cmd.out" in " ".join(commands(PARIS, 1).link.unsettled())

@@ -126,7 +126,7 @@ def test_the_plugins_beans_are_found_where_they_are(*, moved: bool) -> None:
     assert (flow.queue, flow.mirror_bridge.acked, flow.target_bridge.started) == ("orders", 5, True)
     assert list(view.business) == ["orders"]
     assert view.commands.out.name == "continuity.cmd.out"
-    assert (view.attached, view.to_ship, view.now_ms, view.start) == (True, 0, 1500, "1000")
+    assert (view.link.attached, view.link.to_ship, view.now_ms, view.start) == (True, 0, 1500, "1000")
 
 
 def test_a_broker_whose_plugin_has_not_started_is_a_view_and_not_an_error() -> None:
@@ -135,7 +135,7 @@ def test_a_broker_whose_plugin_has_not_started_is_a_view_and_not_an_error() -> N
 
     view = seen(console)
 
-    assert (view.service, view.flows, view.commands, view.attached) == (None, (), None, None)
+    assert (view.service, view.flows, view.commands, view.link.attached) == (None, (), None, None)
     assert serving(console, "london", timeout_s=1.0) == (False, ("clients",))
 
 

@@ -44,7 +44,7 @@ class World:
         return [SimpleNamespace(look=lambda view=view: view) for view in self.views if view.site == site]
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
-        return next(view.unapplied for view in self.views if view.site == site)
+        return next(view.link.unapplied for view in self.views if view.site == site)
 
     def waiting(self, about: str, depth: int | None, why_not_moving: str | None) -> None:
         self.depths.append(depth)
@@ -65,7 +65,7 @@ def done(act: Any, world: Any) -> Outcome:
 
 
 def test_a_sample_has_no_figure_of_it() -> None:
-    told = evidence([("london", LONDON), ("paris", UNREAD)])
+    told = evidence([("london", LONDON.link), ("paris", UNREAD.link)])
 
     assert told == {
         "london": {"outflow": 5, "pending": 1, "attached": True},
@@ -76,12 +76,12 @@ def test_a_sample_has_no_figure_of_it() -> None:
 def test_one_of_several_brokers_that_was_not_read_makes_the_figures_of_its_site_unknown() -> None:
     silent = TimedOut("http://paris: no answer")
 
-    assert evidence([("paris", LONDON), ("paris", UNREAD)])["paris"] == {
+    assert evidence([("paris", LONDON.link), ("paris", UNREAD.link)])["paris"] == {
         "outflow": None,
         "pending": None,
         "attached": None,
     }
-    assert evidence([("paris", LONDON), ("paris", silent)])["paris"] == {"unknown": "http://paris: no answer"}
+    assert evidence([("paris", LONDON.link), ("paris", silent)])["paris"] == {"unknown": "http://paris: no answer"}
 
 
 def test_a_catch_up_waits_for_an_unknown_depth_and_never_ends_well() -> None:
@@ -119,6 +119,6 @@ def test_the_residue_of_a_site_is_not_told_where_one_broker_was_not_read() -> No
 
 
 def test_its_link_is_neither_attached_nor_not() -> None:
-    link = UNREAD.linked(None, 1.0)
+    link = UNREAD.link.linked(None, 1.0)
 
     assert (link.started, link.attached, link.outflow) == (None, None, None)

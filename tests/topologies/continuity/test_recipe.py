@@ -154,7 +154,7 @@ def test_what_comes_twice_at_most_is_said_before_a_return(
 
     [told] = [each for each in RECIPE.why_not(both, move("reinstate", "london")) if each.id == "DR-RETURN-005"]
 
-    assert london.residue == Residue(to_ship, 9, twice)
+    assert london.link.residue == Residue(to_ship, 9, twice)
     assert f"at most {twice} of the messages" in told.text
     assert told.severity is severity
 

@@ -22,21 +22,21 @@ PARIS = site("paris", flow("orders"), flow("audit"))
 
 
 def test_what_is_to_ship_is_not_known() -> None:
-    assert CLOSED.to_ship is None
-    linked = CLOSED.linked(None, 1.0)
+    assert CLOSED.link.to_ship is None
+    linked = CLOSED.link.linked(None, 1.0)
     assert linked.outflow is None
     assert "an unknown number of message(s) to ship, 0 acknowledgement(s) to ship" in linked.lines[0]
 
 
 def test_no_price_is_told_of_it() -> None:
-    stake = CLOSED.stake(PARIS)
+    stake = CLOSED.link.stake(PARIS)
 
     assert (stake.lost, stake.queues) == (None, None)
-    assert CLOSED.residue is None
+    assert CLOSED.link.residue is None
 
 
 def test_the_history_keeps_no_row_of_it() -> None:
-    rows = [(row.kind, row.name, row.depth) for row in CLOSED.outflow_rows(PARIS, AT) if row.kind == "mirror"]
+    rows = [(row.kind, row.name, row.depth) for row in CLOSED.link.rows(PARIS, AT) if row.kind == "mirror"]
 
     assert rows == [("mirror", "orders", 5)]
 
@@ -46,7 +46,7 @@ def test_acknowledgements_that_are_miscounted_are_not_known() -> None:
     paris = replace(PARIS, flows=(replace(PARIS.flows[0], in_acks=replace(queue, depth=-1)), PARIS.flows[1]))
     london = site("london", flow("orders"), flow("audit"))
 
-    assert paris.unapplied is None
-    assert london.stake(paris).twice is None
-    pending = {row.name: row.pending for row in london.outflow_rows(paris, AT) if row.kind == "acks"}
+    assert paris.link.unapplied is None
+    assert london.link.stake(paris).twice is None
+    pending = {row.name: row.pending for row in london.link.rows(paris, AT) if row.kind == "acks"}
     assert pending == {"orders": None, "audit": 0}

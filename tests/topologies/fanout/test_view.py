@@ -68,7 +68,7 @@ def client(name: str, connector: str) -> Connection:
 
 
 def rows(here: BrokerView, peer: BrokerView | None) -> dict[str, Row]:
-    return {row.kind: row for row in here.outflow_rows(peer, AT)}
+    return {row.kind: row for row in here.link.rows(peer, AT)}
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_site_that_waits_records_no_outflow_and_dead_letters_none_at_all() -> 
 
 
 def test_a_queue_that_counts_below_zero_is_not_read() -> None:
-    told = view("london", queue("q", -1)).stake(view("paris", queue("q", 5)))
+    told = view("london", queue("q", -1)).link.stake(view("paris", queue("q", 5)))
 
     assert (told.lost, told.twice, told.queues) == (None, None, None)
     assert rows(view("london", queue("q", -1)), view("paris", queue("q", 5))) == {}
@@ -112,8 +112,8 @@ def test_a_receipt_rests_on_what_left_while_producers_go_on() -> None:
     before, later = (view("london", queue("q", depth, added=added)) for depth, added in ((5, 100), (9, 104)))
     taken = view("london", queue("q", 4, removed=41))
 
-    assert [*before.counted] == [*later.counted]
-    assert [*before.counted] != [*taken.counted]
+    assert [*before.link.counters] == [*later.link.counters]
+    assert [*before.link.counters] != [*taken.link.counters]
 
 
 def test_consumers_among_the_producers_and_clients_elsewhere_would_work_behind_a_fence() -> None:

@@ -26,7 +26,7 @@ class Restarted:
         self.restarts = 0
 
     def names(self) -> Any:
-        return SimpleNamespace(link=None)
+        return SimpleNamespace(broker_connection=None)
 
     def change(self, calls: object, hand: object) -> list[object]:
         del calls, hand

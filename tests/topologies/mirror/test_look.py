@@ -43,7 +43,7 @@ def test_what_the_broker_says_stands_in_the_view(london: Management) -> None:
 
     view = seen(london)
 
-    assert (view.version, view.node, view.unapplied, view.start) == ("2.40.0", "node-london", 276, "1795251000000")
+    assert (view.version, view.node, view.link.unapplied, view.start) == ("2.40.0", "node-london", 276, "1795251000000")
     assert view.outflow is not None
     assert (view.outflow.depth, view.outflow.delivering) == (1285, 700)
     held = view.business["held"]
@@ -281,7 +281,7 @@ class TestAgain:
 
         held = view.business["held"]
         assert (held.depth, held.delivering, held.added) == (3, 2, 21)
-        assert (view.to_ship, view.attached, view.open) == (5, False, False)
+        assert (view.link.to_ship, view.link.attached, view.open) == (5, False, False)
         assert view.business.keys() == known.business.keys()
 
     def test_pauses_are_as_they_are_now(self, london: Management) -> None:
@@ -339,7 +339,7 @@ class TestAgain:
 
         view = look_again(london.reader(), known, (), timeout_s=1)
 
-        assert (view.business["held"].depth, view.to_ship, view.open) == (9, 5, False)
+        assert (view.business["held"].depth, view.link.to_ship, view.open) == (9, 5, False)
 
     @pytest.mark.parametrize("attributes", [COUNTS, PAUSES, ()], ids=["counts", "pauses", "doors"])
     def test_of_a_broker_that_was_restarted_everything_is_asked_for(

@@ -123,20 +123,20 @@ class TestLink:
             config=Config(("clients",), None, config),
         )
 
-        assert (view.link.name if view.link is not None else None) == name
+        assert (view.broker_connection.name if view.broker_connection is not None else None) == name
 
     def test_two_that_ship_are_one_too_many(self) -> None:
         lyon = replace(outflow("london"), name=outflow("london").name.replace("paris", "lyon"))
         links = tuple(Link(each, started=True, connected=True, protocol="AMQP") for each in ("paris", "lyon"))
         view = broker("london", lyon, links=links)
 
-        assert view.link is None
+        assert view.broker_connection is None
         assert view.outflow is None
 
     def test_another_protocol_is_not_a_mirror(self) -> None:
         view = broker("london", links=(Link("paris", started=True, connected=True, protocol="CORE"),))
 
-        assert view.link is None
+        assert view.broker_connection is None
 
     @pytest.mark.parametrize(
         ("connected", "consumers", "attached"), [(True, 1, True), (True, 0, False), (False, 1, False)]
@@ -150,7 +150,7 @@ class TestLink:
             queues=(outflow("london", consumers=consumers),),
         )
 
-        assert view.attached is attached
+        assert view.link.attached is attached
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_the_links_door_is_the_one_set_or_the_only_one_left(
         "london", acceptors=(*doors("london", serving=True), *more), config=Config(("clients",), config, None)
     )
 
-    assert [each.name for each in view.mirror_doors] == names
+    assert [each.name for each in view.link.doors] == names
 
 
 @pytest.mark.parametrize(

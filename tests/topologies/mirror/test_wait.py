@@ -75,7 +75,7 @@ class Broker:
         self.site, self.pair, self._world = site, pair, world
 
     def names(self) -> Any:
-        return SimpleNamespace(link=None)
+        return SimpleNamespace(broker_connection=None)
 
     def flow(self, *, timeout_s: float) -> Flow:
         told = self._world.told(self.site, self.pair)

@@ -60,18 +60,19 @@ def test_a_source_serves_by_its_doors_and_a_replica_waits() -> None:
 def test_what_is_not_read_is_not_known() -> None:
     unread = view("london", None)
 
-    assert (unread.attached, unread.to_ship, unread.boots_closed, unread.captures) == (None, None, None, False)
+    assert (unread.link.attached, unread.link.to_ship, unread.boots_closed) == (None, None, None)
+    assert unread.link.captures is False
     below = replace(LONDON, events=(queue(EVENTS, -1),))
-    assert below.to_ship is None
-    assert list(below.outflow_rows(PARIS, NOW)) == []
+    assert below.link.to_ship is None
+    assert list(below.link.rows(PARIS, NOW)) == []
 
 
 def test_both_queues_of_events_are_to_be_shipped_by_a_source_only() -> None:
     events = (queue(EVENTS, 2, consumers=1), queue(INTERMEDIATE, 3))
 
-    assert replace(LONDON, events=events).to_ship == 5
-    assert replace(PARIS, events=events).to_ship == 0
-    [row] = replace(LONDON, events=events).outflow_rows(PARIS, NOW)
+    assert replace(LONDON, events=events).link.to_ship == 5
+    assert replace(PARIS, events=events).link.to_ship == 0
+    [row] = replace(LONDON, events=events).link.rows(PARIS, NOW)
     assert (row.kind, row.name, row.depth, row.link) == ("mixed", "*", 5, True)
 
 

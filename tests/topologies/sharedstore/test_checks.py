@@ -152,6 +152,6 @@ def test_with_a_replica_it_is_what_that_has_not_got() -> None:
     unread = replace(here, lag=None)
 
     assert not seen(here, waiting()).one_store
-    assert (here.to_ship, unread.to_ship) == (3, None)
-    assert [*here.unsettled()] == ["4096 byte(s) to replicate, 3 message(s) among them"]
-    assert [*unread.unsettled()] == ["how far the replica is was not read"]
+    assert (here.link.to_ship, unread.link.to_ship) == (3, None)
+    assert [*here.link.unsettled()] == ["4096 byte(s) to replicate, 3 message(s) among them"]
+    assert [*unread.link.unsettled()] == ["how far the replica is was not read"]

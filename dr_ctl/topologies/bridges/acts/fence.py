@@ -129,7 +129,7 @@ def residue(tools: BridgesTools, step: PlannedStep, move: Move, hand: Hand) -> O
     if isinstance(closed, Refused):
         return closed
     for view in tools.observer.look_at(move.target):
-        if (held := view.residue) is None:
+        if (held := view.link.residue) is None:
             return Refused(f"what {view.site}/{view.pair} still holds was not read")
         tools.residue[view.pair] = held
     total = Residue.together(tools.residue.values())

@@ -52,7 +52,7 @@ def _nothing_left(tools: BridgesTools, move: Move) -> bool:
     are closed, so that it gets nothing new."""
     held = list(tools.residue.values())
     empty = bool(held) and not any(each.messages or each.acks for each in held)
-    return empty and total(view.unapplied for view in tools.views(move.source)) == 0
+    return empty and total(view.link.unapplied for view in tools.views(move.source)) == 0
 
 
 def _figures(tools: BridgesTools) -> dict[str, Json]:

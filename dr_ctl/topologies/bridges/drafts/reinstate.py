@@ -38,8 +38,8 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
             held += [] if queue.paused else [pause(view, queue, HOLDS)]
             resumed.append(resume(view, queue, None if queue.paused else HELD))
             inverse.append(resume(view, queue, "it is paused"))
-        let_in += [open_door(view, door) for door in view.mirror_doors if not door.started]
-        kept_out = [door for door in view.mirror_doors if not was["mirror"].get(door.name)]
+        let_in += [open_door(view, door) for door in view.link.doors if not door.started]
+        kept_out = [door for door in view.link.doors if not was["mirror"].get(door.name)]
         inverse += [close_door(view, door, "it is open") for door in kept_out]
         inverse += owed_again(view, move.target, move)
     for view in seen.views(move.target):
@@ -65,7 +65,7 @@ def _ways_in(view: BrokerView) -> list[Call]:
     closed, so that no client of them is let in."""
     return [
         call(view, Goal.LINK_UP, door.name, view.requests.open_door(door), f"open acceptor {door.name}")
-        for door in (*view.mirror_doors, *view.doors)
+        for door in (*view.link.doors, *view.doors)
         if not door.started
     ]
 
@@ -76,7 +76,7 @@ def _as_they_were(view: BrokerView, was: Mapping[str, bool]) -> list[Call]:
         call(
             view, Goal.LINK_DOWN, door.name, view.requests.close_door(door), f"close acceptor {door.name}", "it is open"
         )
-        for door in (*view.mirror_doors, *view.doors)
+        for door in (*view.link.doors, *view.doors)
         if not was.get(door.name)
     ]
 

@@ -37,7 +37,7 @@ def residue(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
     if isinstance(findings, Refused):
         return findings
     views = tools.views(move.target)
-    known = [each for view in views if (each := view.residue) is not None]
+    known = [each for view in views if (each := view.link.residue) is not None]
     if len(known) < len(views):
         return Refused(f"what {move.target} still holds was not read")
     total = Residue.together(known)

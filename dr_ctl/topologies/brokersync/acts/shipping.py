@@ -40,14 +40,16 @@ class Copies:
 
     def left(self, here: BrokerView, there: BrokerView) -> int | None:
         del there
-        return here.to_ship
+        return here.link.to_ship
 
     def why(self, here: BrokerView, there: BrokerView) -> list[str]:
         del there
-        return [] if here.attached or not here.copying else [f"the network connector of {here.site} is not connected"]
+        return (
+            [] if here.link.attached or not here.copying else [f"the network connector of {here.site} is not connected"]
+        )
 
     def mends(self, here: BrokerView) -> list[Call]:
-        if here.attached or not here.copying:
+        if here.link.attached or not here.copying:
             self._again_at = self._hand.monotonic() + self._patience.link_lost_s
             return []
         if self._restarted >= RESTARTS or self._hand.monotonic() < self._again_at:
@@ -111,7 +113,7 @@ def restart(tools: SyncTools, step: PlannedStep, move: Move, hand: Hand) -> Outc
     tools.change([call for call in step.calls if call.goal is Goal.LINK_UP], hand)
     waited = until(
         hand,
-        lambda: [f"{view.site}/{view.pair}" for view in tools.observer.look_at(move.source) if not view.attached],
+        lambda: [f"{view.site}/{view.pair}" for view in tools.observer.look_at(move.source) if not view.link.attached],
         holds=lambda away: not away,
         within_s=step.limits["within"],
         poll_s=tools.patience.link_poll_s,

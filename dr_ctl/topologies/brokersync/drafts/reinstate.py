@@ -30,12 +30,12 @@ def draft(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
     for view in seen.views(move.source):
         done += in_part("done", (may_move(view, view.named[name]) for name in view.copying if name in view.named))
         was = before(move, view)
-        let_in += [open_door(view, door) for door in view.mirror_doors if not door.started]
-        kept_out = [door for door in view.mirror_doors if not was["mirror"].get(door.name)]
+        let_in += [open_door(view, door) for door in view.link.doors if not door.started]
+        kept_out = [door for door in view.link.doors if not was["mirror"].get(door.name)]
         inverse += [close_door(view, door, "it is open") for door in kept_out]
         inverse += owed_again(view, move.target, move)
     for view in seen.views(move.target):
-        let_in += [open_door(view, door) for door in view.mirror_doors if not door.started]
+        let_in += [open_door(view, door) for door in view.link.doors if not door.started]
     let_in += restarts([*seen.views(move.source), *seen.views(move.target)])
     about = "what was consumed is removed there by id; the rest is let in, and both directions ship"
     calls = (*done, *in_part("let in", let_in), *in_part("strikes", paid(seen, move)))

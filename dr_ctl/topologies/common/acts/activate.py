@@ -79,7 +79,7 @@ def _may_open(tools: Tools[Broker], move: Move) -> tuple[list[Broker], str | Non
         there, here = views[: len(sites[0])], views[len(sites[0]) :]
     if any(view.open for view in here):
         return there, f"{move.source} is open: a second site is never opened"
-    if stopped := [view.site for view in there if not view.captures]:
+    if stopped := [view.site for view in there if not view.link.captures]:
         return there, f"{stopped[0]}: its link is not started, so the way back would capture nothing"
     by_pair = {view.pair: view for view in here}
     shut = [view for view in there if not view.open and view.pair in by_pair]
@@ -92,7 +92,7 @@ def _not_drained(tools: Tools[Broker], move: Move) -> str | None:
     if move.ask.operation == FAILOVER or move.sent or tools.gate.seen:
         return None
     views = tools.observer.look_once().views(move.source)
-    left = [f"{view.to_ship} to ship at {view.site}" for view in views if view.to_ship]
+    left = [f"{view.link.to_ship} to ship at {view.site}" for view in views if view.link.to_ship]
     return f"it was not this run that opened it: {some(left)}" if left else None
 
 

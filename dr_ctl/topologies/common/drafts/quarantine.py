@@ -21,7 +21,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
     inverse: list[Call] = []
     for view in seen.views(move.target):
         was = before(move, view)
-        for door in view.mirror_doors:
+        for door in view.link.doors:
             if door.started:
                 calls.append(close_door(view, door))
             if was["mirror"].get(door.name):
@@ -61,7 +61,7 @@ def owed_again(view: Broker, about: str, move: Move) -> list[Call]:
 
 def _outlasts(view: Broker) -> bool:
     """Say whether the closed door of the link stays closed when the broker is restarted."""
-    return bool(view.mirror_doors) and not any(door.opens_at_boot for door in view.mirror_doors)
+    return bool(view.link.doors) and not any(door.opens_at_boot for door in view.link.doors)
 
 
 def _new(view: Broker, kind: DebtKind, move: Move) -> bool:

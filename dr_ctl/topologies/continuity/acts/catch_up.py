@@ -42,12 +42,14 @@ def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Ou
         why = [
             reason for way, both in zip(ways, pairs, strict=True) for reason in idle.why(way, both, hand.monotonic())
         ]
-        why += [f"a bridge of {view.site} is not connected" for both in pairs for view in both if not view.attached]
+        why += [
+            f"a bridge of {view.site} is not connected" for both in pairs for view in both if not view.link.attached
+        ]
         if left is None:
             why.append("what is under way was not read: the continuity plugin has not started")
         else:
             known.append(left)
-        hand.sample(evidence((view.site, view) for both in pairs for view in both))
+        hand.sample(evidence((view.site, view.link) for both in pairs for view in both))
         hand.waiting("under way between the sites", left, some(why) if why else None)
         return _Look(pairs, left, why)
 
@@ -89,7 +91,7 @@ class _Look:
 
 def under_way(pairs: Sequence[Both]) -> int | None:
     """What is to ship, and what is not applied, at all of them; None where that was not read."""
-    return total(each for both in pairs for view in both for each in (view.to_ship, view.unapplied))
+    return total(each for both in pairs for view in both for each in (view.link.to_ship, view.link.unapplied))
 
 
 def _not_taken(pairs: Sequence[Both]) -> Iterator[Finding]:

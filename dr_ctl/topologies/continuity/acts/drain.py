@@ -62,7 +62,7 @@ def _until_same(tools: ContinuityTools, drain: _Drain, told: list[Both] | Broker
     while drain.ways:
         pairs = told if isinstance(told, list) else []
         views = [view for both in pairs for view in both]
-        reasons = [reason for view in views for reason in view.unsettled()]
+        reasons = [reason for view in views for reason in view.link.unsettled()]
         reasons += [f"{view.site} was opened" for view in views if view.open]
         reasons += [] if isinstance(told, list) else [str(told)]
         quiet = not reasons
@@ -133,7 +133,7 @@ class _Drain:
         left = total([under_way(pairs), staged])
         if left != self._left:
             self._left, self._moved_at = left, self.hand.monotonic()
-        self.hand.sample(evidence((view.site, view) for both in pairs for view in both))
+        self.hand.sample(evidence((view.site, view.link) for both in pairs for view in both))
         self._note_begun(pairs)
 
     def _note_begun(self, pairs: Sequence[Both]) -> None:
@@ -141,7 +141,7 @@ class _Drain:
             # Its end: what it read it may have read then, and a window that is too short would prove nothing.
             now = Sample(self.hand.monotonic(), source, target)
             was = self.begun.get(source.pair)
-            if not all(view.attached and not view.open and not [*view.under_way()] for view in (source, target)):
+            if not all(view.link.attached and not view.open and not [*view.under_way()] for view in (source, target)):
                 self.begun.pop(source.pair, None)
             elif was is None or moved(was[0], now):
                 self.begun[source.pair] = [now]

@@ -97,7 +97,7 @@ def _until_calm(
         if again := [call for call in holds if left_of([call], views)]:
             tools.change(again, hand)
             reasons.append(f"{move.source} had begun to deliver again")
-        left = total(count for here, there in pairs for count in (there.to_ship, here.unapplied))
+        left = total(count for here, there in pairs for count in (there.link.to_ship, here.link.unapplied))
         hand.waiting(f"of {move.target}'s residue under way", left, some(reasons) if reasons else None)
         return reasons, []
 
@@ -216,7 +216,7 @@ def _messages_in(both: Both) -> list[str]:
     here, there = both
     found = [f"{flow.out_mirror.depth} in {flow.out_mirror.name}" for flow in there.flows if flow.out_mirror.depth]
     found += [f"{flow.mirror_bridge.name} is not connected" for flow in there.flows if not flow.out_mirror.consumers]
-    return found + [f"a bridge of {here.site} is not connected" for _ in range(not here.attached)]
+    return found + [f"a bridge of {here.site} is not connected" for _ in range(not here.link.attached)]
 
 
 def _acks_in(both: Both) -> list[str]:

@@ -36,7 +36,7 @@ def _residue(access: Access) -> Residue | None:
     """What a closed broker still holds for its peer, None where that was not read; by their ids, which of the messages
     to ship lie in their queue without an acknowledgement. Where the ids cannot be had the counts bound it."""
     view = access.look()
-    counted = view.residue
+    counted = view.link.residue
     if counted is None:
         return None
     flows = [flow for flow in view.flows if flow.out_mirror.depth and flow.queue in view.business]

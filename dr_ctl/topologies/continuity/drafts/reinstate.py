@@ -41,9 +41,9 @@ def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> 
         calls += in_part("hold", (stop(view, flow.target_bridge) for flow in view.flows))
         calls += in_part("hold", (pause(view, flow.in_mirror) for flow in view.flows))
         calls += _without_commands(view)
-        calls += in_part("doors", (open_door(view, door) for door in view.mirror_doors if not door.started))
+        calls += in_part("doors", (open_door(view, door) for door in view.link.doors if not door.started))
         # Closed first: nothing more comes in that would be delivered with what is held.
-        kept_out = [door for door in view.mirror_doors if not was["mirror"].get(door.name)]
+        kept_out = [door for door in view.link.doors if not was["mirror"].get(door.name)]
         inverse += [close_door(view, door, "it is open") for door in kept_out]
         inverse += _removing(view, move)
         inverse += in_part("deliver", (resume(view, flow.in_mirror, "it is paused") for flow in view.flows))
@@ -53,7 +53,7 @@ def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> 
     for view in returned:
         calls += in_part("hold acks", (stop(view, flow.acks_bridge) for flow in view.flows))
         calls += _without_commands(view)
-        calls += in_part("doors", (open_door(view, door) for door in view.mirror_doors if not door.started))
+        calls += in_part("doors", (open_door(view, door) for door in view.link.doors if not door.started))
         calls += in_part("ship acks", (start(view, flow.acks_bridge, "ship by") for flow in view.flows))
         inverse += [start(view, flow.acks_bridge, "ship by", "it is stopped") for flow in view.flows]
     for view in seen.views(move.source):

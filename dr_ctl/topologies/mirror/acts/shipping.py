@@ -142,5 +142,9 @@ def _stopped_links(tools: MirrorTools) -> tuple[set[tuple[str, str]], list[Acces
 
     every = tools.observer.all()
     views = dict(zip(every, tools.observer.together(look, every), strict=True))
-    stopped = {(view.site, view.pair) for view in views.values() if view and view.link and not view.link.started}
+    stopped = {
+        (view.site, view.pair)
+        for view in views.values()
+        if view and view.broker_connection and not view.broker_connection.started
+    }
     return stopped, [access for access, view in views.items() if view is None]

@@ -38,14 +38,14 @@ def draft(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draf
                 resumed.append(resume(view, queue))
                 inverse.append(resume(view, queue, "it is paused"))
         let_in += _doors(view)
-        kept_out = [door for door in view.mirror_doors if not was["mirror"].get(door.name)]
+        kept_out = [door for door in view.link.doors if not was["mirror"].get(door.name)]
         inverse += [close_door(view, door, "it is open") for door in kept_out]
         inverse += owed_again(view, move.target, move)
     for view in seen.views(move.target):
         # Where both sites were lost in turn, the one that returns still keeps the other out.
         let_in += _doors(view)
-        if view.link is not None and not view.link.started:
-            let_in.append(start_link(view, view.link))
+        if view.broker_connection is not None and not view.broker_connection.started:
+            let_in.append(start_link(view, view.broker_connection))
     return Draft(
         move.target,
         "its residue is let in while nothing is delivered; both directions drain",
@@ -62,7 +62,7 @@ def draft(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draf
 
 def _doors(view: BrokerView) -> list[Call]:
     """Open the door of the link where it is closed."""
-    return [open_door(view, door) for door in view.mirror_doors if not door.started]
+    return [open_door(view, door) for door in view.link.doors if not door.started]
 
 
 def reconcile(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:

@@ -38,16 +38,16 @@ def _asked(view: BrokerView, operation: str, link: Link) -> Mapping[str, Json]:
 def restarts(views: Sequence[BrokerView]) -> list[Call]:
     """Stop and start links: a hung handshake is otherwise waited out, which takes a minute."""
     return [
-        make(view, view.link, NOT_ATTACHED, LINK_RESTARTS)
+        make(view, view.broker_connection, NOT_ATTACHED, LINK_RESTARTS)
         for view in views
-        if view.link is not None
+        if view.broker_connection is not None
         for make in (stop_link, start_link)
     ]
 
 
 def starts(views: Sequence[BrokerView]) -> list[Call]:
     """Start those again that were started."""
-    links = [(view, view.link) for view in views if view.link is not None]
+    links = [(view, view.broker_connection) for view in views if view.broker_connection is not None]
     return [start_link(view, link, "it is stopped") for view, link in links if link.started]
 
 
@@ -77,7 +77,7 @@ def drain(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draf
 def restart(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
     """Also of a link that is attached: one that hangs may say so."""
     del step
-    links = [(view, view.link) for view in seen.views(move.source) if view.link is not None]
+    links = [(view, view.broker_connection) for view in seen.views(move.source) if view.broker_connection is not None]
     stops = [stop_link(view, link) for view, link in links if link.started]
     return Draft(
         move.source,

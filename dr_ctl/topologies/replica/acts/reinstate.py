@@ -39,7 +39,7 @@ def residue(tools: ReplicaTools, step: PlannedStep, move: Move, hand: Hand) -> O
     if isinstance(findings, Refused):
         return findings
     views = tools.views(move.target)
-    known = [each for view in views if (each := view.residue) is not None]
+    known = [each for view in views if (each := view.link.residue) is not None]
     if len(known) < len(views):
         return Refused(f"what {move.target} still holds was not read")
     count = Residue.together(known).messages

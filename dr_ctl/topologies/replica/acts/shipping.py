@@ -28,14 +28,14 @@ class Events:
 
     def left(self, here: BrokerView, there: BrokerView) -> int | None:
         del there
-        return here.to_ship
+        return here.link.to_ship
 
     def why(self, here: BrokerView, there: BrokerView) -> list[str]:
-        if not here.attached:
+        if not here.link.attached:
             return [f"{there.site} does not fetch from {here.site}"]
         lag_ms = here.plugin.lag_ms if here.plugin is not None else None
         # Of a source that nobody sends anything the last event grows old.
-        if self._lag_s is None or not here.to_ship or lag_ms is None or lag_ms <= self._lag_s * 1000:
+        if self._lag_s is None or not here.link.to_ship or lag_ms is None or lag_ms <= self._lag_s * 1000:
             return []
         return [f"{there.site} is {duration(lag_ms / 1000)} behind"]
 

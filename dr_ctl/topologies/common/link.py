@@ -1,0 +1,145 @@
+"""The link of a broker to its peer: the questions that a topology answers of its own, and the answers where none is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from dr_ctl.core.model import Json
+
+if TYPE_CHECKING:
+    from dr_ctl.engine.plan import Call
+    from dr_ctl.rpo.history.row import Row
+    from dr_ctl.topologies.common.residue import Residue
+    from dr_ctl.topologies.common.view import Acceptor, Broker, Queue
+    from dr_ctl.topologies.topology import LinkSeen, Stake
+
+V = TypeVar("V", bound="Broker")
+
+
+class Link(ABC, Generic[V]):
+    """One broker's link, by one look at the broker; `peer` is the other broker of the pair by the same look."""
+
+    def __init__(self, view: V) -> None:
+        self.view = view
+
+    @property
+    @abstractmethod
+    def attached(self) -> bool | None:
+        """Say whether the broker ships to its peer now; None where nothing shows that."""
+
+    @property
+    @abstractmethod
+    def to_ship(self) -> int | None:
+        """How much the broker still has to ship; None where nothing shows that."""
+
+    @property
+    @abstractmethod
+    def unapplied(self) -> int | None:
+        """How many acknowledgements of the peer have arrived and are not applied; None where nothing shows that."""
+
+    @abstractmethod
+    def unsettled(self) -> Iterator[str]:
+        """The reasons for which the gate stays shut at this broker."""
+
+    @property
+    @abstractmethod
+    def ships(self) -> Mapping[str, bool]:
+        """The connections or bridges that ship, by name, and whether each is started."""
+
+    @property
+    @abstractmethod
+    def doors(self) -> tuple[Acceptor, ...]:
+        """The acceptors that the peer's link uses; a quarantine closes them."""
+
+    @abstractmethod
+    def linked(self, before: V | None, took_s: float) -> LinkSeen:
+        """The link as commands show it; `before` is an earlier look at the broker, so many seconds ago."""
+
+    @abstractmethod
+    def rows(self, peer: V | None, at: datetime) -> Iterable[Row]:
+        """The link's rows of the history."""
+
+    @abstractmethod
+    def stake(self, peer: V | None) -> Stake:
+        """How much the broker holds for its peer, if it is closed."""
+
+    @property
+    def residue(self) -> Residue | None:
+        """How much comes in when the broker is let in; None where nothing tells that before."""
+        return None
+
+    @property
+    def captures(self) -> bool:
+        """Say whether the peer gets all that clients send here once they are let in, now or later."""
+        return bool(self.ships) and all(self.ships.values())
+
+    @property
+    def hears_peer(self) -> bool:
+        """Say whether a link between the two is attached, in either direction: a sign that the peer lives. By its own
+        link only: a broker lists its peer's connection for up to a minute after the peer was killed (seen for 53 s)."""
+        return bool(self.attached)
+
+    @property
+    def counters(self) -> Iterable[Queue]:
+        """The queues whose counters a receipt rests on."""
+        return self.view.business.values()
+
+    @property
+    def settable(self) -> Mapping[str, Json]:
+        """The settings of the link that dr-ctl may change, as they are."""
+        return {}
+
+    @property
+    def reserved(self) -> Collection[str]:
+        """The names of acceptors that neither clients use nor anybody who may be a client."""
+        return {door.name for door in self.doors}
+
+    def holds(self, call: Call) -> bool | None:
+        """Say whether the effect of a call to the link is seen; None for any other call."""
+        del call
+        return None
+
+    def only_door(self, fits: Callable[[Acceptor], bool]) -> tuple[Acceptor, ...]:
+        """The doors of the link as the settings name them, else the only one that fits and is not for clients."""
+        view = self.view
+        if view.config.mirror is not None:
+            return tuple(each for each in view.acceptors if each.name in view.config.mirror)
+        others = [each for each in view.acceptors if each.name not in view.config.clients and fits(each)]
+        return tuple(others) if len(others) == 1 else ()
+
+
+class NoLink(Link[V]):
+    """Brokers that nothing joins: none of them ships, and none waits for the other."""
+
+    @property
+    def attached(self) -> bool | None:
+        return None
+
+    @property
+    def to_ship(self) -> int | None:
+        return 0
+
+    @property
+    def unapplied(self) -> int | None:
+        return 0
+
+    def unsettled(self) -> Iterator[str]:
+        return iter(())
+
+    @property
+    def ships(self) -> Mapping[str, bool]:
+        return {}
+
+    @property
+    def captures(self) -> bool:
+        return True
+
+    @property
+    def doors(self) -> tuple[Acceptor, ...]:
+        return ()
+
+
+AnyLink = Link[Any]

@@ -1,0 +1,184 @@
+"""The plugin's bridges of one broker, which carry messages and acknowledgements by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from dr_ctl.core.model import Json
+from dr_ctl.engine.goals import Goal
+from dr_ctl.engine.plan import Call
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.common.evidence import total
+from dr_ctl.topologies.common.link import Link
+from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.view import Acceptor, Queue
+from dr_ctl.topologies.continuity.figures import depth_of, late, lying, said, twice
+from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
+
+if TYPE_CHECKING:
+    from dr_ctl.topologies.continuity.view import SiteView
+
+
+class ContinuityLink(Link["SiteView"]):
+    @property
+    def doors(self) -> tuple[Acceptor, ...]:
+        return self.only_door(lambda each: each.port is not None)
+
+    @property
+    def reserved(self) -> Collection[str]:
+        """Doors of the host itself, too, as the plugin's own sessions use one: none has a port."""
+        return {*super().reserved, *(each.name for each in self.view.acceptors if each.port is None)}
+
+    @property
+    def attached(self) -> bool | None:
+        """A bridge that is connected is a consumer of the queue that it ships."""
+        view = self.view
+        if view.commands is None:
+            return None
+        return all(queue.consumers for flow in view.flows for queue in flow.outflow) and view.commands.out.consumers > 0
+
+    @property
+    def to_ship(self) -> int | None:
+        if self.view.service is None:
+            return None
+        return total(depth_of(queue) for flow in self.view.flows for queue in flow.outflow)
+
+    @property
+    def unapplied(self) -> int | None:
+        if self.view.service is None:
+            return None
+        return total(depth_of(flow.in_acks) for flow in self.view.flows)
+
+    @property
+    def ships(self) -> Mapping[str, bool]:
+        view = self.view
+        told = {bridge.name: bridge.started for flow in view.flows for bridge in flow.shipping}
+        return told | ({view.commands.bridge.name: view.commands.bridge.started} if view.commands is not None else {})
+
+    @property
+    def counters(self) -> Iterable[Queue]:
+        flows = [queue for flow in self.view.flows for queue in (*flow.outflow, flow.in_mirror, flow.in_acks)]
+        return [*self.view.business.values(), *flows]
+
+    @property
+    def settable(self) -> Mapping[str, Json]:
+        view = self.view
+        return {
+            "commands_paused": view.commands is not None and view.commands.out.paused,
+            "staging_paused": [flow.queue for flow in view.flows if flow.in_mirror.paused],
+        }
+
+    def unsettled(self) -> Iterator[str]:
+        view = self.view
+        yield from view.uncomparable()
+        if view.commands is not None:
+            for queue in (view.commands.out, view.commands.into):
+                if queue.depth:
+                    yield f"{view.site}: {queue.depth} command(s) in {queue.name}"
+
+    def holds(self, call: Call) -> bool | None:
+        if call.goal not in (Goal.LINK_UP, Goal.LINK_DOWN):
+            return None
+        bridge = self.view.bridges.get(call.thing)
+        return bridge is not None and bridge.started is (call.goal is Goal.LINK_UP)
+
+    def linked(self, before: SiteView | None, took_s: float) -> LinkSeen:
+        """All bridges as one, with the four figures that the plugin's own design asked for: what may be lost, what may
+        come twice, how old the oldest of it is, how long it would take to be even."""
+        view = self.view
+        rate = self._shipping_rate(before, took_s)
+        messages = acks = unapplied = even_s = oldest_s = None
+        if view.service is not None:
+            messages = total(depth_of(flow.out_mirror) for flow in view.flows)
+            acks = total(depth_of(flow.out_acks) for flow in view.flows)
+            unapplied = self.unapplied
+            even_s = drain_s(total((messages, acks, unapplied)), rate)
+            ages = [flow.out_mirror.oldest_ms for flow in view.flows if flow.out_mirror.oldest_ms is not None]
+            oldest_s = 0.0 if messages == 0 else round(max(ages) / 1000, 3) if ages else None
+        started = all(self.ships.values()) if view.service is not None else None
+        line = "the continuity plugin has not started: what its bridges hold was not read"
+        if view.service is not None:
+            state = "connected" if self.attached else "started, not connected" if started else "stopped"
+            oldest = f", the oldest {duration(oldest_s)} old" if oldest_s else ""
+            time = f"{duration(even_s)} to be even" if even_s is not None else "time to be even not known"
+            line = (
+                f"bridges {state}; {said(messages)} message(s) to ship{oldest}, "
+                f"{said(acks)} acknowledgement(s) to ship, {said(unapplied)} not applied; {time}"
+            )
+        more: dict[str, Json] = {
+            "loss_risk": messages,
+            "duplicate_risk": acks,
+            "recovery_point_s": oldest_s,
+            "recovery_time_s": even_s,
+        }
+        return LinkSeen(
+            view.site, view.pair, "bridges", started, self.attached, self.to_ship, unapplied, rate, (line,), more
+        )
+
+    def _shipping_rate(self, before: SiteView | None, took_s: float) -> float | None:
+        """What was confirmed between two looks at one start of the broker, a second."""
+        view = self.view
+        if before is None or before.start != view.start or view.service is None or before.service is None:
+            return None
+        was = {flow.queue: flow for flow in before.flows}
+        if any(flow.queue not in was for flow in view.flows):
+            return None
+        shipped = sum(
+            bridge.acked - old.acked
+            for flow in view.flows
+            for bridge, old in zip(flow.shipping, was[flow.queue].shipping, strict=True)
+        )
+        return shipped / took_s
+
+    def rows(self, peer: SiteView | None, at: datetime) -> Iterator[Row]:
+        """Each flow carries messages and acknowledgements by themselves.
+
+        Depths saw-tooth by up to two seconds of traffic because confirmations come in batches: an upper bound, as it
+        must. What lies at the peer goes with it: lost acknowledgements show nowhere else.
+        """
+        view = self.view
+        for flow in view.flows:
+            other = peer.flow(flow.queue) if peer is not None else None
+            if peer is not None and other is not None and lying(peer, flow.queue) is not None:
+                there = replace(other.in_mirror.row(view, at), delivering=None, added=None, removed=None)
+                yield replace(there, kind="staged", name=flow.queue, depth=peer.lies(flow.queue))
+            for kind, queue, bridge in (
+                ("mirror", flow.out_mirror, flow.mirror_bridge),
+                ("acks", flow.out_acks, flow.acks_bridge),
+            ):
+                if not queue.counted:
+                    continue
+                pending = depth_of(other.in_acks) if kind == "acks" and other is not None else None
+                connected = bridge.started and queue.consumers > 0
+                yield replace(queue.row(view, at), kind=kind, name=flow.queue, link=connected, pending=pending)
+
+    def stake(self, peer: SiteView | None) -> Stake:
+        """By flow."""
+        view = self.view
+        if view.service is None:
+            return Stake(None, None, None)
+        flows = {flow.queue: (depth_of(flow.out_mirror), twice(view, flow, peer)) for flow in view.flows}
+        queues = {name: (lost, twice) for name, (lost, twice) in flows.items() if lost is not None}
+        return Stake(
+            total(lost for lost, _ in flows.values()),
+            total(twice for _, twice in flows.values()),
+            queues if len(queues) == len(flows) else None,
+        )
+
+    @property
+    def residue(self) -> Residue | None:
+        """A message that comes in late comes twice only if it is to be shipped and still lies in its queue,
+        unacknowledged: never more than either. None where the plugin has not started, or the broker counts wrongly."""
+        view = self.view
+        if view.service is None:
+            return None
+        messages = total(depth_of(flow.out_mirror) for flow in view.flows)
+        acks = total(depth_of(flow.out_acks) for flow in view.flows)
+        again = total(late(view, flow) for flow in view.flows)
+        return (
+            Residue(messages, acks, again) if messages is not None and acks is not None and again is not None else None
+        )

@@ -1,0 +1,90 @@
+"""Two brokers that producers write to, and no link: a site lacks messages until a return copies them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.topologies.common.evidence import total
+from dr_ctl.topologies.common.link import NoLink
+from dr_ctl.topologies.common.residue import Residue
+from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.topology import LinkSeen, Stake
+
+if TYPE_CHECKING:
+    from dr_ctl.topologies.fanout.view import BrokerView
+
+
+class FanoutLink(NoLink["BrokerView"]):
+    @property
+    def counters(self) -> Iterable[Queue]:
+        """By what left them: producers go on while clients are out, and what they add lies at both sites."""
+        return [replace(each, depth=0, added=0) for each in self.view.business.values()]
+
+    @property
+    def hears_peer(self) -> bool:
+        """By the peer's network connectors: none carries these messages, and each needs a peer that lives."""
+        return bool(self.view.bridges)
+
+    @property
+    def reserved(self) -> Collection[str]:
+        """The producers' doors and dr-ctl's own."""
+        return {*self.view.config.producers, *filter(None, [self.view.config.own])}
+
+    def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
+        del before, took_s
+        view = self.view
+        doors = ", ".join(f"{each.name} {'open' if each.started else 'closed'}" for each in view.producers_doors)
+        told = f"producers write to both sites: {len(view.producers)} connected here ({doors or 'no connector'})"
+        return LinkSeen(
+            view.site, view.pair, None, None, None, None, None, None, (told,), {"producers": len(view.producers)}
+        )
+
+    def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
+        """Of a site that serves: what its peer has not, and what its peer has although it was consumed here. Beside a
+        peer that was not read, or that was not taken in again, all that lies here may lie here alone; figures of both
+        states never make one rate, as those of two starts of a broker do not."""
+        view = self.view
+        if not view.open:
+            return
+        for name, queue in view.business.items():
+            if not queue.counted or queue.dead_letter_address is not None:
+                continue
+            row = replace(queue.row(view, at), kind="mirror", delivering=0)
+            if peer is None or view.alone:
+                yield replace(row, start=f"{view.start} alone")
+                continue
+            lacks, twice = _apart(queue, peer.named.get(name))
+            if lacks is not None and twice is not None:
+                yield replace(row, depth=lacks, added=0, removed=0)
+                yield replace(row, kind="acks", depth=twice, added=queue.removed, removed=queue.removed - twice)
+                yield replace(row, kind="staged", depth=queue.depth - lacks + twice)
+
+    def stake(self, peer: BrokerView | None) -> Stake:
+        told = {
+            name: _apart(queue, peer.named.get(name) if peer is not None else None)
+            for name, queue in self.view.business.items()
+            if queue.dead_letter_address is None
+        }
+        lost, twice = (total(each[at] for each in told.values()) for at in (0, 1))
+        known = {name: (lacks, again) for name, (lacks, again) in told.items() if lacks is not None}
+        return Stake(lost, twice, known if len(known) == len(told) else None)
+
+    @property
+    def residue(self) -> Residue | None:
+        """Which of it was consumed elsewhere is told by ids only, as the return does."""
+        depths = [
+            each.depth for each in self.view.business.values() if each.dead_letter_address is None and each.counted
+        ]
+        return Residue(sum(depths), 0) if self.view.queues else None
+
+
+def _apart(here: Queue, there: Queue | None) -> tuple[int | None, int | None]:
+    """By count: how many the peer has not, and how many it has that are not here any more."""
+    if not here.counted or (there is not None and not there.counted):
+        return None, None
+    more = here.depth - (there.depth if there is not None else 0)
+    return max(0, more), max(0, -more)

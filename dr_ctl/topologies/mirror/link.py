@@ -1,0 +1,90 @@
+"""The mirror of one broker: its broker connection, and the store-and-forward queue that this ships from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from dr_ctl.rpo.history.row import Row
+from dr_ctl.settings.durations import duration
+from dr_ctl.topologies.common.evidence import total
+from dr_ctl.topologies.common.link import Link
+from dr_ctl.topologies.topology import LinkSeen, Stake, drain_s
+
+if TYPE_CHECKING:
+    from dr_ctl.topologies.common.view import Acceptor
+    from dr_ctl.topologies.mirror.view import BrokerView
+
+
+class MirrorLink(Link["BrokerView"]):
+    @property
+    def attached(self) -> bool:
+        """Say whether the link ships now: connected by its flag, and its outflow has the link as consumer."""
+        link, outflow = self.view.broker_connection, self.view.outflow
+        return link is not None and link.connected and outflow is not None and outflow.consumers > 0
+
+    @property
+    def to_ship(self) -> int | None:
+        outflow = self.view.outflow
+        return outflow.depth if outflow is not None and outflow.counted else None
+
+    @property
+    def unapplied(self) -> int | None:
+        return self.view.pending_acks if self.view.pending_acks >= 0 else None
+
+    def unsettled(self) -> Iterator[str]:
+        view = self.view
+        link, outflow = view.broker_connection, view.outflow
+        if link is None or outflow is None:
+            yield f"{view.site}: the link or its outflow is not there"
+            return
+        if not link.started:
+            yield f"{view.site}: link {link.name} is not started"
+        elif not self.attached:
+            yield f"{view.site}: link {link.name} is not attached"
+        if outflow.depth or outflow.delivering:
+            yield f"{view.site}: {outflow.depth} to ship"
+        if self.unapplied != 0:
+            yield f"{view.site}: {view.pending_acks} acknowledgement(s) not applied yet"
+
+    @property
+    def ships(self) -> Mapping[str, bool]:
+        link = self.view.broker_connection
+        return {link.name: link.started} if link is not None else {}
+
+    @property
+    def doors(self) -> tuple[Acceptor, ...]:
+        return self.only_door(lambda each: "AMQP" in each.protocols)
+
+    @property
+    def hears_peer(self) -> bool:
+        """By the peer's link at its door, too."""
+        ports = {door.port for door in self.doors if door.port is not None}
+        return self.attached or any(each.port in ports for each in self.view.connections)
+
+    def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
+        view = self.view
+        named, outflow = view.broker_connection, view.outflow
+        was = before.outflow if before is not None and before.start == view.start else None
+        rate = (outflow.removed - was.removed) / took_s if outflow is not None and was is not None else None
+        name, started = (named.name, named.started) if named is not None else (None, None)
+        state = "attached" if self.attached else "started, not attached" if started else "not started"
+        left_s = drain_s(self.to_ship, rate)
+        left = f", {duration(left_s)} to drain" if left_s is not None else ", time to drain not known"
+        speed = f" at {round(rate, 1)}/s" if rate is not None else ""
+        line = f"link {name} {state}; {self.to_ship} to ship{speed}{left}"
+        return LinkSeen(view.site, view.pair, name, started, self.attached, self.to_ship, self.unapplied, rate, (line,))
+
+    def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
+        """A single stream carries messages and acknowledgements for all queues."""
+        view = self.view
+        if view.outflow is not None and view.outflow.counted and view.broker_connection is not None:
+            pending = peer.link.unapplied if peer is not None else None
+            row = view.outflow.row(view, at)
+            yield replace(row, kind="mixed", name="*", pending=pending, link=self.attached)
+
+    def stake(self, peer: BrokerView | None) -> Stake:
+        """Its outflow holds both, and does not say of which queue."""
+        return Stake(self.to_ship, total((self.to_ship, peer.link.unapplied if peer is not None else None)), None)
