@@ -46,7 +46,7 @@ def test_the_whole_look_of_the_product_reads_the_same_things(pair: PluginSubject
         assert view.service.prefix == "continuity.cmd"
         assert all(view.link.ships.values())
         assert list(view.link.unsettled()) == []
-        assert view.strangers() == []
+        assert view.fence.strangers() == []
         for flow in view.flows:
             assert (flow.out_mirror.routing, flow.in_mirror.routing) == ("multicast", "anycast")
             assert (flow.out_mirror.consumers, flow.in_acks.consumers) == (1, 1)

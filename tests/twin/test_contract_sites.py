@@ -225,5 +225,5 @@ def test_the_listings_tell_clients_and_links(subject: Subject) -> None:
             each.queue == "orders.in"} == {("orders.in", True, "billing", "app", 1)}  # fmt: skip
     assert len([each for each in view.consumers if each.queue == "$ACTIVEMQ_ARTEMIS_MIRROR_paris"]) == 1
     assert mine[0].remote == next(each.remote for each in view.consumers if each.port == port)
-    assert view.strangers() == []
+    assert view.fence.strangers() == []
     comes(lambda: [each for each in subject.view("london").connections if each.port == port], [])

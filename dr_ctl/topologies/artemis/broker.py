@@ -1,42 +1,14 @@
-"""What one look at an Artemis broker told, whatever joins it to its peer: how it is asked to do what a recipe means.
-
-A broker keeps security settings in its journal, above what broker.xml says. Taking one away again is enough for a match
-that broker.xml does not have; one that it has, as `#`, is only read again with the whole file. A match has one entry: a
-fence replaces what somebody has set through management, so that the entry of the fence keeps it.
-"""
+"""An Artemis broker as one look has shown it, whatever joins it to its peer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from dr_ctl.engine.goals import ALL, Goal
-from dr_ctl.engine.plan import Call
-from dr_ctl.topologies.artemis import beans
-from dr_ctl.topologies.artemis.operations import (
-    LET_IN,
-    RELOAD,
-    SHUT_OUT,
-    SHUT_OUT_WITH_VIEWS,
-    ArtemisRequests,
-    request,
-)
+from dr_ctl.topologies.artemis.fence import DoorsAndRoles
+from dr_ctl.topologies.artemis.operations import ArtemisRequests
 from dr_ctl.topologies.artemis.papers import IN_USER, Papers
-from dr_ctl.topologies.common.calls import Request, call
-from dr_ctl.topologies.common.view import Broker, Grants
-
-STILL_OUT: Final = "the broker still keeps them out"
-OTHERWISE: Final = "its own file gives them others"
-# A role that nobody has: under it a fence keeps what a client's role may do by somebody's own word.
-ASIDE: Final = "dr-ctl.kept-out."
-EVERY: Final = "#"
-# In the order of the operation's arguments.
-_WORDS: Final = (
-    "send", "consume", "createDurableQueue", "deleteDurableQueue", "createNonDurableQueue", "deleteNonDurableQueue",
-    "manage", "browse", "createAddress", "deleteAddress",
-)  # fmt: skip
-_VIEWS: Final = ("view", "edit")
+from dr_ctl.topologies.common.view import Broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,107 +16,17 @@ class ArtemisBroker(Broker):
     """One Artemis broker as it answered."""
 
     @property
+    def fence(self) -> DoorsAndRoles:
+        return DoorsAndRoles(self)
+
+    @property
     def papers(self) -> Papers:
-        """How documents of dr-ctl are kept at it."""
+        """The way in which documents of dr-ctl are kept at it."""
         return IN_USER
 
     @property
     def requests(self) -> ArtemisRequests:
         return ArtemisRequests(self.broker, self.papers)
-
-    @property
-    def fenced(self) -> Sequence[str]:
-        """The matches that a lasting fence is for."""
-        return self.config.lasting.matches if self.config.lasting is not None else ()
-
-    def shutting_out(self, when: str | None = None) -> list[Call]:
-        return self.keeping_out(self.fenced, when)
-
-    def admitting(self, when: str | None = None) -> list[Call]:
-        return self.letting_in(self.fenced, when)
-
-    def keeping_out(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
-        """Take from the clients' roles what they may do; every other role keeps what it has. Without `when`, only where
-        they may do something now."""
-        lasting = self.config.lasting
-        if lasting is None:
-            return []
-        calls = []
-        for match in matches:
-            if when is None and not self.lets_in(match):
-                continue
-            aside = self._noted(match)
-            words = {
-                f"{ASIDE}{role}" if role in lasting.roles else role: may
-                for role, may in self.grants.get(match, {}).items()
-                if role not in lasting.roles or aside
-            }
-            about = f"keep role {', '.join(lasting.roles)} out of {match}"
-            calls.append(call(self, Goal.SHUT_OUT, match, self._saying(match, words), about, when))
-        return calls
-
-    def letting_in(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
-        """Give it back. Without `when`, only where it is taken away now."""
-        lasting = self.config.lasting
-        if lasting is None:
-            return []
-        server, roles = beans.server(self.broker), ", ".join(lasting.roles)
-        calls = [
-            call(self, Goal.ADMIT, match, request(server, LET_IN, (match,)), f"let role {roles} in to {match}", when)
-            for match in matches
-            if when is not None or not self.lets_in(match)
-        ]
-        if calls:
-            calls.append(call(self, Goal.ADMIT, ALL, request(server, RELOAD), "read broker.xml again", STILL_OUT))
-        for match in [each.thing for each in calls if each.thing != ALL and self._noted(each.thing)]:
-            about = f"give the roles at {match} the rights from before the fence"
-            calls.append(call(self, Goal.RESTORE, match, self._saying(match, self._before(match)), about, OTHERWISE))
-        return calls
-
-    def holds(self, call: Call) -> bool:
-        if call.goal is not Goal.RESTORE:
-            return Broker.holds(self, call)
-        wanted = self._saying(call.thing, self.grants.get(call.thing, {}))
-        return _by_word(wanted) == _by_word(call.request)
-
-    def _before(self, match: str) -> Grants:
-        """What each role may do there while no fence stands: a fence keeps the clients' words under other names."""
-        own = {
-            role.removeprefix(ASIDE): may for role, may in self.grants.get(match, {}).items() if role.startswith(ASIDE)
-        }
-        return own | {role: may for role, may in self.grants.get(match, {}).items() if not role.startswith(ASIDE)}
-
-    def _noted(self, match: str) -> bool:
-        """Say whether somebody gave rights of its own to a match: then nothing but a note of them gives them back. Of
-        the match for all addresses the file is the only other word."""
-        noted = any(role.startswith(ASIDE) for role in self.grants.get(match, {}))
-        narrower = self.usual is not None and match != EVERY and _words(self._before(match)) != _words(self.usual)
-        return noted or (narrower and self.lets_in(match))
-
-    def _saying(self, match: str, words: Grants) -> Request:
-        """The request that sets what each role may do there."""
-        views = any(word in _VIEWS for may in words.values() for word in may)
-        listed = [
-            ",".join(role for role, may in words.items() if word in may)
-            for word in (*_WORDS, *(_VIEWS if views else ()))
-        ]
-        return request(beans.server(self.broker), SHUT_OUT_WITH_VIEWS if views else SHUT_OUT, (match, *listed))
-
-
-def _words(grants: Grants) -> dict[str, frozenset[str]]:
-    """What each role may do, without those that may do nothing."""
-    return {role: frozenset(may) for role, may in grants.items() if may}
-
-
-def _by_word(asked: Request) -> list[frozenset[str]]:
-    """The roles of each word in a request that sets rights, in the order of the words; words that nobody has are left
-    out at its end, as versions differ in how many there are."""
-    arguments = asked["arguments"]
-    assert isinstance(arguments, list)
-    roles = [frozenset(filter(None, str(each).split(","))) for each in arguments[1:]]
-    while roles and not roles[-1]:
-        roles.pop()
-    return roles
 
 
 B_co = TypeVar("B_co", bound=ArtemisBroker, covariant=True)

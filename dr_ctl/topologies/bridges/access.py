@@ -78,10 +78,6 @@ class Observer(observer.Observer[BrokerView, Access]):
             for pair, view in brokers.items()
         }
 
-    def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
-        found = self.together(lambda access: access.look(timeout_s=timeout_s).link.unapplied, self.at(site))
-        return None if None in found else sum(each or 0 for each in found)
-
     def ways(self, move: Move) -> Sequence[Way]:
         there = self.brokers[move.target]
         return [(here, there[pair]) for pair, here in self.brokers[move.source].items()]

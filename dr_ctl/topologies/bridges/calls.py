@@ -25,19 +25,19 @@ def closes(view: BrokerView, units: Sequence[str], when: str | None = None) -> l
     pauses = [
         _dispatch(view, Goal.CLOSE, queue, when or NOT_PAUSED) for unit in units for queue in view.queues_of(unit)
     ]
-    return [*view.keeping_out(units, when), *pauses, *(_cut(view, unit) for unit in units)]
+    return [*view.fence.keeping_out(units, when), *pauses, *(_cut(view, unit) for unit in units)]
 
 
 def opens(view: BrokerView, units: Sequence[str], when: str | None = None) -> list[Call]:
     """Let the clients' roles in, as part `admit`; let the queues deliver, as part `doors`."""
     queues = [queue for unit in units for queue in view.queues_of(unit)]
     resumes = [_dispatch(view, Goal.OPEN, queue, when) for queue in queues if when is not None or queue.paused]
-    return [*in_part("admit", view.letting_in(units, when)), *in_part("doors", resumes)]
+    return [*in_part("admit", view.fence.letting_in(units, when)), *in_part("doors", resumes)]
 
 
 def closes_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any]) -> Iterator[Call]:
     """What undoes an opening: each unit as it was before the run."""
-    yield from view.keeping_out([unit for unit in units if _of(was, unit)["kept_out"]], "they are let in")
+    yield from view.fence.keeping_out([unit for unit in units if _of(was, unit)["kept_out"]], "they are let in")
     for unit in units:
         for queue in view.queues_of(unit):
             if queue.name in (*_of(was, unit)["gated"], *was["paused"]):
@@ -49,7 +49,7 @@ def closes_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any])
 def opens_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any]) -> Iterator[Call]:
     """What undoes a closing."""
     let_in = [unit for unit in units if not _of(was, unit)["kept_out"]]
-    yield from in_part("admit", view.letting_in(let_in, "they are kept out"))
+    yield from in_part("admit", view.fence.letting_in(let_in, "they are kept out"))
     for unit in units:
         for queue in view.queues_of(unit):
             if queue.name not in (*_of(was, unit)["gated"], *was["paused"]):

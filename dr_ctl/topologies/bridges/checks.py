@@ -8,7 +8,7 @@ from typing import Final
 from dr_ctl.core.model import Finding, Severity, some
 from dr_ctl.engine.plan import Ask
 from dr_ctl.engine.ports import Move
-from dr_ctl.topologies.artemis.broker import ASIDE
+from dr_ctl.topologies.artemis.fence import ASIDE
 from dr_ctl.topologies.bridges.findings import (
     ALL_BRIDGES_GONE,
     BRIDGE_STOPPED,

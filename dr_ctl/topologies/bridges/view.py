@@ -7,16 +7,15 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dr_ctl.core.model import Role
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call
 from dr_ctl.engine.ports import UnitSeen
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
 from dr_ctl.topologies.artemis.operations import ArtemisRequests
+from dr_ctl.topologies.bridges.fence import Queues
 from dr_ctl.topologies.bridges.link import BridgesLink
 from dr_ctl.topologies.common import seen
 from dr_ctl.topologies.common.baseline import paused_by_runs
 from dr_ctl.topologies.common.calls import Request
-from dr_ctl.topologies.common.view import Acceptor, Queue
+from dr_ctl.topologies.common.view import Queue
 
 ORIGIN: Final = "ARTEMIS_MESSAGE_ORIGIN"
 # Which units are meant: those that are asked for, or those of them that are still to move.
@@ -112,6 +111,10 @@ class BrokerView(ArtemisBroker):
     def link(self) -> BridgesLink:
         return BridgesLink(self)
 
+    @property
+    def fence(self) -> Queues:
+        return Queues(self)
+
     def __post_init__(self) -> None:
         ArtemisBroker.__post_init__(self)
         queues: dict[str, list[Queue]] = {}
@@ -165,10 +168,6 @@ class BrokerView(ArtemisBroker):
         return self._units.get(queue)
 
     @property
-    def open(self) -> bool:
-        return any(self.units.values())
-
-    @property
     def role(self) -> Role:
         if not self.active or self.missing_doors or not self.flows:
             return Role.UNKNOWN
@@ -180,22 +179,6 @@ class BrokerView(ArtemisBroker):
         closed = {flow.unit for flow in self.flows if self.kept_out(flow.unit) or self.gated(flow.unit)}
         held = (queue for queue in self.business.values() if queue.paused and queue.address not in closed)
         return tuple(sorted(queue.name for queue in held))
-
-    @property
-    def fenced(self) -> Sequence[str]:
-        return [flow.unit for flow in self.flows]
-
-    @property
-    def shut_out(self) -> bool:
-        return bool(self.flows) and all(self.kept_out(flow.unit) for flow in self.flows)
-
-    @property
-    def other_doors(self) -> tuple[Acceptor, ...]:
-        """None is left out by a fence: it is by address, whatever door a client comes through."""
-        return ()
-
-    def strangers(self) -> list[str]:
-        return []
 
     @property
     def carrying(self) -> tuple[Flow, ...]:
@@ -210,15 +193,6 @@ class BrokerView(ArtemisBroker):
     @property
     def requests(self) -> Requests:
         return Requests(self.broker, self.papers)
-
-    def holds(self, call: Call) -> bool:
-        queue = next((each for each in self.queues if each.bean == call.request.get("bean")), None)
-        match call.goal:
-            case Goal.OPEN | Goal.CLOSE if queue is not None:
-                return queue.paused is (call.goal is Goal.CLOSE)
-            case Goal.CUT:
-                return not any(each.consumers for each in self.queues_of(call.thing))
-        return ArtemisBroker.holds(self, call)
 
     def working(self, unit: str) -> bool:
         """Say whether a client takes messages of a unit here."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 from dr_ctl.core.clock import Clock
@@ -20,10 +20,13 @@ from dr_ctl.topologies.classic import access, look, statistics
 from dr_ctl.topologies.classic.look import Answered
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import READ_S, Gate, gate
+from dr_ctl.topologies.common.view import fields_of
 
 
 class Access(access.Access[BrokerView]):
     """One such broker."""
+
+    config: SyncConfig
 
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
         self._documents = documents
@@ -33,10 +36,8 @@ class Access(access.Access[BrokerView]):
         told = self._installation.broker(self.site, self.pair, BrokerSyncBroker)
         other = next(site for site in self._installation.settings.sites if site != self.site)
         peer = self._installation.broker(other, self.pair, BrokerSyncBroker)
-        common = super()._config()
-        beside = {each.name: getattr(common, each.name) for each in fields(common)}
         return SyncConfig(
-            **beside | {"link": told.network, "mirror": told.bridge},
+            **fields_of(super()._config()) | {"link": told.network, "mirror": told.bridge},
             copies=told.copies,
             arrives=peer.copies,
             agent=told.sync.connector if told.sync is not None else None,
@@ -77,9 +78,7 @@ class Access(access.Access[BrokerView]):
         return tuple(door.name for door in self.look(timeout_s=timeout_s).doors if door.started)
 
     def _seen(self, told: Answered) -> BrokerView:
-        config = self.config
-        assert isinstance(config, SyncConfig)
-        view = seen(told, self.papers, pair=self.pair, site=self.site, config=config)
+        view = seen(told, self.papers, pair=self.pair, site=self.site, config=self.config)
         consumed = proven.consumed(told, self.site, self.pair, self._documents)
         return replace(view, consumed=consumed, held=proven.held(self._documents))
 
@@ -89,10 +88,6 @@ Way = tuple[Access, Access]
 
 class Observer(observer.Observer[BrokerView, Access]):
     """Looks at both sites of such an installation."""
-
-    def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
-        self.together(lambda access: access.look(timeout_s=timeout_s), self.at(site))
-        return 0
 
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         return Access(installation, site, pair, self.documents, self.clock)

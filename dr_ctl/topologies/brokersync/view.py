@@ -58,15 +58,5 @@ class BrokerView(ClassicBroker):
             return f"clients of {self.site} consumed at most {consumed} since its broker started"
         return None
 
-    def strangers(self) -> list[str]:
-        """Clients at connectors that a fence leaves open."""
-        ports = {door.port: door.name for door in (*self.other_doors, *self.link.doors) if door.port is not None}
-        return [
-            f"client {each.client or '(no client id)'} from {each.remote} (user {each.user or 'none'}) on connector "
-            f"{ports[each.port]}"
-            for each in self.connections
-            if each.port in ports
-        ]
-
 
 SyncSeen = seen.Seen[BrokerView]

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dr_ctl.core.model import Role
-from dr_ctl.engine.plan import Call
+from dr_ctl.topologies.classic.fence import Connectors
 from dr_ctl.topologies.classic.operations import ClassicRequests, Permit
+from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.view import Broker, Connection
 
 
@@ -49,14 +50,10 @@ class ClassicBroker(Broker):
     def requests(self) -> ClassicRequests:
         return ClassicRequests(self.broker)
 
-    def shutting_out(self, when: str | None = None) -> list[Call]:
+    @property
+    def fence(self) -> Fence:
         """Rights are in its files: no fence outlasts a restart."""
-        del when
-        return []
-
-    def admitting(self, when: str | None = None) -> list[Call]:
-        del when
-        return []
+        return Connectors(self)
 
 
 B_co = TypeVar("B_co", bound=ClassicBroker, covariant=True)

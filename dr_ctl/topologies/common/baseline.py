@@ -53,7 +53,7 @@ def _of(view: Broker) -> dict[str, Json]:
         "paused": [name for name in view.paused if name not in by_runs],
         "acceptors": {door.name: door.started for door in view.acceptors},
         "queues": [queue.name for queue in view.business.values()],
-        "shut_out": view.shut_out,
+        "shut_out": view.fence.shut_out,
         "debts": [name for name in sorted(view.documents) if is_debt(name)],
         **view.link.settable,
     }

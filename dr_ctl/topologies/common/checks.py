@@ -86,12 +86,12 @@ def of_doors(name: str, view: Broker) -> Iterator[Finding]:
             if kept_out
             else "Start it in the console: without it nothing reaches this site.",
         )
-    if strangers := view.strangers():
+    if strangers := view.fence.strangers():
         yield CLIENTS_BY_OTHER_DOOR(
             f"{name}: clients on acceptors that a fence would not close: {some(strangers)}",
             "Add that acceptor to `clients:`, or move these clients to a client acceptor.",
         )
-    others = [door.name for door in view.other_doors if door.started]
+    others = [door.name for door in view.fence.leaves_open if door.started]
     if others and not strangers:
         yield OTHER_DOOR_OPEN(
             f"{name}: acceptor {', '.join(others)} is open and stays so; nobody uses it now",

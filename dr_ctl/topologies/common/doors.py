@@ -81,7 +81,7 @@ class Doors:
         if why is not None:
             return Refused(f"{site}: {why}")
         found = tuple(self._not_lasting(views))
-        lasts = bool(views) and not found and all(view.shut_out for view in views)
+        lasts = bool(views) and not found and all(view.fence.shut_out for view in views)
         told = "; a restart does not let clients in" if lasts else ""
         if len(greeted) == len(self._observer.at(site)):
             text = f"no client gets in: doors closed, and no greeting where there was one{told}"
@@ -103,7 +103,7 @@ class Doors:
     def _not_lasting(self, views: Sequence[Broker]) -> Iterator[Finding]:
         """What the lasting fence that the settings ask for lacks; the doors are closed all the same."""
         keep_out = [(view, told) for view in views if (told := view.config.lasting) is not None]
-        shut_out = [self._observer.brokers[view.site][view.pair] for view, _ in keep_out if view.shut_out]
+        shut_out = [self._observer.brokers[view.site][view.pair] for view, _ in keep_out if view.fence.shut_out]
         left = dict(zip(shut_out, self._observer.together(lambda access: access.uncovered(), shut_out), strict=True))
         for view, told in keep_out:
             access = self._observer.brokers[view.site][view.pair]

@@ -44,7 +44,7 @@ def clients_of(view: Broker) -> Iterator[str]:
     queue."""
     if view.open:
         yield f"{view.site} lets clients in"
-    doors = {door.port for door in (*view.doors, *view.other_doors) if door.port is not None}
+    doors = {door.port for door in (*view.doors, *view.fence.leaves_open) if door.port is not None}
     if there := [each for each in view.connections if each.port in doors]:
         yield f"{view.site} has {len(there)} client connection(s), the first from {there[0].remote}"
     if held := [each for each in view.consumers if each.queue in view.business]:

@@ -57,7 +57,7 @@ OF_BROKER: Final[Sequence[Named[Any]]] = (
         CLIENTS_BY_OTHER_DOOR,
         lambda view: f"{len(view.connections)} connection(s)",
     ),
-    Named(OTHER_DOOR_OPEN, lambda view: doors(view.other_doors)),
+    Named(OTHER_DOOR_OPEN, lambda view: doors(view.fence.leaves_open)),
     Named(PREPARED_TRANSACTIONS, lambda view: f"{len(view.prepared)} prepared"),
     Named(COUNTED_BELOW_ZERO, lambda view: f"{len(view.business)} queue(s)"),
     Named(FORGEABLE_DOCUMENTS, lambda view: f"{len(view.documents)} document(s)"),

@@ -21,6 +21,7 @@ from dr_ctl.stomp_io.address import takes_connections
 from dr_ctl.stomp_io.answers import Closed
 from dr_ctl.topologies.common import queues
 from dr_ctl.topologies.common.access import READ_S, Access
+from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.seen import Seen, Silent, V_co
 from dr_ctl.topologies.common.view import Broker
 from dr_ctl.topologies.common.watching import Watch
@@ -64,10 +65,14 @@ class Observer(ABC, Generic[V_co, A_co]):
     def _differ(self, seen: Seen[V_co], pair: str) -> bool:
         """Say whether the two brokers of a pair, which both answered, differ by more than one look can explain."""
 
-    @abstractmethod
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
         """How many acknowledgements have arrived at a site and are not applied; None where that was not read. Raises
         `BrokerError`."""
+
+        def look(access: Access[V_co]) -> V_co:
+            return access.look(timeout_s=timeout_s)
+
+        return total(view.link.unapplied for view in self.together(look, self.at(site)))
 
     def _seen(self, sites: Mapping[str, Mapping[str, V_co | Silent]]) -> Seen[V_co]:
         """One look at both sites, as the topology tells it."""

@@ -129,7 +129,7 @@ class Seen(Generic[V_co]):
         views = self.views(site)
         if len(views) < len(self.sites[site]):
             return None
-        lasts = [True if view.config.lasting is not None else view.boots_closed for view in views]
+        lasts = [True if view.config.lasting is not None else view.fence.boots_closed for view in views]
         if None in lasts:
             return None
         return "lasting" if all(lasts) else "now"
@@ -174,7 +174,7 @@ def _broker(view: Broker | Silent) -> BrokerSeen:
         view.role,
         start=view.start,
         doors={door.name: door.started for door in view.doors},
-        kept_out=view.shut_out,
+        kept_out=view.fence.shut_out,
         depths={name: queue.depth if queue.counted else None for name, queue in business.items()},
         paused=view.paused,
         to_ship=view.link.to_ship,

@@ -127,10 +127,10 @@ def holds_already(seen: Seen[Broker], move: Move) -> str | None:
     if move.ask.operation == QUIESCE and role is Role.STANDBY:
         return f"{site} is closed to clients already"
     views = seen.views(site)
-    lasts = all(view.shut_out for view in views if view.config.lasting is not None)
+    lasts = all(view.fence.shut_out for view in views if view.config.lasting is not None)
     if move.ask.operation == FENCE and role is Role.STANDBY and lasts and not _owed(seen, move):
         return f"clients are kept out of {site} already"
-    kept_out = any(view.shut_out for view in views)
+    kept_out = any(view.fence.shut_out for view in views)
     served = all(unit.open_at for unit in seen.units if move.ask.includes(unit.name))
     whole = served and all(view.open for view in views)
     if (

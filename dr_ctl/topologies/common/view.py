@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from dr_ctl.core.model import Role
 from dr_ctl.engine.goals import ALL, Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.rpo.history.row import Row
-from dr_ctl.topologies.common.calls import Requests, close_door, open_door, queues_of
+from dr_ctl.topologies.common.calls import Requests, queues_of
+from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.link import AnyLink
 from dr_ctl.topologies.common.names import OTHERS
 
@@ -136,6 +137,11 @@ class Config:
     greets_at: int | None = None
 
 
+def fields_of(config: Config) -> dict[str, Any]:
+    """The fields of all brokers' settings by name, for a topology that adds its own."""
+    return {each.name: getattr(config, each.name) for each in fields(Config)}
+
+
 class Peer(Enum):
     """What is known of a site's peer when its doors are opened."""
 
@@ -213,45 +219,28 @@ class Broker(ABC):
     @property
     @abstractmethod
     def link(self) -> AnyLink:
-        """The link to its peer, as the topology knows it."""
+        """The link to its peer."""
+
+    @property
+    @abstractmethod
+    def fence(self) -> Fence:
+        """The fence around it."""
 
     @property
     @abstractmethod
     def role(self) -> Role:
         """What it is for clients."""
 
-    def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
-        """The calls that let clients in by these doors; `peer`: what is known of the other site by then."""
-        del peer
-        return tuple(open_door(self, door, when) for door in doors)
-
-    def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
-        """The calls that keep clients out of these doors."""
-        return tuple(close_door(self, door, when) for door in doors)
-
     @property
     @abstractmethod
     def requests(self) -> Requests:
         """What is sent to it for what a recipe means."""
 
-    @abstractmethod
-    def shutting_out(self, when: str | None = None) -> list[Call]:
-        """The calls that keep the clients' roles out beyond a restart: none where the settings name none. Without
-        `when`, only where they may do something now."""
-
-    @abstractmethod
-    def admitting(self, when: str | None = None) -> list[Call]:
-        """The calls that let them in again. Without `when`, only where they are kept out now."""
-
-    @property
-    def boots_closed(self) -> bool | None:
-        """Say whether clients stay out when it is restarted; None where that cannot be told."""
-        return not any(door.opens_at_boot for door in self.doors)
-
     def holds(self, call: Call) -> bool:
         """Say whether a call's effect is seen; raises KeyError for one whose effect has no look here."""
-        if (seen := self.link.holds(call)) is not None:
-            return seen
+        for part in (self.link, self.fence):
+            if (seen := part.holds(call)) is not None:
+                return seen
         match call.goal:
             case Goal.OPEN | Goal.CLOSE:
                 door = next((each for each in self.acceptors if each.name == call.thing), None)
@@ -260,7 +249,7 @@ class Broker(ABC):
                 queues = [self.named.get(name) for name in queues_of(call, self)]
                 return all((each is not None and each.paused) is (call.goal is Goal.PAUSE) for each in queues)
             case Goal.SHUT_OUT | Goal.ADMIT:
-                let_in = self.lets_in(call.thing) if call.thing != ALL else not self.shut_out
+                let_in = self.lets_in(call.thing) if call.thing != ALL else not self.fence.shut_out
                 return let_in is (call.goal is Goal.ADMIT)
             case Goal.WRITE | Goal.STRIKE:
                 return (call.thing in self.documents) is (call.goal is Goal.WRITE)
@@ -276,40 +265,12 @@ class Broker(ABC):
         return tuple(name for name in self.config.clients if name not in {each.name for each in self.acceptors})
 
     @property
-    def other_doors(self) -> tuple[Acceptor, ...]:
-        """The acceptors by which a client could come that no fence keeps out."""
-        known = {*self.config.clients, *self.link.reserved}
-        return tuple(each for each in self.acceptors if each.name not in known)
-
-    @property
     def open(self) -> bool:
-        return any(door.started for door in self.doors)
+        """Say whether a client may get in."""
+        return self.fence.open
 
     def lets_in(self, match: str) -> bool:
         """Say whether a role that the lasting fence keeps out may send or consume there."""
         lasting = self.config.lasting
         grants = self.grants.get(match, {})
         return lasting is not None and any({"send", "consume"} & {*grants.get(role, ())} for role in lasting.roles)
-
-    @property
-    def shut_out(self) -> bool:
-        """Say whether the lasting fence stands."""
-        lasting = self.config.lasting
-        return lasting is not None and not any(self.lets_in(match) for match in lasting.matches)
-
-    def strangers(self) -> list[str]:
-        """Clients on doors that are not theirs: they would go on working behind a fence."""
-        others = {door.port: door.name for door in self.other_doors if door.port is not None}
-        mirror = {door.port: door.name for door in self.link.doors if door.port is not None}
-        told = [
-            f"{each.protocol} connection from {each.remote} (user {each.user or 'none'}, "
-            f"client {each.client or '(no client id)'}) on acceptor {others[each.port]}"
-            for each in self.connections
-            if each.port in others
-        ]
-        told += [
-            f"consumer of {each.queue}: {each.told} on acceptor {mirror[each.port]}"
-            for each in self.consumers
-            if each.port in mirror and not each.queue.startswith(OTHERS)
-        ]
-        return told

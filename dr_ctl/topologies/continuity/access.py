@@ -10,7 +10,6 @@ from dr_ctl.settings.topologies.artemis_continuity import ContinuityBroker
 from dr_ctl.topologies.artemis import access
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import READ_S
-from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.continuity import look
 from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
@@ -53,11 +52,6 @@ Way = tuple[Access, Access]
 
 class Observer(observer.Observer[SiteView, Access]):
     """Looks at both sites."""
-
-    def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
-        return total(
-            each.link.unapplied for each in self.together(lambda it: it.look(timeout_s=timeout_s), self.at(site))
-        )
 
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         return Access(installation, site, pair)

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dr_ctl.core.model import Role
-from dr_ctl.engine.goals import ALL, Goal
+from dr_ctl.engine.goals import Goal
 from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.artemis.broker import ArtemisBroker
-from dr_ctl.topologies.artemis.operations import request
-from dr_ctl.topologies.artemis.papers import Operation
-from dr_ctl.topologies.common.calls import call, resume
+from dr_ctl.topologies.common.calls import resume
 from dr_ctl.topologies.common.seen import Seen
-from dr_ctl.topologies.common.view import Acceptor, Peer, Queue
+from dr_ctl.topologies.common.view import Queue
+from dr_ctl.topologies.continuity.fence import Plugin
 from dr_ctl.topologies.continuity.link import ContinuityLink
 from dr_ctl.topologies.continuity.papers import InFilter
 
-# How long the plugin waits for its peer to be drained before it delivers anyway: short where the gate has shown that it
-# is, or nothing can come any more. The plugin itself takes the peer for drained only once all of its queues were empty
-# in one moment, which clients that are let in meanwhile keep from coming: their acknowledgements go there.
-WAITS_MS: Final = {Peer.DRAINED: 1_000, Peer.CLOSED: 20_000, Peer.NOT_DRAINED: 5_000, Peer.AWAY: 1_000}
 PREFIX: Final = "continuity.cmd"
-# The one call that opens or closes all client doors of a site's broker.
-ACTIVATE_SITE: Final = "activateSite(java.lang.Long)"
-DEACTIVATE_SITE: Final = "deactivateSite()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +99,15 @@ class SiteView(ArtemisBroker):
     def link(self) -> ContinuityLink:
         return ContinuityLink(self)
 
+    @property
+    def fence(self) -> Plugin:
+        return Plugin(self)
+
     def __post_init__(self) -> None:
         ArtemisBroker.__post_init__(self)
         bridges = [bridge for flow in self.flows for bridge in (*flow.shipping, flow.target_bridge)]
         object.__setattr__(self, "_flows", {flow.queue: flow for flow in self.flows})
         object.__setattr__(self, "bridges", {bridge.name: bridge for bridge in bridges})
-
-    @property
-    def open(self) -> bool:
-        """Clients may get in as soon as the plugin is activated, delivering or not."""
-        return any(door.started for door in self.doors) or (self.service is not None and self.service.activated)
 
     @property
     def role(self) -> Role:
@@ -132,11 +123,6 @@ class SiteView(ArtemisBroker):
     def half_open(self) -> bool:
         """Clients may get in, and nothing that is staged is delivered yet."""
         return self.service is not None and self.service.activated and not self.service.delivering
-
-    @property
-    def boots_closed(self) -> bool | None:
-        """The plugin closes its doors at every start; whether it opens them again when the peer talks, it keeps."""
-        return None
 
     @property
     def papers(self) -> InFilter:
@@ -185,25 +171,6 @@ class SiteView(ArtemisBroker):
                     what = "not applied yet in" if queue is flow.in_acks else "to ship in"
                     yield f"{self.site}: {queue.depth} {what} {queue.name}"
 
-    def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
-        if not (list(doors) or self.half_open):
-            return ()
-        return (self._call(Goal.OPEN, (ACTIVATE_SITE, (WAITS_MS[peer],)), "activate the site", when),)
-
-    def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
-        activated = self.service is not None and self.service.activated
-        if not (list(doors) or activated):
-            return ()
-        return (self._call(Goal.CLOSE, (DEACTIVATE_SITE, ()), "deactivate the site", when),)
-
-    def holds(self, call: Call) -> bool:
-        match call.goal:
-            case Goal.OPEN if call.thing == ALL:
-                return self.delivers and all(door.started for door in self.doors)
-            case Goal.CLOSE if call.thing == ALL:
-                return not self.open
-        return ArtemisBroker.holds(self, call)
-
     def gone_with_its_queue(self, call: Call) -> bool:
         """Say whether a call is for a bridge that is not there any more: a queue takes its flow along."""
         return call.goal in (Goal.LINK_UP, Goal.LINK_DOWN) and call.thing not in self.bridges
@@ -216,11 +183,6 @@ class SiteView(ArtemisBroker):
         if call.goal is not Goal.RESUME or left is None or left.depth:
             return call
         return replace(call, request=resume(self, left).request)
-
-    def _call(self, goal: Goal, operation: Operation, about: str, when: str | None) -> Call:
-        """The plugin opens and closes all client doors of its broker at once."""
-        bean = self.service.bean if self.service is not None else ""
-        return call(self, goal, ALL, request(bean, *operation), about, when)
 
 
 ContinuitySeen = Seen[SiteView]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
 from itertools import groupby
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from dr_ctl.topologies.classic.papers import Papers
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import Gate, gate
 from dr_ctl.topologies.common.idstore import Store
+from dr_ctl.topologies.common.view import fields_of
 from dr_ctl.topologies.fanout import parity
 from dr_ctl.topologies.fanout.calls import COPY, IDS
 from dr_ctl.topologies.fanout.letters import CannotCopy, Letter, put, read
@@ -38,16 +38,16 @@ def of_fanout(installation: Installation) -> ClassicFanout:
 class Access(access.Access[BrokerView]):
     """One such broker. `carries` holds what was read at its peer and is to be put down here, by queue and id."""
 
+    config: FanoutConfig
+
     def __init__(self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock) -> None:
         self._told = installation.broker(site, pair, FanoutBroker)
         self.carries: dict[tuple[str, str], Letter] = {}
         super().__init__(installation, site, pair, documents, clock)
 
     def _config(self) -> FanoutConfig:
-        common = super()._config()
-        beside = {each.name: getattr(common, each.name) for each in fields(common)}
         return FanoutConfig(
-            **beside,
+            **fields_of(super()._config()),
             producers=self._told.producers,
             own=self._told.sync.connector if self._told.sync is not None else None,
             id_header=of_fanout(self._installation).id_header,
@@ -58,14 +58,12 @@ class Access(access.Access[BrokerView]):
         return of_fanout(self._installation).id_header
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
-        config = self.config
-        assert isinstance(config, FanoutConfig)
         return look(
             self.reader(),
             self.papers,
             pair=self.pair,
             site=self.site,
-            config=config,
+            config=self.config,
             broker=broker,
             timeout_s=timeout_s,
         )
@@ -126,10 +124,6 @@ class Observer(observer.Observer[BrokerView, Access]):
         told = of_fanout(installation).ids
         self.store = Store(installation.path(told.sqlite), told.table, told.queue, told.id) if told else None
         super().__init__(installation, clock, patience, documents)
-
-    def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
-        self.together(lambda access: access.look(timeout_s=timeout_s), self.at(site))
-        return 0
 
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         return Access(installation, site, pair, self.documents, self.clock)

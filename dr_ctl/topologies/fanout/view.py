@@ -9,6 +9,7 @@ from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.common import seen
 from dr_ctl.topologies.common.debts import debts_of
 from dr_ctl.topologies.common.view import Acceptor, Config, Connection
+from dr_ctl.topologies.fanout.fence import BesideProducers
 from dr_ctl.topologies.fanout.link import FanoutLink
 
 
@@ -33,6 +34,10 @@ class BrokerView(ClassicBroker):
         return FanoutLink(self)
 
     @property
+    def fence(self) -> BesideProducers:
+        return BesideProducers(self)
+
+    @property
     def producers_doors(self) -> tuple[Acceptor, ...]:
         return tuple(each for each in self.acceptors if each.name in self.config.producers)
 
@@ -41,22 +46,10 @@ class BrokerView(ClassicBroker):
         """Whoever is connected where producers are."""
         return [each for each in self.connections if each.protocol in self.config.producers]
 
-    def strangers(self) -> list[str]:
-        """Clients at connectors that a fence leaves open, and consumers among the producers."""
-        others = {door.name for door in self.other_doors}
-        told = [f"{_named(each)} on connector {each.protocol}" for each in self.connections if each.protocol in others]
-        where = {each.client: each.protocol for each in self.producers}
-        taking = [each for each in self.consumers if each.queue in self.business and each.client in where]
-        return told + [f"consumer of {each.queue}: {each.told} on connector {where[each.client]}" for each in taking]
-
     @property
     def alone(self) -> bool:
         """Whether its peer is known to lack what came since: it was lost, and was not taken in again."""
         return any(each.kind is DebtKind.QUARANTINE for each in debts_of(self.documents))
-
-
-def _named(client: Connection) -> str:
-    return f"client {client.client or '(no client id)'} from {client.remote} (user {client.user or 'none'})"
 
 
 FanoutSeen = seen.Seen[BrokerView]

@@ -77,7 +77,7 @@ def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
 
 def _doors(name: str, view: BrokerView) -> Iterator[Finding]:
     if not view.link.doors and view.config.mirror is None:
-        amqp = [door.name for door in view.other_doors if "AMQP" in door.protocols]
+        amqp = [door.name for door in view.fence.leaves_open if "AMQP" in door.protocols]
         what = f"{', '.join(amqp)} could all be it" if amqp else "none but the clients' speaks AMQP"
         yield LINK_DOOR_UNKNOWN(
             f"{name}: cannot tell which acceptor the peer's link uses: {what}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -20,6 +20,7 @@ from dr_ctl.topologies.common import access as common
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.access import READ_S, Channel
 from dr_ctl.topologies.common.seen import Seen, Silent
+from dr_ctl.topologies.common.view import fields_of
 from dr_ctl.topologies.replica import parity
 from dr_ctl.topologies.replica.calls import THROUGH
 from dr_ctl.topologies.replica.look import glance, look
@@ -34,6 +35,8 @@ Sites = Mapping[str, Mapping[str, BrokerView | Silent]]
 
 class Access(access.Access[BrokerView]):
     """One such broker."""
+
+    config: ReplicaConfig
 
     def __init__(
         self,
@@ -52,18 +55,15 @@ class Access(access.Access[BrokerView]):
     def _config(self) -> ReplicaConfig:
         settings = self._installation.settings
         assert isinstance(settings, ClassicReplica)
-        told = super()._config()
-        return ReplicaConfig(**{each.name: getattr(told, each.name) for each in fields(told)}, lag_s=settings.lag)
+        return ReplicaConfig(**fields_of(super()._config()), lag_s=settings.lag)
 
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
-        config = self.config
-        assert isinstance(config, ReplicaConfig)
         return look(
             self.reader(),
             self.papers,
             pair=self.pair,
             site=self.site,
-            config=config,
+            config=self.config,
             broker=broker,
             timeout_s=timeout_s,
         )
@@ -116,10 +116,6 @@ Way = tuple[Access, Access]
 
 class Observer(observer.Observer[BrokerView, Access]):
     """Looks at both sites of such an installation."""
-
-    def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
-        self.together(lambda access: access.look(timeout_s=timeout_s), self.at(site))
-        return 0
 
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         def at(where: str, which: str) -> Access:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dr_ctl.engine.goals import Goal
-from dr_ctl.engine.plan import Call
 from dr_ctl.topologies.classic.broker import ClassicBroker
-from dr_ctl.topologies.common import view as common
 from dr_ctl.topologies.common.evidence import total
-from dr_ctl.topologies.common.view import Acceptor, Config, Queue
+from dr_ctl.topologies.common.view import Config, Queue
 from dr_ctl.topologies.replica import beans
-from dr_ctl.topologies.replica.calls import ROLE, hands_over, takes_over
+from dr_ctl.topologies.replica.fence import Part
 from dr_ctl.topologies.replica.link import ReplicaLink
 
 
@@ -56,6 +52,10 @@ class BrokerView(ClassicBroker):
         return ReplicaLink(self)
 
     @property
+    def fence(self) -> Part:
+        return Part(self)
+
+    @property
     def is_source(self) -> bool:
         return self.plugin is not None and self.plugin.part == beans.SOURCE
 
@@ -72,32 +72,3 @@ class BrokerView(ClassicBroker):
     def backlog(self) -> int | None:
         """What lies in the queues of events, whoever it is."""
         return total(each.depth if each.counted else None for each in self.events) if self.main is not None else None
-
-    @property
-    def boots_closed(self) -> bool | None:
-        """The part outlasts a restart: a replica lets nobody in, a source opens what was closed."""
-        return self.is_replica if self.plugin is not None else None
-
-    def strangers(self) -> list[str]:
-        """Clients at connectors that a fence leaves open."""
-        ports = {door.port: door.name for door in self.other_doors if door.port is not None}
-        return [
-            f"client {each.client or '(no client id)'} from {each.remote} (user {each.user or 'none'}) on connector "
-            f"{ports[each.port]}"
-            for each in self.connections
-            if each.port in ports
-        ]
-
-    def opening(self, doors: Iterable[Acceptor], peer: common.Peer, when: str | None = None) -> tuple[Call, ...]:
-        """A replica becomes the source, which opens its doors; those of a source are opened one by one."""
-        listed = tuple(doors)
-        if not listed or not self.is_replica or peer is common.Peer.NOT_DRAINED:
-            return ClassicBroker.opening(self, listed, peer, when)
-        if peer is common.Peer.AWAY:
-            return (takes_over(self),)
-        return (hands_over(self, self.peer),) if self.peer is not None else ()
-
-    def holds(self, call: Call) -> bool:
-        if call.thing == ROLE:
-            return self.is_source if call.goal is Goal.OPEN else self.is_replica
-        return ClassicBroker.holds(self, call)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +25,7 @@ from dr_ctl.topologies.classic.look import ask
 from dr_ctl.topologies.common import access as common
 from dr_ctl.topologies.common import observer
 from dr_ctl.topologies.common.seen import Seen, Silent
+from dr_ctl.topologies.common.view import fields_of
 from dr_ctl.topologies.sharedstore.calls import RUN
 from dr_ctl.topologies.sharedstore.lock import LockSeen, LockUnreadable
 from dr_ctl.topologies.sharedstore.process import BrokerProcess
@@ -44,6 +44,8 @@ class Between(BrokerError):
 class Access(access.Access[BrokerView]):
     """One such broker."""
 
+    config: StoreConfig
+
     def __init__(
         self, installation: Installation, site: str, pair: str, documents: Path, clock: Clock, shared: SharedStore
     ) -> None:
@@ -54,22 +56,16 @@ class Access(access.Access[BrokerView]):
         super().__init__(installation, site, pair, documents, clock)
 
     def _config(self) -> StoreConfig:
-        common_ = super()._config()
         told = self._shared.settings
         return StoreConfig(
-            **{each.name: getattr(common_, each.name) for each in fields(common_)},
+            **fields_of(super()._config()),
             broker=self._own_name,
             by_row=told.dsn is not None,
             lease_s=told.lease,
             keep_alive_s=told.keep_alive,
             commands=self.process.commands,
-            tells=self._settings_tell,
             replicated=told.replica is not None,
         )
-
-    @property
-    def _settings_tell(self) -> bool:
-        return self._installation.broker(self.site, self.pair, SharedStoreBroker).process is not None
 
     def _look(self, timeout_s: float) -> BrokerView:
         """Refused ports are those of a waiting broker, where the lock can be read; else nothing is known. One that has
@@ -118,12 +114,10 @@ class Access(access.Access[BrokerView]):
     def _ask(self, broker: str, timeout_s: float) -> BrokerView:
         told = ask(self.reader(), broker, timeout_s=timeout_s)
         lock, unread = self._lock()
-        config = self.config
-        assert isinstance(config, StoreConfig)
         return BrokerView(
             pair=self.pair,
             site=self.site,
-            config=config,
+            config=self.config,
             broker=told.broker.text("BrokerName"),
             version=told.broker.text("BrokerVersion"),
             node=told.broker.text("BrokerName"),
@@ -147,12 +141,10 @@ class Access(access.Access[BrokerView]):
         )
 
     def _waiting(self, lock: LockSeen | None, unread: str, *, runs: bool | None) -> BrokerView:
-        config = self.config
-        assert isinstance(config, StoreConfig)
         return BrokerView(
             pair=self.pair,
             site=self.site,
-            config=config,
+            config=self.config,
             broker=self._own_name,
             version="",
             node=self._own_name,

@@ -15,6 +15,7 @@ from dr_ctl.engine.goals import Goal
 from dr_ctl.settings.durations import duration
 from dr_ctl.topologies.classic.broker import ClassicBroker
 from dr_ctl.topologies.common import seen
+from dr_ctl.topologies.common.fence import Fence
 from dr_ctl.topologies.common.names import OWN
 from dr_ctl.topologies.common.view import Config
 from dr_ctl.topologies.sharedstore.link import StoreLink
@@ -32,7 +33,6 @@ class StoreConfig(Config):
     lease_s: float = 10.0
     keep_alive_s: float = 5.0
     commands: frozenset[Goal] = frozenset()
-    tells: bool = False
     replicated: bool = False
     ends_s: float = 30.0
 
@@ -57,6 +57,10 @@ class BrokerView(ClassicBroker):
     @property
     def link(self) -> StoreLink:
         return StoreLink(self)
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(self)
 
     @property
     def others(self) -> str | None:

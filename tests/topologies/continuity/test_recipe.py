@@ -17,7 +17,7 @@ from dr_ctl.topologies.common.residue import Residue
 from dr_ctl.topologies.common.view import Peer
 from dr_ctl.topologies.continuity import procedure
 from dr_ctl.topologies.continuity.drafts.reinstate import REMOVE_ALL
-from dr_ctl.topologies.continuity.view import ACTIVATE_SITE, DEACTIVATE_SITE, WAITS_MS
+from dr_ctl.topologies.continuity.fence import ACTIVATE_SITE, DEACTIVATE_SITE, WAITS_MS
 from tests.topologies.continuity.views import broker, door, flow, queue, seen, service
 
 RECIPE = procedure.open_.recipe(Queues(), Drain(), Patience())
@@ -61,16 +61,16 @@ def test_an_activation_always_says_how_long_it_waits(operation: str, wait_ms: in
 def test_a_site_that_is_activated_and_does_not_deliver_is_activated_again() -> None:
     paris = broker("paris", active=True, service=service("paris", active=True, delivering=False))
 
-    [call] = paris.opening([each for each in paris.doors if not each.started], Peer.DRAINED)
+    [call] = paris.fence.opening([each for each in paris.doors if not each.started], Peer.DRAINED)
 
     assert change(call).operation == ACTIVATE_SITE
-    assert broker("paris").opening([], Peer.DRAINED) == ()
+    assert broker("paris").fence.opening([], Peer.DRAINED) == ()
 
 
 def test_one_that_is_activated_by_its_flag_only_is_deactivated_too() -> None:
     paris = broker("paris", acceptors=(door("clients", started=False),), service=service("paris", active=True))
 
-    assert [change(call).operation for call in paris.closing([])] == [DEACTIVATE_SITE]
+    assert [change(call).operation for call in paris.fence.closing([])] == [DEACTIVATE_SITE]
 
 
 def test_a_drain_says_beforehand_what_it_may_remove() -> None:

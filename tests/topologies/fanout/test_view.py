@@ -126,8 +126,8 @@ def test_consumers_among_the_producers_and_clients_elsewhere_would_work_behind_a
     )
     told = view("london", queue("q", 1), connections=there, consumers=(taker,))
 
-    assert [each.partition(" (")[0] for each in told.strangers()] == [
+    assert [each.partition(" (")[0] for each in told.fence.strangers()] == [
         "client x from 10.0.0.1",
         "consumer of q: client both",
     ]
-    assert [door.name for door in told.other_doors] == ["openwire"]
+    assert [door.name for door in told.fence.leaves_open] == ["openwire"]

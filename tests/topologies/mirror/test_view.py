@@ -214,7 +214,7 @@ def test_strangers_are_clients_on_doors_that_a_fence_leaves_open(
         consumers=tuple(consumer(name, port) for name, port in consumed),
     )
 
-    told = view.strangers()
+    told = view.fence.strangers()
 
     assert len(told) == bool(words)
     assert all(word in told[0] for word in words)

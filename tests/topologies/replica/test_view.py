@@ -54,13 +54,13 @@ LONDON, PARIS = view("london", "source"), view("paris", "replica")
 
 def test_a_source_serves_by_its_doors_and_a_replica_waits() -> None:
     assert (LONDON.role, PARIS.role) == (Role.SERVING, Role.STANDBY)
-    assert (LONDON.boots_closed, PARIS.boots_closed) == (False, True)
+    assert (LONDON.fence.boots_closed, PARIS.fence.boots_closed) == (False, True)
 
 
 def test_what_is_not_read_is_not_known() -> None:
     unread = view("london", None)
 
-    assert (unread.link.attached, unread.link.to_ship, unread.boots_closed) == (None, None, None)
+    assert (unread.link.attached, unread.link.to_ship, unread.fence.boots_closed) == (None, None, None)
     assert unread.link.captures is False
     below = replace(LONDON, events=(queue(EVENTS, -1),))
     assert below.link.to_ship is None
@@ -81,7 +81,7 @@ def test_both_queues_of_events_are_to_be_shipped_by_a_source_only() -> None:
     [(PARIS, Peer.DRAINED, "london", ["replica", False]), (PARIS, Peer.AWAY, None, ["source", True])],
 )
 def test_a_replica_is_opened_by_its_part(what: BrokerView, peer: Peer, through: str | None, arguments: object) -> None:
-    [call] = what.opening(what.doors, peer)
+    [call] = what.fence.opening(what.doors, peer)
 
     assert (call.site, call.goal, call.request.get("through")) == ("paris", Goal.OPEN, through)
     assert call.request["arguments"] == arguments
@@ -91,7 +91,7 @@ def test_a_replica_is_opened_by_its_part(what: BrokerView, peer: Peer, through: 
 
 @pytest.mark.parametrize("peer", list(Peer))
 def test_a_source_is_opened_by_its_doors(peer: Peer) -> None:
-    [call] = LONDON.opening(LONDON.doors, peer)
+    [call] = LONDON.fence.opening(LONDON.doors, peer)
 
     assert (call.thing, call.request["operation"]) == ("stomp", "start()")
 

@@ -93,4 +93,4 @@ def seen(*views: BrokerView | Silent) -> StoreSeen:
 
 
 def with_commands(site: str) -> StoreConfig:
-    return config(site, commands=frozenset({Goal.START, Goal.STOP}), tells=True)
+    return config(site, commands=frozenset({Goal.START, Goal.STOP}))

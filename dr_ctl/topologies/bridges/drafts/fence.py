@@ -38,7 +38,9 @@ def by_itself(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Mov
     del rules
     made, cut_off = _closing(seen, move, move.ask.includes), bool(step.words.get(CUT_OFF))
     paid = cut_off or all(
-        move.ask.includes(unit) or view.kept_out(unit) for view in seen.views(move.source) for unit in view.fenced
+        move.ask.includes(unit) or view.kept_out(unit)
+        for view in seen.views(move.source)
+        for unit in view.fence.matches
     )
     owed = [view for view in seen.views(move.target) if paid and _owes(view, move.source)]
     struck = in_part("strikes", (call for view in owed for call in pay(view, DebtKind.FENCE, move.source)))
@@ -70,6 +72,8 @@ def of_returned(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: M
     calls: list[Call] = []
     for view in seen.views(move.target):
         serving = seen.view(move.source, view.pair)
-        units = [unit for unit in view.fenced if serving is None or serving.units.get(unit) or move.ask.includes(unit)]
+        units = [
+            unit for unit in view.fence.matches if serving is None or serving.units.get(unit) or move.ask.includes(unit)
+        ]
         calls += closes(view, units)
     return Draft(move.target, "what it still holds is counted; its queues are closed first", tuple(calls))

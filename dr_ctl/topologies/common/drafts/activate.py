@@ -40,12 +40,12 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
     calls, inverse = list[Call](), list[Call]()
     for view in seen.views(move.target):
         was = before(move, view)
-        calls += in_part("admit", view.admitting(kept_out))
+        calls += in_part("admit", view.fence.admitting(kept_out))
         closed = (door for door in view.doors if closed_first or not door.started)
-        calls += in_part("doors", view.opening(closed, peer))
+        calls += in_part("doors", view.fence.opening(closed, peer))
         shut = [door for door in view.doors if returns or not was["doors"].get(door.name)]
-        inverse += view.closing(shut, "it is open")
-        inverse += view.shutting_out("they are let in") if returns or was["shut_out"] else []
+        inverse += view.fence.closing(shut, "it is open")
+        inverse += view.fence.shutting_out("they are let in") if returns or was["shut_out"] else []
     if seen.roles[move.target] is Role.SERVING and move.ask.operation != FAILOVER:
         # A resumed run that had passed the gate: nothing is left but what quiesce paused.
         calls += [resume(view, queue) for view in seen.views(move.source) for queue in to_lift(rules, view, move)]

@@ -67,8 +67,8 @@ def shut(views: Iterable[Broker]) -> list[Call]:
     """Close every door that is open and keep the clients' roles out."""
     calls: list[Call] = []
     for view in views:
-        calls += view.closing(door for door in view.doors if door.started)
-        calls += view.shutting_out()
+        calls += view.fence.closing(door for door in view.doors if door.started)
+        calls += view.fence.shutting_out()
     return calls
 
 
@@ -77,7 +77,7 @@ def _opened(views: Iterable[Broker], move: Move) -> list[Call]:
     calls: list[Call] = []
     for view in views:
         was = before(move, view)
-        calls += [] if was["shut_out"] else view.admitting("they are kept out")
+        calls += [] if was["shut_out"] else view.fence.admitting("they are kept out")
         opened = (door for door in view.doors if was["doors"].get(door.name))
-        calls += view.opening(opened, Peer.NOT_DRAINED, "it is closed")
+        calls += view.fence.opening(opened, Peer.NOT_DRAINED, "it is closed")
     return calls

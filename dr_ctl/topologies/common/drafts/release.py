@@ -24,14 +24,14 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
     views = [view for view in views if view.open or seen.view(move.target, view.pair) is not None]
     shut = [(view, [door for door in view.doors if opens and not door.started]) for view in views]
     paused = paused_at(seen, move.source)
-    kept_out = [view for view in views if opens and view.shut_out]
+    kept_out = [view for view in views if opens and view.fence.shut_out]
     calls = [
-        *in_part("admit", (call for view in kept_out for call in view.admitting())),
-        *in_part("doors", (call for view, doors in shut for call in view.opening(doors, Peer.CLOSED))),
+        *in_part("admit", (call for view in kept_out for call in view.fence.admitting())),
+        *in_part("doors", (call for view, doors in shut for call in view.fence.opening(doors, Peer.CLOSED))),
         *(receipts.strikes(seen) if opens else ()),
     ]
-    inverse = [call for view, doors in shut for call in view.closing(doors, "it is open")]
-    inverse += [call for view in kept_out for call in view.shutting_out("they are let in")]
+    inverse = [call for view, doors in shut for call in view.fence.closing(doors, "it is open")]
+    inverse += [call for view in kept_out for call in view.fence.shutting_out("they are let in")]
     return Draft(
         move.source,
         "clients let in again, and what runs have paused lifted",

@@ -19,9 +19,10 @@ from dr_ctl.topologies.common.acts import activate, proving
 from dr_ctl.topologies.common.drafts.activate import peer_of
 from dr_ctl.topologies.common.evidence import total
 from dr_ctl.topologies.continuity.drafts.probe import AGAIN_AT_MOST
+from dr_ctl.topologies.continuity.fence import WAITS_MS
 from dr_ctl.topologies.continuity.findings import COMMANDS_MAY_UNDO, STAGED_NOT_TAKEN
 from dr_ctl.topologies.continuity.tools import ContinuityTools
-from dr_ctl.topologies.continuity.view import WAITS_MS, Flow, SiteView
+from dr_ctl.topologies.continuity.view import Flow, SiteView
 
 
 def act(tools: ContinuityTools, step: PlannedStep, move: Move, hand: Hand) -> Outcome:

@@ -22,7 +22,7 @@ def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> 
     again = [
         replace(call, at_most=AGAIN_AT_MOST)
         for view in seen.views(move.target)
-        for call in view.opening(view.doors, Peer.NOT_DRAINED, UNDONE)
+        for call in view.fence.opening(view.doors, Peer.NOT_DRAINED, UNDONE)
     ]
     about = f"{told.about}; then watched until no late command can undo the activation"
     return replace(told, about=about, calls=(*told.calls, *in_part("again", again)))

@@ -1,0 +1,133 @@
+"""A fence by doors and, where the settings name them, by the rights of the clients' roles, which outlast a restart.
+
+A broker keeps security settings in its journal, above what broker.xml says. Taking one away again is enough for a match
+that broker.xml does not have; one that it has, as `#`, is only read again with the whole file. A match has one entry: a
+fence replaces what somebody has set through management, so that the entry of the fence keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from dr_ctl.engine.goals import ALL, Goal
+from dr_ctl.engine.plan import Call
+from dr_ctl.topologies.artemis import beans
+from dr_ctl.topologies.artemis.operations import LET_IN, RELOAD, SHUT_OUT, SHUT_OUT_WITH_VIEWS, request
+from dr_ctl.topologies.common.calls import Request, call
+from dr_ctl.topologies.common.fence import Fence
+from dr_ctl.topologies.common.view import Grants
+
+STILL_OUT: Final = "the broker still keeps them out"
+OTHERWISE: Final = "its own file gives them others"
+# A role that nobody has: under it a fence keeps what a client's role may do by somebody's own word.
+ASIDE: Final = "dr-ctl.kept-out."
+EVERY: Final = "#"
+# In the order of the operation's arguments.
+_WORDS: Final = (
+    "send", "consume", "createDurableQueue", "deleteDurableQueue", "createNonDurableQueue", "deleteNonDurableQueue",
+    "manage", "browse", "createAddress", "deleteAddress",
+)  # fmt: skip
+_VIEWS: Final = ("view", "edit")
+
+
+class DoorsAndRoles(Fence):
+    @property
+    def matches(self) -> Sequence[str]:
+        """The matches that a lasting fence is for."""
+        return self.view.config.lasting.matches if self.view.config.lasting is not None else ()
+
+    def shutting_out(self, when: str | None = None) -> list[Call]:
+        return self.keeping_out(self.matches, when)
+
+    def admitting(self, when: str | None = None) -> list[Call]:
+        return self.letting_in(self.matches, when)
+
+    def keeping_out(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
+        """Take from the clients' roles what they may do; every other role keeps what it has. Without `when`, only where
+        they may do something now."""
+        lasting = self.view.config.lasting
+        if lasting is None:
+            return []
+        calls = []
+        for match in matches:
+            if when is None and not self.view.lets_in(match):
+                continue
+            aside = self._noted(match)
+            words = {
+                f"{ASIDE}{role}" if role in lasting.roles else role: may
+                for role, may in self.view.grants.get(match, {}).items()
+                if role not in lasting.roles or aside
+            }
+            about = f"keep role {', '.join(lasting.roles)} out of {match}"
+            calls.append(call(self.view, Goal.SHUT_OUT, match, self._saying(match, words), about, when))
+        return calls
+
+    def letting_in(self, matches: Sequence[str], when: str | None = None) -> list[Call]:
+        """Give it back. Without `when`, only where it is taken away now."""
+        lasting = self.view.config.lasting
+        if lasting is None:
+            return []
+        view, roles = self.view, ", ".join(lasting.roles)
+        server = beans.server(view.broker)
+        calls = [
+            call(
+                self.view, Goal.ADMIT, match, request(server, LET_IN, (match,)), f"let role {roles} in to {match}", when
+            )
+            for match in matches
+            if when is not None or not view.lets_in(match)
+        ]
+        if calls:
+            calls.append(call(view, Goal.ADMIT, ALL, request(server, RELOAD), "read broker.xml again", STILL_OUT))
+        for match in [each.thing for each in calls if each.thing != ALL and self._noted(each.thing)]:
+            about = f"give the roles at {match} the rights from before the fence"
+            calls.append(
+                call(self.view, Goal.RESTORE, match, self._saying(match, self._before(match)), about, OTHERWISE)
+            )
+        return calls
+
+    def holds(self, call: Call) -> bool | None:
+        if call.goal is not Goal.RESTORE:
+            return super().holds(call)
+        wanted = self._saying(call.thing, self.view.grants.get(call.thing, {}))
+        return _by_word(wanted) == _by_word(call.request)
+
+    def _before(self, match: str) -> Grants:
+        """What each role may do there while no fence stands: a fence keeps the clients' words under other names."""
+        grants = self.view.grants.get(match, {})
+        own = {role.removeprefix(ASIDE): may for role, may in grants.items() if role.startswith(ASIDE)}
+        return own | {role: may for role, may in grants.items() if not role.startswith(ASIDE)}
+
+    def _noted(self, match: str) -> bool:
+        """Say whether somebody gave rights of its own to a match: then nothing but a note of them gives them back. Of
+        the match for all addresses the file is the only other word."""
+        noted = any(role.startswith(ASIDE) for role in self.view.grants.get(match, {}))
+        narrower = (
+            self.view.usual is not None and match != EVERY and _words(self._before(match)) != _words(self.view.usual)
+        )
+        return noted or (narrower and self.view.lets_in(match))
+
+    def _saying(self, match: str, words: Grants) -> Request:
+        """The request that sets what each role may do there."""
+        views = any(word in _VIEWS for may in words.values() for word in may)
+        listed = [
+            ",".join(role for role, may in words.items() if word in may)
+            for word in (*_WORDS, *(_VIEWS if views else ()))
+        ]
+        return request(beans.server(self.view.broker), SHUT_OUT_WITH_VIEWS if views else SHUT_OUT, (match, *listed))
+
+
+def _words(grants: Grants) -> dict[str, frozenset[str]]:
+    """What each role may do, without those that may do nothing."""
+    return {role: frozenset(may) for role, may in grants.items() if may}
+
+
+def _by_word(asked: Request) -> list[frozenset[str]]:
+    """The roles of each word in a request that sets rights, in the order of the words; words that nobody has are left
+    out at its end, as versions differ in how many there are."""
+    arguments = asked["arguments"]
+    assert isinstance(arguments, list)
+    roles = [frozenset(filter(None, str(each).split(","))) for each in arguments[1:]]
+    while roles and not roles[-1]:
+        roles.pop()
+    return roles

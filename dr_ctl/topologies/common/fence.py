@@ -1,0 +1,83 @@
+"""The fence of a broker: how clients are kept out of it and let in, here by its doors alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from dr_ctl.topologies.common.calls import close_door, open_door
+from dr_ctl.topologies.common.names import OTHERS
+
+if TYPE_CHECKING:
+    from dr_ctl.engine.plan import Call
+    from dr_ctl.topologies.common.view import Acceptor, Broker, Peer
+
+
+class Fence:
+    """One broker's fence, by one look at the broker."""
+
+    def __init__(self, view: Broker) -> None:
+        self.view = view
+
+    @property
+    def open(self) -> bool:
+        """Say whether a client may get in."""
+        return any(door.started for door in self.view.doors)
+
+    def opening(self, doors: Iterable[Acceptor], peer: Peer, when: str | None = None) -> tuple[Call, ...]:
+        """The calls that let clients in by these doors; `peer`: the state of the other site by then."""
+        del peer
+        return tuple(open_door(self.view, door, when) for door in doors)
+
+    def closing(self, doors: Iterable[Acceptor], when: str | None = None) -> tuple[Call, ...]:
+        """The calls that keep clients out of these doors."""
+        return tuple(close_door(self.view, door, when) for door in doors)
+
+    def shutting_out(self, when: str | None = None) -> list[Call]:
+        """The calls that keep the clients' roles out beyond a restart: none where the settings name none. Without
+        `when`, only where they may do something now."""
+        del when
+        return []
+
+    def admitting(self, when: str | None = None) -> list[Call]:
+        """The calls that let them in again. Without `when`, only where they are kept out now."""
+        del when
+        return []
+
+    @property
+    def shut_out(self) -> bool:
+        """Say whether the lasting fence stands."""
+        lasting = self.view.config.lasting
+        return lasting is not None and not any(self.view.lets_in(match) for match in lasting.matches)
+
+    @property
+    def boots_closed(self) -> bool | None:
+        """Say whether clients stay out when the broker is restarted; None where nothing tells that."""
+        return not any(door.opens_at_boot for door in self.view.doors)
+
+    @property
+    def leaves_open(self) -> tuple[Acceptor, ...]:
+        """The acceptors by which a client could come all the same."""
+        known = {*self.view.config.clients, *self.view.link.reserved}
+        return tuple(each for each in self.view.acceptors if each.name not in known)
+
+    def strangers(self) -> list[str]:
+        """Clients on doors that are not theirs: they would go on working behind a fence."""
+        others = {door.port: door.name for door in self.leaves_open if door.port is not None}
+        link = {door.port: door.name for door in self.view.link.doors if door.port is not None}
+        clients = [
+            f"{each.protocol} connection from {each.remote} (user {each.user or 'none'}, "
+            f"client {each.client or '(no client id)'}) on acceptor {others[each.port]}"
+            for each in self.view.connections
+            if each.port in others
+        ]
+        return clients + [
+            f"consumer of {each.queue}: {each.told} on acceptor {link[each.port]}"
+            for each in self.view.consumers
+            if each.port in link and not each.queue.startswith(OTHERS)
+        ]
+
+    def holds(self, call: Call) -> bool | None:
+        """Say whether the effect of a call is seen that this kind of fence alone has; None for any other call."""
+        del call
+        return None
