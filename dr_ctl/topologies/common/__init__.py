@@ -1,1 +1,1 @@
-"""What brokers with doors, queues and counters have in common, whatever manages them and joins their sites."""
+"""Parts for every broker with doors, queues and counters, whichever product manages it and joins its sites."""

@@ -1,4 +1,4 @@
-"""What dr-ctl may set at a pair, as it was before a run: what undo puts back. Pure."""
+"""The state of a pair before a run, as far as dr-ctl may change it: undo puts this state back. Pure."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ def baseline(seen: Seen[Broker]) -> Mapping[str, Json]:
 
 
 def before(move: Move, view: Broker) -> dict[str, Any]:
-    """One broker's part of the baseline of a run; of one that did not answer when the run began, as it is now."""
+    """One broker's part of the baseline of a run; a broker that did not answer at the start of the run counts as it is
+    now."""
     site: Any = move.baseline.get(view.site, {})
-    told: dict[str, Any] = site[view.pair] if view.pair in site else _of(view)
-    return told
+    part: dict[str, Any] = site[view.pair] if view.pair in site else _of(view)
+    return part
 
 
 def paused_by_runs(view: Broker) -> frozenset[str]:
-    """The queues that runs paused, by their locks: whoever comes after them answers for these pauses."""
+    """The queues that runs paused, by their locks: a later run must lift these pauses."""
     locks = [LockDocument.of_text(*each) for each in numbered(view.documents, LOCK)]
     return frozenset(queue for lock in locks for queues in lock.paused.values() for queue in queues)
 
 
 def basis(seen: Seen[Broker]) -> Mapping[str, Json]:
-    """What a plan rests on, of every broker by site and pair: nothing in it moves while messages do."""
+    """The facts a plan rests on, by site and pair. Messages that come and go change none of them."""
     return {
         "brokers": {
             site: {view.pair: {**_of(view), "version": view.version} for view in seen.views(site)}

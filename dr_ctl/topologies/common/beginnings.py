@@ -13,9 +13,9 @@ LEAST: Final = 50
 def beginnings(
     wanted: Iterable[str], others: Iterable[str], may_begin: Callable[[str], bool]
 ) -> dict[str, Sequence[str]]:
-    """The names by beginnings that no other name has: those of `wanted` that are not in it are too few, or lie too
-    close to others. `may_begin` says of a beginning whether a name that comes into being may have it."""
-    told = sorted(others)
+    """The names by beginnings that no other name has: Names of `wanted` that are left out are too few, or too much like
+    other names. `may_begin` says of a beginning whether a name that comes into being may have it."""
+    other_names = sorted(others)
     found: dict[str, Sequence[str]] = {}
     groups: list[Sequence[str]] = [sorted(wanted)]
     while groups:
@@ -23,8 +23,8 @@ def beginnings(
         if len(names) < LEAST:
             continue
         beginning = _common(names[0], names[-1])
-        at = bisect_left(told, beginning)
-        if may_begin(beginning) and not (at < len(told) and told[at].startswith(beginning)):
+        at = bisect_left(other_names, beginning)
+        if may_begin(beginning) and not (at < len(other_names) and other_names[at].startswith(beginning)):
             found[beginning] = names
             continue
         by_letter: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""The calls that recipes are made of: what each is for, in words, and the request that its broker's family makes of it.
+"""The calls that recipes are made of: a text for people, and the request that the broker's family makes.
 
 Pure."""
 
@@ -21,7 +21,7 @@ TOGETHER: Final = "together"
 
 
 class Requests(Protocol):
-    """What is sent to one broker. Only its family and its sender look inside."""
+    """Makes the requests to one broker. Only the broker's family and the sender look inside a request."""
 
     def open_door(self, door: Acceptor) -> Request: ...
 
@@ -30,7 +30,7 @@ class Requests(Protocol):
     def pause(self, queue: Queue) -> Request: ...
 
     def pause_lasting(self, queue: Queue) -> Request:
-        """So that it stays paused when the broker is restarted."""
+        """Pause a queue so that a restart of the broker keeps it paused."""
 
     def resume(self, queue: Queue) -> Request: ...
 
@@ -38,7 +38,7 @@ class Requests(Protocol):
         """Of all queues whose names begin so, those too that are created after the look."""
 
     def write(self, name: str, text: str | None) -> Request:
-        """Write a document down; None for a text that is not known yet."""
+        """Write a document down; `text` is None while it is not known yet."""
 
     def remove(self, name: str) -> Request: ...
 
@@ -92,13 +92,13 @@ def queues_of(made: Call, view: Broker) -> list[str]:
 
 
 def of_new_queues(view: Broker, goal: Goal, at_most: int) -> Call:
-    """What a plan says of the queues that are created after the look: paused, or resumed."""
+    """Plan the pause, or the resume, of queues that are created after the look."""
     text, when = f"{goal.value} a queue that was created meanwhile", "a queue was created since the look"
     return call(view, goal, ALL, view.requests.of_queues(goal, ""), text, when, at_most)
 
 
 def of_those_left(view: Broker, goal: Goal, at_most: int) -> Call:
-    """What a plan says of queues that one call was to be of, and was not."""
+    """Plan single calls for the queues that a call for many has left out."""
     text, when = f"{goal.value} a queue by itself", "the call for all that begin alike left it out"
     return call(view, goal, ALL, view.requests.of_queues(goal, ""), text, when, at_most)
 

@@ -36,7 +36,7 @@ NAME_STOMP = "Set `stomp:` to an address of the broker's client acceptor, with a
 
 
 def weighed(finding: Finding, where: Weight) -> Finding:
-    """An error that does not weigh there refuses nothing there: it is a warning."""
+    """An error that does not weigh there refuses nothing there: the error becomes a warning."""
     if finding.severity is not Severity.ERROR or where in finding.weighs:
         return finding
     return replace(finding, severity=Severity.WARNING)
@@ -53,7 +53,7 @@ def of_silent(silent: Silent) -> Iterator[Finding]:
 
 
 def of_doors(name: str, view: Broker) -> Iterator[Finding]:
-    """What speaks against a broker's doors, however they are opened and closed."""
+    """Find what is wrong with a broker's doors, whichever way they open and close."""
     named = {"clients": view.config.clients, "mirror": view.config.mirror or ()}
     here = {each.name for each in view.acceptors}
     for key, names in named.items():
@@ -100,7 +100,7 @@ def of_doors(name: str, view: Broker) -> Iterator[Finding]:
 
 
 def of_queues(name: str, view: Broker) -> Iterator[Finding]:
-    """What lies in a broker that no peer has, and what delivers nothing."""
+    """Find messages that no peer has, and queues that deliver nothing."""
     if view.prepared:
         yield PREPARED_TRANSACTIONS(
             f"{name}: {len(view.prepared)} prepared transaction(s): their messages are not at the peer: "
@@ -108,9 +108,9 @@ def of_queues(name: str, view: Broker) -> Iterator[Finding]:
             "Let the transaction manager finish them, or commit or roll them back in the console.",
         )
     if wrong := [queue for queue in view.queues if not queue.counted]:
-        told = some([f"{queue.name}: {queue.depth} message(s), {queue.delivering} in delivery" for queue in wrong])
+        figures = some([f"{queue.name}: {queue.depth} message(s), {queue.delivering} in delivery" for queue in wrong])
         yield COUNTED_BELOW_ZERO(
-            f"{name}: what these queues hold cannot be told, the broker counts below zero: {told}",
+            f"{name}: what these queues hold cannot be told, the broker counts below zero: {figures}",
             "Its counters begin anew with a restart of that broker.",
         )
     if view.forged:
@@ -142,7 +142,7 @@ def of_standby(view: Broker) -> Iterator[Finding]:
 
 
 def of_pair(source: Broker, target: Broker) -> Iterator[Finding]:
-    """What two brokers of one pair say beside each other."""
+    """Compare the two brokers of one pair."""
     if source.version != target.version:
         yield VERSIONS_DIFFER(
             f"versions differ: {source.version} at {source.site}, {target.version} at {target.site}",

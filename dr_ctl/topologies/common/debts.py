@@ -21,7 +21,7 @@ _NAME: Final = re.compile(rf"dr-ctl\.debt\.([^.]+)\.({'|'.join(kind.value for ki
 
 
 def document(kind: DebtKind, about: str, kept_at: str) -> str:
-    """The name of the queue that holds a debt: it contains the site that holds it."""
+    """The name of the queue that holds a debt: the name contains the site that holds the debt."""
     return f"dr-ctl.debt.{kept_at}.{kind.value}.{about}"
 
 
@@ -30,7 +30,7 @@ def is_debt(name: str) -> bool:
 
 
 def debts_of(documents: Mapping[str, str]) -> list[Debt]:
-    """What is owed by a broker's documents. One that cannot be read is owed all the same."""
+    """Read the debts from a broker's documents. A document that cannot be read is a debt too."""
     found = []
     for name, text in sorted(documents.items()):
         named = _NAME.fullmatch(name)
@@ -38,8 +38,8 @@ def debts_of(documents: Mapping[str, str]) -> list[Debt]:
             continue
         kept_at, kind, about = named.groups()
         try:
-            told = json.loads(text)
-            found.append(Debt(DebtKind(kind), about, kept_at, str(told["since"]), bool(told["lasting"])))
+            document = json.loads(text)
+            found.append(Debt(DebtKind(kind), about, kept_at, str(document["since"]), bool(document["lasting"])))
         except UNREADABLE:
             found.append(Debt(DebtKind(kind), about, kept_at, "not known"))
     return found

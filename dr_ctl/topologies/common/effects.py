@@ -12,13 +12,13 @@ from dr_ctl.topologies.common.view import Broker
 
 
 def to_undo(calls: Sequence[Call], views: Sequence[Broker]) -> list[Call]:
-    """Those of these calls that undo something: what is not seen to hold, and roles that were kept out. That these are
-    kept out in this life of the broker does not say that a restart keeps them out too."""
+    """Choose the calls that undo something: effects that are not seen to hold, and roles that were kept out. A restart
+    may let these roles in again, so the present flag proves nothing."""
     return [call for call in calls if call.goal is Goal.SHUT_OUT or not holds(call, views)]
 
 
 def left_of(calls: Sequence[Call], views: Sequence[Broker]) -> list[str]:
-    """What of these calls is not seen to hold, in words."""
+    """The effects of these calls that are not seen to hold, in words."""
     return [call.about for call in calls if not holds(call, views)]
 
 
@@ -28,6 +28,6 @@ def holds(call: Call, views: Iterable[Broker]) -> bool:
 
 
 def still(calls: Sequence[Call], views: Sequence[Broker]) -> Refused | None:
-    """The refusal that names what of these calls has not come true; None where all of it is seen to hold."""
+    """The refusal that names the effects that are not seen to hold; None where every effect holds."""
     left = left_of(calls, views)
     return Refused(f"has not come true: {some(left)}") if left else None

@@ -10,7 +10,7 @@ from dr_ctl.core.model import Json
 
 
 class Shipping(Protocol):
-    """What one broker told of the way to its peer; None: not read, which is never zero."""
+    """Figures of one broker about the way to its peer. None means not read, never zero."""
 
     @property
     def to_ship(self) -> int | None: ...
@@ -23,7 +23,7 @@ class Shipping(Protocol):
 
 
 def evidence(looks: Iterable[tuple[str, Shipping | BrokerError]]) -> dict[str, Json]:
-    """By site; one broker that did not answer, or was not read, makes the figure of its site unknown."""
+    """By site; A broker that did not answer, or was not read, makes the figure of its site unknown."""
     sites: dict[str, list[Shipping | BrokerError]] = {}
     for site, look in looks:
         sites.setdefault(site, []).append(look)
@@ -43,12 +43,12 @@ def _of(mine: list[Shipping | BrokerError]) -> dict[str, Json]:
 
 
 def total(figures: Iterable[int | None]) -> int | None:
-    """The sum; None where one of them was not read."""
+    """The sum; None where a figure was not read."""
     listed = list(figures)
     return None if None in listed else sum(each or 0 for each in listed)
 
 
 def every(flags: Iterable[bool | None]) -> bool | None:
-    """Whether all hold; None where none of them is known not to, and one was not read."""
+    """True if all flags hold, False if a flag does not; None where a flag was not read and no other is False."""
     listed = list(flags)
     return None if None in listed and False not in listed else all(listed)

@@ -1,4 +1,4 @@
-"""What speaks against a failover, and against taking the lost site in again; whether it is taken in. Pure."""
+"""Reasons against a failover, and against taking the lost site in again; whether the site is taken in. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ V = TypeVar("V", bound=Broker)
 
 
 def findings(seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Finding]]) -> Iterator[Finding]:
-    """What speaks against opening the target without the lost site; only what is grave refuses it."""
+    """Find reasons against opening the target without the lost site; only grave ones refuse the failover."""
     role = seen.roles[move.source]
     opens = not all(view.open for view in seen.views(move.target))
     if role is Role.SERVING or (role is Role.SICK and opens):
@@ -40,8 +40,8 @@ def findings(seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Findin
 
 
 def is_kept_out(seen: Seen[Broker], move: Move) -> bool:
-    """Say whether what a lost site holds cannot reach the target, and that is owed; or that it is closed, and was read
-    to hold nothing."""
+    """Say whether what a lost site holds cannot reach the target, and a quarantine is owed; or that the lost site is
+    closed, and was read to hold nothing."""
     here, there = seen.views(move.target), seen.views(move.source)
     name = [document(DebtKind.QUARANTINE, move.source, view.site) in view.documents for view in here]
     shut = not any(door.started for view in here for door in view.link.doors)
@@ -59,15 +59,15 @@ def came_back_open(seen: Seen[Broker], move: Move) -> bool:
 def of_return(
     seen: Seen[V], move: Move, of_broker: Callable[[V], Iterable[Finding]], mended: frozenset[str], boots_closed: str
 ) -> Iterator[Finding]:
-    """What speaks against taking the target in beside the serving source, without what the return itself has `mended`;
-    `boots_closed` says how the target is to be set so that it comes back closed."""
+    """Find reasons against taking the target in beside the serving source, leaving out findings that the return itself
+    has `mended`; `boots_closed` says how the target is to be set so that it comes back closed."""
     for site in (move.source, move.target):
         for broker in seen.sites[site].values():
             if isinstance(broker, Silent):
                 yield from of_silent(broker)
             else:
                 for each in of_broker(broker):
-                    if each.id == COUNTED_BELOW_ZERO.id:  # it is compared by id
+                    if each.id == COUNTED_BELOW_ZERO.id:  # the return compares such a queue by ids
                         yield replace(each, severity=Severity.WARNING)
                     elif each.id not in mended:
                         yield each
@@ -77,7 +77,8 @@ def of_return(
 
 
 def nothing_owed(seen: Seen[Broker], move: Move) -> bool:
-    """Say whether the target is taken in already: nothing is owed, both sites ship, and nothing of it is under way."""
+    """Say whether the target is taken in already: no debt is left, both sites ship, and no message or acknowledgement
+    is under way."""
     here, there = seen.views(move.source), seen.views(move.target)
     owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
     ship = all(view.link.attached and all(door.started for door in view.link.doors) for view in (*here, *there))

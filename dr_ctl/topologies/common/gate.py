@@ -1,4 +1,4 @@
-"""The gate: all that must hold, together and over a window, before the target may be opened. Pure.
+"""The gate: the conditions that must hold together, over a window, before the target may be opened. Pure.
 
 Zero in the outflows is not enough: an acknowledgement may wait at the target, a consumer there may hold what it names,
 a prepared transaction may show nowhere. So the whole is judged on full looks, several in a row, with nothing added at
@@ -16,7 +16,7 @@ from dr_ctl.topologies.common.view import Broker
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Both brokers of a pair, looked at together; `at_s` is when that began."""
+    """Both brokers of a pair, looked at together; `at_s` is when the look began."""
 
     at_s: float
     source: Broker

@@ -39,7 +39,7 @@ class Store:
         return f"SELECT {self.queue} AS q, {self.id} AS i FROM {database}.{self.table}"  # noqa: S608
 
     def known(self, queue: str, ids: Collection[str]) -> frozenset[str]:
-        """Those of these ids that were processed. Raises `NotRead`."""
+        """The ids among these that were processed. Raises `NotRead`."""
         found: set[str] = set()
         listed = sorted(ids)
         try:

@@ -1,4 +1,4 @@
-"""The checks of a move by their names, each with what was read for it: what `validate` lists. Pure."""
+"""The checks of a move by name, each with the value that was read: the list of `validate`. Pure."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ V = TypeVar("V", bound=Broker)
 
 @dataclass(frozen=True, slots=True)
 class Named(Generic[V]):
-    """One check: the finding that it makes, and what was read for it; None where nothing was. `own_name` where this
-    topology has another name for it."""
+    """A check: the finding it makes, and a text of the value that was read, None where no value was. `own_name`
+    replaces the check's common name."""
 
     kind: FindingKind
     read: Callable[[V], str | None]
@@ -74,7 +74,7 @@ OF_PAIR: Final[Sequence[Named[Any]]] = (
 
 
 def of_brokers(seen: Seen[V], table: Sequence[Named[V]], found: Callable[[V], Iterable[Finding]]) -> Iterator[Check]:
-    """The checks of each broker by itself; of one that did not answer nothing was read."""
+    """The checks of each broker by itself; a broker that did not answer has no values."""
     for brokers in seen.sites.values():
         for view in brokers.values():
             where = f"{view.site}/{view.pair}"

@@ -7,19 +7,20 @@ from collections.abc import Mapping
 from typing import Final
 
 OWN: Final = "dr-ctl."
-ANY_ADDRESS: Final = f"{OWN}any"  # an address that nobody has: what roles may do there, they may do by default
-_DIGITS: Final = 15  # of a document's number: what has more was not written by dr-ctl
+ANY_ADDRESS: Final = f"{OWN}any"  # nobody has this address: rights of a role here are its rights by default
+_DIGITS: Final = 15  # digits of a document's number: dr-ctl never wrote a longer one
 OUTFLOW_PREFIX: Final = "$ACTIVEMQ_ARTEMIS_MIRROR_"
 CLUSTER_PREFIX: Final = "$.artemis.internal.sf."
-# What a name has that only a document may have; a queue of messages that dr-ctl keeps aside has none of them.
+# Only documents have these words in their names; queues of messages that dr-ctl keeps aside do not.
 DOCUMENT: Final = re.compile(r"dr-ctl\.(lock|debt|receipt)\.")
 QUARANTINE_PREFIX: Final = f"{OWN}quarantine."
-# What brokers keep for themselves, and what is dr-ctl's own: no client's.
+# Names that brokers keep for themselves, and names of dr-ctl's own: no client's queues.
 OTHERS: Final = ("activemq.management", "activemq.notifications", "$.artemis.", "$sys.", OUTFLOW_PREFIX, OWN)
 
 
 def quarantine_queue(site: str, queue: str) -> str:
-    """The name of dr-ctl's own queue for what nothing explains: it contains the site that holds it."""
+    """The name of dr-ctl's own queue for messages without an explanation: the name contains the site that holds the
+    queue."""
     return f"{QUARANTINE_PREFIX}{site}.{queue}"
 
 

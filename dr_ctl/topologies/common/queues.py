@@ -43,5 +43,4 @@ def moved(before: Sequence[Broker], after: Sequence[Broker]) -> dict[str, int]:
 
 
 def names(views: Sequence[Broker]) -> list[str]:
-    """All business queues of several brokers, each once."""
     return sorted({name for view in views for name in view.business})

@@ -1,7 +1,7 @@
 """The receipt of a finished drain, as a document on the target's brokers: both brokers of the pair as they were. Pure.
 
-It names the start of each broker and a digest of all counters of its business queues: a message that came or went
-since, however it did, or a restart, and the digest or the start is another one.
+The receipt names each broker's start and a digest of all counters of its business queues. Any message that came or went
+since changes the digest; a restart changes the start.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ STANDS: Final = "one stands there"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One broker at one moment: which start of it, and all that its queues have counted since."""
+    """A broker at one moment: its start, and all that its queues have counted since."""
 
     start: str
     counters: str
 
     @classmethod
     def of(cls, view: Broker, ask: Ask | None = None) -> Mark:
-        """As it is now; of the units that are asked for only, where some are named."""
+        """Mark the broker as it is now, with the queues of the units that are asked for."""
         mine = [each for each in view.link.counters if ask is None or ask.includes(view.unit_of(each.name))]
-        told = [(queue.name, queue.depth, queue.added, queue.removed) for queue in mine]
-        return cls(view.start, hashlib.sha256(json.dumps(sorted(told)).encode()).hexdigest())
+        figures = [(queue.name, queue.depth, queue.added, queue.removed) for queue in mine]
+        return cls(view.start, hashlib.sha256(json.dumps(sorted(figures)).encode()).hexdigest())
 
     def why_not(self, view: Broker, since: str, ask: Ask | None = None) -> str | None:
-        """Say what moved at that broker; None where nothing did."""
+        """Say what moved at that broker; None if nothing moved."""
         now = Mark.of(view, ask)
         if now == self:
             return None
@@ -65,14 +65,12 @@ def changes(before: Broker, now: Broker, moves: Callable[[str | None], bool]) ->
 
 
 def _figures(queue: Queue | None) -> tuple[int, int] | None:
-    """What was removed shows in these: it made the queue less deep, or as much was added."""
+    """These two show removed messages too: the queue is less deep, or as many were added."""
     return (queue.depth, queue.added) if queue is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Both brokers of a pair when the gate was seen to hold, by site."""
-
     source: str
     target: str
     epoch: int
@@ -84,7 +82,7 @@ class Receipt:
 
 
 def name(site: str) -> str:
-    """The name of the queue that holds a receipt: it contains the site that holds it."""
+    """The name of the queue that holds a receipt: the name contains the site that holds the receipt."""
     return f"dr-ctl.receipt.{site}"
 
 
@@ -94,14 +92,16 @@ def of(source: Broker, target: Broker, epoch: int, ask: Ask | None = None) -> Re
 
 
 def held_at(view: Broker) -> Receipt | None:
-    """The receipt that stands at a broker. One that cannot be read fits nothing."""
+    """The receipt that stands at a broker. A receipt that cannot be read fits no broker."""
     text = view.documents.get(name(view.site))
     if text is None:
         return None
     try:
-        told = json.loads(text)
-        marks = {site: Mark(str(mark["start"]), str(mark["counters"])) for site, mark in told["marks"].items()}
-        return Receipt(str(told["source"]), str(told["target"]), int(told["epoch"]), str(told["at"]), marks)
+        document = json.loads(text)
+        marks = {site: Mark(str(mark["start"]), str(mark["counters"])) for site, mark in document["marks"].items()}
+        return Receipt(
+            str(document["source"]), str(document["target"]), int(document["epoch"]), str(document["at"]), marks
+        )
     except UNREADABLE:
         return Receipt("", "", 0, "a moment that cannot be read", {})
 

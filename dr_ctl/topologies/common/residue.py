@@ -1,4 +1,5 @@
-"""What a returned broker still holds for its peer: counted, and named where the topology can. Pure."""
+"""Messages and acknowledgements that a returned broker still holds for its peer: counted, and named where possible.
+Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +12,11 @@ from dr_ctl.topologies.common.evidence import total
 
 @dataclass(frozen=True, slots=True)
 class Residue:
-    """What a returned broker still holds for its peer.
+    """Messages and acknowledgements that a returned broker still holds for its peer.
 
-    `twice`: of its messages at most so many were done by a client there whose acknowledgement does not exist. `acked`
+    `twice`: at most so many of its messages were done by a client there without leaving an acknowledgement. `acked`
     names the messages, by queue, that were acknowledged there and do not lie in the outflow too, `done` all that were
-    acknowledged there, `since` those of them since its last start. None: cannot be told.
-    """
+    acknowledged there, `since` the same, since its last start. None: cannot be told."""
 
     messages: int
     acks: int

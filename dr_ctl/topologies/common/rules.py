@@ -1,4 +1,4 @@
-"""What the settings decide of a move: which queues it speaks of, how long it may take. Pure."""
+"""The settings of a move: which queues it is about, how long it may take. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dr_ctl.topologies.common.queues import selects, selects_all
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What drafts go by beside what was seen."""
+    """Settings that drafts use beside the look."""
 
     queues: Queues
     drain: Drain

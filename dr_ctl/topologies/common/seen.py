@@ -1,4 +1,4 @@
-"""What one look at both sites of an installation told, broker by broker, and what commands take from it."""
+"""The result of one look at both sites of an installation, broker by broker, and the parts that commands use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dr_ctl.topologies.topology import BrokerSeen, FenceStrength, LinkSeen, Stak
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """One broker that did not answer as asked, and how it failed."""
+    """A broker that did not answer as asked, and the error."""
 
     pair: str
     site: str
@@ -43,8 +43,8 @@ V_co = TypeVar("V_co", bound=Broker, covariant=True)
 
 @dataclass(frozen=True)
 class Seen(Generic[V_co]):
-    """One look at both sites. `moved`: how much each pair's queues changed between two looks, where there were two,
-    `took_s` apart: then `before` is the first."""
+    """A look at both sites. `moved`: how much each pair's queues changed between two looks, where there were two,
+    `took_s` apart: `before` is the first of the two."""
 
     sites: Mapping[str, Mapping[str, V_co | Silent]]
     moved: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -68,8 +68,8 @@ class Seen(Generic[V_co]):
 
     @staticmethod
     def unit(name: str, brokers: Mapping[str, Sequence[Broker | Silent]]) -> UnitSeen:
-        """Who serves a unit that these brokers of each site have: open where one of them lets clients in, closed where
-        all of them are known not to."""
+        """Say where a unit is open: at a site with a broker that lets clients in. Closed means that every broker there
+        is known to let nobody in."""
         flags = {
             site: [None if isinstance(each, Silent) else each.units.get(name) for each in mine]
             for site, mine in brokers.items()
@@ -86,7 +86,7 @@ class Seen(Generic[V_co]):
     def views(self, site: str) -> list[V_co]:
         return [each for each in self.sites[site].values() if not isinstance(each, Silent)]
 
-    # What the commands take from it: see `topologies.topology`.
+    # Commands take these parts: see `topologies.topology`.
 
     @property
     def brokers(self) -> Sequence[BrokerSeen]:
@@ -119,7 +119,7 @@ class Seen(Generic[V_co]):
 
     def residue(self, site: str) -> Mapping[str, Json]:
         known = [residue for view in self.views(site) if (residue := view.link.residue) is not None]
-        # A sum without one of them would say that it holds nothing.
+        # A sum without one broker would wrongly say that this broker holds nothing.
         return Residue.together(known).figures() if len(known) == len(self.sites[site]) else {}
 
     def findings(self) -> Sequence[Finding]:
@@ -138,7 +138,7 @@ class Seen(Generic[V_co]):
         return [view for site in self.sites for view in self.views(site)]
 
     def _peer(self, view: Broker) -> Any:
-        """The other broker of a pair, which is of the same kind; None where it did not answer."""
+        """The other broker of a pair, which is of the same kind; None where that broker did not answer."""
         return next(self.view(site, view.pair) for site in self.sites if site != view.site)
 
     def _let_in(self) -> Iterator[Finding]:
@@ -155,7 +155,7 @@ class Seen(Generic[V_co]):
                 yield QUARANTINE_ENDED(text, remedy)
 
     def _quarantined(self) -> Iterator[Finding]:
-        """What a return took out because nothing explained it, until a person has looked at it."""
+        """Messages that a return took out without an explanation, until a person has looked at them."""
         for view in self._all():
             for queue in view.queues:
                 if queue.name.startswith(QUARANTINE_PREFIX) and queue.depth:
@@ -183,8 +183,9 @@ def _broker(view: Broker | Silent) -> BrokerSeen:
 
 
 def _together(roles: Sequence[Role]) -> Role:
-    """A site's role from its brokers': one that serves makes it serving; else they must agree, or it is unknown. Where
-    all are known to be closed and one is down, so is the site: it cannot take over, and it lets nobody in."""
+    """A site's role from its brokers': a serving broker makes the site serving; otherwise all brokers must agree, or
+    the role is unknown. A site with closed brokers and a broker that is down counts as down: the site cannot take over
+    and lets nobody in."""
     if Role.SERVING in roles:
         return Role.SERVING
     first = roles[0]

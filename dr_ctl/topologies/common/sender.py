@@ -32,7 +32,7 @@ class Sender:
 
     @property
     def epoch(self) -> int:
-        """Of the lock that calls go out under; 0 without one."""
+        """The epoch of the lock that calls go out under; 0 without a lock."""
         return self._lease.epoch if self._lease is not None else 0
 
     def close(self) -> None:
@@ -41,30 +41,30 @@ class Sender:
 
     def send(self, calls: Sequence[Call]) -> list[Outcome]:
         """Send the calls to one broker in their order, in one POST or as few as their number needs, and several brokers
-        side by side; one outcome each, in the order of the calls."""
+        side by side; Returns an outcome for each call, in the order of the calls."""
         groups: dict[tuple[str, str], list[int]] = {}
         for number, call in enumerate(calls):
             groups.setdefault((call.site, call.unit), []).append(number)
         numbers = list(groups.values())
         if len(numbers) == 1:
-            told = [self._post(calls)]
+            groups_outcomes = [self._post(calls)]
         else:
             with ThreadPoolExecutor(max_workers=MOST_AT_ONCE, thread_name_prefix="change") as pool:
-                told = list(pool.map(lambda mine: self._post([calls[number] for number in mine]), numbers))
+                groups_outcomes = list(pool.map(lambda mine: self._post([calls[number] for number in mine]), numbers))
         outcomes = {
             number: each
-            for mine, group in zip(numbers, told, strict=True)
+            for mine, group in zip(numbers, groups_outcomes, strict=True)
             for number, each in zip(mine, group, strict=True)
         }
         return [outcomes[number] for number in range(len(calls))]
 
     def barred(self) -> Refused | None:
-        """Say why an undo gets no lock: it is taken again where it ran out, before anything is looked at."""
+        """Say why an undo gets no lock: a lock that ran out is taken again before any look."""
         why = self._lease.regain() if self._lease is not None else None
         return Refused(why, code=ExitCode.STRANDED) if why is not None else None
 
     def _why_locked(self, calls: Sequence[Call]) -> str | None:
-        """Say why the lock lets no call go out now. What is to be paused is written into it before."""
+        """Say why the lock lets no call go out now. Queues to pause are written into the lock before."""
         if self._lease is None:
             return None
         site, pair = calls[0].site, calls[0].unit
@@ -80,13 +80,13 @@ class Sender:
         return self._lease.paused(site, pair, names) if self._lease is not None else None
 
     def _post(self, calls: Sequence[Call]) -> list[Outcome]:
-        """What comes after a POST without an answer is not sent."""
-        told: list[Outcome] = []
+        """Calls after a POST without an answer are not sent."""
+        outcomes: list[Outcome] = []
         for start in range(0, len(calls), MOST_IN_A_POST):
-            told += self._post_some(calls[start : start + MOST_IN_A_POST])
-            if isinstance(told[-1], Unknown):
+            outcomes += self._post_some(calls[start : start + MOST_IN_A_POST])
+            if isinstance(outcomes[-1], Unknown):
                 break
-        return told + [Refused(f"not sent: {told[-1].text}") for _ in calls[len(told) :]]
+        return outcomes + [Refused(f"not sent: {outcomes[-1].text}") for _ in calls[len(outcomes) :]]
 
     def _post_some(self, calls: Sequence[Call]) -> list[Outcome]:
         if (why := self._why_locked(calls)) is not None:

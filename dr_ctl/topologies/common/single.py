@@ -1,6 +1,6 @@
-"""What speaks against a runbook's steps one by one, and what holds already. Pure.
+"""Reasons against each single step of a runbook, and what holds already. Pure.
 
-Each rests on what is seen now, not on what an earlier command said: a receipt is only believed where nothing has moved
+Every answer rests on the present look, not on an earlier command: a receipt is only believed where nothing has moved
 since, a pause is only lifted where a run's lock names it.
 """
 
@@ -30,15 +30,15 @@ from dr_ctl.topologies.common.findings import (
 from dr_ctl.topologies.common.seen import Seen
 from dr_ctl.topologies.common.view import Broker, Queue
 
-# What the restart of a link mends.
+# Findings that the restart of a link mends.
 _MENDED: Final = frozenset({LINK_STOPPED.id, LINK_NOT_ATTACHED.id})
 
 
 def findings(
     seen: Seen[Broker], move: Move, of_move: Callable[[], Iterable[Finding]], of_source: Callable[[], Iterable[Finding]]
 ) -> Iterator[Finding]:
-    """What speaks against one step. Those that ask for both sites rest on all checks of a move, the others on those of
-    the site that is left."""
+    """Find reasons against one step. A step at both sites rests on all checks of a move, any other step on those of the
+    source."""
     if move.ask.operation in (DRAIN, ACTIVATE):
         yield from of_move()
         if move.ask.operation == DRAIN:
@@ -65,7 +65,8 @@ def findings(
 
 
 def _coming_in(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
-    """Pauses that a return holds while its way is open: lifted, they let out what its acknowledgements are behind."""
+    """Pauses that a return holds while its way is open: lifting them would deliver messages whose acknowledgements are
+    still on the way."""
     lost = [debt.about for debt in seen.debts if debt.kind is DebtKind.QUARANTINE and debt.kept_at == move.source]
     views = {view.pair for view, _ in paused_at(seen, move.source) if any(door.started for door in view.link.doors)}
     if lost and views:
@@ -78,7 +79,7 @@ def _coming_in(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
 
 
 def _unproven(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
-    """Opening a site needs the receipt of a drain; without one, empty outflows that were read."""
+    """Opening a site needs the receipt of a drain; without a receipt, outflows that were read as empty."""
     drained = f"`dr-ctl drain --to {move.target}`; if {move.source} is lost: `dr-ctl failover --to {move.target}`."
     for pair in seen.sites[move.target]:
         here, there = seen.view(move.source, pair), seen.view(move.target, pair)
@@ -94,11 +95,12 @@ def _unproven(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
 
 
 def _moved_on(seen: Seen[Broker], move: Move) -> Iterator[Finding]:
-    """A site may be opened again only while the other holds nothing that it lacks, and it has applied all that came."""
+    """A site may be opened again only while the other holds nothing that it lacks, and the site itself has applied all
+    that came."""
     for pair in seen.sites[move.target]:
         here, there = seen.view(move.source, pair), seen.view(move.target, pair)
         if here is None or there is None:
-            continue  # such a pair is not opened
+            continue  # a pair with a silent broker is not opened
         if here.open:
             continue
         if left := [*_to_ship(there), *_unapplied(here)]:

@@ -1,4 +1,4 @@
-"""What acts work with in one command: eyes, a sender, the doors, the gate, and what they remember."""
+"""The tools of acts in one command: eyes, a sender, the doors, the gate, and what they remember."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROLES: Final = (Goal.ADMIT, Goal.RESTORE)
 
 
 class Tools(Generic[V_co]):
-    """One instance serves one command. `opened` once a call that opens the target has gone out."""
+    """An instance serves one command. `opened` is True once a call that opens the target has gone out."""
 
     def __init__(
         self, observer: Observer[V_co, Access[V_co]], recipe: Recipe[V_co], sender: Sender, gate: Verifier
@@ -41,7 +41,7 @@ class Tools(Generic[V_co]):
         return [view for site in sites for view in self.observer.look_at(site)]
 
     def views_of(self, calls: Sequence[Call]) -> list[V_co]:
-        """The brokers that these calls are for, looked at now: no other one is asked. Raises `BrokerError`."""
+        """Look now at the brokers of these calls, and at no other. Raises `BrokerError`."""
         sites = sorted({call.site for call in calls})
         return [
             view
@@ -50,15 +50,15 @@ class Tools(Generic[V_co]):
         ]
 
     def make(self, calls: Sequence[Call], hand: Hand, *sites: str) -> Refused | None:
-        """Make those calls whose effect does not hold, and look whether it does; None where all of it holds."""
+        """Make the calls whose effect does not hold, and look again; None where every effect holds."""
         views = self.views(*sites)
         self.change([call for call in calls if not holds(call, views)], hand)
         return still(calls, self.views(*sites))
 
     def admit(self, site: str, calls: Sequence[Call], hand: Hand, *, seen: Sequence[V_co] | None = None) -> str | None:
-        """Give the clients' roles back what a lasting fence took; broker.xml is read again only where they are still
-        kept out. A match that had rights of its own gets these where the file gives it others. Says why clients are
-        still kept out; None where nothing does. `seen`: the brokers as they are now, where that is known."""
+        """Give the clients' roles back what a lasting fence took; broker.xml is read again only where the roles are
+        still kept out. A match with rights of its own gets these back where the file has others. Returns why clients
+        are still kept out; None where they are let in. `seen` are the brokers as they are now, where known."""
         gives = [call for call in calls if call.thing != ALL and call.goal is Goal.ADMIT]
         restores = [call for call in calls if call.goal is Goal.RESTORE]
         missing = self._missing(gives, site) if seen is None else [call for call in gives if not holds(call, seen)]

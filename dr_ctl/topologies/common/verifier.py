@@ -1,4 +1,4 @@
-"""Waits at the gate: all that must hold, over a window, on every pair; then that both sites hold the same.
+"""Waits at the gate: every condition must hold over a window on every pair; then both sites must hold the same.
 
 Holds nothing that could change a broker.
 """
@@ -26,11 +26,11 @@ Told = Broker | BrokerError
 
 
 class Verifier(ABC):
-    """The gate of one command. `seen` is how each pair was when it was last seen to hold; `begun`, by pair, the
-    samples of whoever waited before: from the first on nothing was seen to move, and the window counts from there; at
-    each that follows, with none between, the gate held.
+    """The gate of one command. `seen` is how each pair was when it was last seen to hold; `begun`, by pair, samples of
+    an earlier wait. The window counts from the first sample: nothing has moved since. At every later sample the gate
+    held, with no other look between.
 
-    A topology says how long the window is at least, and what it compares."""
+    A topology gives the least length of the window, and the things to compare."""
 
     def __init__(self, observer: AnyObserver, poll_s: float, least_window_s: float) -> None:
         self.observer, self.least_window_s = observer, least_window_s
@@ -48,23 +48,22 @@ class Verifier(ABC):
 
     @abstractmethod
     def differing(self, now: gate.Sample, move: Move) -> list[str]:
-        """What differs between the sites by their counts, and was not accepted."""
+        """Differences in counts between the sites that nobody accepted."""
 
     @abstractmethod
     def same(self, now: gate.Sample, move: Move) -> Outcome:
-        """Compare who the messages are; done with what was compared. Raises `BrokerError`."""
+        """Compare the messages by identity; done with what was compared. Raises `BrokerError`."""
 
     def verify(self, step: PlannedStep, move: Move, hand: Hand) -> Outcome:
         """Done with what was compared, by pair; refused with what keeps the gate shut."""
         waits = [_AtTheGate(self, way, step, move, hand) for way in self.observer.ways(move)]
         while going_on := [each for each in waits if each.outcome is None]:
             began = hand.monotonic()
-            told = self._look(going_on)
-            if all(isinstance(each, Broker) for both in told for each in both):
-                hand.sample(
-                    evidence((each.site, each.link) for both in told for each in both if isinstance(each, Broker))
-                )
-            for each, (source, target) in zip(going_on, told, strict=True):
+            looks = self._look(going_on)
+            if all(isinstance(each, Broker) for both in looks for each in both):
+                brokers = [each for both in looks for each in both if isinstance(each, Broker)]
+                hand.sample(evidence((each.site, each.link) for each in brokers))
+            for each, (source, target) in zip(going_on, looks, strict=True):
                 each.look(source, target, hand, began)
             reasons = [reason for each in going_on if each.outcome is None for reason in each.reasons]
             why = some(reasons) if reasons else None
@@ -87,8 +86,8 @@ class Verifier(ABC):
             except BrokerError as error:
                 return error
 
-        told = self.observer.together(ask, [access for each in waits for access in each.way])
-        return list(zip(told[::2], told[1::2], strict=True))
+        answers = self.observer.together(ask, [access for each in waits for access in each.way])
+        return list(zip(answers[::2], answers[1::2], strict=True))
 
 
 @dataclass

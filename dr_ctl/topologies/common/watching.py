@@ -18,8 +18,8 @@ LATE_S: Final = 1.0
 
 
 class Watch:
-    """Asks brokers again and again. Who has not answered in time is told as silent, as it was last when it was, and is
-    asked again once that question has come to its end."""
+    """Asks brokers again and again. A broker that is late counts as silent, with its last error if there was one. The
+    next question goes out once the late one has ended."""
 
     def __init__(self, pool: ThreadPoolExecutor, clock: Clock) -> None:
         self._pool, self._clock = pool, clock
@@ -27,31 +27,33 @@ class Watch:
         self._silent: dict[Access[Any], Silent] = {}
 
     def ask(self, of: Sequence[A], ask: Callable[[A], T | Silent], *, small: bool) -> tuple[list[T | Silent], float]:
-        """What each said, and for how long the last who was in time has been waiting for the late ones. `small`: a few
-        figures are asked for."""
+        """The answers, and for how long the last answer in time has waited for the late ones. `small` asks for a few
+        figures only."""
         for access in [each for each, future in self._late.items() if future.done()]:
             self._noted(access, self._late.pop(access).result())
         replied: list[float] = []
 
         def timed(access: A) -> T | Silent:
-            told = ask(access)
+            answer = ask(access)
             replied.append(self._clock.monotonic())
-            return told
+            return answer
 
         asked = {access: self._pool.submit(timed, access) for access in of if access not in self._late}
         hurried = [future for access, future in asked.items() if small or access in self._silent]
         wait(hurried, LATE_S)
         wait([future for future in asked.values() if future not in hurried])
         self._late |= {access: future for access, future in asked.items() if not future.done()}
-        told = [self._noted(each, self._late_one(each) if each in self._late else asked[each].result()) for each in of]
-        return told, self._clock.monotonic() - max(replied) if self._late and replied else 0.0
+        answers = [
+            self._noted(each, self._late_one(each) if each in self._late else asked[each].result()) for each in of
+        ]
+        return answers, self._clock.monotonic() - max(replied) if self._late and replied else 0.0
 
-    def _noted(self, access: Access[Any], told: T | Silent) -> T | Silent:
-        if isinstance(told, Silent):
-            self._silent[access] = told
+    def _noted(self, access: Access[Any], answer: T | Silent) -> T | Silent:
+        if isinstance(answer, Silent):
+            self._silent[access] = answer
         else:
             self._silent.pop(access, None)
-        return told
+        return answer
 
     def _late_one(self, access: Access[Any]) -> Silent:
         text = f"{access.site}/{access.pair}: no answer within {LATE_S:g} s"

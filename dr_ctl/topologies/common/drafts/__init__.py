@@ -1,4 +1,4 @@
-"""What is decided for each verb: the exact calls and what undoes them. Pure; a file a verb, as in `acts`."""
+"""The plans of each verb: the exact calls, and the calls that undo them. Pure; a file a verb, as in `acts`."""
 
 from dr_ctl.topologies.common.drafts import activate, fence, proving, quarantine, quiesce, release
 from dr_ctl.topologies.common.drafts.nothing import nothing

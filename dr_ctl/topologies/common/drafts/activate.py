@@ -1,4 +1,4 @@
-"""What is decided for `activate`: doors opened, roles let in, what runs left paused at the target lifted. Pure."""
+"""Plans `activate`:"""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from dr_ctl.topologies.common.view import Broker, Peer
 
 
 def peer_of(operation: str) -> Peer:
-    """What an operation knows of the other site when it opens its target: a step by itself has no gate of its own."""
+    """Say how the other site stands when an operation opens its target. A single step has no gate of its own."""
     return {FAILOVER: Peer.AWAY, ACTIVATE: Peer.CLOSED}.get(operation, Peer.DRAINED)
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
     del step
-    # What runs have left paused there would reach nobody.
+    # Queues that runs have left paused there would deliver nothing.
     lifted = [
         resume(view, queue)
         for view in seen.views(move.target)
@@ -32,7 +32,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
         for queue in view.business.values()
         if queue.paused and queue.name in by_runs
     ]
-    # One that came back open is closed before anything else, and stays closed where the move back is undone.
+    # A target that came back open is closed before anything else. The undo of the move back leaves it closed.
     returns = move.ask.operation == FAILBACK
     closed_first = returns and came_back_open(seen, move)
     kept_out = "they were kept out when it came back" if closed_first else None
@@ -47,7 +47,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
         inverse += view.fence.closing(shut, "it is open")
         inverse += view.fence.shutting_out("they are let in") if returns or was["shut_out"] else []
     if seen.roles[move.target] is Role.SERVING and move.ask.operation != FAILOVER:
-        # A resumed run that had passed the gate: nothing is left but what quiesce paused.
+        # A resumed run that had passed the gate: only the pauses of quiesce are left.
         calls += [resume(view, queue) for view in seen.views(move.source) for queue in to_lift(rules, view, move)]
     calls += [*lifted, *in_part("strikes", receipts.strikes(seen))]
     return Draft(move.target, "the doors open, proven by a client's greeting", tuple(calls), tuple(inverse))

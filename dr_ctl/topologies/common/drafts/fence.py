@@ -1,4 +1,4 @@
-"""What is decided for `fence`: clients out of a site, by doors and roles; of a lost one, that it is owed. Pure."""
+"""Plans `fence`: clients out of a site, by doors and roles; for a lost site, a debt. Pure."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def by_itself(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -
 
 
 def of_lost(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
-    """A site that is away cannot be fenced at its doors: it is owed, on the brokers that go on, unless a hook before it
-    has cut the site off. One that lets clients in again, once the other was opened, is closed."""
+    """A site that is away cannot be fenced at its doors: the brokers that go on note the fence as owed, unless a hook
+    has cut the site off before. A lost site that serves again is closed."""
     if seen.roles[move.source] is Role.SERVING:
         return draft(rules, step, seen, move)
     if seen.roles[move.source] is Role.STANDBY:

@@ -1,4 +1,4 @@
-"""What is decided for the verbs that look, wait and prove: observe, check, settle, verify, probe. Pure."""
+"""Plans the verbs that look, wait and prove: observe, check, settle, verify, probe. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def check(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
 
 
 def fences(seen: Seen[Broker], move: Move) -> bool:
-    """Say whether clients of a serving site will be fenced out: that is proven by a greeting that ends."""
+    """Say whether clients of a serving site will be fenced out: a greeting that works before and fails after proves the
+    fence."""
     return move.ask.operation not in (FAILOVER, REINSTATE) and seen.roles[move.source] is Role.SERVING
 
 
@@ -48,7 +49,7 @@ def verify(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> D
 
 
 def probe_queue(site: str) -> str:
-    """The name of dr-ctl's own queue for the probe: it contains the site that holds it."""
+    """The name of dr-ctl's own queue for the probe: the name contains the site that holds the queue."""
     return f"dr-ctl.probe.{site}"
 
 

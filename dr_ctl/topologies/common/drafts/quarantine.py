@@ -1,4 +1,4 @@
-"""What is decided for `quarantine`, what a lost site still holds must not meet live consumers, and for debts. Pure."""
+"""Plans `quarantine` (no live consumer may get what a lost site still holds) and the debts. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is decided for `quiesce`: which queues are paused, and which pauses are lifted later. Pure."""
+"""Plans `quiesce`: which queues are paused, and which pauses are lifted later. Pure."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
 
 
 def meant(rules: Rules, view: Broker, move: Move) -> list[Queue]:
-    """Queues that a quiesce is for: those the settings speak of, of the units that are asked for."""
+    """The queues of the quiesce: named by the settings, and part of the units that are asked for."""
     queues = selected(view, rules.queues).values()
     return [queue for queue in queues if move.ask.includes(view.unit_of(queue.name))]
 
 
 def to_pause(rules: Rules, view: Broker, move: Move) -> list[Queue]:
-    """Those of them that deliver now."""
+    """The queues of the quiesce that deliver now."""
     return [queue for queue in meant(rules, view, move) if not queue.paused]
 
 
@@ -62,7 +62,7 @@ def pauses(rules: Rules, view: Broker, move: Move) -> list[Call]:
 
 
 def to_lift(rules: Rules, view: Broker, move: Move) -> list[Queue]:
-    """What is paused now and was not before the run."""
+    """The queues that are paused now and were not before the run."""
     was = set(before(move, view)["paused"])
     return [queue for queue in meant(rules, view, move) if queue.paused and queue.name not in was]
 
@@ -73,7 +73,7 @@ def lifts(rules: Rules, view: Broker, move: Move) -> list[Call]:
 
 
 def lifts_planned(rules: Rules, seen: Seen[Broker], move: Move) -> list[Call]:
-    """What quiesce will have paused, and what an interrupted run left paused."""
+    """Lift the pauses that quiesce will have made, and those of an interrupted run."""
     calls: list[Call] = []
     for view in seen.views(move.source):
         calls += [*_planned(rules, view, move, Goal.RESUME), *lifts(rules, view, move)]
@@ -81,8 +81,8 @@ def lifts_planned(rules: Rules, seen: Seen[Broker], move: Move) -> list[Call]:
 
 
 def _planned(rules: Rules, view: Broker, move: Move, goal: Goal) -> list[Call]:
-    """The calls for the queues that a quiesce is for, and what else there may be to call: for those that are created
-    meanwhile, and where one call for many does not come through."""
+    """The calls for the queues that a quiesce is for, more calls for queues created meanwhile, and single calls where
+    one call for many left queues out."""
     queues = to_pause(rules, view, move) if view.open else []
     if not queues:
         return []

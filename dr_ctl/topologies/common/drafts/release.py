@@ -1,4 +1,4 @@
-"""What is decided for `release`: clients let in again, and what runs have paused lifted. Pure."""
+"""Plans `release`: clients let in again, and pauses of runs lifted. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dr_ctl.topologies.common.view import Broker, Peer
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Draft:
-    """Open the doors again, unless the other site serves, then lift what runs have paused. What is undone is closed and
-    paused as it was."""
+    """Open the doors again, unless the other site serves, then lift the pauses of runs. The undo closes and pauses as
+    it was before."""
     del rules, step
     views = seen.views(move.source)
     opens = seen.roles[move.target] is not Role.SERVING
