@@ -93,7 +93,7 @@ class DoorsAndRoles(Fence):
         return _by_word(wanted) == _by_word(call.request)
 
     def _before(self, match: str) -> Grants:
-        """What each role may do there while no fence stands: a fence keeps the clients' words under other names."""
+        """The rights of each role there while no fence stands: a fence keeps the clients' words under other names."""
         grants = self.view.grants.get(match, {})
         own = {role.removeprefix(ASIDE): may for role, may in grants.items() if role.startswith(ASIDE)}
         return own | {role: may for role, may in grants.items() if not role.startswith(ASIDE)}
@@ -118,7 +118,7 @@ class DoorsAndRoles(Fence):
 
 
 def _words(grants: Grants) -> dict[str, frozenset[str]]:
-    """What each role may do, without those that may do nothing."""
+    """The rights of each role, without roles that have none."""
     return {role: frozenset(may) for role, may in grants.items() if may}
 
 

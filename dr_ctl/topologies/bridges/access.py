@@ -87,7 +87,3 @@ class Observer(observer.Observer[BrokerView, Access]):
 
     def _seen(self, sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> Seen[BrokerView]:
         return BridgesSeen(with_idle(sites))
-
-    def _differ(self, seen: Seen[BrokerView], pair: str) -> bool:
-        del seen, pair  # a copy holds all that ever came: counts of the two say nothing about each other
-        return False

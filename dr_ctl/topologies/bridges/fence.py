@@ -31,7 +31,7 @@ class Queues(DoorsAndRoles):
 
     @property
     def leaves_open(self) -> tuple[Acceptor, ...]:
-        """None is left out by a fence: it is by address, whatever door a client comes through."""
+        """The fence is by address, whatever door a client comes through."""
         return ()
 
     def strangers(self) -> list[str]:

@@ -87,11 +87,11 @@ class BridgesLink(Link["BrokerView"]):
         even_s = drain_s(self.to_ship, rate)
         return LinkSeen(
             view.site, view.pair, "bridges", started, self.attached, self.to_ship, self.unapplied, rate,
-            tuple(self._told(even_s)),
+            tuple(self._lines(even_s)),
             {"ids_to_ship": view.ids_to_ship, "queues": {flow.unit: flow.to_ship for flow in view.flows}},
         )  # fmt: skip
 
-    def _told(self, even_s: float | None) -> Iterator[str]:
+    def _lines(self, even_s: float | None) -> Iterator[str]:
         view = self.view
         if not any(flow.bridges for flow in view.carrying):
             yield "no bridge is there: what the buffers hold stays where it is"

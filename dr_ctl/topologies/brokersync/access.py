@@ -15,7 +15,7 @@ from dr_ctl.stomp_io.address import Login
 from dr_ctl.stomp_io.answers import Closed, Connected
 from dr_ctl.topologies.brokersync import parity, proven
 from dr_ctl.topologies.brokersync.look import glance, seen
-from dr_ctl.topologies.brokersync.view import BrokerView, SyncConfig, SyncSeen
+from dr_ctl.topologies.brokersync.view import BrokerView, SyncConfig
 from dr_ctl.topologies.classic import access, look, statistics
 from dr_ctl.topologies.classic.look import Answered
 from dr_ctl.topologies.common import observer
@@ -92,10 +92,6 @@ class Observer(observer.Observer[BrokerView, Access]):
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         return Access(installation, site, pair, self.documents, self.clock)
 
-    def _differ(self, seen: SyncSeen, pair: str) -> bool:
-        here, there = (seen.view(site, pair) for site in seen.sites)
-        if here is None or there is None or not (here.open or there.open):
-            return False
-        source, target = (here, there) if here.open else (there, here)
-        moved = seen.moved.get(pair, {})
-        return any(judge(source, target, self.queues, moved) for judge in (parity.lacking, parity.unproven))
+    def _unlike(self, source: BrokerView, target: BrokerView, moved: Mapping[str, int]) -> bool:
+        judges = (parity.lacking, parity.unproven)
+        return source.open and any(judge(source, target, self.queues, moved) for judge in judges)

@@ -75,11 +75,11 @@ class SyncLink(Link["BrokerView"]):
         name = view.network.name if view.network is not None else None
         return LinkSeen(
             view.site, view.pair, name, self.attached, self.attached, self.to_ship, self.unapplied, rate,
-            (self._told(drain_s(self.to_ship, rate)),),
+            (self._line(drain_s(self.to_ship, rate)),),
             {"queues": {queue: each.depth for queue, each in view.copying.items()}},
         )  # fmt: skip
 
-    def _told(self, even_s: float | None) -> str:
+    def _line(self, even_s: float | None) -> str:
         view = self.view
         if view.network is None:
             return "no network connector to the other site: nothing is copied there"
@@ -126,5 +126,5 @@ class SyncLink(Link["BrokerView"]):
 
     @property
     def residue(self) -> Residue | None:
-        """Which of it was consumed there is told by ids only, as the return does."""
+        """Ids alone tell which messages were consumed there, and the return compares them."""
         return Residue(self.to_ship, 0) if self.to_ship is not None else None

@@ -62,7 +62,7 @@ class Fence:
         return tuple(each for each in self.view.acceptors if each.name not in known)
 
     def strangers(self) -> list[str]:
-        """Clients on doors that are not theirs: they would go on working behind a fence."""
+        """Clients on doors that are not theirs: clients there would go on working behind a fence."""
         others = {door.port: door.name for door in self.leaves_open if door.port is not None}
         link = {door.port: door.name for door in self.view.link.doors if door.port is not None}
         clients = [

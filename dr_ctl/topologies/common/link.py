@@ -112,7 +112,7 @@ class Link(ABC, Generic[V]):
 
 
 class NoLink(Link[V]):
-    """Brokers that nothing joins: none of them ships, and none waits for the other."""
+    """Brokers that nothing joins: neither ships, and neither waits for the other."""
 
     @property
     def attached(self) -> bool | None:

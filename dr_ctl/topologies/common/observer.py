@@ -61,9 +61,18 @@ class Observer(ABC, Generic[V_co, A_co]):
     def _access(self, installation: Installation, site: str, pair: str) -> A_co:
         """The way to one broker."""
 
-    @abstractmethod
+    def _unlike(self, source: V_co, target: V_co, moved: Mapping[str, int]) -> bool:  # type: ignore[misc] # its own
+        """Say whether the two brokers of a pair differ by more than one look can explain, whatever `moved` between two;
+        never where counts of the two say nothing about each other. `source` is open where one of them is."""
+        del source, target, moved
+        return False
+
     def _differ(self, seen: Seen[V_co], pair: str) -> bool:
-        """Say whether the two brokers of a pair, which both answered, differ by more than one look can explain."""
+        here, there = (seen.view(site, pair) for site in seen.sites)
+        if here is None or there is None:
+            return False
+        source, target = (there, here) if there.open and not here.open else (here, there)
+        return self._unlike(source, target, seen.moved.get(pair, {}))
 
     def unapplied_at(self, site: str, *, timeout_s: float) -> int | None:
         """How many acknowledgements have arrived at a site and are not applied; None where that was not read. Raises

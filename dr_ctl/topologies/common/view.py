@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, final
 
 from dr_ctl.core.model import Role
 from dr_ctl.engine.goals import ALL, Goal
@@ -236,6 +236,7 @@ class Broker(ABC):
     def requests(self) -> Requests:
         """What is sent to it for what a recipe means."""
 
+    @final
     def holds(self, call: Call) -> bool:
         """Say whether a call's effect is seen; raises KeyError for one whose effect has no look here."""
         for part in (self.link, self.fence):
@@ -256,19 +257,23 @@ class Broker(ABC):
         raise KeyError(call.goal)
 
     @property
+    @final
     def doors(self) -> tuple[Acceptor, ...]:
         """The acceptors that clients use."""
         return tuple(each for each in self.acceptors if each.name in self.config.clients)
 
     @property
+    @final
     def missing_doors(self) -> tuple[str, ...]:
         return tuple(name for name in self.config.clients if name not in {each.name for each in self.acceptors})
 
     @property
+    @final
     def open(self) -> bool:
         """Say whether a client may get in."""
         return self.fence.open
 
+    @final
     def lets_in(self, match: str) -> bool:
         """Say whether a role that the lasting fence keeps out may send or consume there."""
         lasting = self.config.lasting

@@ -56,8 +56,10 @@ class ContinuityLink(Link["SiteView"]):
     @property
     def ships(self) -> Mapping[str, bool]:
         view = self.view
-        told = {bridge.name: bridge.started for flow in view.flows for bridge in flow.shipping}
-        return told | ({view.commands.bridge.name: view.commands.bridge.started} if view.commands is not None else {})
+        bridges = {bridge.name: bridge.started for flow in view.flows for bridge in flow.shipping}
+        return bridges | (
+            {view.commands.bridge.name: view.commands.bridge.started} if view.commands is not None else {}
+        )
 
     @property
     def counters(self) -> Iterable[Queue]:
@@ -120,7 +122,7 @@ class ContinuityLink(Link["SiteView"]):
         )
 
     def _shipping_rate(self, before: SiteView | None, took_s: float) -> float | None:
-        """What was confirmed between two looks at one start of the broker, a second."""
+        """Messages a second that were confirmed between two looks at one start of the broker."""
         view = self.view
         if before is None or before.start != view.start or view.service is None or before.service is None:
             return None

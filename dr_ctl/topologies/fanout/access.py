@@ -25,7 +25,7 @@ from dr_ctl.topologies.fanout import parity
 from dr_ctl.topologies.fanout.calls import COPY, IDS
 from dr_ctl.topologies.fanout.letters import CannotCopy, Letter, put, read
 from dr_ctl.topologies.fanout.look import look
-from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig, FanoutSeen
+from dr_ctl.topologies.fanout.view import BrokerView, FanoutConfig
 
 
 def of_fanout(installation: Installation) -> ClassicFanout:
@@ -128,9 +128,5 @@ class Observer(observer.Observer[BrokerView, Access]):
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         return Access(installation, site, pair, self.documents, self.clock)
 
-    def _differ(self, seen: FanoutSeen, pair: str) -> bool:
-        here, there = (seen.view(site, pair) for site in seen.sites)
-        if here is None or there is None or not (here.open or there.open):
-            return False
-        source, target = (here, there) if here.open else (there, here)
-        return bool(parity.lacking(source, target, self.queues, seen.moved.get(pair, {})))
+    def _unlike(self, source: BrokerView, target: BrokerView, moved: Mapping[str, int]) -> bool:
+        return source.open and bool(parity.lacking(source, target, self.queues, moved))

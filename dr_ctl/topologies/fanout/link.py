@@ -38,9 +38,9 @@ class FanoutLink(NoLink["BrokerView"]):
         del before, took_s
         view = self.view
         doors = ", ".join(f"{each.name} {'open' if each.started else 'closed'}" for each in view.producers_doors)
-        told = f"producers write to both sites: {len(view.producers)} connected here ({doors or 'no connector'})"
+        line = f"producers write to both sites: {len(view.producers)} connected here ({doors or 'no connector'})"
         return LinkSeen(
-            view.site, view.pair, None, None, None, None, None, None, (told,), {"producers": len(view.producers)}
+            view.site, view.pair, None, None, None, None, None, None, (line,), {"producers": len(view.producers)}
         )
 
     def rows(self, peer: BrokerView | None, at: datetime) -> Iterator[Row]:
@@ -64,18 +64,18 @@ class FanoutLink(NoLink["BrokerView"]):
                 yield replace(row, kind="staged", depth=queue.depth - lacks + twice)
 
     def stake(self, peer: BrokerView | None) -> Stake:
-        told = {
+        by_queue = {
             name: _apart(queue, peer.named.get(name) if peer is not None else None)
             for name, queue in self.view.business.items()
             if queue.dead_letter_address is None
         }
-        lost, twice = (total(each[at] for each in told.values()) for at in (0, 1))
-        known = {name: (lacks, again) for name, (lacks, again) in told.items() if lacks is not None}
-        return Stake(lost, twice, known if len(known) == len(told) else None)
+        lost, twice = (total(each[at] for each in by_queue.values()) for at in (0, 1))
+        known = {name: (lacks, again) for name, (lacks, again) in by_queue.items() if lacks is not None}
+        return Stake(lost, twice, known if len(known) == len(by_queue) else None)
 
     @property
     def residue(self) -> Residue | None:
-        """Which of it was consumed elsewhere is told by ids only, as the return does."""
+        """Ids alone tell which messages were consumed elsewhere, and the return compares them."""
         depths = [
             each.depth for each in self.view.business.values() if each.dead_letter_address is None and each.counted
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -26,7 +27,7 @@ from dr_ctl.topologies.mirror.look import (
     queue_count,
     unapplied,
 )
-from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
+from dr_ctl.topologies.mirror.view import BrokerView
 
 # Queues whose number alone may make a look take longer than a look may; and how long a broker has to tell the number.
 MANY: Final = 1000
@@ -98,8 +99,5 @@ class Observer(observer.Observer[BrokerView, Access]):
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         return Access(installation, site, pair)
 
-    def _differ(self, seen: MirrorSeen, pair: str) -> bool:
-        here, there = (seen.view(site, pair) for site in seen.sites)
-        if here is None or there is None:
-            return False
-        return bool(parity.unexplained(here, there, self.queues, seen.moved.get(pair, {})))
+    def _unlike(self, source: BrokerView, target: BrokerView, moved: Mapping[str, int]) -> bool:
+        return bool(parity.unexplained(source, target, self.queues, moved))

@@ -86,5 +86,5 @@ class MirrorLink(Link["BrokerView"]):
             yield replace(row, kind="mixed", name="*", pending=pending, link=self.attached)
 
     def stake(self, peer: BrokerView | None) -> Stake:
-        """Its outflow holds both, and does not say of which queue."""
+        """The outflow holds messages and acknowledgements, and does not say of which queue."""
         return Stake(self.to_ship, total((self.to_ship, peer.link.unapplied if peer is not None else None)), None)

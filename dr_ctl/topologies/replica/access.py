@@ -133,11 +133,8 @@ class Observer(observer.Observer[BrokerView, Access]):
             }
         )
 
-    def _differ(self, seen: Seen[BrokerView], pair: str) -> bool:
-        here, there = (seen.view(site, pair) for site in seen.sites)
-        if here is None or there is None or not (here.open or there.open):
-            return False
-        return bool(parity.unexplained(here, there, self.queues, seen.moved.get(pair, {})))
+    def _unlike(self, source: BrokerView, target: BrokerView, moved: Mapping[str, int]) -> bool:
+        return source.open and bool(parity.unexplained(source, target, self.queues, moved))
 
     def _puzzling(self, seen: Seen[BrokerView]) -> bool:
         """One that has just become a replica connects in a moment."""

@@ -74,15 +74,15 @@ class ReplicaLink(Link["BrokerView"]):
     def linked(self, before: BrokerView | None, took_s: float) -> LinkSeen:
         view = self.view
         rate = self._rate(before, took_s)
-        told: dict[str, Json] = {}
+        figures: dict[str, Json] = {}
         if view.plugin is not None:
-            told = {"part": view.plugin.part, "lag_ms": view.plugin.lag_ms, "wait_ms": view.plugin.wait_ms}
+            figures = {"part": view.plugin.part, "lag_ms": view.plugin.lag_ms, "wait_ms": view.plugin.wait_ms}
         return LinkSeen(
             view.site, view.pair, beans.DOOR, view.is_source if view.plugin is not None else None, self.attached,
-            self.to_ship, self.unapplied, rate, (self._told(drain_s(self.to_ship, rate)),), told,
+            self.to_ship, self.unapplied, rate, (self._line(drain_s(self.to_ship, rate)),), figures,
         )  # fmt: skip
 
-    def _told(self, even_s: float | None) -> str:
+    def _line(self, even_s: float | None) -> str:
         view = self.view
         if view.plugin is None:
             return "its replication plugin does not answer: nothing is known of what the other site has"
@@ -113,5 +113,5 @@ class ReplicaLink(Link["BrokerView"]):
 
     @property
     def residue(self) -> Residue | None:
-        """Which of it are messages, and which were only consumed there, is told by ids, as the return does."""
+        """Which of it are messages, and which were only consumed there, is known by ids, as the return does."""
         return Residue(self.to_ship, 0) if self.to_ship is not None else None

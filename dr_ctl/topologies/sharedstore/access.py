@@ -208,10 +208,6 @@ class Observer(observer.Observer[BrokerView, Access]):
     def _access(self, installation: Installation, site: str, pair: str) -> Access:
         return Access(installation, site, pair, self.documents, self.clock, self.shared)
 
-    def _differ(self, seen: Seen[BrokerView], pair: str) -> bool:
-        del seen, pair
-        return False
-
     def _seen(self, sites: Mapping[str, Mapping[str, BrokerView | Silent]]) -> StoreSeen:
         return StoreSeen(sites)
 

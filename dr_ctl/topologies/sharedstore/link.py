@@ -55,10 +55,10 @@ class StoreLink(NoLink["BrokerView"]):
             "process": view.runs,
         }
         return LinkSeen(
-            view.site, view.pair, None, None, None, self.to_ship, self.unapplied, None, (self._told(),), more
+            view.site, view.pair, None, None, None, self.to_ship, self.unapplied, None, (self._line(),), more
         )
 
-    def _told(self) -> str:
+    def _line(self) -> str:
         view = self.view
         lock = view.lock.text if view.lock is not None else f"who holds the store was not read: {view.unread}"
         if view.answered:
