@@ -12,6 +12,7 @@ from dr_ctl.application import explaining
 from dr_ctl.cli.app import app
 from dr_ctl.core.model import ExitCode
 from dr_ctl.engine.runbook import OPERATIONS, load, shipped
+from tests.architecture import rewritten
 
 ROOT = Path(__file__).parents[1]
 KIND = re.compile(r"^(\w+): Final = FindingKind\(\s*\"(DR-[A-Z]+-\d{3})\"", re.MULTILINE)
@@ -102,4 +103,5 @@ def test_the_page_on_the_architecture_names_every_package_and_no_module_that_is_
     named = set(re.findall(r"`(?:[\w<>]+/)*(\w+)\.py`", page)) - {"procedure"}
 
     assert {name for name in packages if f"{name}/`" not in page} == set()
+    assert rewritten(page) == page, "python -m tests.architecture"
     assert named <= {path.stem for where in ("dr_ctl", "dr_ctl_lab", "tests") for path in (ROOT / where).rglob("*.py")}

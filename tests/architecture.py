@@ -1,0 +1,54 @@
+"""The list of rooms in docs/architecture.md, made of the first sentence of every module.
+
+python -m tests.architecture
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "architecture.md"
+# Other topologies have the same rooms; their own ones are named by the questions of the page.
+AS_AN_EXAMPLE = "sharedstore"
+_MADE = re.compile(r"(<!-- made: rooms -->\n).*?(<!-- end -->)", re.DOTALL)
+_SENTENCE = re.compile(r"(.+?[.:])(?:\s|$)", re.DOTALL)
+
+
+def rooms() -> str:
+    """A heading for every package that is listed, and a line for each of its modules."""
+    return "\n".join(_lines())
+
+
+def rewritten(page: str) -> str:
+    return _MADE.sub(lambda part: f"{part[1]}{rooms()}\n{part[2]}", page)
+
+
+def _lines() -> Iterator[str]:
+    for package in sorted(path.parent for path in (ROOT / "dr_ctl").rglob("__init__.py")):
+        place = package.relative_to(ROOT)
+        is_of_another = "topologies" in place.parts[:-1] and not {"common", AS_AN_EXAMPLE} & {*place.parts}
+        modules = [path for path in sorted(package.glob("*.py")) if path.stem != "__init__"]
+        if is_of_another or not modules or place.parts == ("dr_ctl",):
+            continue
+        yield f"**`{place}/`**: {_first_sentence(package / '__init__.py')}"
+        yield ""
+        for path in modules:
+            text = f"- `{path.name}`: {_first_sentence(path)}"
+            yield textwrap.fill(text, 120, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
+        yield ""
+
+
+def _first_sentence(path: Path) -> str:
+    text = " ".join((ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split())
+    found = _SENTENCE.match(f"{text} ")
+    sentence = found[1] if found is not None and len(found[1]) > 30 else text
+    return f"{sentence.rstrip('.:')}."
+
+
+if __name__ == "__main__":
+    PAGE.write_text(rewritten(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
