@@ -52,13 +52,12 @@ def _named(view: BrokerView) -> str:
 
 
 def may_move(view: BrokerView, queue: Queue) -> Call:
-    """What a plan says of it."""
     name = quarantine_queue(view.site, queue.name)
     asked = request(queue.bean, MOVE_MATCHING, ("JMSMessageID IN (…)", name))
     return call(view, Goal.MOVE, queue.name, asked, f"move them from {queue.name} to {name}", UNEXPLAINED, MOST)
 
 
 def may_remove(view: BrokerView, queue: Queue, when: str) -> Call:
-    """What a plan says of it: which messages, the run finds out."""
+    """Plan a removal; the run finds out which messages."""
     asked = request(queue.bean, REMOVE_MATCHING, ("JMSMessageID IN (…)",))
     return call(view, Goal.REMOVE, queue.name, asked, f"remove them from {queue.name} by their ids", when, MOST)

@@ -33,7 +33,7 @@ from dr_ctl.topologies.common.findings import (
 )
 from dr_ctl.topologies.common.rules import Rules
 
-# What a return itself puts right.
+# Findings that a return itself mends.
 _MENDED: Final = frozenset({LINK_DOOR_CLOSED.id, LINK_NOT_ATTACHED.id})
 
 
@@ -51,13 +51,13 @@ def of_move(rules: Rules, seen: SyncSeen, move: Move) -> list[Finding]:
 
 
 def of_return(seen: SyncSeen, move: Move) -> Iterator[Finding]:
-    """What speaks against taking the target in beside the serving source."""
+    """Find reasons against taking the target in beside the serving source."""
     return failover.of_return(seen, move, of_broker, _MENDED, classic.BOOTS_OPEN)
 
 
 def nothing_owed(seen: SyncSeen, move: Move) -> bool:
-    """Say whether the target is taken in already: nothing is owed, what there is ships, and nothing of it is under way.
-    A serving site need not copy back."""
+    """Say whether the target is taken in already: no debt is left, existing links ship, and no message is under way. A
+    serving site need not copy back."""
     here, there = seen.views(move.source), seen.views(move.target)
     owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
     ship = all(view.link.attached is not False for view in (*here, *there))
@@ -67,7 +67,7 @@ def nothing_owed(seen: SyncSeen, move: Move) -> bool:
 
 
 def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
-    """What one broker says of itself, whatever its role. What is `kept_out` of the peer is not attached on purpose."""
+    """Find what is wrong at one broker of any role. A broker `kept_out` of its peer is not attached on purpose."""
     name = f"{view.site}/{view.pair}"
     yield from of_doors(name, view)
     yield from _link_door(name, view)
@@ -111,7 +111,7 @@ def _link_door(name: str, view: BrokerView) -> Iterator[Finding]:
 
 
 def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
-    """What the two brokers of a pair tell together."""
+    """Find what is wrong between the two brokers of a pair."""
     yield from of_pair(source, target)
     yield from _copies(source, target)
     if source.role is Role.SERVING and move.ask.operation == SWAPOVER:

@@ -1,4 +1,4 @@
-"""One look at one broker of a BrokerSync pair: which queues hold copies, and of which."""
+"""A look at a broker of a BrokerSync pair: the queues that hold copies, and the queue of each copy."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dr_ctl.topologies.classic.papers import Papers
 from dr_ctl.topologies.common.view import Queue
 
 
-def seen(told: Answered, papers: Papers, *, pair: str, site: str, config: SyncConfig) -> BrokerView:
-    """What a broker answered, as that of a pair. Raises `BrokerError`."""
-    bridged = {consumer.queue for consumer, network in told.consumers if network}
-    named = {queue.name: queue for queue in told.queues}
+def seen(answer: Answered, papers: Papers, *, pair: str, site: str, config: SyncConfig) -> BrokerView:
+    """Make the view of a pair's broker from the answer. Raises `BrokerError`."""
+    bridged = {consumer.queue for consumer, network in answer.consumers if network}
+    named = {queue.name: queue for queue in answer.queues}
     copying = _copying(named, bridged, config)
-    agents = {each.client for each, _ in told.connections if each.protocol == config.agent}
+    agents = {each.client for each, _ in answer.connections if each.protocol == config.agent}
 
     def of_agent(client: str) -> bool:
-        # Its browses end quickly: by now their connections may be gone.
+        # The agent's browses end quickly: by now their connections may be gone.
         return client in agents or client.startswith(AGENT)
 
-    # What carries messages is no client's; nor is what arrives: it is passed on at once to the queue that it is of.
+    # No client owns queues that carry messages. An arriving message is passed on at once to its own queue.
     own = {queue.name for queue in copying.values()} | {
         config.arrives.replace(QUEUE, name) for name in named if QUEUE in config.arrives
     }
@@ -34,32 +34,32 @@ def seen(told: Answered, papers: Papers, *, pair: str, site: str, config: SyncCo
         pair=pair,
         site=site,
         config=config,
-        broker=told.broker.text("BrokerName"),
-        managed=told.managed,
-        version=told.broker.text("BrokerVersion"),
-        node=told.broker.text("BrokerName"),
-        start=told.broker.text("BrokerId"),
+        broker=answer.broker.text("BrokerName"),
+        managed=answer.managed,
+        version=answer.broker.text("BrokerVersion"),
+        node=answer.broker.text("BrokerName"),
+        start=answer.broker.text("BrokerId"),
         now_ms=papers.now_ms,
-        acceptors=told.connectors,
-        queues=tuple(replace(each, internal=each.name in own) for each in told.queues),
-        connections=tuple(each for each, network in told.connections if not network),
-        consumers=tuple(each for each, network in told.consumers if not network and not of_agent(each.client)),
-        prepared=told.prepared,
+        acceptors=answer.connectors,
+        queues=tuple(replace(each, internal=each.name in own) for each in answer.queues),
+        connections=tuple(each for each, network in answer.connections if not network),
+        consumers=tuple(each for each, network in answer.consumers if not network and not of_agent(each.client)),
+        prepared=answer.prepared,
         documents=papers.texts(),
-        disk_used=told.share,
-        slave=told.broker.flag("Slave"),
-        networks=told.networks,
-        denied=told.denied,
-        bridges=tuple(each for each, network in told.connections if network),
+        disk_used=answer.share,
+        slave=answer.broker.flag("Slave"),
+        networks=answer.networks,
+        denied=answer.denied,
+        bridges=tuple(each for each, network in answer.connections if network),
         copying=copying,
     )
 
 
 def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
-    """The same broker with its doors, its link, the copies and what they are of as they are now; of other queues what
-    the last look said."""
+    """Read a broker's doors, its link, the copy queues and the queues they copy again; other queues stay as in the last
+    look."""
     own = [*view.copying.values(), *(view.named[name] for name in view.copying if name in view.named)]
-    told = reader.look(
+    answers = reader.look(
         [
             Read(beans.broker(view.broker), ("BrokerId", "Slave")),
             Read(beans.all_connectors(view.broker), ("Started",)),
@@ -69,26 +69,26 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
         ],
         timeout_s=timeout_s,
     )
-    fields = Fields(view.broker, told[0].value())
-    started = {bean: each.flag("Started") for bean, each in parts.found(told[1])}
+    fields = Fields(view.broker, answers[0].value())
+    started = {bean: each.flag("Started") for bean, each in parts.found(answers[1])}
     queues = {
         old.name: replace(parts.queue(old.bean, Fields(old.bean, answer.value())), internal=old.internal)
-        for old, answer in zip(own, told[4:], strict=True)
+        for old, answer in zip(own, answers[4:], strict=True)
     }
     return replace(
         view,
         start=fields.text("BrokerId"),
         slave=fields.flag("Slave"),
         acceptors=tuple(replace(each, started=started.get(each.bean, False)) for each in view.acceptors),
-        networks=tuple(parts.networks(told[2], told[3])),
+        networks=tuple(parts.networks(answers[2], answers[3])),
         queues=tuple(queues.get(each.name, each) for each in view.queues),
         copying={name: queues[each.name] for name, each in view.copying.items()},
     )
 
 
 def _copying(named: Mapping[str, Queue], bridged: set[str], config: SyncConfig) -> dict[str, Queue]:
-    """By name of what is copied: as the settings name it, and whatever a bridge takes from that begins with the name of
-    another queue."""
+    """Find the copy queues by the queue they copy: named as in the settings, or taken from by a bridge and named with
+    another queue's name at the beginning."""
     before, after = config.copies.split(QUEUE)
     found = {}
     for name, queue in named.items():

@@ -1,6 +1,6 @@
 """Whether the waiting site holds what the serving one does, queue by queue. Pure: judges what was seen.
 
-What it holds beside that are copies of what was consumed: no lack, and removed by id before it is opened.
+Other messages there are copies of consumed ones: no lack, and removed by id before the site opens.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Counts:
 
 
 def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
-    """Every selected queue of clients, by name; each broker fills its dead letters itself."""
+    """Every selected queue of clients, by name; dead letters are left out, because every broker fills its own."""
     here, there = selected(source, queues), selected(target, queues)
     found = []
     for name in sorted(here.keys() | there.keys()):

@@ -1,4 +1,5 @@
-"""What may be removed at the waiting site: what counters of this start of the serving broker cover, while nobody holds.
+"""Says how many copies may be removed at the waiting site: as many as the serving broker's counters cover, while nobody
+holds.
 
 The agent of `dr-ctl sync` and the run rest on the same: a message that lies at the waiting site alone was consumed only
 where clients of the serving site have consumed as many, and their copies are not removed yet.
@@ -21,22 +22,22 @@ def asked(broker: str) -> Read:
     return Read(beans.all_queues(broker), COUNTERS)
 
 
-def consumed(told: Answered, site: str, pair: str, documents: Path) -> Mapping[str, int]:
+def consumed(answer: Answered, site: str, pair: str, documents: Path) -> Mapping[str, int]:
     """By queue how many messages clients consumed since the broker's start whose copies the agent has not deleted, at
     most; without the counters of its console, how many left."""
-    start = told.broker.text("BrokerId")
+    start = answer.broker.text("BrokerId")
     kept = _remembered(documents, site, pair, start)
     shown, deleted = kept.get("shown", {}), kept.get("deleted", {})
-    if told.more:
-        rows: dict[str, Counters] = {each.text("Name"): counters(each) for _, each in found(told.more[0])}
+    if answer.more:
+        rows: dict[str, Counters] = {each.text("Name"): counters(each) for _, each in found(answer.more[0])}
         left = {name: row.consumed(shown.get(name, 0)) for name, row in rows.items()}
     else:
-        left = {queue.name: queue.removed for queue in told.queues}
+        left = {queue.name: queue.removed for queue in answer.queues}
     return {name: max(0, count - deleted.get(name, 0)) for name, count in left.items()}
 
 
 def held(documents: Path) -> str | None:
-    """Who lets nothing be deleted, and why; None where nobody does."""
+    """Say who forbids deletion, and why; returns None where nobody does."""
     hold = Notes(documents.parent).hold()
     return hold.text if hold is not None else None
 
@@ -45,7 +46,7 @@ _NONE: Final[Mapping[str, Any]] = {}
 
 
 def _remembered(documents: Path, site: str, pair: str, start: str) -> Mapping[str, Any]:
-    """What an agent of this machine has shown itself and deleted since that start of the broker."""
+    """The counts that an agent of this machine has kept since that start of the broker."""
     last = Notes(documents.parent).read()
     kept: Mapping[str, Any] = last.get("remembers", _NONE).get(pair, _NONE)
     return kept if last.get("primary") == site and kept.get("start") == start else _NONE

@@ -1,4 +1,4 @@
-"""What acts at a BrokerSync pair work with, and what a return has found out."""
+"""The tools of acts at a BrokerSync pair, and the results of a return."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dr_ctl.topologies.common.tools import Tools
 
 @dataclass
 class TakenIn:
-    """What a return has done with what the returned site held: by queue, how many it had shipped late (`recovered`),
-    how many of its unshipped ones its own clients had consumed (`done_there`), and how many that lay there still were
-    consumed at the other site since (`done_here`)."""
+    """The messages of the returned site, as a return has sorted them by queue: how many were shipped late
+    (`recovered`), how many of its unshipped ones its own clients had consumed (`done_there`), and how many of those
+    still there were consumed at the other site since (`done_here`)."""
 
     recovered: dict[str, int] = field(default_factory=dict)
     done_there: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The gate of a BrokerSync pair: nothing to ship, and the waiting site holds what the serving one does, by id."""
+"""The gate of a BrokerSync pair: no copy is left to ship, and both sites hold the same messages by id."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class SyncVerifier(Verifier):
                 continue
             ours, theirs = here.named.get(each.queue), there.named.get(each.queue)
             sites = self._brokers.brokers
-            told = ids.differing(sites[here.site][here.pair], ours, sites[there.site][there.pair], theirs)
-            if told.only_here or told.only_there:
+            difference = ids.differing(sites[here.site][here.pair], ours, sites[there.site][there.pair], theirs)
+            if difference.only_here or difference.only_there:
                 text = (
-                    f"{each.queue}: {len(told.only_here)} message(s) only at {here.site}, {len(told.only_there)} only "
-                    f"at {there.site}, although the counts are equal"
+                    f"{each.queue}: {len(difference.only_here)} message(s) only at {here.site}, "
+                    f"{len(difference.only_there)} only at {there.site}, although the counts are equal"
                 )
                 return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, "Find out why before moving."),))
             compared += each.source

@@ -36,6 +36,6 @@ def beginnings(
 
 
 def _common(first: str, last: str) -> str:
-    """What the first and the last of sorted names begin with, all between them do."""
+    """The text that all of some sorted names begin with, seen from the first and the last."""
     length = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
     return first[:length]

@@ -28,6 +28,6 @@ def holds(call: Call, views: Iterable[Broker]) -> bool:
 
 
 def still(calls: Sequence[Call], views: Sequence[Broker]) -> Refused | None:
-    """The refusal that names the effects that are not seen to hold; None where every effect holds."""
+    """The refusal that names the effects that are not seen to hold; returns None where every effect holds."""
     left = left_of(calls, views)
     return Refused(f"has not come true: {some(left)}") if left else None

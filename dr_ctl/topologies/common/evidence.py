@@ -10,7 +10,7 @@ from dr_ctl.core.model import Json
 
 
 class Shipping(Protocol):
-    """Figures of one broker about the way to its peer. None means not read, never zero."""
+    """Figures of one broker about the way to its peer. A figure of None was not read, never zero."""
 
     @property
     def to_ship(self) -> int | None: ...
@@ -43,12 +43,11 @@ def _of(mine: list[Shipping | BrokerError]) -> dict[str, Json]:
 
 
 def total(figures: Iterable[int | None]) -> int | None:
-    """The sum; None where a figure was not read."""
     listed = list(figures)
     return None if None in listed else sum(each or 0 for each in listed)
 
 
 def every(flags: Iterable[bool | None]) -> bool | None:
-    """True if all flags hold, False if a flag does not; None where a flag was not read and no other is False."""
+    """True if all flags hold, False if one does not; returns None where a flag was not read and no other is False."""
     listed = list(flags)
     return None if None in listed and False not in listed else all(listed)

@@ -1,8 +1,8 @@
 """The gate: the conditions that must hold together, over a window, before the target may be opened. Pure.
 
 Zero in the outflows is not enough: an acknowledgement may wait at the target, a consumer there may hold what it names,
-a prepared transaction may show nowhere. So the whole is judged on full looks, several in a row, with nothing added at
-either site in between.
+a prepared transaction may show nowhere. The whole is therefore judged on full looks, several in a row, with nothing
+added at either site in between.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from dr_ctl.topologies.common.view import Broker
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Both brokers of a pair, looked at together; `at_s` is when the look began."""
-
     at_s: float
     source: Broker
     target: Broker

@@ -1,4 +1,4 @@
-"""The receipt of a finished drain, as a document on the target's brokers: both brokers of the pair as they were. Pure.
+"""The receipt of a finished drain, as a document on the target's brokers: the state of both brokers of the pair. Pure.
 
 The receipt names each broker's start and a digest of all counters of its business queues. Any message that came or went
 since changes the digest; a restart changes the start.
@@ -27,7 +27,7 @@ STANDS: Final = "one stands there"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A broker at one moment: its start, and all that its queues have counted since."""
+    """A broker at one moment: its start, and a digest of its queues' counters."""
 
     start: str
     counters: str
@@ -40,7 +40,7 @@ class Mark:
         return cls(view.start, hashlib.sha256(json.dumps(sorted(figures)).encode()).hexdigest())
 
     def why_not(self, view: Broker, since: str, ask: Ask | None = None) -> str | None:
-        """Say what moved at that broker; None if nothing moved."""
+        """Say what moved at that broker; returns None if nothing moved."""
         now = Mark.of(view, ask)
         if now == self:
             return None
@@ -65,7 +65,7 @@ def changes(before: Broker, now: Broker, moves: Callable[[str | None], bool]) ->
 
 
 def _figures(queue: Queue | None) -> tuple[int, int] | None:
-    """These two show removed messages too: the queue is less deep, or as many were added."""
+    """Depth and added show removed messages too: the queue is less deep, or as many were added."""
     return (queue.depth, queue.added) if queue is not None else None
 
 

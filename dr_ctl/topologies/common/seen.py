@@ -138,7 +138,7 @@ class Seen(Generic[V_co]):
         return [view for site in self.sites for view in self.views(site)]
 
     def _peer(self, view: Broker) -> Any:
-        """The other broker of a pair, which is of the same kind; None where that broker did not answer."""
+        """The other broker of a pair, which is of the same kind; returns None where that broker did not answer."""
         return next(self.view(site, view.pair) for site in self.sites if site != view.site)
 
     def _let_in(self) -> Iterator[Finding]:

@@ -50,7 +50,7 @@ class Tools(Generic[V_co]):
         ]
 
     def make(self, calls: Sequence[Call], hand: Hand, *sites: str) -> Refused | None:
-        """Make the calls whose effect does not hold, and look again; None where every effect holds."""
+        """Make the calls whose effect does not hold, and look again; returns None where every effect holds."""
         views = self.views(*sites)
         self.change([call for call in calls if not holds(call, views)], hand)
         return still(calls, self.views(*sites))
@@ -58,7 +58,7 @@ class Tools(Generic[V_co]):
     def admit(self, site: str, calls: Sequence[Call], hand: Hand, *, seen: Sequence[V_co] | None = None) -> str | None:
         """Give the clients' roles back what a lasting fence took; broker.xml is read again only where the roles are
         still kept out. A match with rights of its own gets these back where the file has others. Returns why clients
-        are still kept out; None where they are let in. `seen` are the brokers as they are now, where known."""
+        are still kept out; returns None where they are let in. `seen` are the brokers as they are now, where known."""
         gives = [call for call in calls if call.thing != ALL and call.goal is Goal.ADMIT]
         restores = [call for call in calls if call.goal is Goal.RESTORE]
         missing = self._missing(gives, site) if seen is None else [call for call in gives if not holds(call, seen)]

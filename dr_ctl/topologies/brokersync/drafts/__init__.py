@@ -1,4 +1,4 @@
-"""What is decided for each verb that a BrokerSync pair does in its own way; a file a verb, as in `acts`. Pure."""
+"""Plans for each verb that a BrokerSync pair does in its own way, a file a verb, as in `acts`. Pure."""
 
 from dr_ctl.topologies.brokersync.drafts import reinstate, shipping
 

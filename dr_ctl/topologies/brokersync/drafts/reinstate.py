@@ -1,4 +1,4 @@
-"""What is decided for `reinstate` and `reconcile`: what a returned site holds is compared by id before it is let in.
+"""Plans `reinstate` and `reconcile`: messages of a returned site are compared by id before they are let in.
 
 Pure."""
 
@@ -21,8 +21,8 @@ THERE: Final = "they were consumed there before the loss"
 
 
 def draft(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
-    """Remove by id what was consumed at either site, while nothing can come in; then let the rest in, and ship what the
-    serving site has for the returned one. An undo shuts the way again: nothing of what came in was consumed."""
+    """Remove consumed messages by id at both sites, while nothing can come in; then let the rest in, and ship the
+    serving site's copies. An undo shuts the way again: no client has consumed what came in."""
     del step
     done = [call for view in seen.views(move.target) for call in in_part("done", _removed(view))]
     let_in: list[Call] = []
@@ -49,7 +49,7 @@ def _removed(view: BrokerView) -> list[Call]:
 
 
 def reconcile(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
-    """Once more, with both directions shipping: what was consumed meanwhile."""
+    """Remove messages that were consumed meanwhile once more, while both directions ship."""
     del rules, step
     views = seen.views(move.target)
     calls = [may_remove(view, view.named[name], HERE) for view in views for name in view.copying if name in view.named]

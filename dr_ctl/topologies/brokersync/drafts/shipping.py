@@ -1,4 +1,4 @@
-"""What is decided for the waits on copies, and for what is consumed and lies at the other site still. Pure."""
+"""Plans the waits on copies, and the removal of consumed messages that still lie at the other site. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def catch_up(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Dra
 
 
 def drain(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
-    """What was consumed is removed by id: that needs no undo, whoever serves afterwards."""
+    """Consumed messages are removed by id: this needs no undo, whoever serves afterwards."""
     del step
     views = seen.views(move.source)
     limits = {"within": rules.within(move), "stall": rules.drain.stall}
@@ -48,7 +48,7 @@ def _removes(seen: SyncSeen, move: Move) -> list[Call]:
 
 
 def restart(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
-    """Also of a connector that is connected: one that hangs may say so."""
+    """Restart a connected connector too: a hanging connector may say that it is connected."""
     del rules, step
     views = seen.views(move.source)
     return Draft(

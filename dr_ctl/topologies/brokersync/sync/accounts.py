@@ -1,8 +1,9 @@
 """Whether messages left a queue because a client acknowledged them: told from the queue's own counters. Pure.
 
-A broker announces a message that an operator purged, moved or deleted exactly as one that a client consumed. Its
-counters differ: what a client acknowledges was dispatched to it and is in delivery no more. So `dequeued + in delivery
-- dispatched - expired` falls when a consumer gives back what it held, and never grows but by what left otherwise.
+A broker announces a message that an operator purged, moved or deleted exactly as one that a client consumed. The
+counters differ: a message that a client acknowledges was dispatched to it and is in delivery no more. Therefore
+`dequeued + in delivery - dispatched - expired` falls when a consumer gives back what it held, and grows only when
+messages leave in another way.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Final
 
 from dr_ctl.jolokia.values import Fields
 
-# In this order: what is read later can only make the sum of an account smaller than it is.
+# In this order: a later count can only make the sum of an account smaller than it is.
 COUNTERS: Final = ("Name", "DequeueCount", "InFlightCount", "DispatchCount", "ExpiredCount")
 
 # Counters are read one after the other while clients work: at each look the sum may be a few too low, never too high.
-# The highest of many looks is what it is. That all of SURE fresh ones lie above all of LOOKS earlier ones by chance is
-# one in some hundred millions.
+# The highest of many looks is right. The chance that all of SURE fresh ones lie above all of LOOKS earlier ones is one
+# in some hundred millions.
 LOOKS: Final = 25
 SURE: Final = 10
 FEW: Final = 5
@@ -29,7 +30,7 @@ NOISE: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What one look read of a queue at the serving site; all of it counts since that start of the broker."""
+    """Counters of a queue at the serving site from one look; counted since the broker's start."""
 
     dequeued: int
     in_delivery: int
@@ -38,13 +39,13 @@ class Counters:
 
     @property
     def unacknowledged(self) -> int:
-        """What left without having been dispatched to a client, less what clients gave back."""
+        """Messages that left without being dispatched to a client, less messages that clients gave back."""
         # A client that leaves while it takes is counted twice at times: in delivery is then below zero for a while.
         return self.dequeued + max(0, self.in_delivery) - self.dispatched - self.expired
 
     def consumed(self, shown: int) -> int:
-        """How many messages clients can have consumed at most: as many left, and as many were dispatched and are not
-        in delivery, beside those that browses were `shown`."""
+        """How many messages clients can have consumed at most: as many as have left, or as were dispatched and are not
+        in delivery, less those `shown` to browses."""
         return min(self.dequeued, self.dispatched - max(0, self.in_delivery) + self.expired - shown)
 
 
@@ -59,8 +60,8 @@ def counters(fields: Fields) -> Counters:
 
 @dataclass(slots=True)
 class Account:
-    """What is known of one queue since the start of its broker: what left it by no client (`known`, less what clients
-    gave back), how many messages browses were `shown`, how many copies were `deleted`, and how many copies may go
+    """The count of one queue since the start of its broker: how many messages left by no client (`known`, less those
+    given back), how many messages browses were `shown`, how many copies were `deleted`, and how many copies may go
     without a counter, because counters of an earlier start or a person answer for them (`allowed`)."""
 
     known: int = 0
@@ -96,7 +97,7 @@ class Account:
         self.known = max(self._last)
 
     def gave_back(self, shown: int) -> None:
-        """A browse was shown so many: they were dispatched to it, and none was acknowledged."""
+        """A browse was shown so many: messages dispatched to the browse, and not acknowledged."""
         self.shown += shown
         self.known -= shown
         self._last = deque((each - shown for each in self._last), maxlen=LOOKS)

@@ -10,7 +10,7 @@ from typing import Final
 AT_MOST: Final = 500
 FIRST_AGAIN_S: Final = 0.25
 LAST_AGAIN_S: Final = 4.0
-OVERDUE: Final = 7  # tries, some twelve seconds: then both sites are compared
+OVERDUE: Final = 7  # tries, some twelve seconds: the agent then compares both sites are compared
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Waiting:
-    """What waits of one queue. `absent` are copies that were never found, at either site, after all tries."""
+    """Ids of one queue that wait. `absent` are copies that were never found, at either site, after all tries."""
 
     deleted: int = 0
     absent: int = 0
@@ -33,13 +33,13 @@ class Waiting:
 
     def add(self, ids: Iterable[str]) -> None:
         """Ids whose consumption is believed."""
-        told = tuple(ids)
-        for at in range(0, len(told), AT_MOST):
-            part = told[at : at + AT_MOST]
+        waiting = tuple(ids)
+        for at in range(0, len(waiting), AT_MOST):
+            part = waiting[at : at + AT_MOST]
             self._batches.append(Batch(part, len(part)))
 
     def add_others(self, ids: frozenset[str]) -> None:
-        """Those of them that do not wait already."""
+        """Add the ids that do not wait already."""
         self.add(ids.difference(*(batch.ids for batch in self._batches)))
 
     def due(self, now: float) -> Batch | None:
@@ -52,7 +52,8 @@ class Waiting:
         return None
 
     def answered(self, batch: Batch, removed: int, now: float) -> None:
-        """So many of a batch were there. Which is not said: all of its ids are tried again until none is missing."""
+        """So many of a batch were there. The broker does not say which: every id of the batch is tried again until none
+        is missing."""
         removed = min(removed, batch.missing)
         self.deleted += removed
         batch.missing -= removed
@@ -62,7 +63,7 @@ class Waiting:
             self._batches.append(batch)
 
     def give_back(self, batch: Batch) -> None:
-        """Nothing came of it: it stays the next one."""
+        """Put a batch back that was not deleted: the next one to try."""
         self._batches.appendleft(batch)
 
     @property
@@ -71,7 +72,7 @@ class Waiting:
         return any(batch.tries >= OVERDUE for batch in self._batches)
 
     def replace(self, ids: Iterable[str]) -> None:
-        """A comparison of both sites found these, whatever waited: what is not among them lies at neither."""
+        """Take the ids that a comparison of both sites found: any other waiting id lies at neither site."""
         found = set(ids)
         gone = sum(max(0, batch.missing - len(found.intersection(batch.ids))) for batch in self._batches if batch.tries)
         self.absent += gone

@@ -34,14 +34,13 @@ def browsed(gate: Gate, queue: str) -> Iterator[str]:
 
 @dataclass
 class Browser:
-    """Browses the queues of one broker. `depth` reads how many messages a queue has; None where there is no such
-    queue yet."""
+    """Browses the queues of one broker. `depth` reads how many messages a queue has; returns None where there is no
+    such queue yet."""
 
     gate: Callable[[], Gate]
     depth: Callable[[str], int | None]
 
     def ids(self, queue: str) -> Browsed:
-        """All of them."""
         found: set[str] = set()
         whole, shown = self._whole(queue, found.clear, found.add)
         return Browsed(frozenset(found), whole, shown)
@@ -70,8 +69,8 @@ class Browser:
                 each(id_)
                 length += 1
             shown += length
-            # It shows the oldest first: as many as there were are all that were there. While clients take messages
-            # it shows fewer at times, as it does where it was cut, and that cannot be told apart.
+            # A browse shows the oldest first: if it shows as many as lay there before, every one of those was shown.
+            # While clients take messages, a browse shows fewer at times; a browse that was cut looks the same.
             if length >= before:
                 return True, shown
         return False, shown

@@ -1,4 +1,4 @@
-"""Both sites side by side: which copies at the waiting one are of messages that the serving one has consumed."""
+"""Compares both sites: finds copies at the waiting site of messages that clients of the serving site consumed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ RAISE: Final = ", or clients took more than came; raise maxBrowsePageSize above 
 
 @dataclass(frozen=True, slots=True)
 class Residue:
-    """Copies to delete, some of which may still have to arrive. None: what the serving site holds was not seen whole,
-    and what it lacks may be there. `why_not` says why nothing or not all was found; `shown` are the messages that the
-    browses of the serving site's queue were given."""
+    """Copies to delete, some of which may still have to arrive. `ids` is None where the serving site's messages were
+    not seen whole: a lacking message may be there. `why_not` says why nothing or not all was found; `shown` are the
+    messages that the browses of the serving site's queue were given."""
 
     ids: frozenset[str] | None
     why_not: str
@@ -24,10 +24,9 @@ class Residue:
 def residue(primary: Primary, standby: Standby, queue: str) -> Residue:
     """Call it while what is consumed is followed. Raises `BrokerError`.
 
-    In this order: a copy is on its way, then at the waiting site; its message leaves the serving site last. Whatever
-    was consumed before is thereby seen in one of the first two, and what is consumed later is announced. What the
-    waiting site did not ship, when it served, is no copy of anything.
-    """
+    In this order: a copy is on its way, then at the waiting site; its message leaves the serving site last. A message
+    consumed before therefore shows in one of the first two places, and a later one is announced. Messages that the
+    waiting site did not ship when it served are no copies."""
     on_its_way = primary.unshipped(queue)
     own = standby.unshipped(queue)
     if not own.whole:

@@ -1,4 +1,4 @@
-"""What the agent reads of a Classic broker in its looks, and what it asks it to delete."""
+"""The agent's looks at a Classic broker, and its requests to delete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOK_S: Final = 3.0
 
 
 def glance(end: End) -> Glance:
-    """One look at a broker and at those of its queues that are copied. Raises `BrokerError`."""
+    """Look at a broker and at its queues that are copied. Raises `BrokerError`."""
     asked = [
         Read(beans.broker(end.broker), ("BrokerId",)),
         Read(beans.all_connectors(end.broker), ("Started",)),
@@ -26,12 +26,12 @@ def glance(end: End) -> Glance:
     ]
     itself, connectors, queues = end.reader().look(asked, timeout_s=LOOK_S)
     started = {beans.parts(bean)["connectorName"] for bean, each in found(connectors) if each.flag("Started")}
-    # By their true names: those in the names of beans are encoded.
-    told = {each.text("Name"): counters(each) for _, each in found(queues)}
+    # Use the true names of queues: names inside bean names are encoded.
+    counted = {each.text("Name"): counters(each) for _, each in found(queues)}
     return Glance(
         Fields(end.site, itself.value()).text("BrokerId"),
         any(beans.part(name) in started for name in end.settings.clients),
-        {name: each for name, each in told.items() if end.copy(name) in told},
+        {name: each for name, each in counted.items() if end.copy(name) in counted},
     )
 
 
@@ -43,13 +43,13 @@ def is_open(end: End) -> bool:
 
 
 def depth(reader: Reader, broker: str, queue: str) -> int | None:
-    """None where there is no such queue yet."""
-    (told,) = reader.look([Read(beans.queue(broker, beans.part(queue)), ("QueueSize",))])
-    return None if isinstance(told.error, NoSuchBean) else Fields(queue, told.value()).number("QueueSize")
+    """Read a queue's depth; returns None where there is no such queue yet."""
+    (answer,) = reader.look([Read(beans.queue(broker, beans.part(queue)), ("QueueSize",))])
+    return None if isinstance(answer.error, NoSuchBean) else Fields(queue, answer.value()).number("QueueSize")
 
 
 def removal(broker: str, queue: str, ids: Sequence[str]) -> Change:
-    """Deletes the messages with these ids; its answer is how many there were."""
+    """Deletes the messages with these ids; the answer is how many there were."""
     listed = ", ".join("'{}'".format(each.replace("'", "''")) for each in ids)
     bean = beans.queue(broker, beans.part(queue))
     return Change(bean, "removeMatchingMessages(java.lang.String)", (f"JMSMessageID IN ({listed})",))

@@ -1,4 +1,4 @@
-"""One broker of a pair as the agent reaches it: its management, and the door that is the agent's own."""
+"""The agent's access to one broker of a pair: the management, and the agent's own door."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ class End:
 
     @property
     def broker(self) -> str:
-        """Its own name."""
         if self._broker is None:
             self._broker = self.settings.broker or find_broker(self.reader())
         return self._broker

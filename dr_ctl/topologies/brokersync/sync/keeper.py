@@ -23,7 +23,7 @@ from dr_ctl.topologies.topology import Kept
 
 
 class PairsKeeper:
-    """Implements `Keeper`: each pair in turn."""
+    """Implements `Keeper`: the pairs take turns."""
 
     def __init__(
         self, pairs: Sequence[Pair], primary: str, standby: str, debts: Callable[[], Sequence[Debt]] = list
@@ -38,8 +38,8 @@ class PairsKeeper:
         return self._kept()
 
     def _owed(self) -> str | None:
-        """What a lost site comes back with is told apart by its return, and by nobody before. Where the site that is
-        followed was lost, the other one took over: clients may have sent what lies there alone."""
+        """Say which site was lost and is not taken in: only its return can sort its messages. If the followed site was
+        lost, the other took over, and a message there alone may be new."""
         lost = {each.about for each in self._debts()}
         sites = [site for site in (self._primary, self._standby) if site in lost]
         return f"{' and '.join(sites)} was lost, and is not taken in again" if sites else None
@@ -54,10 +54,10 @@ class PairsKeeper:
 
     def _kept(self) -> Kept:
         over = [f"{self._primary}, {pair.name}: {pair.over}" for pair in self._pairs if pair.over is not None]
-        told = {self._primary: lambda pair: pair.primary_silent, self._standby: lambda pair: pair.standby_silent}
+        reasons = {self._primary: lambda pair: pair.primary_silent, self._standby: lambda pair: pair.standby_silent}
         silent = {
             site: "; ".join(filter(None, map(why, self._pairs)))
-            for site, why in told.items()
+            for site, why in reasons.items()
             if any(map(why, self._pairs))
         }
         return Kept(

@@ -65,7 +65,7 @@ class Pair:
         self._delete(held)
 
     def go_on(self) -> None:
-        """What vanished is forgotten now, and with the next look, which is at once, what the counters then say."""
+        """Forget what vanished now; the next look, which is at once, forgets what the counters say then."""
         self._goes_on = True
         self._look_at = 0.0
         for queue in self.queues.values():
@@ -109,8 +109,8 @@ class Pair:
         self.primary_silent = None
         self._look_there()
         if self._start not in (None, glance.start):
-            self._deaf()  # it was away: something may have been announced to nobody
-            # What its counters had confirmed before is consumed, whatever it came back with.
+            self._deaf()  # the broker was away: announcements may have been missed
+            # Earlier ids were confirmed by the counters: they stay consumed, whatever the broker came back with.
             self._believed = {name: queue.waiting for name, queue in self.queues.items()}
             self.queues.clear()
             self._restarted = True
@@ -158,8 +158,8 @@ class Pair:
             self._clock.sleep(HEAR_S)
             more = self._primary.glance()
             both = {
-                name: min(told, more.queues.get(name, told), key=lambda each: each.unacknowledged)
-                for name, told in least.queues.items()
+                name: min(counters, more.queues.get(name, counters), key=lambda each: each.unacknowledged)
+                for name, counters in least.queues.items()
             }
             least = Glance(more.start, more.is_open, both)
             if not self._suspects(least):
@@ -167,10 +167,10 @@ class Pair:
         return least
 
     def _taken_up(self, glance: Glance) -> list[str]:
-        """Take up queues that are copied; those whose counters say nothing yet.
+        """Take up queues that are copied; returns those whose counters say nothing yet.
 
-        What an earlier agent knew of this start of the broker counts on, and a broker that started anew counts from
-        zero. Else from now: while a site waits, copies are deleted there, and its counters hold those too."""
+        Figures of an earlier agent for this start of the broker count on, and a broker that started anew counts from
+        zero. Any other queue counts from now: its counters include copies deleted while the site waited."""
         same = self._remembered.get("start") == glance.start
         earlier, shown, deleted = (
             self._remembered.get(key, {}) if same else {} for key in ("known", "shown", "deleted")
@@ -198,7 +198,7 @@ class Pair:
         return looks[-1]
 
     def _listen(self, glance: Glance) -> None:
-        """What was not followed until now may have been consumed unheard: both sites are compared."""
+        """Compare both sites for queues that are followed only now: clients may have consumed unheard."""
         for name in self._primary.listen(list(glance.queues)):
             self.queues[name].forget()
         self._listens = True
@@ -231,7 +231,7 @@ class Pair:
             self._was_held = True
             return
         if self._was_held:
-            # Whoever held it may have deleted copies too.
+            # The holder may have deleted copies too.
             for queue in self.queues.values():
                 queue.forget()
             self._was_held = False
@@ -250,7 +250,8 @@ class Pair:
             self._standby_failed(error)
 
     def _compare(self, queue: Queue) -> None:
-        """Both sites side by side; believed where the counters agree afterwards that nothing but clients took any."""
+        """Compare both sites; the result is believed where the counters agree afterwards that nothing but clients took
+        any."""
         if not queue.to_compare or self._clock.monotonic() < queue.compare_not_before:
             return
         at = self._clock.now()

@@ -19,11 +19,13 @@ RECEIPT_S: Final = 10.0
 
 
 def picked(gate: Gate, queue: str, ids: frozenset[str], depth: int) -> int:
-    """Acknowledge these of a queue that is so deep; how many were there. What it gives back keeps its place, marked as
-    redelivered. Raises `BrokerError`."""
+    """Acknowledge these of a queue that is so deep; returns how many were there. A message given back keeps its place,
+    marked as redelivered. Raises `BrokerError`."""
     connection = connected(gate)
     try:
-        prefetch = {"activemq.prefetchSize": str(depth + MARGIN)}  # all at once: what is held back would hide the rest
+        prefetch = {
+            "activemq.prefetchSize": str(depth + MARGIN)
+        }  # get all at once: a message held back would hide the rest
         connection.stomp.subscribe(f"/queue/{queue}", "pick", "client-individual", prefetch)
         return _picked(connection, ids, depth)
     finally:

@@ -1,4 +1,4 @@
-"""What the agent asks of the two brokers of a pair, as protocols: real ones in `primary.py` and `standby.py`."""
+"""Protocols for the agent's questions to the two brokers of a pair: real ones in `primary.py` and `standby.py`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dr_ctl.topologies.brokersync.sync.accounts import Counters
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """One look at the serving broker: which start of it, whether any client's door is open, and its queues that are
-    copied, by name."""
+    """A look at the serving broker: its start, whether any client's door is open, and counters of copied queues by
+    name."""
 
     start: str
     is_open: bool
@@ -21,8 +21,8 @@ class Glance:
 
 @dataclass(frozen=True, slots=True)
 class Browsed:
-    """What a browse showed. One that is not `whole` ended before the queue did: what it lacks may be there. `shown` are
-    the messages that all browses made for it were given."""
+    """The result of a browse. A browse that is not `whole` ended before the queue did: a lacking message may be there.
+    `shown` are the messages that all browses made for it were given."""
 
     ids: frozenset[str]
     whole: bool
@@ -42,13 +42,13 @@ class Primary(Protocol):
         """Queue and id of each message that was announced, as they come."""
 
     def missing_from(self, queue: str, ids: frozenset[str]) -> Browsed:
-        """Which of these ids the queue does not hold; not `whole`: it cannot be told."""
+        """Which of these ids the queue does not hold; unknown where the browse is not `whole`."""
 
     def unshipped(self, queue: str) -> Browsed:
         """The ids in the queue that holds its copies until they are shipped."""
 
     def deaf(self) -> None:
-        """Let go of what is listened on: it will have to be opened anew."""
+        """Stop following the queues: the agent must listen anew."""
 
     def close(self) -> None: ...
 
@@ -69,6 +69,6 @@ class Standby(Protocol):
     def browse(self, queue: str) -> Browsed: ...
 
     def unshipped(self, queue: str) -> Browsed:
-        """The ids of what it has not shipped itself, from when it served: none of these ever came to the other."""
+        """Ids of messages it did not ship when it served: the other site never got them."""
 
     def close(self) -> None: ...

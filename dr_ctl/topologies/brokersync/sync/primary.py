@@ -1,4 +1,4 @@
-"""The serving broker for the agent: what it announces as consumed, over STOMP; its counters, over Jolokia."""
+"""The serving broker for the agent: announcements of consumed messages over STOMP, counters over Jolokia."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dr_ctl.topologies.classic.browsing import connected
 
 CONSUMED: Final = "/topic/ActiveMQ.Advisory.MessageConsumed.Queue."
 ORIGINAL_ID: Final = "orignalMessageId"  # misspelt by the broker
-# What it does anyway; unless it is named, the broker builds its translator anew for every announcement, at four times
-# the cost: then it falls behind at a few hundred a second.
+# The broker does this anyway; without the header it builds a translator for every announcement, at four times the cost,
+# and falls behind at a few hundred a second.
 CHEAPLY: Final = {"transformation": "jms-advisory-json"}
-BEATS: Final = "0,2000"  # it beats every two seconds; the agent may be busy for longer
+BEATS: Final = "0,2000"  # the broker beats every two seconds; the agent may be busy for longer
 SILENT_S: Final = 10.0
 RECEIPT_S: Final = 10.0
 
@@ -53,7 +53,7 @@ class RealPrimary:
         return fresh
 
     def _confirmed(self, connection: Connection, left: set[str]) -> None:
-        """Wait until what is consumed from here on is announced; what is announced meanwhile is kept."""
+        """Wait until every new consumption will be announced; announcements that come meanwhile are kept."""
         until = time.monotonic() + RECEIPT_S
         while left:
             if time.monotonic() > until:

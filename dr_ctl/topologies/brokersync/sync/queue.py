@@ -1,5 +1,4 @@
-"""One queue that the agent keeps clean: what was announced, what is believed, what waits to be deleted. Asks no
-broker."""
+"""A queue that the agent keeps clean: ids announced, ids believed, ids that wait to be deleted. Asks no broker."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ class Queue:
         self.to_compare = self.to_compare or self.waiting.overdue
 
     def doubt(self, counters: Counters) -> None:
-        """Something did: nothing announced is believed before somebody says so, whatever the counters say later."""
+        """Believe no announced id before somebody says so, because a message left otherwise than by a client."""
         self.vanished = max(self.vanished, self.account.vanished(counters))
         self.forget()
 
