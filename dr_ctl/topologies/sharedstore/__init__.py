@@ -1,1 +1,2 @@
-"""Classic brokers that share one store: whoever holds its lock serves, the other waits for it with no port open."""
+"""Classic brokers that share one store: the broker that holds its lock serves, the other one waits with no port
+open."""

@@ -1,4 +1,4 @@
-"""The calls that only brokers of a shared store have: one gives it up, a process is started or stopped. Pure."""
+"""The calls that only brokers of a shared store have: a broker gives it up, a process is started or stopped. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def hand_over(view: BrokerView, to: str) -> Call:
 
 
 def start(view: BrokerView, when: str) -> list[Call]:
-    """Start its process, which then waits for the store; none where the settings do not say how."""
+    """Start the broker's process, which then waits for the store; returns no call where the settings name no
+    command."""
     if Goal.START not in view.config.commands:
         return []
     return [call(view, Goal.START, view.broker, {RUN: Goal.START.value}, f"start the process of {view.broker}", when)]

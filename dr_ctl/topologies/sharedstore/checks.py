@@ -28,7 +28,7 @@ from dr_ctl.topologies.sharedstore.findings import (
 from dr_ctl.topologies.sharedstore.view import BrokerView
 
 SKEW_S: Final = 2.0
-# What a return itself puts right.
+# Findings that a return itself mends.
 _MENDED: Final = frozenset({NOBODY_WAITS.id})
 _WAITS: Final = "A broker that finds the lock taken waits with its ports closed: it needs nothing to come back so."
 
@@ -38,7 +38,7 @@ def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
     quiesces = not move.ask.cut_in_flight
 
     def of_one(view: BrokerView) -> Iterator[Finding]:
-        # One that has given up the store by its own end is started after the move.
+        # A broker that gave up the store by ending itself is started after the move.
         gave_up = move.sent and view.site == move.source
         yield from (each for each in of_broker(view) if not (gave_up and each.id in _MENDED))
         if view.role is Role.SERVING:
@@ -48,18 +48,18 @@ def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
 
 
 def of_return(seen: Seen[BrokerView], move: Move) -> Iterator[Finding]:
-    """What speaks against taking the target in beside the serving source."""
+    """Find reasons against taking the target in beside the serving source."""
     return failover.of_return(seen, move, of_broker, _MENDED, _WAITS)
 
 
 def nothing_owed(seen: Seen[BrokerView], move: Move) -> bool:
-    """Say whether the target is taken in already: nothing is owed, and nothing says that its process does not run."""
+    """Say whether the target is taken in already: no debt is left, and its process is not seen to be down."""
     owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
     return not owed and seen.roles[move.target] is Role.STANDBY
 
 
 def of_broker(view: BrokerView) -> Iterator[Finding]:
-    """What one broker says of itself, or what is known of one that waits."""
+    """Find what is wrong at one broker; a waiting broker is judged by what is known of it."""
     name = f"{view.site}/{view.pair}"
     if view.answered:
         yield from of_doors(name, view)
@@ -86,9 +86,9 @@ def _holder(name: str, view: BrokerView) -> Iterator[Finding]:
         )
     yield from _clocks(name, view)
     if view.config.by_row and view.config.keep_alive_s >= view.config.lease_s:
-        told = f"{duration(view.config.keep_alive_s)}, the lease lasts {duration(view.config.lease_s)}"
+        periods = f"{duration(view.config.keep_alive_s)}, the lease lasts {duration(view.config.lease_s)}"
         yield LEASE_TOO_SHORT(
-            f"{name}: the lease is renewed every {told}: it runs out while its holder lives",
+            f"{name}: the lease is renewed every {periods}: it runs out while its holder lives",
             "Set lockKeepAlivePeriod in activemq.xml below lockAcquireSleepInterval, at both sites, and say so under "
             "`store:`.",
         )

@@ -1,4 +1,5 @@
-"""A database that brokers share, read over its own driver, which is loaded only where one is named."""
+"""A database that brokers share, read over its own driver. The driver is loaded only where the settings name a
+database."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ ANSWER_S: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of database: its driver, the extra that brings it, how it is reached, and its clock in milliseconds."""
+    """A kind of database: the driver, the extra that brings it, the connection arguments, and the clock in
+    milliseconds."""
 
     driver: str
     extra: str
@@ -56,7 +58,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 
 class Database:
-    """One connection, opened when first needed and again where it broke. Reads only. For several threads."""
+    """A connection, opened when first needed and again where it broke. Reads only. For several threads."""
 
     def __init__(self, dsn: Callable[[], str]) -> None:
         """`dsn` gives the secret that the address is."""
@@ -101,7 +103,7 @@ class Database:
             try:
                 connection.close()
             except import_module(kind.driver).Error:
-                return  # it is broken already
+                return  # the connection is broken already
 
     def close(self) -> None:
         with self._mutex:
@@ -137,8 +139,8 @@ def counts(database: Database, messages: str) -> Mapping[str, int]:
 
 
 def lag(store: Database, replica: Database, messages: str) -> Lag:
-    """How far a PostgreSQL replica is behind; it is asked after the store: what comes meanwhile is no lag. Raises
-    `LockUnreadable`."""
+    """How far a PostgreSQL replica is behind; the store is read first, so that messages that come meanwhile are no lag.
+    Raises `LockUnreadable`."""
     [(written,)] = store.rows(lambda _: "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
     [(replayed, last)] = replica.rows(
         lambda _: f"SELECT pg_last_wal_replay_lsn() - '0/0'::pg_lsn, coalesce(max(id), 0) FROM {messages}"  # noqa: S608
@@ -150,5 +152,5 @@ def lag(store: Database, replica: Database, messages: str) -> Lag:
 
 
 def _line(error: Exception) -> str:
-    """Its first line: the rest repeats the address."""
+    """The first line of an error: the rest repeats the address."""
     return str(error).strip().partition("\n")[0]

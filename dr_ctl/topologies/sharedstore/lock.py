@@ -16,16 +16,16 @@ _FLOCK: Final = "hhqqi"
 
 
 class LockUnreadable(BrokerError):
-    """Who holds the store cannot be told."""
+    """The holder of the store is not known."""
 
     remedy = "See that this machine reaches what `store:` names, with a login that may read it."
 
 
 @dataclass(frozen=True, slots=True)
 class LockSeen:
-    """One look at the lock. `holder` is the name that stands there, also after its lease has run out; None where the
-    lock tells none. `left_s` is how long the lease lasts by the database's clock, `ahead_s` by how much that is ahead
-    of this machine's; a file has neither. `process` is a holder's on this machine, of a file."""
+    """One look at the lock. `holder` is the name in the lock, also after its lease has run out; None where the lock has
+    no name. `left_s` is how long the lease lasts by the database's clock, `ahead_s` how far that clock is ahead of this
+    machine's; a file has neither. `process` is the holder of a file on this machine."""
 
     held: bool
     holder: str | None = None
@@ -45,7 +45,7 @@ class LockSeen:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What the replica of a store has not got: `size` bytes of its journal, and so many new messages among them."""
+    """The lag of a store's replica: `size` bytes of its journal, and so many new messages among them."""
 
     size: int
     messages: int
@@ -71,13 +71,12 @@ class FileLock:
             at = os.open(self._path, os.O_RDONLY)
             try:
                 asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-                told, _, _, _, process = struct.unpack(_FLOCK, fcntl.fcntl(at, fcntl.F_GETLK, asked))
+                lock_type, _, _, _, process = struct.unpack(_FLOCK, fcntl.fcntl(at, fcntl.F_GETLK, asked))
             finally:
                 os.close(at)
         except OSError as error:
             raise LockUnreadable(f"the lock {self._path} cannot be read: {error.strerror}") from error
-        held = told != fcntl.F_UNLCK
+        held = lock_type != fcntl.F_UNLCK
         return LockSeen(held, process=process if held and process > 0 else None)
 
-    def close(self) -> None:
-        """Nothing stays open."""
+    def close(self) -> None: ...

@@ -1,4 +1,5 @@
-"""A broker's process, through commands of the installation's own: while it waits nothing else tells of it."""
+"""A broker's process, through commands of the installation's own: while a broker waits, only such a command shows its
+state."""
 
 from __future__ import annotations
 
@@ -11,41 +12,43 @@ from dr_ctl.processes.hooks import Place
 from dr_ctl.settings.topologies.classic_shared_store import Process
 
 FRESH_S: Final = 2.0  # a word on it is believed so long: a gate looks fifty times a second
-_STOPPED_EXIT: Final = 3  # as of `systemctl is-active`, and of every status command that keeps to the LSB
+_STOPPED_EXIT: Final = 3  # exit code of `systemctl is-active`, and of every status command that keeps to the LSB
 
 
 class BrokerProcess:
     """The process of one broker."""
 
-    def __init__(self, told: Process | None, place: Place, name: str, site: str, clock: Clock) -> None:
-        self._told, self._place, self._name, self._clock = told, place, name, clock
+    def __init__(self, settings: Process | None, place: Place, name: str, site: str, clock: Clock) -> None:
+        self._settings, self._place, self._name, self._clock = settings, place, name, clock
         self._facts = {"site": site, "broker": name}
         self._last: tuple[float, bool | None] | None = None
 
     @property
     def commands(self) -> frozenset[Goal]:
-        """What can be done to it."""
-        if self._told is None:
+        """The goals that have a command in the settings."""
+        if self._settings is None:
             return frozenset()
-        words = {Goal.START: self._told.start, Goal.STOP: self._told.stop}
+        words = {Goal.START: self._settings.start, Goal.STOP: self._settings.stop}
         return frozenset(goal for goal, each in words.items() if each is not None)
 
     def runs(self, *, fresh_s: float = FRESH_S) -> bool | None:
-        """Whether it runs, by a word that is no older; None where nothing says so."""
-        if self._told is None:
+        """Whether the process runs, by an answer that is no older; returns None where no command says so."""
+        if self._settings is None:
             return None
         if self._last is None or self._clock.monotonic() - self._last[0] >= fresh_s:
             what = f"the state command of {self._name}"
-            outcome = self._place.run(what, self._told.state, self._told.timeout, self._facts)
+            outcome = self._place.run(what, self._settings.state, self._settings.timeout, self._facts)
             code = outcome.evidence.get("exit_code")
             known = code in (0, _STOPPED_EXIT)
             self._last = self._clock.monotonic(), code == 0 if known else None
         return self._last[1]
 
     def send(self, goal: Goal) -> Outcome:
-        """Start or stop it; what came of it, a look tells."""
-        words = None if self._told is None else {Goal.START: self._told.start, Goal.STOP: self._told.stop}[goal]
-        if self._told is None or words is None:
+        """Start or stop the process; a later look shows the effect."""
+        words = (
+            None if self._settings is None else {Goal.START: self._settings.start, Goal.STOP: self._settings.stop}[goal]
+        )
+        if self._settings is None or words is None:
             return Refused(f"the settings name no command to {goal.value} {self._name}")
         self._last = None
-        return self._place.run(f"the {goal.value} command of {self._name}", words, self._told.timeout, self._facts)
+        return self._place.run(f"the {goal.value} command of {self._name}", words, self._settings.timeout, self._facts)

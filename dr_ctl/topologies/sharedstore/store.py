@@ -1,4 +1,4 @@
-"""The shared store of an installation: its lock, what lies in it, how far a replica is behind it."""
+"""The shared store of an installation: the lock, the messages in the store, and the lag of a replica."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dr_ctl.topologies.sharedstore.lock import FileLock, Lag, Lock, LockUnreadab
 
 
 class SharedStore:
-    """For one command. Nothing is opened before it is first asked."""
+    """For one command. Connections open at the first question."""
 
     def __init__(self, settings: Store, lock: Lock, messages: Database | None, replica: Database | None) -> None:
         self.settings, self.lock = settings, lock
@@ -25,23 +25,24 @@ class SharedStore:
     def of(cls, installation: Installation, clock: Clock) -> SharedStore:
         settings = installation.settings
         assert isinstance(settings, ClassicSharedStore)
-        told = settings.store
+        store = settings.store
 
         def opened(secret: Secret) -> Database:
             return Database(lambda: resolve(secret, installation.file.parent))
 
-        if told.dsn is None:
-            return cls(told, FileLock(installation.path(str(told.lock))), None, None)
-        messages = opened(told.dsn)
-        replica = opened(told.replica.dsn) if told.replica is not None else None
-        return cls(told, RowLock(messages, told.table, clock), messages, replica)
+        if store.dsn is None:
+            return cls(store, FileLock(installation.path(str(store.lock))), None, None)
+        messages = opened(store.dsn)
+        replica = opened(store.replica.dsn) if store.replica is not None else None
+        return cls(store, RowLock(messages, store.table, clock), messages, replica)
 
     def counts(self) -> Mapping[str, int] | None:
-        """How many messages of each queue lie in it; None where files do not tell. Raises `LockUnreadable`."""
+        """How many messages of each queue lie in the store; returns None where the store is a file. Raises
+        `LockUnreadable`."""
         return database.counts(self._messages, self.settings.messages) if self._messages is not None else None
 
     def lag(self) -> Lag | None:
-        """None where there is no replica, or it was not read."""
+        """Returns None where there is no replica, or it was not read."""
         if self._messages is None or self._replica is None:
             return None
         try:

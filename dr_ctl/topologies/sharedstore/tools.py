@@ -1,4 +1,4 @@
-"""What acts at brokers of a shared store work with."""
+"""The tools of acts at brokers of a shared store."""
 
 from __future__ import annotations
 

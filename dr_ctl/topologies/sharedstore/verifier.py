@@ -1,4 +1,5 @@
-"""The gate of a shared store: its holder is closed and renews the lock, and the store has all that its holder shows."""
+"""The gate of a shared store: the holder is closed and renews the lock, and the store has all messages that the holder
+shows."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class StoreVerifier(Verifier):
     def why_not_yet(self, now: gate.Sample, before: gate.Sample | None, move: Move) -> list[str]:
         found = super().why_not_yet(now, before, move)
         source = _held(now)
-        # Of a run that goes on, the source may have given up the store already: then nothing of it is open any more.
+        # In a run that goes on, the source may have given up the store already: it is closed by then.
         if not source.has_the_store and not (move.sent and not source.answered):
             lock = source.lock.text if source.lock is not None else "the lock was not read"
             found.append(f"{source.site} does not hold the store: {lock}")

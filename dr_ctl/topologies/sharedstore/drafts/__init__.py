@@ -1,4 +1,4 @@
-"""What is decided for each verb that brokers of a shared store do in their own way; a file a verb, as in `acts`.
+"""Plans for each verb that brokers of a shared store do in their own way, a file a verb, as in `acts`.
 
 Pure."""
 

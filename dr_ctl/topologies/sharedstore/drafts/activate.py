@@ -1,4 +1,4 @@
-"""What is decided for `activate`: who holds the store gives it up, and the target takes it. Pure."""
+"""Plans `activate`: the holder gives up the store, and the target takes it. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ENDED: Final = "it has ended"
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    """A stop cannot be taken back: what has none of its effect is shown to have had none. Of a lost site nothing is
-    asked: the target takes the store once the lock lets it."""
+    """Plan no undo, because a stop cannot be taken back. A lost site gets no call: the target takes the store once the
+    lock lets it."""
     del step
     here, there = seen.views(move.source), seen.views(move.target)
     fails_over = move.ask.operation == FAILOVER

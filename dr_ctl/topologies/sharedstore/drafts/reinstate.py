@@ -1,4 +1,4 @@
-"""What is decided for `reinstate`: a broker that came back waits for the store. Pure."""
+"""Plans `reinstate`: a broker that came back waits for the store. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dr_ctl.topologies.sharedstore.view import BrokerView
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    """It waits by itself: nothing is owed any more."""
+    """Strike the debts only: the returned broker waits by itself."""
     del rules, step
     inverse = [call for view in seen.views(move.source) for call in owed_again(view, move.target, move)]
     about = f"{move.target} waits for the store; what was owed is struck out"

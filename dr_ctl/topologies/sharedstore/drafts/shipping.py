@@ -1,4 +1,4 @@
-"""What is decided for the waits before a move: the target's process waits, and where there is a replica it follows.
+"""Plans the waits before a move: the target's process must wait, and a replica of the store must follow.
 
 Pure."""
 
