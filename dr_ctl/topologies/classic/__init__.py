@@ -1,1 +1,1 @@
-"""What every topology of ActiveMQ Classic brokers has in common: names, looks, the way to a broker, its documents."""
+"""Common parts of all topologies of ActiveMQ Classic brokers: names, looks, the way to a broker, its documents."""

@@ -1,4 +1,4 @@
-"""What is done alike at all Classic brokers, beside what all brokers have in common."""
+"""Acts that are the same at all Classic brokers, beside the acts for all brokers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dr_ctl.topologies.common.tools import Tools
 
 
 def quiesce(tools: Tools[Any], step: PlannedStep, move: Move, hand: Hand) -> Outcome:
-    """Where queues may not be paused, what clients hold is counted: it comes again when they are cut."""
+    """Where queues may not be paused, count the messages that clients hold: a cut brings them again."""
     views = tools.observer.look_at(move.source)
     if not any(PAUSES in view.denied for view in views):
         return acts.quiesce.act(tools, step, move, hand)

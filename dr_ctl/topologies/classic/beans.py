@@ -15,9 +15,9 @@ ANY_BROKER: Final = f"{DOMAIN}:type=Broker,brokerName=*"
 _ENCODED: Final = {":": "_", ",": "_", "'": "_", '"': "_", "?": "&qe;", "=": "&amp;", "*": "&ast;"}
 
 
-def part(told: str) -> str:
+def part(name: str) -> str:
     """A name as it stands in a bean's."""
-    return "".join(_ENCODED.get(letter, letter) for letter in told)
+    return "".join(_ENCODED.get(letter, letter) for letter in name)
 
 
 def broker(name: str) -> str:
@@ -34,7 +34,7 @@ def connector(name: str, which: str) -> str:
 
 
 def all_connections(name: str) -> str:
-    """What is connected, each once: there is a bean by client id and one by address."""
+    """Every connection once: a connection has a bean by client id and another by address."""
     return f"{connector(name, '*')},connectionViewType=clientId,connectionName=*"
 
 
@@ -48,7 +48,7 @@ def network(name: str, which: str) -> str:
 
 
 def all_bridges(name: str) -> str:
-    """What network connectors have connected to; there is none while the connector is stopped, or its peer away."""
+    """The bridges of network connectors; a connector that is stopped, or whose peer is away, has none."""
     return f"{network(name, '*')},networkBridge=*"
 
 

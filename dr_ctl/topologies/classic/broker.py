@@ -1,4 +1,4 @@
-"""What one look at a Classic broker told, whatever joins it to its peer."""
+"""The result of a look at a Classic broker, whatever joins it to its peer."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dr_ctl.topologies.common.view import Broker, Connection
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """One network connector. `to` is the peer's name while it is connected to it: that it is stopped, and that the peer
-    is away, look the same."""
+    """A network connector. `to` is the peer's name while connected: a stopped connector and an absent peer look the
+    same."""
 
     name: str
     bean: str
@@ -25,9 +25,9 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class ClassicBroker(Broker):
-    """One Classic broker as it answered. `denied` are the operations that its console's policy refuses; `bridges` are
-    the connections of network connectors, which are no clients; `slave` says that it waits for its store, `managed`
-    that it can be asked and told over Jolokia: else only figures are known."""
+    """A Classic broker as it answered. `denied` are the operations that its console's policy refuses; `bridges` are the
+    connections of network connectors, which are no clients; `slave` says that it waits for its store, `managed` that
+    Jolokia reads and changes it: without Jolokia only figures are known."""
 
     managed: bool = field(default=True, kw_only=True)
     slave: bool = field(default=False, kw_only=True)
@@ -41,7 +41,8 @@ class ClassicBroker(Broker):
 
     @property
     def by_doors(self) -> Role:
-        """Serving as soon as one client connector is open; one that the broker does not have leaves it unknown."""
+        """Serving as soon as one client connector is open; a connector that the broker does not have makes the role
+        unknown."""
         if not self.slave and self.open:
             return Role.SERVING
         return Role.UNKNOWN if self.missing_doors or self.slave else Role.STANDBY

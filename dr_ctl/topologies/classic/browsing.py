@@ -18,8 +18,8 @@ SILENT_S: Final = 20.0
 
 def connected(gate: Gate, *, beats: str | None = None, client: str | None = None) -> Connection:
     """A session at that door, of that client id; raises `BrokerError` where it does not open."""
-    told = {"heart-beat": beats, "client-id": client}
-    headers = {name: each for name, each in told.items() if each is not None}
+    optional = {"heart-beat": beats, "client-id": client}
+    headers = {name: each for name, each in optional.items() if each is not None}
     greeting, connection = knock(gate.address, gate.login, gate.tls, timeout_s=GREETING_S, headers=headers)
     if isinstance(greeting, Refused):
         raise LoginRefused(f"{gate.address}: the login of {gate.login.user} was refused: {greeting.because}")
@@ -29,8 +29,8 @@ def connected(gate: Gate, *, beats: str | None = None, client: str | None = None
 
 
 def browsed(gate: Gate, queue: str, *, client: str | None = None) -> Iterator[Frame]:
-    """What one browse shows: all there is, or as much as the broker's `maxBrowsePageSize` lets it show. Raises
-    `BrokerError` where it does not come to its end."""
+    """The messages that a browse shows: the whole queue, or as many as the broker's `maxBrowsePageSize` allows. Raises
+    `BrokerError` where the browse does not come to its end."""
     connection = connected(gate, client=client)
     try:
         connection.stomp.subscribe(f"/queue/{queue}", "browse", "auto", {"browser": "true"})

@@ -17,7 +17,7 @@ BATCH: Final = 100  # ids in one call: 19 000 a second were removed so, and no m
 
 
 def removes(view: ClassicBroker, queue: Queue, ids: Collection[str]) -> Iterator[Call]:
-    """Remove these messages of a queue, in batches; one that is gone already is no error."""
+    """Remove these messages of a queue, in batches; a message that is gone already is no error."""
     listed = sorted(ids)
     for start in range(0, len(listed), BATCH):
         batch = listed[start : start + BATCH]

@@ -1,4 +1,4 @@
-"""What speaks against the move of any Classic broker: what its console's policy refuses, and its connectors. Pure."""
+"""Reasons against the move of any Classic broker: refusals of its console's policy, and its connectors. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BOOTS_OPEN: Final = (
 
 
 def of_permits(view: ClassicBroker, more: Sequence[Permit] = ()) -> Iterator[Finding]:
-    """What the console's policy refuses and a run needs at any broker."""
+    """Find what the console's policy refuses although a run needs it at any broker."""
     if not view.managed:
         yield NO_CONSOLE_NAMED(
             f"{view.site}/{view.pair}: no management: its figures come from the statistics plugin, and nothing can be "
@@ -32,7 +32,7 @@ def of_permits(view: ClassicBroker, more: Sequence[Permit] = ()) -> Iterator[Fin
 
 
 def of_pausing(view: ClassicBroker, *, needed: bool) -> Iterator[Finding]:
-    """That dispatch cannot be stopped for the clients to finish what they hold."""
+    """Find that dispatch cannot be stopped for clients to finish what they hold."""
     denied = [each for each in (PAUSES, RESUMES) if each in view.denied]
     if not denied or not view.managed:
         return

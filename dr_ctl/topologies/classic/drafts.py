@@ -1,4 +1,4 @@
-"""What is decided alike for all Classic brokers, beside what all brokers have in common. Pure."""
+"""Plans that are the same for all Classic brokers, beside the plans for all brokers. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def quiesce(rules: Rules, step: RunbookStep, seen: Seen[Any], move: Move) -> Dra
 
 
 def probe(rules: Rules, step: RunbookStep, seen: Seen[Any], move: Move) -> Draft:
-    """Sending makes the queue; it is removed again where that may be done, else the broker does so in its own time."""
+    """Sending makes the queue; dr-ctl removes the queue again where the policy allows that; otherwise the broker does
+    later."""
     del rules, step
     name = probe_queue(move.target)
     calls = [

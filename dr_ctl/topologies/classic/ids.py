@@ -1,4 +1,4 @@
-"""Which messages lie in a queue, by their JMSMessageID: a copy has that of its original."""
+"""Which messages lie in a queue, by their JMSMessageID: a copy has the id of its original."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ WHOLE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Differing:
-    """Who lies at one side alone."""
+    """Ids of messages that lie at one side alone."""
 
     only_here: frozenset[str]
     only_there: frozenset[str]
 
 
 def lying(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
-    """What lies in a queue now, in delivery included, by id: where it was sent before it came here, of a copy the queue
-    that it arrived by. Nothing lies in a queue that is not there.
+    """Messages of a queue by id, in delivery included, with the destination they had before; for a copy, the queue it
+    arrived by. A queue that is not there has no messages.
 
-    A broker ends a listing silently where its policy says so (400 where it says nothing): one that is shorter than the
-    queue is not believed, because what it leaves out would look as if it were consumed. Raises `BrokerError`."""
+    A broker ends a listing silently where its policy says so (400 by default). A listing shorter than the queue is
+    refused, because a message left out would look consumed. Raises `BrokerError`."""
     found, short = _listed(access, queue)
     if short is not None:
         raise short
@@ -37,8 +37,9 @@ def lying(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
 
 
 def lying_at_work(access: Access[Any], queue: Queue | None) -> Mapping[str, str | None]:
-    """The same of a queue that clients work on: what any of several listings shows, two of them whole. One leaves out a
-    message now and then that is on its way to a consumer (548 of 549 were seen); one that a policy ends always does."""
+    """Read a queue that clients work on: messages that any of several listings shows, two of them whole. A listing
+    leaves out a message now and then that is on its way to a consumer (548 of 549 were seen). A listing that a policy
+    ends always leaves some out."""
     found, shorts = dict[str, str | None](), list[BadValue]()
     for number in range(1, TRIES + 1):
         shown, short = _listed(access, queue)
@@ -50,7 +51,7 @@ def lying_at_work(access: Access[Any], queue: Queue | None) -> Mapping[str, str 
 
 
 def _listed(access: Access[Any], queue: Queue | None) -> tuple[dict[str, str | None], BadValue | None]:
-    """What one listing shows, and what is wrong with one that is shorter than its queue."""
+    """The messages of a listing, and an error where the listing is shorter than its queue."""
     if queue is None:
         return {}, None
     size = Read(queue.bean, ("QueueSize",))
@@ -69,7 +70,7 @@ def _listed(access: Access[Any], queue: Queue | None) -> tuple[dict[str, str | N
 
 
 def differing(here: Access[Any], ours: Queue | None, there: Access[Any], theirs: Queue | None) -> Differing:
-    """Compare a queue that serves with its copies: these are looked at first, so that what is sent meanwhile is no
+    """Compare a queue that serves with its copies: copies are read first, so that a message sent meanwhile is no
     lack."""
     copies = lying(there, theirs).keys()
     mine = lying(here, ours).keys()
@@ -81,12 +82,12 @@ def _size(value: Mapping[str, Any]) -> int:
 
 
 def _origin(row: Mapping[str, Any]) -> str | None:
-    told = row.get("OriginalDestination")
-    return told.removeprefix("queue://") if isinstance(told, str) else None
+    destination = row.get("OriginalDestination")
+    return destination.removeprefix("queue://") if isinstance(destination, str) else None
 
 
 def _id(access: Access[Any], row: Any) -> str:
-    told = row.get("JMSMessageID") if isinstance(row, dict) else None
-    if not isinstance(told, str):
+    message_id = row.get("JMSMessageID") if isinstance(row, dict) else None
+    if not isinstance(message_id, str):
         raise BadValue(f"{access.site}: a message without a JMSMessageID")
-    return told
+    return message_id

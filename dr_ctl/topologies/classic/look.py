@@ -1,4 +1,4 @@
-"""One look at a Classic broker: what is asked, in one POST, and how the answer becomes values."""
+"""A look at a Classic broker: the questions, in one POST, and the way from answers to values."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ QUEUE: Final = (
 )  # fmt: skip
 CONSUMER: Final = ("DestinationName", "ClientId", "UserName", "MessageCountAwaitingAcknowledge", "Network")
 CONNECTION: Final = ("ClientId", "RemoteAddress", "UserName", "NetworkConnection")
-# What every client's connector but those of these schemes takes.
+# The protocols of connectors by scheme; connectors of any other scheme speak OpenWire.
 _SCHEMES: Final = {"stomp": "STOMP", "amqp": "AMQP", "mqtt": "MQTT", "ws": "WS", "wss": "WS", "http": "HTTP"}
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What one broker said of itself. `permits` says of each operation whether the policy of its console refuses it;
-    `managed` says whether it has one."""
+    """The answer of one broker. `denied` are the operations that the policy of its console refuses; `managed` says
+    whether the broker has a console."""
 
     broker: Fields
     connectors: tuple[Acceptor, ...]
@@ -45,8 +45,8 @@ class Answered:
     @property
     def share(self) -> float | None:
         """How much of the store's limit is taken."""
-        told = self.broker.optional_share("StorePercentUsage")
-        return told / 100 if told is not None else None
+        percent = self.broker.optional_share("StorePercentUsage")
+        return percent / 100 if percent is not None else None
 
 
 def ask(
@@ -60,7 +60,7 @@ def ask(
     """Ask one broker of that name for all of it; `more` and `permits` are what one kind of brokers has beside. Raises
     `BrokerError`."""
     asked = (*EVERY, *permits)
-    told = reader.look(
+    answers = reader.look(
         [
             Read(beans.broker(broker), BROKER),
             Read(beans.all_connectors(broker), ("Started",)),
@@ -76,7 +76,7 @@ def ask(
         ],
         timeout_s=timeout_s,
     )
-    itself, doors, connecting, bridges, consumers, connections, prepared, *others, queues = told
+    itself, doors, connecting, bridges, consumers, connections, prepared, *others, queues = answers
     fields = Fields(beans.broker(broker), itself.value())
     connectors = tuple(_connectors(doors, fields.mapping("TransportConnectors")))
     ports = {each.name: each.port for each in connectors}
@@ -101,32 +101,32 @@ def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:
     if not isinstance(names, list) or len(names) != 1:
         count = len(names) if isinstance(names, list) else "no"
         raise NoSuchBean(f"{reader.url}: {count} brokers answer there; name one with `broker:`")
-    told = reader.look([Read(str(names[0]), ("BrokerName",))], timeout_s=timeout_s)[0].value()
-    return Fields(str(names[0]), told).text("BrokerName")
+    name = reader.look([Read(str(names[0]), ("BrokerName",))], timeout_s=timeout_s)[0].value()
+    return Fields(str(names[0]), name).text("BrokerName")
 
 
 def found(answer: Answer) -> list[tuple[str, Fields]]:
-    """What a pattern matched; nothing matched is an empty list, any other error is raised."""
+    """The beans that a pattern matched; no match gives an empty list, any other error is raised."""
     if isinstance(answer.error, NoSuchBean):
         return []
     value = answer.value()
     if not isinstance(value, dict):
         raise BadValue("a read by pattern gave no beans")
-    return [(bean, Fields(bean, told)) for bean, told in value.items()]
+    return [(bean, Fields(bean, row)) for bean, row in value.items()]
 
 
 def dispatch(reader: Reader, broker: str) -> dict[str, tuple[int, bool]]:
-    """What each queue has in delivery and whether it is paused, and nothing else: the poll of a quiesce."""
+    """How many messages each queue has in delivery, and whether it is paused: the poll of a quiesce."""
     consumers, queues = reader.look(
         [
             Read(beans.all_consumers(broker), ("DestinationName", "MessageCountAwaitingAcknowledge")),
             Read(beans.all_queues(broker), ("Name", "InFlightCount", "Paused")),
         ]
     )
-    told = (
+    holding = (
         (each.text("DestinationName"), each.number("MessageCountAwaitingAcknowledge")) for _, each in found(consumers)
     )
-    held = _in_hand(told)
+    held = _in_hand(holding)
     return {
         name: (_delivering(each.number("InFlightCount"), held.get(name, 0)), each.flag("Paused"))
         for _, each in found(queues)
@@ -143,24 +143,24 @@ def _in_hand(consumers: Iterable[tuple[str, int]]) -> Mapping[str, int]:
 
 
 def _delivering(counted: int, held: int) -> int:
-    """A queue counts below zero where somebody who browsed it has left; what its consumers hold is told by themselves
-    too."""
+    """Take the larger of two counts: a queue counts below zero after a browser has left, so the consumers' own count is
+    read too."""
     return max(counted, held, 0)
 
 
-def _held(told: Queue, held: Mapping[str, int]) -> Queue:
-    return replace(told, delivering=_delivering(told.delivering, held.get(told.name, 0)))
+def _held(queue: Queue, held: Mapping[str, int]) -> Queue:
+    return replace(queue, delivering=_delivering(queue.delivering, held.get(queue.name, 0)))
 
 
 def open_doors(reader: Reader, broker: str, clients: Iterable[str], *, timeout_s: float) -> tuple[str, ...]:
-    """Those of the clients' connectors that are started."""
-    told = reader.look([Read(beans.all_connectors(broker), ("Started",))], timeout_s=timeout_s)[0]
-    started = {beans.parts(bean)["connectorName"] for bean, each in found(told) if each.flag("Started")}
+    """The clients' connectors that are started."""
+    answer = reader.look([Read(beans.all_connectors(broker), ("Started",))], timeout_s=timeout_s)[0]
+    started = {beans.parts(bean)["connectorName"] for bean, each in found(answer) if each.flag("Started")}
     return tuple(name for name in clients if beans.part(name) in started)
 
 
 def queue(bean: str, fields: Fields) -> Queue:
-    """A queue counts what left it once, whatever the reason; of that, what expired was not acknowledged."""
+    """A queue counts every message that left, whatever the reason; expired ones were not acknowledged."""
     name, removed = fields.text("Name"), fields.number("DequeueCount")
     return Queue(
         name=name,
@@ -185,13 +185,14 @@ def queue(bean: str, fields: Fields) -> Queue:
     )
 
 
-# Where a broker's policy names no other one; it is marked as such with its first letter only.
+# The usual name where a broker's policy names no other; the broker marks a dead letter queue only with its first
+# letter.
 DEAD_LETTERS: Final = "ActiveMQ.DLQ"
 
 
 def denied(asked: Sequence[Permit], answers: Sequence[Answer]) -> frozenset[Permit]:
-    told = zip(asked, answers, strict=False)
-    return frozenset(each for each, answer in told if isinstance(answer.error, PolicyRefused))
+    pairs = zip(asked, answers, strict=False)
+    return frozenset(each for each, answer in pairs if isinstance(answer.error, PolicyRefused))
 
 
 def _connectors(answer: Answer, addresses: Mapping[str, str]) -> Iterable[Acceptor]:
@@ -206,7 +207,7 @@ def _connectors(answer: Answer, addresses: Mapping[str, str]) -> Iterable[Accept
             started=fields.flag("Started"),
             port=_port(address),
             protocols=frozenset({_SCHEMES.get(scheme, "OPENWIRE")}),
-            opens_at_boot=True,  # there is no way to set another
+            opens_at_boot=True,  # no setting changes this
         )
 
 

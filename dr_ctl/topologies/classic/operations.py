@@ -30,7 +30,7 @@ TEXT: Final = "text"
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """One operation on one kind of bean, as the console's policy sees it: `kind` as in a policy's file."""
+    """An operation on a kind of bean, as the console's policy sees it: `kind` as in a policy's file."""
 
     operation: str
     kind: str
@@ -41,7 +41,7 @@ class Permit:
 
     def asked(self, broker: str) -> MayCall:
         """Whether it may be called, at a bean of that kind that does not exist."""
-        if not self.kind:  # of the broker itself: of one that has no such name
+        if not self.kind:  # the broker itself: ask of a broker that does not exist
             return MayCall(beans.broker(beans.NOBODY), self.operation)
         return MayCall(f"{beans.broker(broker)},{self.kind.replace('*', beans.NOBODY)}", self.operation)
 
@@ -52,7 +52,7 @@ class Permit:
 
     @property
     def line(self) -> str:
-        """What a policy's file says to let it through."""
+        """The line in a policy's file that allows the operation."""
         bean = ",".join(filter(None, (f"{beans.DOMAIN}:type=Broker,brokerName=*", self.kind)))
         return f"<allow><mbean><name>{bean}</name><operation>{self.name}</operation></mbean></allow>"
 
@@ -114,7 +114,7 @@ class ClassicRequests:
         return request(queue.bean, PAUSE)
 
     def pause_lasting(self, queue: Queue) -> Request:
-        """There is no lasting pause: a restart of the broker lifts it."""
+        """There is no lasting pause: a restart of the broker lifts the pause."""
         return self.pause(queue)
 
     def resume(self, queue: Queue) -> Request:
@@ -131,5 +131,5 @@ class ClassicRequests:
         return {DOCUMENT: name}
 
     def probe(self, name: str) -> Request:
-        """Sending to a queue makes it: nothing stands in the way of the probe."""
+        """Sending to a queue makes it: the probe needs no call before."""
         return {DOCUMENT: name, TEXT: ""}

@@ -16,7 +16,7 @@ from dr_ctl.topologies.common.names import OWN
 
 
 class Papers:
-    """`folder` is for all documents of the installation. What they say holds for this machine."""
+    """`folder` is for all documents of the installation. The documents hold for this machine only."""
 
     def __init__(self, folder: Path, site: str, pair: str, clock: Clock) -> None:
         self._site, self._clock = site, clock
@@ -25,7 +25,7 @@ class Papers:
 
     @property
     def now_ms(self) -> int:
-        """By this machine's clock: no other one judges what stands here."""
+        """By this machine's clock: no other clock judges these documents."""
         return int(self._clock.now().timestamp() * 1000)
 
     def texts(self) -> Mapping[str, str]:
@@ -40,7 +40,7 @@ class Papers:
         return found
 
     def write(self, name: str, text: str) -> Outcome:
-        """Whole or not at all; an older one is replaced."""
+        """Whole or not at all; an older document is replaced."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_text(self._folder / name, text)

@@ -1,7 +1,7 @@
-"""One look at a Classic broker that has no management over HTTP, as on Amazon MQ: what its statistics plugin tells.
+"""A look at a Classic broker that has no management over HTTP, as on Amazon MQ: the figures of its statistics plugin.
 
 A message to a queue of the plugin is answered with figures, where the reply is to go; answers come in the order of the
-questions, so that the last one says that all have come. Only figures are told: no connector by its name, no pause.
+questions, so that the last answer ends the look. The plugin gives figures only: no connector by its name, no pause.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dr_ctl.topologies.common.view import Acceptor, Consumer, Queue
 REPLIES: Final = "/temp-queue/dr-ctl.statistics"
 _PLUGIN: Final = "/queue/ActiveMQ.Statistics."
 _QUEUES, _CONSUMERS, _BROKER = "Destination.>", "Subscription", "Broker"
-# A consumer that is the bridge of a network connector: its name, its peer's, its broker's.
+# The client id of a network connector's bridge: connector, peer and broker by name.
 _BRIDGE: Final = re.compile(r"(?P<name>.+)_(?P<to>[^_]+)_inbound_(?P<here>[^_]+)")
 
 
@@ -77,8 +77,8 @@ def entries(frame: Frame) -> dict[str, Any]:
     return found
 
 
-def answered(told: list[Mapping[str, Any]], doors: Mapping[str, bool], version: str) -> Answered:
-    broker = told[-1]
+def answered(replies: list[Mapping[str, Any]], doors: Mapping[str, bool], version: str) -> Answered:
+    broker = replies[-1]
     fields = {
         "BrokerName": broker.get("brokerName"),
         "BrokerId": broker.get("brokerId"),
@@ -86,8 +86,8 @@ def answered(told: list[Mapping[str, Any]], doors: Mapping[str, bool], version: 
         "Slave": False,
         "StorePercentUsage": broker.get("storePercentUsage"),
     }
-    rows = [each for each in told[:-1] if str(each.get("destinationName", "")).startswith("queue://")]
-    taking = [each for each in told[:-1] if "dispatchedQueueSize" in each]
+    rows = [each for each in replies[:-1] if str(each.get("destinationName", "")).startswith("queue://")]
+    taking = [each for each in replies[:-1] if "dispatchedQueueSize" in each]
     bridges = {str(each["clientId"]): found for each in taking if (found := _BRIDGE.fullmatch(str(each["clientId"])))}
     return Answered(
         Fields("the statistics of the broker", fields),
