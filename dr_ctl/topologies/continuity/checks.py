@@ -34,14 +34,14 @@ def of_move(rules: Rules, seen: ContinuitySeen, move: Move) -> list[Finding]:
 
 
 def of_moved(rules: Rules, seen: ContinuitySeen, move: Move, here: SiteView, there: SiteView) -> Iterator[Finding]:
-    """What the two brokers of a pair tell together of a move."""
+    """Find what the two brokers of a pair show together about a move."""
     del rules, seen
     yield from of_both(here, there)
     yield from _too_deep(here, there, move)
 
 
 def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Finding]:
-    """What could only be compared by count behind the fence, which is refused before it."""
+    """Find queues that are too deep to be compared by id behind the fence: refuse them before it."""
     depths = {flow.queue: max(source.lies(flow.queue), target.lies(flow.queue)) for flow in source.flows}
     deep = [f"{name}: {depth}" for name, depth in depths.items() if depth > copies.IDS_UP_TO]
     if deep := [each for each in deep if each.rpartition(":")[0] not in move.ask.accept_difference]:
@@ -50,7 +50,7 @@ def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Findin
 
 
 def of_broker(view: SiteView) -> Iterator[Finding]:
-    """What one broker says of itself, whatever its role."""
+    """Find what is wrong at one broker, whatever its role."""
     name = f"{view.site}/{view.pair}"
     service = view.service
     yield from of_doors(name, view)
@@ -124,7 +124,7 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
 
 
 def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
-    """What the two brokers of a pair tell together."""
+    """Find what is wrong between the two brokers of a pair."""
     here, there = source.service, target.service
     yield from of_pair(source, target)
     if here is None or there is None:

@@ -1,8 +1,8 @@
-"""Who the messages of a flow are at both sites, and what must be removed at the site that is to be activated.
+"""Compares the messages of a flow at both sites by id; finds copies to remove at the site that is to be activated.
 
 The plugin loses acknowledgements where several flows are acknowledged at once, and one can overtake its message: the
-copy then stays, and would be delivered once more. What returns to the site where it was written lies there twice. Only
-the ids show either. A message is the same one at both sites by its duplicate id, which the plugin gives to all.
+copy then stays, and would be delivered once more. A message that returns to the site where it was written lies there
+twice. Only the ids show this. The plugin gives every message a duplicate id, equal at both sites.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.continuity.view import SiteView
 
-# Deeper queues are not compared; of those deeper than `AT_ONCE` the ids come in slices, one scan of the queue for each.
+# Deeper queues are not compared; for queues deeper than `AT_ONCE` the ids come in slices, one scan of the queue for
+# each.
 IDS_UP_TO: Final = 500_000
 AT_ONCE: Final = 20_000
-_DIGITS: Final = "0123456789abcdef"  # what the ids begin with that the plugin gives
+_DIGITS: Final = "0123456789abcdef"  # every id of the plugin begins with a digit of these
 _SCANNED_A_SECOND: Final = 20_000
-# One call removes so many, or more where that many calls would not do: each is one scan of the queue.
+# A call removes so many, or more where the calls would become too many: each call is a scan of the queue.
 BATCH: Final = 50
 CALLS: Final = 200
 REMOVE: Final = "removeMessages(java.lang.String)"
@@ -42,11 +43,10 @@ BY_COUNT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One flow at both sites, by ids: of the site that is left (in its queue, staged), and of the one that is to serve.
+    """The ids of one flow: in the queue and staged, at the site that is left and at the site that is to serve.
 
-    None for a place that could not be read as a whole. `had`: what the first one's queue was seen to refuse because it
-    had it before.
-    """
+    A place that could not be read as a whole is None. `had` are ids that the queue of the site that is left refused,
+    because it had them before."""
 
     queue: str
     here: frozenset[str] | None
@@ -61,46 +61,46 @@ class Compared:
 
     @property
     def undelivered(self) -> frozenset[str]:
-        """What is staged at the site that is left, not in its queue, and at the other site as well: nobody had it there
-        yet, or it was refused and consumed since. Where that was not seen its copies are not to be told apart, and none
-        is removed."""
+        """Ids that are staged at the site that is left, are not in its queue, and are at the other site too. Either no
+        client had the message yet, or the queue refused it after it was consumed. Where the refusal was not seen, no
+        copy is removed."""
         return ((_set(self.behind) - _set(self.here)) & (_set(self.there) | _set(self.staged))) - self.had
 
     @property
     def missing(self) -> frozenset[str]:
-        """What is only at the site that is left: its copy was deleted, and moving would lose it."""
+        """Ids that are only at the site that is left: the copy was deleted, and moving would lose the message."""
         return _set(self.here) - _set(self.there) - _set(self.staged)
 
     @property
     def done(self) -> frozenset[str]:
-        """What lies in the other site's queue and was consumed here: delivered once already."""
+        """Ids in the other site's queue that were consumed here: delivered once already."""
         return _set(self.there) - _set(self.here) - self.undelivered
 
     @property
     def surplus(self) -> frozenset[str]:
-        """What is staged and must not be delivered: consumed here already, or in the queue as well."""
+        """Staged ids that must not be delivered: consumed here already, or in the queue as well."""
         return (_set(self.staged) - _set(self.here) - self.undelivered) | (_set(self.staged) & _set(self.there))
 
 
-def _set(told: frozenset[str] | None) -> frozenset[str]:
-    return told if told is not None else frozenset()
+def _set(names: frozenset[str] | None) -> frozenset[str]:
+    return names if names is not None else frozenset()
 
 
 def ids(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str] | None]:
-    """The ids of all messages of each queue; None of one whose messages could not all be named."""
-    told = _read(reader, queues, Listing.SCHEDULED)
-    return [_all_of(queue, plain, later) for queue, (plain, later) in zip(queues, told, strict=True)]
+    """The ids of all messages of each queue; a queue whose messages could not all be named gives None."""
+    listings = _read(reader, queues, Listing.SCHEDULED)
+    return [_all_of(queue, plain, later) for queue, (plain, later) in zip(queues, listings, strict=True)]
 
 
 def _all_of(queue: Queue, plain: Mapping[str, int], later: Iterable[Mapping[str, object]]) -> frozenset[str] | None:
-    """None where an id is missing, or stands twice, or the queue has moved meanwhile."""
+    """Return None where an id is missing, or stands twice, or the queue has moved meanwhile."""
     scheduled = [str(each[_ID]) for each in later if _ID in each]
     found = frozenset([*plain, *scheduled])
     return found if len(found) == queue.depth and "null" not in plain else None
 
 
 def present(reader: Reader, queues: Sequence[Queue]) -> list[frozenset[str]]:
-    """The ids of what lies in each queue of a site that serves, as far as one look can tell: what clients hold too."""
+    """The ids in each queue of a serving site, as far as one look can tell, with messages that clients hold."""
     return [
         frozenset([*plain, *(str(row[_ID]) for row in rows if _ID in row)]) - {"null"}
         for plain, rows in _read(reader, queues, Listing.SCHEDULED, Listing.DELIVERING)
@@ -112,8 +112,8 @@ def _read(
 ) -> list[tuple[dict[str, int], list[dict[str, Any]]]]:
     """How often each id lies in each queue, and the rows of its listings: in one POST, but for what is deep."""
     at_once = [ask for queue in queues if queue.depth <= AT_ONCE for ask in _asks(queue, "", listings)]
-    told, width = _told(reader, at_once), 1 + len(listings)
-    shallow = iter([told[start : start + width] for start in range(0, len(told), width)])
+    answers, width = _told(reader, at_once), 1 + len(listings)
+    shallow = iter([answers[start : start + width] for start in range(0, len(answers), width)])
     try:
         found = []
         for queue in queues:
@@ -129,12 +129,12 @@ def _asks(queue: Queue, chosen_by: str, listings: Sequence[Listing] = ()) -> lis
 
 
 def _sliced(reader: Reader, queue: Queue, listings: Sequence[Listing]) -> list[Any]:
-    """The same of a deep queue, slice by slice."""
+    """Read a deep queue slice by slice, with the same result."""
     first, *others = slices()
     counts, *more = _told(reader, _asks(queue, first, listings), queue.depth)
     for each in others:
-        [told] = _told(reader, _asks(queue, each), queue.depth)
-        counts |= told
+        [slice_counts] = _told(reader, _asks(queue, each), queue.depth)
+        counts |= slice_counts
     return [counts, *more]
 
 
@@ -154,12 +154,12 @@ def _told(reader: Reader, asked: Sequence[Ask], depth: int = 0) -> list[Any]:
 
 
 def _rows(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages of a listing: what is in delivery is listed by consumer."""
+    """The messages of a listing: messages in delivery are listed by consumer."""
     return [row for each in listed for row in each.get("elements", [each])]
 
 
 def one_sided(source: SiteView, target: SiteView) -> list[str]:
-    """What lies in a flow that one site lacks: a queue that is deleted with its last consumer takes its flow along."""
+    """Queues with messages whose flow one site lacks: deleting a queue with its last consumer deletes its flow."""
     names = {flow.queue for view in (source, target) for flow in view.flows if view.lies(flow.queue)}
     return sorted(
         name for name in names for view in (source, target) if name not in view.business or not view.flow(name)
@@ -183,8 +183,8 @@ def compare(
 
 
 def still_to_deliver(here: Reader, there: Reader, source: SiteView, target: SiteView, queue: str) -> frozenset[str]:
-    """What is staged at a serving site, is not in its queue, and lies at the other: see `Compared.undelivered`. First
-    what is staged: what moves on meanwhile is found in the queue."""
+    """Ids that are staged at a serving site, not in its queue, and at the other site: see `Compared.undelivered`.
+    Staged ids are read first: a message that moves on meanwhile is found in the queue."""
     lying, staged = source.places(queue)
     behind, mine = present(here, [staged, lying])
     return (behind - mine) & frozenset().union(*present(there, target.places(queue)))
@@ -201,8 +201,8 @@ def refuses_only_what_it_had(here: Reader, source: SiteView, queue: str) -> bool
     return policy != "FAIL"
 
 
-def _both(told: Sequence[frozenset[str] | None]) -> list[tuple[frozenset[str] | None, frozenset[str] | None]]:
-    return list(zip(told[::2], told[1::2], strict=True))
+def _both(sets: Sequence[frozenset[str] | None]) -> list[tuple[frozenset[str] | None, frozenset[str] | None]]:
+    return list(zip(sets[::2], sets[1::2], strict=True))
 
 
 def removals(target: SiteView, compared: Iterable[Compared]) -> Iterator[Call]:
@@ -216,19 +216,19 @@ def removals(target: SiteView, compared: Iterable[Compared]) -> Iterator[Call]:
 
 
 def echoes(there: Reader, target: SiteView) -> dict[str, frozenset[str]]:
-    """What is staged at a closed site and lies in its queue as well, by queue: what was moved once comes back to where
-    it was. One of both is enough there, whatever the other site's clients do meanwhile."""
+    """Ids that are staged at a closed site and lie in its queue too, by queue: a moved message came back. One copy is
+    enough there, whatever the other site's clients do meanwhile."""
     flows = [
         flow
         for flow in target.flows
         if flow.in_mirror.depth
         and target.lies(flow.queue) > flow.in_mirror.depth
         and target.lies(flow.queue) <= IDS_UP_TO
-        # What a bridge has taken is not removed from its queue.
+        # Messages that a bridge has taken cannot be removed from the queue.
         and not flow.target_bridge.started
     ]
-    told = present(there, [queue for flow in flows for queue in target.places(flow.queue)])
-    both = zip(flows, told[::2], told[1::2], strict=True)
+    sets = present(there, [queue for flow in flows for queue in target.places(flow.queue)])
+    both = zip(flows, sets[::2], sets[1::2], strict=True)
     return {flow.queue: twice for flow, lying, staged in both if (twice := lying & staged)}
 
 
@@ -252,12 +252,12 @@ def chosen(names: Iterable[str]) -> str:
 
 
 def planned(target: SiteView, source: str) -> tuple[Call, ...]:
-    """What a drain may remove, as a plan says it before anything was compared."""
+    """Plan the removals of a drain, before anything was compared."""
     when = f"it was acknowledged at {source}, or lies at {target.site} twice"
     return tuple(may_remove(target, queue, when) for flow in target.flows for queue in target.lying(flow.queue))
 
 
 def may_remove(view: SiteView, queue: Queue, when: str) -> Call:
-    """What may be removed of a queue, as a plan says it before anything was compared."""
+    """Plan a removal from a queue, before anything was compared."""
     asked = request(queue.bean, REMOVE, ("…",))
     return call(view, Goal.REMOVE, queue.name, asked, f"remove by id from {queue.name}", when, CALLS)

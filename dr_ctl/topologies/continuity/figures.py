@@ -1,4 +1,4 @@
-"""What depths of the plugin's queues tell together; nothing where a broker counts one of them below zero. Pure."""
+"""Figures from depths of the plugin's queues; unknown where a broker counts one below zero. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def said(count: int | None) -> str:
 
 
 def depth_of(queue: Queue) -> int | None:
-    """How much lies in a queue; None where that cannot be believed."""
+    """The depth of a queue; returns None where the counters cannot be believed."""
     return queue.depth if queue.counted else None
 
 
@@ -34,7 +34,7 @@ def twice(view: SiteView, flow: Flow, peer: SiteView | None) -> int | None:
     acks = total((depth_of(flow.out_acks), depth_of(other.in_acks)))
     if acks is None or flow.queue not in view.business:
         return acks
-    # Lost acknowledgements too: what lies there, without what lies here and has been shipped.
+    # The count includes lost acknowledgements: messages there, less messages here that have been shipped.
     here, there, to_ship = depth_of(view.business[flow.queue]), lying(peer, flow.queue), depth_of(flow.out_mirror)
     if here is None or there is None or to_ship is None:
         return None

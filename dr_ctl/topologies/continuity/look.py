@@ -1,7 +1,7 @@
-"""One look at one broker with the plugin: what is asked, in one POST, and how the answer becomes a view.
+"""A look at a broker with the plugin: the questions, in one POST, and the way from answers to a view.
 
-The plugin moves the beans of its queues and bridges under its own, unless it was told not to. So nothing is asked by a
-built name: patterns find them in either place, and each flow says which of them are its.
+The plugin moves the beans of its queues and bridges under its own, unless it was told not to. No question uses a built
+name: patterns find the beans in either place, and every flow names its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dr_ctl.topologies.continuity.papers import InFilter
 from dr_ctl.topologies.continuity.view import PREFIX, Bridge, Commands, Flow, Service, SiteView
 
 _SERVER: Final = ("Version", "NodeID", "DiskStoreUsage")
-# The outflow of messages, unless it was given another name: then its age is not told.
+# the age of its oldest message is read under this name only.
 MIRRORED: Final = ".out.mirror"
 _CLOCK: Final = ("StartTime", "Uptime")
 _BRIDGE: Final = ("Name", "Started", "MessagesPendingAcknowledgement", "MessagesAcknowledged")
@@ -45,10 +45,10 @@ _FLOW: Final = (
 
 
 def _everything(column: str) -> tuple[str, int, int]:
-    """These versions take no empty text for "all", and count pages from one. Left to themselves they sort by what
-    changes while they sort, and then fail: so the column is one that does not."""
-    told = {"field": "", "operation": "", "value": "", "sortColumn": column, "sortOrder": "asc"}
-    return json.dumps(told), 1, 10_000
+    """These versions take no empty text for "all", and count pages from one. The default is to sort by a column that
+    changes meanwhile, and then to fail: `column` must not change."""
+    options = {"field": "", "operation": "", "value": "", "sortColumn": column, "sortOrder": "asc"}
+    return json.dumps(options), 1, 10_000
 
 
 def service_bean(broker: str) -> str:
@@ -56,14 +56,14 @@ def service_bean(broker: str) -> str:
 
 
 def clock(broker: str) -> Read:
-    """These versions do not tell their time: the start of the process and how long it runs do."""
+    """These versions do not tell their time: the start of the process and its run time give it."""
     del broker
     return Read(beans.RUNTIME, _CLOCK)
 
 
 def clock_ms(answer: Answer) -> int:
-    told = Fields(beans.RUNTIME, answer.value())
-    return told.number("StartTime") + told.number("Uptime")
+    fields = Fields(beans.RUNTIME, answer.value())
+    return fields.number("StartTime") + fields.number("Uptime")
 
 
 def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, timeout_s: float = READ_S) -> SiteView:
@@ -77,12 +77,13 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
 
 
 def aged(reader: Reader, view: SiteView, *, timeout_s: float = READ_S) -> SiteView:
-    """The same, with how old the oldest message to ship is. By itself: a broker under load makes its console wait."""
+    """Add the age of the oldest message to ship. A question of its own asks for it: a broker under load answers it
+    late."""
     if not view.flows:
         return view
     pattern = f'{beans.server(view.broker)},queue="*{MIRRORED}",*'
-    [told] = reader.look([Read(pattern, ("FirstMessageAge",))], timeout_s=timeout_s)
-    oldest = {beans.parts(bean)["queue"]: each.optional_number("FirstMessageAge") for bean, each in parts.found(told)}
+    [answer] = reader.look([Read(pattern, ("FirstMessageAge",))], timeout_s=timeout_s)
+    oldest = {beans.parts(bean)["queue"]: each.optional_number("FirstMessageAge") for bean, each in parts.found(answer)}
     flows = [
         replace(flow, out_mirror=replace(flow.out_mirror, oldest_ms=oldest.get(flow.out_mirror.name)))
         for flow in view.flows
@@ -154,7 +155,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
 
 def glance(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
     """The same broker with its role, its doors and what its flows ship as they are now; a flow that has gone is left
-    out. What lies staged is that of the last look, and no row of its own here."""
+    out. Depths in staging stay those of the last look."""
     server, service = beans.server(view.broker), service_bean(view.broker)
     moving = [queue for flow in view.flows for queue in (*flow.outflow, flow.in_acks)]
     post = Post()
@@ -203,26 +204,26 @@ def _moved(queue: Queue, fields: Fields) -> Queue:
     )
 
 
-def _serves(service: Service | None, told: Fields) -> Service | None:
-    """What a service that has only just come says of itself is for a look at everything."""
+def _serves(service: Service | None, fields: Fields) -> Service | None:
+    """A service that has only just come is left to the next whole look."""
     if service is None:
         return None
     return replace(
         service,
-        activated=told.flag("SiteActivated"),
-        delivering=told.flag("Delivering"),
-        started=_is_started(told),
+        activated=fields.flag("SiteActivated"),
+        delivering=fields.flag("Delivering"),
+        started=_is_started(fields),
     )
 
 
-def _is_started(told: Fields) -> bool:
-    return told.text("ServiceStarted") == "true" and told.text("CommandManagerStarted") == "true"
+def _is_started(fields: Fields) -> bool:
+    return fields.text("ServiceStarted") == "true" and fields.text("CommandManagerStarted") == "true"
 
 
 def _as_listed(reader: Reader, queues: tuple[Queue, ...], timeout_s: float) -> tuple[Queue, ...]:
-    """What is in delivery where nobody consumes, as it is listed: these versions' own count of it can stay too high for
-    ever, and the depth with it, once a client was cut off. While somebody consumes the count stands: it holds what a
-    cut would roll back, and that is listed nowhere."""
+    """Correct the count in delivery of queues without consumers by the listed messages. After a client was cut off, the
+    count of these versions can stay too high for ever, and so can the depth. A queue with consumers keeps its count:
+    messages that a cut would roll back are listed nowhere."""
     counted = [queue for queue in queues if queue.business and queue.delivering and not queue.consumers]
     held = dict(zip((queue.name for queue in counted), listed(reader, counted, timeout_s=timeout_s), strict=True))
     return tuple(
@@ -237,9 +238,9 @@ def listed(reader: Reader, queues: Sequence[Queue], *, timeout_s: float = READ_S
     """How many messages of each queue are listed as held by a consumer."""
     if not queues:
         return []
-    told = reader.look([Ask(queue.bean, Listing.DELIVERING) for queue in queues], timeout_s=timeout_s)
+    answers = reader.look([Ask(queue.bean, Listing.DELIVERING) for queue in queues], timeout_s=timeout_s)
     try:
-        return [sum(len(each["elements"]) for each in json.loads(str(answer.value()))) for answer in told]
+        return [sum(len(each["elements"]) for each in json.loads(str(answer.value()))) for answer in answers]
     except (ValueError, KeyError, TypeError) as error:
         raise BadValue(f"{reader.url}: a list of messages in delivery is not as expected: {error}") from error
 
@@ -279,27 +280,27 @@ def _service(asked: Asked[Read]) -> Service:
     )
 
 
-def _bridge(bean: str, told: Fields) -> Bridge:
+def _bridge(bean: str, fields: Fields) -> Bridge:
     return Bridge(
-        name=told.text("Name"),
+        name=fields.text("Name"),
         bean=bean,
-        started=told.flag("Started"),
-        forwarded=told.number("MessagesPendingAcknowledgement"),
-        acked=told.number("MessagesAcknowledged"),
+        started=fields.flag("Started"),
+        forwarded=fields.number("MessagesPendingAcknowledgement"),
+        acked=fields.number("MessagesAcknowledged"),
     )
 
 
-def _flow(told: Fields, queues: Mapping[str, Queue], bridges: Mapping[str, Bridge]) -> Flow:
+def _flow(fields: Fields, queues: Mapping[str, Queue], bridges: Mapping[str, Bridge]) -> Flow:
     return Flow(
-        queue=told.text("SubjectQueueName"),
-        address=told.text("SubjectAddressName"),
-        out_mirror=queues[told.text("OutflowMirrorName")],
-        out_acks=queues[told.text("OutflowAcksName")],
-        in_mirror=queues[told.text("InflowMirrorName")],
-        in_acks=queues[told.text("InflowAcksName")],
-        mirror_bridge=bridges[told.text("OutflowMirrorBridgeName")],
-        acks_bridge=bridges[told.text("OutflowAcksBridgeName")],
-        target_bridge=bridges[told.text("TargetBridgeName")],
+        queue=fields.text("SubjectQueueName"),
+        address=fields.text("SubjectAddressName"),
+        out_mirror=queues[fields.text("OutflowMirrorName")],
+        out_acks=queues[fields.text("OutflowAcksName")],
+        in_mirror=queues[fields.text("InflowMirrorName")],
+        in_acks=queues[fields.text("InflowAcksName")],
+        mirror_bridge=bridges[fields.text("OutflowMirrorBridgeName")],
+        acks_bridge=bridges[fields.text("OutflowAcksBridgeName")],
+        target_bridge=bridges[fields.text("TargetBridgeName")],
     )
 
 

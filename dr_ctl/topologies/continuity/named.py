@@ -45,8 +45,8 @@ def _flows_read(view: SiteView) -> str | None:
 
 
 def _remembered(view: SiteView) -> str | None:
-    told = "as many as broker.xml says" if view.config.id_cache is None else str(view.config.id_cache)
-    return f"{told} remembered" if _started(view) else None
+    size = "as many as broker.xml says" if view.config.id_cache is None else str(view.config.id_cache)
+    return f"{size} remembered" if _started(view) else None
 
 
 def _bridges(view: SiteView) -> str | None:

@@ -34,7 +34,7 @@ class InFilter:
         return UPDATE_FILTERED, (name, "ANYCAST", _filter(text), 0, False, False, *(None,) * 6)
 
     def probe(self, name: str) -> Operation:
-        # Not durable: such a queue never becomes a flow, whatever its address.
+        # The queue is not durable: a queue that is not durable never becomes a flow, whatever its address.
         return CREATE_FILTERED, (name, "ANYCAST", name, None, False, -1, False, True)
 
     def keep(self, name: str) -> Operation:
@@ -46,7 +46,7 @@ class InFilter:
         return found[1].replace("''", "'") if found is not None else ""
 
     def is_own(self, bean: str, fields: Fields) -> bool:
-        """What a client makes by sending or receiving has the address of its name, and no filter of ours."""
+        """A client that sends or receives makes a queue with its name as address, and without our filter."""
         address = parts(bean)["address"]
         named = address.startswith(OWN) and address.endswith(f".{self.prefix}")
         return named and _HELD.fullmatch(fields.any_text("Filter")) is not None

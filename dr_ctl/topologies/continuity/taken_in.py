@@ -1,4 +1,4 @@
-"""What speaks against taking a lost site in again, what it still holds, and whether it is taken in. Pure."""
+"""Reasons against taking a lost site in again, the messages it still holds, and whether the site is taken in. Pure."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from dr_ctl.topologies.continuity.findings import (
 )
 from dr_ctl.topologies.continuity.view import ContinuitySeen
 
-# What the return itself puts right.
+# Findings that the return itself mends.
 _MENDED: Final = frozenset(
     {LINK_DOOR_CLOSED.id, PLUGIN_BRIDGE_STOPPED.id, PLUGIN_BRIDGE_AWAY.id, COMMANDS_WAITING.id, STAGING_PAUSED.id}
 )
-# Of two sites that differ in these nothing could be compared.
+# Two sites that differ in these cannot be compared.
 _ALIKE: Final = frozenset({SAME_SITE_ID.id, FLOWS_DIFFER.id})
 
 
 def findings(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
-    """What speaks against taking the target in beside the serving source."""
+    """Find reasons against taking the target in beside the serving source."""
     yield from failover.of_return(seen, move, checks.of_broker, _MENDED, "Set active-on-start=false in broker.xml.")
     for pair in seen.sites[move.source]:
         here, there = seen.view(move.source, pair), seen.view(move.target, pair)
@@ -56,7 +56,7 @@ def _price(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
 
 
 def nothing_owed(seen: ContinuitySeen, move: Move) -> bool:
-    """Say whether the target is taken in already: nothing of it is held back either."""
+    """Say whether the target is taken in already: no staging queue or command of it is held back either."""
     views = [*seen.views(move.source), *seen.views(move.target)]
     kept = any(view.commands is not None and view.commands.out.paused for view in views)
     kept = kept or any(flow.in_mirror.paused for view in views for flow in view.flows)

@@ -1,4 +1,4 @@
-"""What acts at a pair of the continuity plugin work with, and what they remember while a lost site is taken in."""
+"""The tools of acts at a pair of the continuity plugin, and their memory while a lost site is taken in."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Applied:
 
 
 class ContinuityTools(Tools[SiteView]):
-    """`recovered` and `removed` are ids by queue; `compares` once a return of this command has compared them. `had`: by
-    pair and queue the ids of what is staged at the serving site and was seen to be refused as had before."""
+    """`recovered` and `removed` are ids by queue; `compares` is True once a return of this command has compared them.
+    `had` are staged ids by pair and queue that the serving site's queue refused, because it had them before."""
 
     observer: Observer
 
@@ -55,7 +55,7 @@ class ContinuityTools(Tools[SiteView]):
 
     @property
     def number(self) -> int | None:
-        """How many were recovered; None where no `reinstate` of this command has compared them."""
+        """The number of recovered messages; returns None where no `reinstate` of this command has compared them."""
         return sum(len(ids) for ids in self.recovered.values()) if self.compares else None
 
     def taken_back(self, move: Move) -> set[str]:
@@ -63,7 +63,6 @@ class ContinuityTools(Tools[SiteView]):
         return {view.pair for view in self.observer.look_once().views(move.target) if not view.open}
 
     def ways(self, move: Move) -> list[Way]:
-        """Both brokers of every pair."""
         there = self.observer.brokers[move.target]
         return [(here, there[pair]) for pair, here in self.observer.brokers[move.source].items()]
 

@@ -1,4 +1,4 @@
-"""What the gate compares where the plugin joins the sites: each message of the source, once at the target."""
+"""Compares at the gate where the plugin joins the sites: every message of the source must be at the target once."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class ContinuityVerifier(Verifier):
     def differing(self, now: Sample, move: Move) -> list[str]:
         source, target = _views(now)
         accepted = move.ask.accept_difference
-        told = []
+        differences = []
         for name, queue in selected(source, self.observer.queues).items():
             there = target.lies(name)
             if queue.depth != there and accepted.get(name) != queue.depth - there:
-                told.append(f"{name}: {queue.depth} at {move.source}, {there} at {move.target}")
-        return told
+                differences.append(f"{name}: {queue.depth} at {move.source}, {there} at {move.target}")
+        return differences
 
     def same(self, now: Sample, move: Move) -> Outcome:
         source, target = _views(now)
@@ -65,7 +65,7 @@ class ContinuityVerifier(Verifier):
 
 
 def _by_count(compared: Sequence[Compared]) -> Iterator[Finding]:
-    """What was not compared by who the messages are."""
+    """Find the queues that were not compared by id."""
     if names := [each.queue for each in compared if not each.known]:
         text = (
             f"compared by count only, being deeper than {copies.IDS_UP_TO} or with messages that could not be "

@@ -1,4 +1,4 @@
-"""What is decided for the verbs that the plugin does in its own manner. Pure; named as in `acts`."""
+"""Plans for verbs that the plugin needs in its own manner. Pure; named as in `acts`."""
 
 from dr_ctl.topologies.continuity.drafts import probe, quarantine, reinstate, shipping
 

@@ -1,4 +1,4 @@
-"""What is decided for `probe`: a message, and the activation again where a late command undoes it. Pure."""
+"""Plans `probe`: a message, and the activation again where a late command undoes it. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ AGAIN_AT_MOST: Final = 10
 
 
 def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
-    told = proving.probe(rules, step, seen, move)
+    common = proving.probe(rules, step, seen, move)
     again = [
         replace(call, at_most=AGAIN_AT_MOST)
         for view in seen.views(move.target)
         for call in view.fence.opening(view.doors, Peer.NOT_DRAINED, UNDONE)
     ]
-    about = f"{told.about}; then watched until no late command can undo the activation"
-    return replace(told, about=about, calls=(*told.calls, *in_part("again", again)))
+    about = f"{common.about}; then watched until no late command can undo the activation"
+    return replace(common, about=about, calls=(*common.calls, *in_part("again", again)))

@@ -1,4 +1,4 @@
-"""What is decided for `quarantine`: the plugin's commands are kept as well. Pure."""
+"""Plans `quarantine`: the plugin's commands are kept as well. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dr_ctl.topologies.continuity.view import ContinuitySeen
 
 def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> Draft:
     """A site that came back would obey the commands of the outage, one by one."""
-    told = quarantine.draft(rules, step, seen, move)
+    common = quarantine.draft(rules, step, seen, move)
     kept: list[Call] = []
     again: list[Call] = []
     for view in seen.views(move.target):
@@ -26,5 +26,5 @@ def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> 
                 kept.append(pause_lasting(view, commands.out))
             if not before(move, view)["commands_paused"]:
                 again.append(resume(view, commands.out, "it is paused"))
-    about = f"{told.about}, and what the plugin would tell it"
-    return replace(told, about=about, calls=(*told.calls, *kept), inverse=(*again, *told.inverse))
+    about = f"{common.about}, and what the plugin would tell it"
+    return replace(common, about=about, calls=(*common.calls, *kept), inverse=(*again, *common.inverse))

@@ -1,9 +1,9 @@
-"""What is decided for `reinstate` and `reconcile`: messages let in, then acknowledgements; then the rest. Pure.
+"""Plans `reinstate` and `reconcile`: messages let in, then acknowledgements, then the rest. Pure.
 
-The order is the point. Messages of the lost site come in first, while what is staged is not delivered, then its
-acknowledgements, which remove what was done there. Let in together, acknowledgements overtake their messages, and the
-copies are delivered. The plugin starts its deliveries by itself when the other site talks to it: so the queues that
-they deliver from are paused as well, which it leaves alone.
+The order is the point. Messages of the lost site come in first, while delivery from staging is held; then its
+acknowledgements, which remove messages that were done there. Let in together, acknowledgements overtake their messages,
+and the copies are delivered. The plugin starts its deliveries by itself when the other site talks to it: the queues
+before them are paused as well, because the plugin leaves such a pause alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def draft(rules: Rules, step: RunbookStep, seen: ContinuitySeen, move: Move) -> 
     returned = seen.views(move.target)
     for view in seen.views(move.source):
         was = before(move, view)
-        # Stopped first: what a bridge has taken could not be removed from a queue that is only paused.
+        # Bridges stop first: messages that a bridge has taken could not be removed from a queue that is only paused.
         calls += in_part("hold", (stop(view, flow.target_bridge) for flow in view.flows))
         calls += in_part("hold", (pause(view, flow.in_mirror) for flow in view.flows))
         calls += _without_commands(view)
@@ -80,13 +80,13 @@ def stop(view: SiteView, bridge: Bridge) -> Call:
 
 
 def _removing(view: SiteView, move: Move) -> list[Call]:
-    """What may be removed of what is staged, as a plan says it before anything was compared."""
+    """Plan the removals from staging, before anything was compared."""
     when = f"it was acknowledged at {move.target}, or lies at {view.site} twice"
     return [copies.may_remove(view, flow.in_mirror, when) for flow in view.flows]
 
 
 def _without_commands(view: SiteView) -> list[Call]:
-    """What the plugin wanted to say during the outage: obeyed now, it could leave both sites inactive."""
+    """Remove the plugin's commands of the outage: obeyed now, they could leave both sites inactive."""
     if view.commands is None or not view.commands.out.depth:
         return []
     out = view.commands.out

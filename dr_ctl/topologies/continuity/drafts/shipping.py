@@ -1,4 +1,4 @@
-"""What is decided for `catch-up` and `drain`, which remove copies that must not be delivered. Pure."""
+"""Plans `catch-up` and `drain`, which remove copies that must not be delivered. Pure."""
 
 from __future__ import annotations
 
