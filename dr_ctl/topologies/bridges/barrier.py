@@ -1,4 +1,4 @@
-"""What was under way at a moment and has arrived since, by counters: processed ids, and messages. Pure."""
+"""Says by counters whether ids and messages that were under way at a moment have arrived since. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from dr_ctl.topologies.bridges.view import BrokerView, Chosen
 @dataclass
 class IdBarrier:
     """Whether each id that was noted at one site when this began is applied at the other. The buffer of the ids never
-    empties while other queues work, so counters are compared: all ids go one way, in their order."""
+    empties while other queues work, therefore the barrier compares counters: ids go one way, in their order."""
 
     starts: tuple[str, str] | None = None
     shipped: int = 0
     applied: dict[str, int] = field(default_factory=dict)
 
     def left(self, here: BrokerView, there: BrokerView) -> int | None:
-        """How many of them are not applied; None where that cannot be told. A restart of a broker begins it anew."""
+        """How many of these ids are not applied; returns None where the counters do not tell. A broker's restart starts
+        the barrier anew."""
         buffer = here.ids.buffer if here.ids is not None else None
         if buffer is None or not there.arrived or not buffer.counted or there.link.unapplied is None:
             return None
@@ -34,14 +35,14 @@ class IdBarrier:
 
 @dataclass
 class MessageBarrier:
-    """Whether each message that lay in a buffer when this began is shipped; what clients send meanwhile is not waited
-    for."""
+    """Whether each message that lay in a buffer when this began is shipped; messages that clients send meanwhile do not
+    count."""
 
     start: str | None = None
     added: dict[str, int] = field(default_factory=dict)
 
     def left(self, here: BrokerView, chosen: Chosen) -> int | None:
-        """How many of them are not shipped; None where that cannot be told."""
+        """How many of these messages are not shipped; returns None where the counters do not tell."""
         buffers = {flow.unit: flow.buffer for flow in here.flows if chosen(flow.unit)}
         if self.start != here.start:
             self.start, self.added = here.start, {}

@@ -19,9 +19,9 @@ PAUSED: Final = "it is paused"
 
 
 def closes(view: BrokerView, units: Sequence[str], when: str | None = None) -> list[Call]:
-    """Keep the clients' roles out of the addresses first, so that nobody who is cut comes back; stop dispatch for good;
-    end the connections of those who consume. The bridges' role keeps working: one that is refused stops all of them.
-    What a quiesce before it has paused stays so."""
+    """Keep the clients' roles out of the addresses first, so that no client that is cut comes back; stop dispatch for
+    good; end the connections of consumers. The bridges' role keeps working: a refused bridge stops all of them. Queues
+    that a quiesce has paused stay paused."""
     pauses = [
         _dispatch(view, Goal.CLOSE, queue, when or NOT_PAUSED) for unit in units for queue in view.queues_of(unit)
     ]
@@ -43,11 +43,11 @@ def closes_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any])
             if queue.name in (*_of(was, unit)["gated"], *was["paused"]):
                 yield _dispatch(view, Goal.CLOSE, queue, NOT_PAUSED)
         if _of(was, unit)["kept_out"]:
-            yield _cut(view, unit)  # whoever came meanwhile would wait there for ever
+            yield _cut(view, unit)  # a client that came meanwhile would wait there for ever
 
 
 def opens_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any]) -> Iterator[Call]:
-    """What undoes a closing."""
+    """Undo a closing."""
     let_in = [unit for unit in units if not _of(was, unit)["kept_out"]]
     yield from in_part("admit", view.fence.letting_in(let_in, "they are kept out"))
     for unit in units:
@@ -57,9 +57,9 @@ def opens_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any]) 
 
 
 def _of(was: Mapping[str, Any], unit: str) -> Mapping[str, Any]:
-    """One that was not there before the run was closed to nobody."""
-    told: Mapping[str, Any] = was["units"].get(unit, {"kept_out": False, "gated": []})
-    return told
+    """A unit that was not there before the run was closed to nobody."""
+    state: Mapping[str, Any] = was["units"].get(unit, {"kept_out": False, "gated": []})
+    return state
 
 
 def _dispatch(view: BrokerView, goal: Goal, queue: Queue, when: str | None) -> Call:

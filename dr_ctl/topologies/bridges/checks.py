@@ -41,7 +41,7 @@ from dr_ctl.topologies.common.findings import (
 from dr_ctl.topologies.common.rules import Rules
 from dr_ctl.topologies.common.seen import Seen
 
-SKIPS_PER_S: Final = 4000  # what a plain client, message by message, passes over: 3 100 to 4 500 were measured
+SKIPS_PER_S: Final = 4000  # messages that a plain client passes over, one by one: 3 100 to 4 500 were measured
 _MENDED: Final = frozenset({LINK_DOOR_CLOSED.id, BRIDGE_STOPPED.id, LINK_NOT_ATTACHED.id})
 
 
@@ -57,13 +57,13 @@ def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
 
 
 def of_return(seen: Seen[BrokerView], move: Move) -> Iterator[Finding]:
-    """What speaks against taking the target in beside the serving source."""
+    """Find reasons against taking the target in beside the serving source."""
     boots_closed = "Let its client acceptors boot closed: autoStart=false."
     return failover.of_return(seen, move, of_broker, _MENDED, boots_closed)
 
 
 def of_broker(view: BrokerView, ask: Ask | None = None) -> Iterator[Finding]:
-    """What one broker says of itself, whatever its role; `ask` narrows the queues."""
+    """Find what is wrong at one broker, whatever its role; `ask` narrows the queues."""
     name = f"{view.site}/{view.pair}"
     if not view.active:
         yield NOT_ACTIVE(f"{name}: the broker is not active (a passive backup?)", "Start or promote it first.")
@@ -140,15 +140,15 @@ def _flow(name: str, view: BrokerView, flow: Flow) -> Iterator[Finding]:
 
 def _origin(name: str, flow: Flow) -> Iterator[Finding]:
     """A message that does not say where it comes from is sent back, and comes again."""
-    told = flow.divert.filter or ""
+    taken = flow.divert.filter or ""
     for bridge in flow.bridges:
         if bridge.origin is None:
             text = f"{name}: bridge {bridge.name} writes no {ORIGIN} into what it ships: the peer would send it back"
             yield ORIGIN_NOT_TOLD(text, "Give that bridge the AddHeadersTransformer with the name of its site.")
-        elif f"{ORIGIN} = '{bridge.origin}'" not in told or f"{ORIGIN} IS NULL" not in told:
+        elif f"{ORIGIN} = '{bridge.origin}'" not in taken or f"{ORIGIN} IS NULL" not in taken:
             text = (
                 f"{name}: divert {flow.divert.name} does not take just what is of {bridge.origin} or of nobody: "
-                f"its filter is {told or 'missing'}"
+                f"its filter is {taken or 'missing'}"
             )
             remedy = f"Its filter should be: {ORIGIN} = '{bridge.origin}' OR {ORIGIN} IS NULL."
             yield ORIGIN_NOT_TOLD(text, remedy)
@@ -157,10 +157,10 @@ def _origin(name: str, flow: Flow) -> Iterator[Finding]:
 def _forwarded(name: str, view: BrokerView, ask: Ask | None) -> Iterator[Finding]:
     units = [unit for unit, count in view.forwarded.items() if count and (ask is None or ask.includes(unit))]
     if units:
-        told = some([f"{view.forwarded[unit]} of {unit}" for unit in units])
+        counts = some([f"{view.forwarded[unit]} of {unit}" for unit in units])
         accepted = ask is None or all(view.forwarded[unit] == ask.accept_difference.get(unit) for unit in units)
         yield FORWARDED_BY_CLIENTS(
-            f"{name}: messages that no divert copies, because their sender wrote {ORIGIN} into them: {told}",
+            f"{name}: messages that no divert copies, because their sender wrote {ORIGIN} into them: {counts}",
             f"Their sender should drop that header from what it forwards. What lies there would stay at {view.site}: "
             "let it be consumed; --accept-difference QUEUE=N leaves exactly that behind.",
             severity=Severity.WARNING if accepted else Severity.ERROR,
@@ -192,7 +192,7 @@ def _fence(name: str, view: BrokerView) -> Iterator[Finding]:
 
 
 def of_both(rules: Rules, seen: Seen[BrokerView], move: Move, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
-    """What the two brokers of a pair tell together, of the queues that are to move."""
+    """Compare the two brokers of a pair, for the queues that are to move."""
     del rules, seen
     yield from of_pair(here, there)
     if not any(queue.consumers for queue in there.arrived):
@@ -219,7 +219,7 @@ def _not_captured(here: BrokerView, there: BrokerView, move: Move) -> Iterator[F
 
 
 def _copy(unit: str, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
-    """What stands ready for one queue at the site that waits for it."""
+    """Find what is missing for one queue at the site that waits for it."""
     name = f"{there.site}/{there.pair}"
     if not there.queues_of(unit):
         text = f"{name}: no queue takes what arrives for {unit}: the bridge of {here.site} ships it into nothing"
@@ -245,7 +245,8 @@ def _copy(unit: str, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
 
 
 def _refused(here: BrokerView, there: BrokerView) -> Iterator[Finding]:
-    """A role that may send to every address but one: that is whose bridge is refused, and it stops all of them."""
+    """Find a role that may send to every address but one: the peer refuses its bridge there, which stops all
+    bridges."""
     clients = set(there.config.lasting.roles) if there.config.lasting is not None else set()
     senders = {
         unit: {role for role, words in there.grants[unit].items() if "send" in words and not role.startswith(ASIDE)}
@@ -271,14 +272,15 @@ def _targets(here: BrokerView) -> Iterable[str]:
 
 
 def _history(units: Iterable[str], here: BrokerView, there: BrokerView) -> Iterator[Finding]:
-    """What a copy holds that was processed already: clients pass over it before anything new."""
-    told = []
+    """Find copies with many processed messages: clients pass over these before any new one."""
+    history = []
     for unit in units:
         deep = sum(queue.depth for queue in there.queues_of(unit)) - sum(queue.depth for queue in here.queues_of(unit))
         if deep > SKIPS_PER_S and here.units.get(unit):
-            told.append(f"{unit} {deep} ({deep / SKIPS_PER_S:.0f} s at {SKIPS_PER_S} a second)")
-    if told:
+            history.append(f"{unit} {deep} ({deep / SKIPS_PER_S:.0f} s at {SKIPS_PER_S} a second)")
+    if history:
         yield COPY_HOLDS_PROCESSED(
-            f"{there.site}/{there.pair} holds what was processed already, and clients pass over it first: {some(told)}",
+            f"{there.site}/{there.pair} holds what was processed already, and clients pass over it first: "
+            + some(history),
             f"`dr-ctl trim {there.site} --dry-run` says what of it can go.",
         )

@@ -1,6 +1,5 @@
-"""Counts messages that no divert copies because a client wrote where they come from: one that forwards what it received
-with all its headers says that the message is of the other site.
-"""
+"""Counts messages that no divert copies because a client wrote where they come from: a client that forwards a message
+with all its headers marks it as the other site's."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from dr_ctl.topologies.bridges.view import ORIGIN, BrokerView
 from dr_ctl.topologies.common.view import Queue
 
 COUNTED_UP_TO: Final = 20_000  # a count by filter looks at each message, and reads those that are paged
-_COPIED: Final = "_AMQ_ORIG_ADDRESS"  # what the peer's divert has copied has it
+_COPIED: Final = "_AMQ_ORIG_ADDRESS"  # the peer's divert sets it on every copy
 
 
 def forwarded(reader: Reader, view: BrokerView) -> Mapping[str, int]:
@@ -52,7 +51,7 @@ def _served(view: BrokerView) -> Iterator[tuple[str, Queue, str]]:
 
 def _number(answer: Answer) -> int | None:
     try:
-        told = answer.value()
+        number = answer.value()
     except BrokerError:
         return None
-    return told if isinstance(told, int) else None
+    return number if isinstance(number, int) else None

@@ -1,5 +1,5 @@
 """Which copies at a waiting site are of messages that were processed at the other: by the number that each got where it
-was sent. A broker gives its messages rising numbers, so all below the lowest that still lies there are done."""
+was sent. A broker gives its messages rising numbers, every number below the lowest that still lies there is done."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ LOOKED_AT: Final = 5000  # messages of a queue that is served; a deeper one cann
 
 
 def lowest(reader: Reader, queue: Queue, origin: str, *, timeout_s: float) -> tuple[int | None, bool]:
-    """The lowest number of a message that lies in a served queue, in delivery included; None where none does. Beside it
-    whether as many are listed as the queue holds, before and after: a message of some transactions is in no listing.
+    """The lowest number of a message that lies in a served queue, in delivery included; returns None where the queue
+    holds no such message. The second value says whether the listing is complete: a message of some transactions is in
+    no listing.
 
     A message moves between waiting and delivery while this looks: the waiting ones are read before and after the
-    others. Raises `BrokerError`, also for a message whose copy cannot be told by its number: one whose sender wrote the
-    site's own origin, and one that bears the number of another place.
-    """
+    others. Raises `BrokerError`, also for a message whose number does not show its copy: a sender wrote the site's own
+    origin, or the number is from another place."""
     waiting, depth = Ask(queue.bean, Listing.BROWSE, (1, LOOKED_AT + 1)), Read(queue.bean, ("MessageCount",))
     before, first, held, last, after = reader.look(
         [depth, waiting, Ask(queue.bean, Listing.DELIVERING), waiting, depth], timeout_s=timeout_s
@@ -38,35 +38,35 @@ def lowest(reader: Reader, queue: Queue, origin: str, *, timeout_s: float) -> tu
             raise BadValue(
                 f"{queue.name} holds more than {LOOKED_AT} messages: which of them are the oldest is not known"
             )
-        told = {row["messageID"]: _all(row) for row in rows}
-        _must_be_told(queue, told.values(), origin)
+        messages = {row["messageID"]: _all(row) for row in rows}
+        _must_be_told(queue, messages.values(), origin)
         oldest = min((number for row in rows if (number := _number(row)) is not None), default=None)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise BadValue(f"{reader.url}: a message of {queue.name} is not as expected: {error}") from error
-    return oldest, depths == {len(told)}
+    return oldest, depths == {len(messages)}
 
 
 def highest(reader: Reader, copy: Queue, origin: str, *, timeout_s: float) -> int | None:
-    """The highest number of a copy that came from there, of those that came last; None where none of these did."""
+    """The highest number among the last copies that came from `origin`; returns None where no such copy came from
+    there."""
     page = max(1, -(-copy.depth // _PAGE))
-    told = reader.look(
+    answers = reader.look(
         [Ask(copy.bean, Listing.BROWSE, (each, _PAGE)) for each in (page - 1, page) if each], timeout_s=timeout_s
     )
-    numbers = [_copied(row, origin) for answer in told for row in answer.value()]
+    numbers = [_copied(row, origin) for answer in answers for row in answer.value()]
     return max((number for number in numbers if number is not None), default=None)
 
 
 def missing(here: Reader, queue: Queue, there: Reader, copy: Queue, origin: str, *, timeout_s: float) -> int | None:
-    """How many messages of a fenced queue have no copy; None where they are too many to look at each, or the copy holds
-    none to tell by. What is older than all that the copy holds was consumed there when it was served. Raises
-    `BrokerError`."""
-    if queue.depth > COMPARED or queue.scheduled:  # those that wait for their time are in no listing
+    """How many messages of a fenced queue have no copy; returns None where they are too many, or the copy holds none to
+    compare by. A message older than every copy was consumed there when that site served. Raises `BrokerError`."""
+    if queue.depth > COMPARED or queue.scheduled:  # delayed messages are in no listing
         return None
-    told = here.look([Ask(queue.bean, Listing.BROWSE, (1, COMPARED))], timeout_s=timeout_s)[0]
+    page_read = here.look([Ask(queue.bean, Listing.BROWSE, (1, COMPARED))], timeout_s=timeout_s)[0]
     first = there.look([Ask(copy.bean, Listing.BROWSE, (1, 1))], timeout_s=timeout_s)[0]
     try:
-        lie = {number for row in told.value() if (number := _number(row)) is not None}
-        never = sum(_is_forwarded(row, origin) for row in told.value())
+        lie = {number for row in page_read.value() if (number := _number(row)) is not None}
+        never = sum(_is_forwarded(row, origin) for row in page_read.value())
         oldest = next((number for row in first.value() if (number := _copied(row, origin)) is not None), None)
         if oldest is None:
             return None if lie else never
@@ -106,23 +106,23 @@ def _delivering(text: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _number(row: Mapping[str, Any]) -> int | None:
-    """The number that its copy bears; None of one that came from the other site and is no copy's original."""
+    """The number of a message that its copy bears; returns None where the message came from the other site."""
     if ORIGIN in _all(row):
         return None
     return int(str(_all(row).get(NUMBER, row["messageID"])))
 
 
 def _copied(row: Mapping[str, Any], origin: str) -> int | None:
-    told = _all(row)
-    return int(told[NUMBER]) if told.get(ORIGIN) == origin and NUMBER in told else None
+    properties = _all(row)
+    return int(properties[NUMBER]) if properties.get(ORIGIN) == origin and NUMBER in properties else None
 
 
 def _is_forwarded(row: Mapping[str, Any], origin: str) -> bool:
-    """One whose sender says that it comes from elsewhere: no divert took it."""
-    told = _all(row)
-    return told.get(ORIGIN, origin) != origin and _DIVERTED not in told
+    """Say whether a sender marked the message as from elsewhere: no divert took it."""
+    properties = _all(row)
+    return properties.get(ORIGIN, origin) != origin and _DIVERTED not in properties
 
 
 def _all(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Its properties: a browsed message has them by kind, one in delivery among its other fields."""
+    """All properties of a message: a browsed message has them by kind, a message in delivery among its other fields."""
     return {**row, **(row.get("StringProperties") or {}), **(row.get("LongProperties") or {})}

@@ -1,4 +1,4 @@
-"""One look at one broker with diverts and bridges: what is asked, in one POST, and how the answer becomes a view."""
+"""A look at a broker with diverts and bridges: the questions, in one POST, and the way from answers to a view."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
 
 
 def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
-    """The same broker with its doors, what its bridges ship and the ids that have arrived as they are now. Which queues
-    are held closed, and where clients work, is that of the last look."""
+    """Read a broker's doors, its buffers and the arrived ids again. Closed queues and clients stay as in the last
+    look."""
     own = [flow.buffer for flow in view.carrying if flow.buffer is not None]
     post = Post()
     itself = post.ask(Read(beans.server(view.broker), ("Active", "CurrentTimeMillis")))
@@ -124,8 +124,8 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
 
 
 def joined(diverts: Iterable[Divert], queues: Sequence[Queue], bridges: Sequence[Bridge]) -> list[Flow]:
-    """Each divert with the queue that it fills and the bridges that read it. A divert that feeds neither a bridge nor a
-    buffer by its name is not of this topology."""
+    """Join a divert with the queue that it fills and the bridges that read it. A divert that feeds neither a bridge nor
+    a buffer by its name is not of this topology."""
     flows = []
     for divert in sorted(diverts, key=lambda each: each.name):
         filled = [queue for queue in queues if queue.address == divert.to]
@@ -138,14 +138,16 @@ def joined(diverts: Iterable[Divert], queues: Sequence[Queue], bridges: Sequence
 
 
 def _without_own(queues: Iterable[Queue], flows: Sequence[Flow], ids: Flow | None) -> list[Queue]:
-    """What clients use, and beside it what carries messages and ids, which is marked as the broker's own."""
+    """Mark queues that carry messages and ids as the broker's own; others are clients' queues."""
     own = {flow.divert.to for flow in flows} | ({ids.unit} if ids is not None else set())
     return [replace(queue, internal=True) if queue.address in own else queue for queue in queues]
 
 
 def _bridge(bean: str, fields: Fields) -> Bridge:
-    told = fields.optional_text("TransformerPropertiesAsJSON") if fields.has("TransformerPropertiesAsJSON") else None
-    written: Mapping[str, object] = json.loads(told) if told else {}
+    properties = (
+        fields.optional_text("TransformerPropertiesAsJSON") if fields.has("TransformerPropertiesAsJSON") else None
+    )
+    written: Mapping[str, object] = json.loads(properties) if properties else {}
     return Bridge(
         fields.text("Name"),
         bean,

@@ -1,5 +1,5 @@
-"""Compares the id stores of two sites, where the settings say where they are: what one knows as processed and the other
-does not."""
+"""Compares the id stores of two sites, where the settings say where they are: ids that one store knows as processed and
+the other does not."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dr_ctl.topologies.common.idstore import WITHIN_S, NotRead, Store
 
 
 def lacking(store: Store, other: Store) -> Mapping[str, int]:
-    """How many ids `store` has and `other` lacks, by queue. The databases compare them; none is written to. Raises
-    `NotRead`."""
+    """How many ids `store` has and `other` lacks, by queue. The databases do the comparison; no store is written to.
+    Raises `NotRead`."""
     try:
         with closing(sqlite3.connect(store.uri, uri=True, timeout=WITHIN_S)) as here:
             here.execute("ATTACH DATABASE ? AS other", (other.uri,))

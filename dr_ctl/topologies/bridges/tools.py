@@ -1,4 +1,4 @@
-"""What acts at brokers that diverts and bridges join work with, and what a return has found out."""
+"""The tools of acts at brokers that diverts and bridges join, and the results of a return."""
 
 from __future__ import annotations
 

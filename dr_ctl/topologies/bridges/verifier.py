@@ -1,4 +1,5 @@
-"""The gate of queues that diverts and bridges copy: nothing under way of those that are to move, whatever others do."""
+"""The gate of queues that diverts and bridges copy: no message of a moving queue is under way, whatever other queues
+do."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class BridgesVerifier(Verifier):
         self.barriers: dict[tuple[str, str], IdBarrier] = {}
 
     def barrier(self, site: str, pair: str) -> IdBarrier:
-        """That of the ids which leave a site, begun when it is first asked for."""
+        """The barrier of ids that leave a site; the first call begins it."""
         return self.barriers.setdefault((site, pair), IdBarrier())
 
     def why_not_yet(self, now: Sample, before: Sample | None, move: Move) -> list[str]:
@@ -46,8 +47,8 @@ class BridgesVerifier(Verifier):
         return found
 
     def differing(self, now: Sample, move: Move) -> list[str]:
-        """Counts say nothing: a copy keeps what was processed, and so does what is served until its clients have passed
-        over that. What was sent and is not at the other site lies in a buffer, or found no queue there."""
+        """Counts say nothing: a copy keeps processed messages, and so does a served queue until its clients have passed
+        over them. A sent message that is not at the other site lies in a buffer, or found no queue there."""
         del now, move
         return []
 
@@ -78,8 +79,8 @@ class BridgesVerifier(Verifier):
             text = f"not looked for in their copies, one by one: the messages of {some(unread)}"
             remedy = "They are too many, or the copies hold none to tell by; that all buffers are empty was seen."
             found.append(TOO_MANY_TO_COMPARE(text, remedy))
-        told: dict[str, Json] = {"ids_compared": compared, "depths": depths, "not_compared": [*unread]}
-        return Done("the gate holds", told, tuple(found))
+        figures: dict[str, Json] = {"ids_compared": compared, "depths": depths, "not_compared": [*unread]}
+        return Done("the gate holds", figures, tuple(found))
 
     def _lacks(self, here: BrokerView, queue: Queue, copy: Queue) -> int | None:
         brokers, flow = self._brokers.brokers, here.flow(queue.address)

@@ -1,4 +1,4 @@
-"""What a wait on bridges waits for: buffers to be empty, ids to be applied. Stopped bridges are started."""
+"""Waits on bridges until buffers are empty and ids applied. Stopped bridges are started."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ UNDER_WAY: Final = "messages and processed ids under way between the sites"
 
 
 class Direction:
-    """What is under way from one site to the other, of some units: messages until the buffers are empty, or, with a
-    barrier, until those are shipped that lay there when it began; ids until all that were noted are applied."""
+    """Messages and ids of some units under way from one site to the other. Messages count until the buffers are empty;
+    with a barrier, only messages that lay there at its start count. Ids count until all noted ones are applied."""
 
     def __init__(
         self, here: Access, there: Access, chosen: Chosen, ids: IdBarrier, messages: MessageBarrier | None = None
@@ -35,7 +35,6 @@ class Direction:
         return total((*flows, self._ids.left(here, there)))
 
     def why(self, here: BrokerView, there: BrokerView) -> list[str]:
-        """What keeps it from ending."""
         carrying = here.carrying_among(self.chosen)
         found = [f"the bridge of {flow.unit} at {here.site} is not connected" for flow in carrying if not flow.attached]
         if not any(queue.consumers for queue in there.arrived):
@@ -43,7 +42,7 @@ class Direction:
         return found
 
     def mends(self, here: BrokerView) -> list[Call]:
-        """One that is not connected is left to its own retries."""
+        """Start stopped bridges; a bridge that is not connected is left to its own retries."""
         return [call for call in starts([here], self.chosen) if not here.holds(call)]
 
 

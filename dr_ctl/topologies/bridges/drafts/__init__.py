@@ -1,4 +1,4 @@
-"""What is decided for each verb that diverts and bridges do in their own way. Pure; a file a verb, as in `acts`."""
+"""Plans for each verb that diverts and bridges do in their own way. Pure; a file a verb, as in `acts`."""
 
 from dr_ctl.topologies.bridges.drafts import activate, fence, reinstate, release, shipping, trim
 

@@ -1,4 +1,4 @@
-"""What is decided for `activate`: the queues that move deliver at the target, and their clients are let in. Pure."""
+"""Plans `activate`: the queues that move deliver at the target, and their clients are let in. Pure."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from dr_ctl.topologies.common.seen import Seen
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    """Its doors, which stay open once they are: a door alone lets nobody in to a queue that is closed."""
+    """Open queues and doors. Doors stay open afterwards: an open door lets no client use a closed queue."""
     del rules, step
     calls: list[Call] = []
     inverse: list[Call] = []
-    # One that came back is closed before anything else, and stays closed where the move back is undone.
+    # A target that came back is closed before anything else. The undo of the move back leaves it closed.
     returns = move.ask.operation == FAILBACK
     for view in seen.views(move.target):
         source = seen.view(move.source, view.pair)
-        # Only what the fence closes there; a lost site that does not answer is owed its fence as a whole.
+        # Open only queues that the fence closes there; a lost site that does not answer is owed its whole fence.
         units = [unit for unit in view.among(move.moves) if source is None or source.flow(unit) is not None]
         calls += opens(view, units, "it was closed when it came back" if returns else None)
         calls += in_part("doors", (open_door(view, door) for door in view.doors if not door.started))

@@ -1,4 +1,4 @@
-"""What is decided for `fence` and `residue`: the clients of the queues that move are kept out of a site. Pure."""
+"""Plans `fence` and `residue`: the clients of the queues that move are kept out of a site. Pure."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def _closing(seen: Seen[BrokerView], move: Move, chosen: Chosen) -> Draft:
 
 
 def by_itself(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    """Also of queues that the other site serves, where nothing kept clients out. Once it is proven of all that it is
-    owed for, strike that out."""
+    """Close queues too that the other site serves, where nothing kept clients out. Strike the debt once the fence is
+    proven for every queue of it."""
     del rules
     made, cut_off = _closing(seen, move, move.ask.includes), bool(step.words.get(CUT_OFF))
     paid = cut_off or all(
@@ -53,7 +53,7 @@ def _owes(view: BrokerView, site: str) -> bool:
 
 
 def of_lost(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    """A site that is away cannot be fenced: it is owed, unless a hook before it has cut the site off."""
+    """A site that is away cannot be fenced: the fence is owed, unless a hook has cut the site off before."""
     role = part_of(seen, move.ask).roles[move.source]
     if role is Role.SERVING:
         return draft(rules, step, seen, move)
@@ -66,8 +66,8 @@ def of_lost(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move)
 
 
 def of_returned(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    """Its queues are closed one by one, whatever its doors say: they open before the return ends, for what applies the
-    ids. A queue that nobody asked for, and that the serving site does not have open, stays as it is."""
+    """Close the returned site's queues one by one, even behind closed doors: the doors open before the return ends, so
+    that the ids are applied. A queue that nobody asked for and the serving site keeps closed stays as it is."""
     del rules, step
     calls: list[Call] = []
     for view in seen.views(move.target):

@@ -1,4 +1,4 @@
-"""What is decided for `reinstate` and `reconcile`: residue let in while nothing is delivered. Pure."""
+"""Plans `reinstate` and `reconcile`: residue let in while nothing is delivered. Pure."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
 
 
 def _ways_in(view: BrokerView) -> list[Call]:
-    """The doors of a returned site: the peer's bridges come by one, what applies the ids by another. Its queues are
-    closed, so that no client of them is let in."""
+    """The doors of a returned site: the peer's bridges use one, the processor of the ids another. The queues are
+    closed, so that no client gets in."""
     return [
         call(view, Goal.LINK_UP, door.name, view.requests.open_door(door), f"open acceptor {door.name}")
         for door in (*view.link.doors, *view.doors)
@@ -71,7 +71,7 @@ def _ways_in(view: BrokerView) -> list[Call]:
 
 
 def _as_they_were(view: BrokerView, was: Mapping[str, bool]) -> list[Call]:
-    """The doors again that it came back with; its queues stay closed, whatever becomes of the return."""
+    """Put the doors back as they were when the site returned; its queues stay closed, even if the return fails."""
     return [
         call(
             view, Goal.LINK_DOWN, door.name, view.requests.close_door(door), f"close acceptor {door.name}", "it is open"

@@ -1,4 +1,4 @@
-"""What is decided for `release`: the clients of closed queues let in again at one site. Pure."""
+"""Plans `release`: the clients of closed queues let in again at one site. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dr_ctl.topologies.common.single import paused_at
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    """Queues that the other site serves stay closed; what runs have paused is lifted."""
+    """Queues that the other site serves stay closed; pauses of runs are lifted."""
     del rules, step
     calls: list[Call] = []
     inverse: list[Call] = []

@@ -1,4 +1,4 @@
-"""What is decided for the waits on bridges, which start one that is stopped, and for a restart that is asked for.
+"""Plans the waits on bridges, which start a stopped bridge, and the restart that an operator asks for.
 
 Pure."""
 
@@ -23,8 +23,8 @@ STOPS_S: Final = 75.0  # a bridge whose link had failed takes no start for a min
 
 
 def starts(views: Iterable[BrokerView], chosen: Chosen) -> list[Call]:
-    """Start the bridges that are stopped, of the queues that are asked for and of the ids. One that is not connected is
-    left to its own retries: after a failed link a stop takes ten seconds, and for a minute no start is taken."""
+    """Start stopped bridges of the queues that are asked for and of the ids. A bridge that is not connected is left to
+    its own retries: after a failed link a stop takes ten seconds, and for a minute no start is taken."""
     return [_start(view, bridge, STOPPED) for view in views for bridge in _bridges(view, chosen)]
 
 
@@ -66,7 +66,7 @@ def drain(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
 
 
 def restart(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    """Also of bridges that are connected: one that hangs may say so."""
+    """Restart connected bridges too: a bridge that hangs may say that it is connected."""
     del rules, step
     views = seen.views(move.source)
     every = [(view, bridge) for view in views for bridge in _bridges(view, move.ask.includes)]

@@ -1,4 +1,4 @@
-"""What is decided for `trim`: copies of processed messages removed where they wait for nothing. Pure."""
+"""Plans `trim`: copies of processed messages removed where they wait for nothing. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -
 
 
 def remove(view: BrokerView, queue: Queue, chosen: str | None) -> Call:
-    """`chosen` is the filter; None where it is not known yet."""
+    """`chosen` is the filter; the filter is None while it is not known."""
     arguments: tuple[Json, ...] = (chosen if chosen is not None else "…",)
     text = f"remove processed copies of {queue.name}" + ("" if chosen is not None else f", {queue.depth} at the most,")
     return call(view, Goal.REMOVE, queue.name, request(queue.bean, REMOVE, arguments), text, PROCESSED)
