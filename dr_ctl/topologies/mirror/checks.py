@@ -37,7 +37,7 @@ from dr_ctl.topologies.mirror.findings import (
 from dr_ctl.topologies.mirror.view import BrokerView, MirrorSeen
 
 CLOCK_SKEW_MS = 2000
-# What a return itself puts right.
+# Findings that a return itself mends.
 _MENDED = frozenset({LINK_DOOR_CLOSED.id, LINK_STOPPED.id, LINK_NOT_ATTACHED.id})
 
 
@@ -54,17 +54,16 @@ def of_move(rules: Rules, seen: MirrorSeen, move: Move) -> list[Finding]:
 
 
 def of_both(rules: Rules, seen: MirrorSeen, move: Move, here: BrokerView, there: BrokerView) -> Iterator[Finding]:
-    """What the two brokers of a pair tell together."""
     return _pair(here, there, seen, rules.queues, move.ask.accept_difference)
 
 
 def of_return(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
-    """What speaks against taking the target in beside the serving source."""
+    """Find reasons against taking the target in beside the serving source."""
     return failover.of_return(seen, move, of_broker, _MENDED, "Let its client acceptors boot closed: autoStart=false.")
 
 
 def of_broker(view: BrokerView, *, kept_out: bool = False) -> Iterator[Finding]:
-    """What one broker says of itself, whatever its role. What is `kept_out` of the peer is not attached on purpose."""
+    """Find what is wrong at one broker of any role. A broker `kept_out` of its peer is not attached on purpose."""
     name = f"{view.site}/{view.pair}"
     if not view.active:
         yield NOT_ACTIVE(f"{name}: the broker is not active (a passive backup?)", "Start or promote it first.")
@@ -97,7 +96,7 @@ def _doors(name: str, view: BrokerView) -> Iterator[Finding]:
 
 
 def _lasting(name: str, view: BrokerView) -> Iterator[Finding]:
-    """What makes a lasting fence useless or dangerous, as it is set."""
+    """Find settings that make a lasting fence useless or dangerous."""
     lasting = view.config.lasting
     if lasting is None:
         return

@@ -1,8 +1,8 @@
-"""One look at one broker: what is asked, in one POST, and how the answer becomes a view.
+"""A look at a broker: the questions, in one POST, and the way from answers to a view.
 
-Four sizes: everything (a few hundred bytes a queue); the same with some figures alone of queues that were seen before,
-for the gate and for pauses; without the queues, for doors; and the gate's own numbers (the same few milliseconds
-however many queues there are) for the tight polls of a drain.
+Four sizes: everything (a few hundred bytes a queue); only some figures of known queues, for the gate and for pauses;
+without the queues, for doors; and the gate's own numbers (the same few milliseconds however many queues there are) for
+the tight polls of a drain.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
 
 
 def look_again(reader: Reader, known: BrokerView, attributes: tuple[str, ...], *, timeout_s: float) -> BrokerView:
-    """The same with less of each queue: its counts, whether it is paused, or nothing; the outflow is told whole. The
-    rest is as `known`, an earlier look, has it; of a broker that was restarted since, or has many other queues, all is
-    asked for, of a few other queues all of those. Raises `BrokerError`."""
+    """Read less of each queue: its counts, its pause, or nothing; the outflow is read whole. Everything else stays as
+    in `known`, an earlier look. A restarted broker, or many new queues, get a whole look; a few new queues are read
+    whole. Raises `BrokerError`."""
     look_at = partial(_look, reader, known.pair, known.site, known.config, known.broker, timeout_s)
     return _checked(reader, partial(look_at, known, attributes))
 
@@ -125,7 +125,7 @@ def _look(
 
 
 def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
-    """The same broker with its outflow as the only queue: its role, its link, and what it still has to ship."""
+    """Read a broker with its outflow as the only queue: role, link, and messages to ship."""
     post = Post()
     server = post.ask(Read(beans.server(view.broker), ("Active", "CurrentTimeMillis", "PendingMirrorAcks")))
     runtime = post.ask(Read(beans.RUNTIME, ("StartTime",)))
@@ -148,7 +148,7 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The gate's own numbers of one broker: what it still ships, whether its link ships, what it has not applied."""
+    """The gate's own numbers of one broker: messages to ship, state of the link, acknowledgements not applied."""
 
     to_ship: int
     outflow_delivering: int
@@ -196,20 +196,22 @@ def look_at_flow(reader: Reader, view: BrokerView, *, timeout_s: float) -> Flow:
 
 def scheduled(reader: Reader, queues: Sequence[Queue], *, timeout_s: float = READ_S) -> list[int]:
     """How many messages of each wait for their time."""
-    told = reader.look([Read(queue.bean, ("ScheduledCount",)) for queue in queues], timeout_s=timeout_s)
-    return [Fields(queue.bean, each.value()).number("ScheduledCount") for queue, each in zip(queues, told, strict=True)]
+    answers = reader.look([Read(queue.bean, ("ScheduledCount",)) for queue in queues], timeout_s=timeout_s)
+    return [
+        Fields(queue.bean, each.value()).number("ScheduledCount") for queue, each in zip(queues, answers, strict=True)
+    ]
 
 
 def queue_count(reader: Reader, broker: str, *, timeout_s: float) -> int:
     """How many queues it says it has: a small question, however many there are."""
-    told = reader.look([Read(beans.server(broker), ("QueueCount",))], timeout_s=timeout_s)
-    return Fields(broker, told[0].value()).count("QueueCount")
+    answers = reader.look([Read(beans.server(broker), ("QueueCount",))], timeout_s=timeout_s)
+    return Fields(broker, answers[0].value()).count("QueueCount")
 
 
 def unapplied(reader: Reader, view: BrokerView, *, timeout_s: float) -> int:
     """How many acknowledgements of the peer wait to be applied; the broker says so whether it has a link or not."""
-    told = reader.look([Read(beans.server(view.broker), ("PendingMirrorAcks",))], timeout_s=timeout_s)
-    return Fields(view.broker, told[0].value()).count("PendingMirrorAcks")
+    answers = reader.look([Read(beans.server(view.broker), ("PendingMirrorAcks",))], timeout_s=timeout_s)
+    return Fields(view.broker, answers[0].value()).count("PendingMirrorAcks")
 
 
 def open_doors(reader: Reader, view: BrokerView, *, timeout_s: float) -> tuple[str, ...]:
@@ -245,8 +247,8 @@ def _queue(known: Queue | None, bean: str, fields: Fields, attributes: tuple[str
 
 
 def _aged(queue: Queue, fields: Fields, now_ms: int) -> Queue:
-    """Add how old the oldest is. The broker tells the time of the first that the link has not taken yet: while it holds
-    some that are older that says nothing. Acknowledgements have no time: it is null or 0 then."""
+    """Add the age of the oldest message. The broker tells the time of the first message that the link has not taken
+    yet: while the link holds older ones, the time is no use. Acknowledgements have no time: the figure is null or 0."""
     if queue.depth == 0 or queue.delivering > 0 or not fields.has("FirstMessageTimestamp"):
         return queue
     since_ms = fields.optional_number("FirstMessageTimestamp")

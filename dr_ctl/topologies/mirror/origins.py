@@ -33,7 +33,8 @@ def told(origin: Origin) -> str:
 
 
 def origin_ids(reader: Reader, view: Broker, queues: Sequence[Queue], *, limit: int) -> list[frozenset[Origin]]:
-    """The identity of each message of each queue. One POST for all queues; at most `limit` messages of each."""
+    """The identity of each message of each queue. One POST serves all queues; at most `limit` messages of a queue are
+    read."""
     return [frozenset(origin for origin, _ in found) for found in _browsed(reader, view, queues, limit)]
 
 
@@ -71,21 +72,21 @@ def residue(reader: Reader, view: BrokerView) -> Residue:
     answers = reader.look([Ask(view.outflow.bean, Listing.BROWSE, (page, _PAGE)) for page in pages]) if pages else []
     try:
         rows = [row for answer in answers for row in answer.value()]
-        # What moved between the count and the browsing was not read as a whole.
+        # A message that moved between the count and the browse was not read.
         if len(rows) != messages + acks:
             return Residue(messages, acks)
-        told = _Told.of(rows, view.node)
-        acked = {queue: origins - told.unshipped for queue, origins in told.done.items()}
-        number = sum(len(origins) for origins in told.done.values())
-        return Residue(messages, number, acked=acked, done=told.done, since=told.since)
+        events = _Told.of(rows, view.node)
+        acked = {queue: origins - events.unshipped for queue, origins in events.done.items()}
+        number = sum(len(origins) for origins in events.done.values())
+        return Residue(messages, number, acked=acked, done=events.done, since=events.since)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise BadValue(f"{reader.url}: an event of the outflow is not as expected: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What an outflow acknowledges, by queue; of it what was done `since` its broker's last start; and which messages
-    still lie in it."""
+    """Messages that an outflow acknowledges, by queue; those done `since` its broker's last start; and messages not
+    shipped."""
 
     done: Mapping[str, frozenset[Origin]]
     since: Mapping[str, frozenset[Origin]]
@@ -102,12 +103,12 @@ class _Told:
             if _OF_ADDRESS not in texts:
                 unshipped.add(_origin(row, node))
             elif queue is not None and str(row["text"]).isdecimal():
-                # Of all events only an acknowledgement has a number for its body: that of the message.
+                # Of all events only an acknowledgement has a number for its body: the number of the message.
                 born = str(texts.get(f"messageAnnotations.{_BORN}", node))
                 (since if queue in since else before).setdefault(queue, set()).add((born, int(row["text"])))
             elif queue is not None:
-                # A broker that starts announces each queue again. A queue that was made only now is announced too: all
-                # that was acknowledged of it lies behind that, and so do its messages, which are not shipped either.
+                # A broker that starts announces each queue again. A queue that was made only now is announced too: its
+                # acknowledgements lie behind that, and so do its messages, which are not shipped either.
                 before.setdefault(queue, set()).update(since.get(queue, ()))
                 since[queue] = set()
         last = {queue: frozenset(each) for queue, each in since.items() if each}

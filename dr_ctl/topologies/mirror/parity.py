@@ -1,7 +1,7 @@
 """Whether both sites hold the same messages, queue by queue. Pure: judges what was seen.
 
-A queue that is absent at one side and empty at the other is equal. What is under way explains a difference while
-clients work; afterwards only an accepted difference does.
+A queue that is absent at one side and empty at the other is equal. Messages under way explain a difference while
+clients work; afterwards only an accepted difference is allowed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ORIGINS_UP_TO = 1000
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One queue whose counts differ. `blocks` is false for kinds whose content may rightly differ."""
+    """A queue whose counts differ. `blocks` is false for kinds whose content may rightly differ."""
 
     queue: str
     source: int
@@ -54,7 +54,7 @@ def differences(source: BrokerView, target: BrokerView, queues: Queues) -> list[
 
 
 def _loose(view: BrokerView) -> set[str]:
-    """Addresses of dead letters and expired messages: each broker fills its own."""
+    """Addresses of dead letters and expired messages: every broker fills its own."""
     return {
         address
         for queue in view.queues

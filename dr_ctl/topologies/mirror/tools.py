@@ -1,4 +1,4 @@
-"""What acts at a mirror work with, and what a return has found out: what was recovered, what came twice."""
+"""The tools of acts at a mirror, and the results of a return: messages recovered, messages that came twice."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from dr_ctl.topologies.mirror.view import BrokerView
 
 @dataclass
 class TakenIn:
-    """What a return has found out. None stands for what was not read, or was let in by a process that is gone.
+    """The results of a return. A figure is None where it was not read, or an earlier process let the messages in.
 
-    `acks` counts what had been done at the returned site and was not here any more, `echoes` what of that it only wrote
-    down since it is back: it follows the site that serves, and tells it what that has done itself.
-    """
+    `acks` counts messages done at the returned site and not here any more. `echoes` counts those of them that the
+    returned site only wrote since it is back: it repeats acknowledgements of the serving site."""
 
     recovered: dict[str, list[str]] | None = None
     not_read: list[str] = field(default_factory=list)
@@ -66,23 +65,23 @@ class TakenIn:
         return f"{seen} message(s) recovered"
 
     def twice(self, returned: str) -> str:
-        """What may have come twice by the loss, and what looks like it and is harmless."""
+        """Say how many messages may have come twice by the loss, and which acknowledgements only look like it."""
         if self.acks is None:
             return ""
-        told = ""
+        text = ""
         if self.acks and self.acks_by_id is None:
-            told = (
+            text = (
                 f"; {self.acks} event(s) of {returned} found no message, too many to look at each: at most so many "
                 f"came twice; those that it wrote since it is back are only echoes of what was done here"
             )
         elif self.acks:
-            told = (
+            text = (
                 f"; {self.acks} message(s) done at {returned} before the loss were not here any more: each was known "
                 "here to be done, or has come twice"
             )
         if self.echoes:
-            told += f"; {self.echoes} acknowledgement(s) that {returned} wrote since it is back are echoes, harmless"
-        return told
+            text += f"; {self.echoes} acknowledgement(s) that {returned} wrote since it is back are echoes, harmless"
+        return text
 
     def as_json(self) -> dict[str, Json]:
         return {
@@ -100,7 +99,8 @@ def _lists(ids: Mapping[str, list[str]]) -> dict[str, Json]:
 
 @dataclass
 class HalfWay:
-    """What of a half return was taken out of the serving site, by queue of dr-ctl's own, and what may come twice."""
+    """Messages of a half return that were taken out of the serving site, by queue of dr-ctl's own; messages that may
+    come twice."""
 
     taken_out: dict[str, int] = field(default_factory=dict)
     twice: int = 0

@@ -1,4 +1,4 @@
-"""What a mirrored pair compares at the gate: counts, queue by queue, and origin ids where a queue is shallow."""
+"""Compares a mirrored pair at the gate: counts, queue by queue, and origin ids where a queue is shallow."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MirrorVerifier(Verifier):
         return [each.told(move.source, move.target) for each in wrong]
 
     def same(self, now: Sample, move: Move) -> Outcome:
-        """Compare who the messages are, where a queue is shallow enough to look at each."""
+        """Compare the messages by identity, where a queue is shallow enough to look at each."""
         here = selected(now.source, self.observer.queues)
         there = selected(now.target, self.observer.queues)
         shallow = [
@@ -39,7 +39,7 @@ class MirrorVerifier(Verifier):
             for name, queue in here.items()
             if name in there and 0 < queue.depth == there[name].depth <= parity.ORIGINS_UP_TO
         ]
-        if shallow:  # what waits for its time is in no listing
+        if shallow:  # delayed messages are in no listing
             source = self._brokers.brokers[move.source][now.source.pair]
             waiting = scheduled(source.reader(), [here[name] for name in shallow])
             shallow = [name for name, count in zip(shallow, waiting, strict=True) if not count]

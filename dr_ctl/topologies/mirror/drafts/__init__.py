@@ -1,4 +1,4 @@
-"""What is decided for the verbs that a mirror does in its own manner. Pure; named as in `acts`."""
+"""Plans for verbs that a mirror does in its own manner. Pure; named as in `acts`."""
 
 from dr_ctl.topologies.mirror.drafts import reinstate, shipping
 

@@ -1,4 +1,5 @@
-"""What is decided for `reinstate` and `reconcile`: residue let in while delivery is paused; what is left over. Pure."""
+"""Plans `reinstate` and `reconcile`: residue let in while delivery is paused, and messages left over at one side.
+Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def draft(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draf
     for view in seen.views(move.source):
         was = before(move, view)
         paused_before = set(was["paused"])
-        # All of them, whatever the settings narrow: one that goes on delivering would meet the residue.
+        # Pause every queue, whatever the settings narrow: a queue that goes on delivering would meet the residue.
         for queue in view.business.values():
             if not queue.paused:
                 held.append(pause_lasting(view, queue))

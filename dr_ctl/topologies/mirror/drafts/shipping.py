@@ -1,4 +1,4 @@
-"""What is decided for the waits on links, which restart one that hangs, and for a restart that is asked for. Pure."""
+"""Plans the waits on links, which restart a hanging link, and the restart that an operator asks for. Pure."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def drain(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draf
 
 
 def restart(rules: Rules, step: RunbookStep, seen: MirrorSeen, move: Move) -> Draft:
-    """Also of a link that is attached: one that hangs may say so."""
+    """Restart an attached link too: a link that hangs may say that it is attached."""
     del step
     links = [(view, view.broker_connection) for view in seen.views(move.source) if view.broker_connection is not None]
     stops = [stop_link(view, link) for view, link in links if link.started]
