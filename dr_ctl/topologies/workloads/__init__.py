@@ -1,1 +1,2 @@
-"""What works on the messages of a site and moves with the service, around any topology: no topology knows of it."""
+"""Workloads: processes that work on a site's messages and move with the service, around any topology. No topology knows
+of them."""

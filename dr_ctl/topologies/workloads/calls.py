@@ -21,27 +21,28 @@ WANTED: Final = {Goal.START: PartState.RUNNING, Goal.STOP: PartState.STOPPED}
 CAMEL_STOP: Final = "stop(java.lang.Long,java.lang.Boolean)"
 
 
-def concerned(told: Workload, ask: Ask, units: Sequence[UnitSeen]) -> bool:
-    """Say whether a workload moves: with all of a site every one does, with a part of it those that work on it."""
+def concerned(workload: Workload, ask: Ask, units: Sequence[UnitSeen]) -> bool:
+    """Say whether a workload moves: a move of a whole site takes every workload, a move of units those that work on
+    them."""
     if ask.units is None or {unit.name for unit in units} <= set(ask.units):
         return True
-    return any(matches(told.queues, unit) for unit in ask.units)
+    return any(matches(workload.queues, unit) for unit in ask.units)
 
 
-def call(site: str, told: Workload, part: str, goal: Goal) -> Call:
+def call(site: str, workload: Workload, part: str, goal: Goal) -> Call:
     """Start or stop one part of a workload."""
-    of = f" of {told.name}" if part != told.name else ""
+    of = f" of {workload.name}" if part != workload.name else ""
     about = f"{goal.value} {_short(part)}{of} at {site}"
-    return Call(site, "", goal, told.name, {"workload": part, **_request(told, part, goal)}, about)
+    return Call(site, "", goal, workload.name, {"workload": part, **_request(workload, part, goal)}, about)
 
 
-def calls(site: str, told: Workload, parts: Iterable[str], goal: Goal) -> list[Call]:
-    return [call(site, told, part, goal) for part in parts]
+def calls(site: str, workload: Workload, parts: Iterable[str], goal: Goal) -> list[Call]:
+    return [call(site, workload, part, goal) for part in parts]
 
 
-def known_parts(told: Workload) -> tuple[str, ...]:
+def known_parts(workload: Workload) -> tuple[str, ...]:
     """The parts that are known without a look: a route's full name is not."""
-    return () if isinstance(told, CamelRoutes) else (told.name,)
+    return () if isinstance(workload, CamelRoutes) else (workload.name,)
 
 
 def part_of_call(call: Call) -> str:
@@ -54,7 +55,7 @@ def holds(call: Call, seen: WorkloadSeen) -> bool:
 
 
 def mine(calls: Iterable[Call]) -> list[Call]:
-    """Those of these calls that are for workloads."""
+    """The calls among these that are for workloads."""
     return [call for call in calls if _is_mine(call)]
 
 
@@ -80,21 +81,21 @@ def _short(part: str) -> str:
         return part
 
 
-def _request(told: Workload, part: str, goal: Goal) -> Mapping[str, Json]:
+def _request(workload: Workload, part: str, goal: Goal) -> Mapping[str, Json]:
     starts = goal is Goal.START
-    match told:
+    match workload:
         case CamelRoutes():
-            operation, arguments = ("start()", []) if starts else (CAMEL_STOP, [ceil(told.timeout), True])
+            operation, arguments = ("start()", []) if starts else (CAMEL_STOP, [ceil(workload.timeout), True])
             return {"bean": part, "operation": operation, "arguments": [*arguments]}
         case SystemdUnit():
-            return {"run": [*systemctl(told), goal.value, told.unit]}
+            return {"run": [*systemctl(workload), goal.value, workload.unit]}
         case Commands():
-            return {"run": [*(told.start if starts else told.stop)]}
+            return {"run": [*(workload.start if starts else workload.stop)]}
         case HttpService():
-            return {"post": (told.start if starts else told.stop).post}
+            return {"post": (workload.start if starts else workload.stop).post}
         case _:
-            assert_never(told)
+            assert_never(workload)
 
 
-def systemctl(told: SystemdUnit) -> list[str]:
-    return ["systemctl", *(["--host", told.host] if told.host is not None else [])]
+def systemctl(unit: SystemdUnit) -> list[str]:
+    return ["systemctl", *(["--host", unit.host] if unit.host is not None else [])]

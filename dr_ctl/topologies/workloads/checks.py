@@ -1,4 +1,4 @@
-"""What workloads say for and against: as they are, and for one move. Pure."""
+"""Findings about workloads: by themselves, and for one move. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from dr_ctl.topologies.workloads.findings import (
     WORKLOAD_NOT_STARTED,
 )
 
-# What closes a site, or moves nothing, goes on whatever runs where.
+# A run that closes a site, or moves nothing, goes on whatever runs where.
 _SAFE: Final = (FENCE, RELEASE, RESTART)
-# What stops workloads, or rests on their being stopped, asks all of them first.
+# A run that stops workloads, or needs them stopped, reads all of them first.
 _MUST_READ: Final = (SWAPOVER, FAILBACK, QUIESCE, DRAIN, ACTIVATE)
 
 
 def as_they_are(roles: Mapping[str, Role], seen: Sequence[WorkloadSeen]) -> Iterator[Finding]:
-    """What `status` says of them."""
+    """The findings of `status`."""
     yield from twice(seen)
     for each in seen:
         yield from (unread(each, Severity.WARNING),) if each.runs is None else misplaced(each, roles)
@@ -35,14 +35,14 @@ def as_they_are(roles: Mapping[str, Role], seen: Sequence[WorkloadSeen]) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What a move's workloads are judged by. `already`: it is made, and nothing would be moved."""
+    """Judges the workloads of a move. `already` says that the move is done, so that nothing would be moved."""
 
     move: Move
     roles: Mapping[str, Role]
     already: bool
 
     def against(self, seen: Sequence[WorkloadSeen]) -> Iterator[Finding]:
-        """What speaks against the move."""
+        """Find reasons against the move."""
         yield from self.twice(seen)
         for each in seen:
             yield from self.of(each)
@@ -52,7 +52,7 @@ class Beside:
         return twice(seen, Severity.WARNING if goes_on else Severity.ERROR)
 
     def of(self, each: WorkloadSeen) -> Iterator[Finding]:
-        """What one of them says by itself."""
+        """Judge one workload by itself."""
         operation, at_source = self.move.ask.operation, each.site == self.move.source
         if each.runs is not None:
             yield from misplaced(each, self.roles)
@@ -64,18 +64,18 @@ class Beside:
     def named(self, seen: Sequence[WorkloadSeen]) -> Iterator[Check]:
         """The checks by their names, with what was read for each."""
         for each in seen:
-            told = ", ".join(filter(None, (each.state, each.detail)))
+            reading = ", ".join(filter(None, (each.state, each.detail)))
             yield Check(
                 f"it can be told whether {each.name} runs",
                 each.site,
-                None if each.runs is None else told,
+                None if each.runs is None else reading,
                 list(self.of(each)),
             )
         for name in dict.fromkeys(each.name for each in seen if each.singleton):
             both = [each for each in seen if each.name == name]
-            told = ", ".join(f"{each.site} {each.state}" for each in both)
+            reading = ", ".join(f"{each.site} {each.state}" for each in both)
             known = all(each.runs is not None for each in both)
-            yield Check("a singleton runs at one site only", name, told if known else None, list(self.twice(both)))
+            yield Check("a singleton runs at one site only", name, reading if known else None, list(self.twice(both)))
 
 
 def twice(seen: Sequence[WorkloadSeen], severity: Severity = Severity.ERROR) -> Iterator[Finding]:
@@ -99,8 +99,8 @@ def unread(each: WorkloadSeen, severity: Severity) -> Finding:
 
 
 def misplaced(each: WorkloadSeen, roles: Mapping[str, Role]) -> Iterator[Finding]:
-    """Say that it runs where nobody is served, or does not run where everybody is. One for a site that serves alone
-    runs in between, and what it sets may be seen from both."""
+    """Say that a workload runs where nobody is served, or does not run where all clients are. A workload for a site
+    that serves alone runs in between, and both sites may see its effect."""
     serving = [site for site, role in roles.items() if role is Role.SERVING]
     if each.alone or len(serving) != 1:
         return
@@ -114,7 +114,7 @@ def misplaced(each: WorkloadSeen, roles: Mapping[str, Role]) -> Iterator[Finding
 
 
 def _lost(each: WorkloadSeen, move: Move, roles: Mapping[str, Role]) -> Finding:
-    """A lost site's workload that cannot be asked: it may run there still, or again when the site is back."""
+    """A lost site's workload that cannot be asked: the workload may run there still, or again when the site is back."""
     site, target = move.source, move.target
     text = f"{each.name} of {site} cannot be asked: it may run there, or again once {site} is back"
     if each.singleton and not is_down(move, roles[site]):
@@ -124,7 +124,7 @@ def _lost(each: WorkloadSeen, move: Move, roles: Mapping[str, Role]) -> Finding:
 
 
 def is_down(move: Move, role: Role) -> bool:
-    """Say whether a lost site is down, or presumed so: then nothing runs there."""
+    """Say whether a lost site is down, or presumed so: no workload runs there then."""
     return role is Role.DOWN or move.ask.presume_down == move.source
 
 

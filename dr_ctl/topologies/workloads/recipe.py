@@ -1,5 +1,5 @@
-"""What is decided for workloads, around what a topology decides for its brokers: stopped with the quiesce, started
-after activation. Pure."""
+"""Plans the calls for workloads around the topology's plans for its brokers: stopped with the quiesce, started after
+activation. Pure."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from dr_ctl.topologies.workloads.checks import Beside
 from dr_ctl.topologies.workloads.seen import SeenWithWorkloads
 
 S = TypeVar("S", bound=Seen)
-# The unit of a baseline that no broker has: what belongs to a site as a whole.
+# The unit of a baseline for facts of a whole site: no broker has this name.
 OF_SITE: Final = ""
 
 
 class RecipeWithWorkloads(Generic[S]):
     """Implements `Recipe`."""
 
-    def __init__(self, bare: ports.Recipe[S], told: Mapping[tuple[str, str], Workload]) -> None:
-        """`told` are the workloads of the settings, by site and name."""
-        self._bare, self._told = bare, told
+    def __init__(self, bare: ports.Recipe[S], workloads: Mapping[tuple[str, str], Workload]) -> None:
+        """`workloads` are the workloads of the settings, by site and name."""
+        self._bare, self._workloads = bare, workloads
 
     @property
     def moves_parts(self) -> bool:
@@ -57,7 +57,6 @@ class RecipeWithWorkloads(Generic[S]):
         return sorted(found, key=lambda each: each.severity is not Severity.ERROR)
 
     def against(self, seen: SeenWithWorkloads[S], move: Move) -> Sequence[Finding]:
-        """What the workloads alone say."""
         return list(self._beside(seen, move).against(self._moving(seen, move.ask)))
 
     def checks(self, seen: SeenWithWorkloads[S], move: Move) -> Sequence[Check]:
@@ -88,7 +87,7 @@ class RecipeWithWorkloads(Generic[S]):
         ask, source, target = move.ask, move.source, move.target
         match step.verb:
             case "quiesce":
-                # Before dispatch stops: what a workload holds it must be able to finish.
+                # Workloads stop before dispatch does: they must be able to finish the messages they hold.
                 stops = [*self._stops(seen, ask, source), *self._stops(seen, ask, source, alone=True)]
                 return _first(bare, stops, self._ran(move, seen, source))
             case "residue":
@@ -99,7 +98,8 @@ class RecipeWithWorkloads(Generic[S]):
                 # Not to be undone: beside a site that serves nothing of it is wanted back.
                 return _last(bare, self._stops(seen, ask, source), [])
             case "activate":
-                # No quiesce came before: what still answers there, beside brokers that do not serve, must not go on.
+                # No quiesce came before: a workload that still answers there, beside brokers that do not serve, must
+                # stop.
                 stops = self._stops(seen, ask, source) if ask.operation in (FAILOVER, ACTIVATE) else []
                 return _last(bare, [*stops, *self._starts(seen, ask, target)], self._rested(move, seen, target))
             case "release" if part_of(seen, ask).roles[target] is not Role.SERVING:
@@ -108,28 +108,30 @@ class RecipeWithWorkloads(Generic[S]):
                 return bare
 
     def _moving(self, seen: SeenWithWorkloads[S], ask: Ask) -> list[WorkloadSeen]:
-        return [each for each in seen.workloads if calls.concerned(self._told[each.site, each.name], ask, seen.units)]
+        return [
+            each for each in seen.workloads if calls.concerned(self._workloads[each.site, each.name], ask, seen.units)
+        ]
 
     def _at(self, seen: SeenWithWorkloads[S], ask: Ask, site: str) -> list[tuple[Workload, WorkloadSeen]]:
-        return [(self._told[site, each.name], each) for each in self._moving(seen, ask) if each.site == site]
+        return [(self._workloads[site, each.name], each) for each in self._moving(seen, ask) if each.site == site]
 
     def _stops(self, seen: SeenWithWorkloads[S], ask: Ask, site: str, *, alone: bool = False) -> list[Call]:
-        """Stop what was not seen to be stopped; of what was not read nothing is known that could be stopped. What runs
-        while a site serves `alone` is not its service's, and is stopped by itself."""
+        """Stop parts that were not seen to be stopped; a workload that was not read has no known parts. Workloads that
+        run while a site serves `alone` are stopped by a call of their own."""
         return [
-            calls.call(site, told, part, Goal.STOP)
-            for told, each in self._at(seen, ask, site)
+            calls.call(site, workload, part, Goal.STOP)
+            for workload, each in self._at(seen, ask, site)
             for part, state in each.parts.items()
-            if state is not PartState.STOPPED and told.alone is alone
+            if state is not PartState.STOPPED and workload.alone is alone
         ]
 
     def _starts(self, seen: SeenWithWorkloads[S], ask: Ask, site: str) -> list[Call]:
         """Start what was not seen to run, or what a return stops first."""
         return [
-            calls.call(site, told, part, Goal.START)
-            for told, each in self._at(seen, ask, site)
-            for part in each.parts or calls.known_parts(told)
-            if (not told.alone or ask.operation == FAILOVER)
+            calls.call(site, workload, part, Goal.START)
+            for workload, each in self._at(seen, ask, site)
+            for part in each.parts or calls.known_parts(workload)
+            if (not workload.alone or ask.operation == FAILOVER)
             and (ask.operation in RETURNS or each.parts.get(part) is not PartState.RUNNING)
         ]
 
@@ -142,11 +144,11 @@ class RecipeWithWorkloads(Generic[S]):
         return self._back(move, seen, site, Goal.STOP)
 
     def _back(self, move: Move, seen: SeenWithWorkloads[S], site: str, goal: Goal) -> list[Call]:
-        told_of: Any = move.baseline.get(site, {})
-        ran: Mapping[str, Sequence[str]] = told_of.get(OF_SITE, {}).get("workloads", {})
+        before: Any = move.baseline.get(site, {})
+        ran: Mapping[str, Sequence[str]] = before.get(OF_SITE, {}).get("workloads", {})
         return [
-            calls.call(site, told, part, goal)
-            for told, each in self._at(seen, move.ask, site)
+            calls.call(site, workload, part, goal)
+            for workload, each in self._at(seen, move.ask, site)
             for part in each.parts
             if each.name in ran and (part in ran[each.name]) is (goal is Goal.START)
         ]

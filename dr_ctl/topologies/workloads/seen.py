@@ -1,4 +1,4 @@
-"""One look at both sites with their workloads beside it."""
+"""A look at both sites, with their workloads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ S = TypeVar("S", bound=Seen)
 
 @dataclass(frozen=True, slots=True)
 class SeenWithWorkloads(Generic[S]):
-    """Implements `Seen`: what the topology has seen, unchanged, and what was seen of the workloads."""
+    """Implements `Seen`: the topology's look, unchanged, and the look at the workloads."""
 
     bare: S
     workloads: Sequence[WorkloadSeen]

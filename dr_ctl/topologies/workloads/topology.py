@@ -35,8 +35,8 @@ class TopologyWithWorkloads(Generic[S]):
         return self._beside(lambda: self._bare.look(over_s=over_s))
 
     def glance(self, *, whole: bool = False) -> Glance[SeenWithWorkloads[Seen]] | None:
-        told = glance_of(self._bare, whole=whole)
-        return Glance(SeenWithWorkloads(told.seen, ()), told.ago_s) if told is not None else None
+        bare = glance_of(self._bare, whole=whole)
+        return Glance(SeenWithWorkloads(bare.seen, ()), bare.ago_s) if bare is not None else None
 
     def observe(self) -> SeenWithWorkloads[S]:
         return self._beside(self._bare.observe)

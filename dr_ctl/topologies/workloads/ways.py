@@ -24,21 +24,21 @@ from dr_ctl.settings.workloads import CamelRoutes, Commands, HttpService, System
 from dr_ctl.topologies.topology import PartState
 from dr_ctl.topologies.workloads.calls import systemctl
 
-# The answer to a call that takes its whole time is still waited for: it says what came of it.
+# Wait longer than the whole time of the call: the late answer says whether it worked.
 ANSWER_S: Final = 10.0
 _STOPPED_EXIT: Final = 3  # of `systemctl is-active`, and of every status command that keeps to the LSB
 _LINE_BYTES: Final = 4096
 
 
 class NotRead(BrokerError):
-    """It did not say whether it runs."""
+    """A workload did not say whether it runs."""
 
     remedy = "Is it there, and may dr-ctl ask it? `dr-ctl status` asks again."
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What one look says of the parts of a workload."""
+    """The result of one look at the parts of a workload."""
 
     parts: Mapping[str, PartState]
     detail: str = ""
@@ -48,10 +48,10 @@ class Way(Protocol):
     """One workload. Raises `BrokerError`."""
 
     def look(self, timeout_s: float) -> Told:
-        """Ask once. What cannot be told for certain is an error, never a state."""
+        """Ask once. An answer that is not certain is an error, never a state."""
 
     def send(self, call: Call) -> Outcome:
-        """Start or stop a part; an answer is done or refused. What came of it, a look tells."""
+        """Start or stop a part; an answer is done or refused. A later look shows the effect."""
 
     def close(self) -> None: ...
 
@@ -59,16 +59,18 @@ class Way(Protocol):
 class CamelWay:
     """Routes of Camel behind Jolokia: looked at on one connection and changed on another, for a stop takes its time."""
 
-    def __init__(self, told: CamelRoutes, installation: Installation, site: str) -> None:
-        self._told, self._installation, self._site = told, installation, site
+    def __init__(self, settings: CamelRoutes, installation: Installation, site: str) -> None:
+        self._settings, self._installation, self._site = settings, installation, site
         self._wires: dict[str, Wire] = {}
 
     def look(self, timeout_s: float) -> Told:
-        patterns = [f"org.apache.camel:context=*,name={beans.quote(each)},type=routes" for each in self._told.routes]
+        patterns = [
+            f"org.apache.camel:context=*,name={beans.quote(each)},type=routes" for each in self._settings.routes
+        ]
         reads = [Read(pattern, ("State", "ExchangesInflight")) for pattern in patterns]
         parts, held = dict[str, PartState](), 0
         for route, answer in zip(
-            self._told.routes, Reader(self._wire("look")).look(reads, timeout_s=timeout_s), strict=True
+            self._settings.routes, Reader(self._wire("look")).look(reads, timeout_s=timeout_s), strict=True
         ):
             found = _found(route, answer.value())
             for bean, fields in found.items():
@@ -80,13 +82,13 @@ class CamelWay:
     def send(self, call: Call) -> Outcome:
         arguments: Any = call.request["arguments"]
         change = Change(str(call.request["bean"]), str(call.request["operation"]), tuple(arguments))
-        [answer] = Changer(self._wire("change")).change([change], timeout_s=self._told.timeout + ANSWER_S)
+        [answer] = Changer(self._wire("change")).change([change], timeout_s=self._settings.timeout + ANSWER_S)
         try:
-            told = answer.value()
+            finished = answer.value()
         except ElementError as error:
             return Refused(str(error))
-        if told is False:
-            return Refused(f"what it holds was not finished within {self._told.timeout:g} s, and it goes on")
+        if finished is False:
+            return Refused(f"what it holds was not finished within {self._settings.timeout:g} s, and it goes on")
         return Done("answered")
 
     def close(self) -> None:
@@ -99,24 +101,26 @@ class CamelWay:
         return self._wires[what]
 
     def _account(self) -> Account:
-        told, site, path = self._told, self._installation.settings.sites[self._site], self._installation.path
-        parts, tls = urlsplit(told.jolokia), site.tls
+        settings, site, path = self._settings, self._installation.settings.sites[self._site], self._installation.path
+        parts, tls = urlsplit(settings.jolokia), site.tls
         return Account(
-            url=told.jolokia,
-            username=told.username or "",
-            password=resolve(told.password, self._installation.file.parent) if told.password is not None else "",
+            url=settings.jolokia,
+            username=settings.username or "",
+            password=resolve(settings.password, self._installation.file.parent)
+            if settings.password is not None
+            else "",
             origin=site.origin or f"{parts.scheme}://{parts.hostname}",
             verify=(str(path(tls.ca)) if tls.ca is not None else True) if tls.verify else False,
             cert=(str(path(tls.cert)), str(path(tls.key or tls.cert))) if tls.cert is not None else None,
-            source=told.password.source if told.password is not None else "the settings file",
+            source=settings.password.source if settings.password is not None else "the settings file",
         )
 
 
-def _found(route: str, told: Any) -> Mapping[str, Fields]:
-    """What was read of a route, by the name of its bean."""
-    if not isinstance(told, dict) or not told:
+def _found(route: str, value: Any) -> Mapping[str, Fields]:
+    """The fields that were read of a route, by the name of its bean."""
+    if not isinstance(value, dict) or not value:
         raise NotRead(f"no route {route} is there")
-    return {str(bean): Fields(str(bean), read) for bean, read in told.items()}
+    return {str(bean): Fields(str(bean), read) for bean, read in value.items()}
 
 
 def _route_state(state: str, in_flight: int) -> PartState:
@@ -128,51 +132,49 @@ def _route_state(state: str, in_flight: int) -> PartState:
 class SystemdWay:
     """A unit of systemd."""
 
-    def __init__(self, told: SystemdUnit, place: Place, site: str) -> None:
-        self._told, self._place, self._site = told, place, site
+    def __init__(self, settings: SystemdUnit, place: Place, site: str) -> None:
+        self._settings, self._place, self._site = settings, place, site
 
     def look(self, timeout_s: float) -> Told:
-        words = [*systemctl(self._told), "is-active", self._told.unit]
-        what = f"systemctl is-active {self._told.unit}"
-        outcome = self._place.run(what, words, timeout_s, _facts(self._told.name, self._site))
+        words = [*systemctl(self._settings), "is-active", self._settings.unit]
+        what = f"systemctl is-active {self._settings.unit}"
+        outcome = self._place.run(what, words, timeout_s, _facts(self._settings.name, self._site))
         said = str(outcome.evidence.get("said", "")).strip()
         code = outcome.evidence.get("exit_code")
         if code == 0 and said in ("active", "reloading"):
-            return Told({self._told.name: PartState.RUNNING})
+            return Told({self._settings.name: PartState.RUNNING})
         if code == _STOPPED_EXIT and said in ("inactive", "failed"):
-            return Told({self._told.name: PartState.STOPPED}, said if said == "failed" else "")
+            return Told({self._settings.name: PartState.STOPPED}, said if said == "failed" else "")
         if said in ("activating", "deactivating"):
-            return Told({self._told.name: PartState.BETWEEN}, said)
+            return Told({self._settings.name: PartState.BETWEEN}, said)
         raise NotRead(outcome.text if code != 0 else f"{what} said {said!r}")
 
     def send(self, call: Call) -> Outcome:
-        return _run(self._place, call, self._told.timeout, _facts(self._told.name, self._site))
+        return _run(self._place, call, self._settings.timeout, _facts(self._settings.name, self._site))
 
-    def close(self) -> None:
-        """Nothing stays open."""
+    def close(self) -> None: ...
 
 
 class CommandWay:
     """Commands of the installation's own."""
 
-    def __init__(self, told: Commands, place: Place, site: str) -> None:
-        self._told, self._place, self._site = told, place, site
+    def __init__(self, settings: Commands, place: Place, site: str) -> None:
+        self._settings, self._place, self._site = settings, place, site
 
     def look(self, timeout_s: float) -> Told:
-        what = f"the state command of {self._told.name}"
-        outcome = self._place.run(what, self._told.state, timeout_s, _facts(self._told.name, self._site))
+        what = f"the state command of {self._settings.name}"
+        outcome = self._place.run(what, self._settings.state, timeout_s, _facts(self._settings.name, self._site))
         match outcome.evidence.get("exit_code"):
             case 0:
-                return Told({self._told.name: PartState.RUNNING})
+                return Told({self._settings.name: PartState.RUNNING})
             case code if code == _STOPPED_EXIT:
-                return Told({self._told.name: PartState.STOPPED})
+                return Told({self._settings.name: PartState.STOPPED})
         raise NotRead(outcome.text)
 
     def send(self, call: Call) -> Outcome:
-        return _run(self._place, call, self._told.timeout, _facts(self._told.name, self._site))
+        return _run(self._place, call, self._settings.timeout, _facts(self._settings.name, self._site))
 
-    def close(self) -> None:
-        """Nothing stays open."""
+    def close(self) -> None: ...
 
 
 def _facts(name: str, site: str) -> dict[str, Json]:
@@ -185,13 +187,13 @@ def _run(place: Place, call: Call, timeout_s: float, facts: Mapping[str, Json]) 
 
 
 class HttpWay:
-    """Something that is asked and told over HTTP. A proxy of the environment is not for it."""
+    """A service with an HTTP interface. A proxy of the environment is not used."""
 
-    def __init__(self, told: HttpService, verify: bool | str) -> None:
-        self._told, self._http = told, Http({}, verify)
+    def __init__(self, settings: HttpService, verify: bool | str) -> None:
+        self._settings, self._http = settings, Http({}, verify)
 
     def look(self, timeout_s: float) -> Told:
-        state, name = self._told.state, self._told.name
+        state, name = self._settings.state, self._settings.name
         status, line = self._asked("GET", state.get, timeout_s)
         if status != HTTPStatus.OK:
             raise NotRead(f"{state.get}: HTTP {status}")
@@ -203,7 +205,7 @@ class HttpWay:
 
     def send(self, call: Call) -> Outcome:
         url = str(call.request["post"])
-        status, line = self._asked("POST", url, self._told.timeout)
+        status, line = self._asked("POST", url, self._settings.timeout)
         if status < HTTPStatus.BAD_REQUEST:
             return Done("answered")
         # A gateway that gives up says nothing of what it passed on.
@@ -214,5 +216,5 @@ class HttpWay:
         self._http.close()
 
     def _asked(self, method: str, url: str, timeout_s: float) -> tuple[int, str]:
-        told = self._http.ask(method, url, timeout_s=timeout_s, most=_LINE_BYTES)
-        return told.status, told.body[:_LINE_BYTES].decode("utf-8", "replace").strip()
+        answer = self._http.ask(method, url, timeout_s=timeout_s, most=_LINE_BYTES)
+        return answer.status, answer.body[:_LINE_BYTES].decode("utf-8", "replace").strip()

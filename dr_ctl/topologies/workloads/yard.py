@@ -1,4 +1,4 @@
-"""All workloads of an installation: looked at side by side, started and stopped one by one under the run's lock."""
+"""All workloads of an installation: looks go out side by side, starts and stops one by one under the run's lock."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ from dr_ctl.settings.workloads import CamelRoutes, Commands, HttpService, System
 from dr_ctl.topologies.topology import WorkloadSeen
 from dr_ctl.topologies.workloads.ways import CamelWay, CommandWay, HttpWay, SystemdWay, Way
 
-LOCKED_S: Final = 30.0  # of the lock that must be left when a call goes out; it is renewed while that lasts
+LOCKED_S: Final = 30.0  # seconds of the lock that must be left when a call goes out; the run renews the lock meanwhile
 _AT_ONCE: Final = 8
 
 Key = tuple[str, str]
 
 
 class Yard:
-    """One instance serves one command. `told` are the workloads of the settings, by site and name."""
+    """An instance serves one command. `told` are the workloads of the settings, by site and name."""
 
     def __init__(self, installation: Installation, patience: Patience) -> None:
         self.told: Mapping[Key, Workload] = {
             (site, each.name): each for site, of in installation.settings.sites.items() for each in of.workloads
         }
         self._patience = patience
-        self._ways = {(site, told.name): _way(told, installation, site) for (site, _), told in self.told.items()}
+        self._ways = {
+            (site, workload.name): _way(workload, installation, site) for (site, _), workload in self.told.items()
+        }
         self._left_s: dict[str, float] = {}
 
     def spend_at_most(self, seconds: float, site: str) -> None:
@@ -50,11 +52,11 @@ class Yard:
         return self._looked(keys, self._patience.last_look_s)
 
     def others(self, site: str, name: str) -> list[WorkloadSeen]:
-        """The same workload at the other site, looked at now; empty where that has none."""
+        """The same workload at the other site, looked at now; empty where that site has none."""
         return self.look_at(*(key for key in self.told if key[1] == name and key[0] != site))
 
     def is_singleton(self, name: str) -> bool:
-        return any(told.singleton for told in self.told.values() if told.name == name)
+        return any(workload.singleton for workload in self.told.values() if workload.name == name)
 
     def close(self) -> None:
         for way in self._ways.values():
@@ -74,7 +76,7 @@ class Yard:
             return Unknown(str(error))
 
     def _looked(self, keys: Sequence[Key], least_s: float) -> list[WorkloadSeen]:
-        """Side by side; what the silent ones took is spent of their site's time."""
+        """Look side by side; time spent on silent workloads is taken from their site's time."""
         began, read_s = time.monotonic(), self._patience.workload_read_s
         times = [max(min(read_s, self._left_s.get(site, read_s)), least_s) for site, _ in keys]
         with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="workload") as pool:
@@ -84,39 +86,40 @@ class Yard:
         return found
 
     def _look(self, key: Key, timeout_s: float) -> WorkloadSeen:
-        told, singleton = self.told[key], self.is_singleton(key[1])
+        workload, singleton = self.told[key], self.is_singleton(key[1])
         silent = "it is not asked again: its site's time is spent"
         try:
             if timeout_s > 0:
                 found = self._ways[key].look(timeout_s)
                 return WorkloadSeen(
-                    key[0], told.name, told.kind, singleton, found.parts, found.detail, alone=told.alone
+                    key[0], workload.name, workload.kind, singleton, found.parts, found.detail, alone=workload.alone
                 )
         except BrokerError as error:
             silent = str(error)
-        return WorkloadSeen(key[0], told.name, told.kind, singleton, silent=silent, alone=told.alone)
+        return WorkloadSeen(key[0], workload.name, workload.kind, singleton, silent=silent, alone=workload.alone)
 
 
 def _why_locked(call: Call, lease: Lease | None) -> str | None:
-    """Say why the lock lets no call go out now. It is looked at where it is held, at the call's own site if it is."""
+    """Say why the lock lets no call go out now. The lock is read at a broker that holds it, at the call's own site if
+    possible."""
     if lease is None:
         return None
     held = sorted((slot.key for slot in lease.slots if slot.held is not None), key=lambda key: key[0] != call.site)
     return lease.why_not(*(held or [slot.key for slot in lease.slots])[0], LOCKED_S)
 
 
-def _way(told: Workload, installation: Installation, site: str) -> Way:
+def _way(workload: Workload, installation: Installation, site: str) -> Way:
     place = Place(installation.file.parent, variables(installation.settings))
     tls = installation.settings.sites[site].tls
-    match told:
+    match workload:
         case CamelRoutes():
-            return CamelWay(told, installation, site)
+            return CamelWay(workload, installation, site)
         case SystemdUnit():
-            return SystemdWay(told, place, site)
+            return SystemdWay(workload, place, site)
         case Commands():
-            return CommandWay(told, place, site)
+            return CommandWay(workload, place, site)
         case HttpService():
             ca: bool | str = str(installation.path(tls.ca)) if tls.ca is not None else True
-            return HttpWay(told, ca if tls.verify else False)
+            return HttpWay(workload, ca if tls.verify else False)
         case _:
-            assert_never(told)
+            assert_never(workload)
