@@ -20,5 +20,5 @@ def plugin(broker: str) -> str:
 
 
 def all_queues(broker: str) -> str:
-    """Its queues are no queues of the broker's, but the plugin's."""
+    """The plugin's queues, which are not among the broker's queues."""
     return f"{plugin(broker)},destinationType=Queue,destinationName=*"

@@ -1,4 +1,4 @@
-"""The calls that only this plugin has: who is the source, and who the replica. Pure."""
+"""The calls that only this plugin has: to make a broker the source or the replica. Pure."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ def kept_queue(site: str, queue: str) -> str:
 
 
 def hands_over(view: BrokerView, peer: Peer) -> Call:
-    """Let a replica become the source: its source is asked, which makes sure that the replica has everything."""
+    """Let a replica become the source: the call goes to its source, which makes sure that the replica has
+    everything."""
     asked = request(beans.plugin(peer.broker), beans.SET_ROLE, (beans.REPLICA, False))
     text = f"{peer.site} hands over to {view.site}: setReplicationRole(replica, false) there makes it the source"
     return Call(view.site, view.pair, Goal.OPEN, ROLE, {**asked, THROUGH: peer.site}, text)
 
 
 def takes_over(view: BrokerView) -> Call:
-    """Let a replica become the source by itself: what it has not got is lost to it."""
+    """Let a replica become the source by itself: messages that the replica has not got are lost to it."""
     asked = request(beans.plugin(view.broker), beans.SET_ROLE, (beans.SOURCE, True))
     return call(view, Goal.OPEN, ROLE, asked, "setReplicationRole(source, true)")
 
@@ -48,7 +49,7 @@ def gives_way(view: BrokerView, when: str | None = None) -> Call:
 
 
 def may_set_aside(view: BrokerView, queue: Queue, when: str) -> Call:
-    """What a plan says of what only one site has: which messages, the run finds out."""
+    """Plan to set aside messages that only one site has; the run finds out which."""
     kept = kept_queue if when == ONLY_THERE else quarantine_queue
     name = kept(view.site, queue.name)
     asked = request(queue.bean, MOVE_MATCHING, ("JMSMessageID IN (…)", name))

@@ -21,7 +21,7 @@ from dr_ctl.topologies.replica.findings import NEVER_TRIED, NO_REPLICATION_PLUGI
 from dr_ctl.topologies.replica.seen import shut
 from dr_ctl.topologies.replica.view import BrokerView
 
-# What a return itself puts right: nobody fetches from a source beside another one.
+# Findings that a return itself mends: no replica fetches from a source beside another source.
 _MENDED: Final = frozenset({LINK_NOT_ATTACHED.id})
 BOOTS_OPEN: Final = (
     "A source comes back as a source, and opens its connectors: keep clients off its host until it is taken in, by a "
@@ -43,13 +43,14 @@ def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
 
 
 def of_return(seen: Seen[BrokerView], move: Move) -> Iterator[Finding]:
-    """What speaks against taking the target in beside the serving source."""
+    """Find reasons against taking the target in beside the serving source."""
     yield from failover.of_return(seen, move, of_broker, _MENDED, BOOTS_OPEN)
     yield from (each for _, each in shut(seen))
 
 
 def nothing_owed(seen: Seen[BrokerView], move: Move) -> bool:
-    """Say whether the target is taken in already: nothing is owed, and it is the replica of the site that serves."""
+    """Say whether the target is taken in already: no debt is left, and the target is the replica of the serving
+    site."""
     here, there = seen.views(move.source), seen.views(move.target)
     owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
     fetches = all(view.is_source and view.link.attached for view in here) and all(view.is_replica for view in there)
@@ -57,7 +58,7 @@ def nothing_owed(seen: Seen[BrokerView], move: Move) -> bool:
 
 
 def of_broker(view: BrokerView) -> Iterator[Finding]:
-    """What one broker says of itself, whatever its role."""
+    """Find what is wrong at one broker, whatever its role."""
     name = f"{view.site}/{view.pair}"
     yield NEVER_TRIED(
         f"{name}: what dr-ctl knows of the replication plugin is from its published names and states; it never ran on "
@@ -89,7 +90,6 @@ def of_broker(view: BrokerView) -> Iterator[Finding]:
 def of_both(
     rules: Rules, seen: Seen[BrokerView], move: Move, source: BrokerView, target: BrokerView
 ) -> Iterator[Finding]:
-    """What the two brokers of a pair tell together."""
     yield from of_pair(source, target)
     yield from _parts(source, target)
     lag_ms, most_s = source.plugin.lag_ms if source.plugin is not None else None, source.config.lag_s

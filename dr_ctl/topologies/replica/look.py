@@ -1,4 +1,5 @@
-"""One look at one broker with the replication plugin: beside what all tell, its part and what its replica lacks."""
+"""A look at a broker with the replication plugin: the usual figures, its part, and the events that its replica
+lacks."""
 
 from __future__ import annotations
 
@@ -24,29 +25,29 @@ def look(
     """Raises `BrokerError`."""
     plugin = Read(beans.plugin(broker), PLUGIN)
     events = Read(beans.all_queues(broker), classic.QUEUE)
-    told = classic.ask(reader, broker, timeout_s=timeout_s, more=(plugin, events), permits=(SETS_ROLE,))
-    itself, queues = told.more
+    answer = classic.ask(reader, broker, timeout_s=timeout_s, more=(plugin, events), permits=(SETS_ROLE,))
+    itself, queues = answer.more
     return BrokerView(
         pair=pair,
         site=site,
         config=config,
-        broker=told.broker.text("BrokerName"),
-        version=told.broker.text("BrokerVersion"),
-        node=told.broker.text("BrokerName"),
-        start=told.broker.text("BrokerId"),
+        broker=answer.broker.text("BrokerName"),
+        version=answer.broker.text("BrokerVersion"),
+        node=answer.broker.text("BrokerName"),
+        start=answer.broker.text("BrokerId"),
         now_ms=papers.now_ms,
-        acceptors=told.connectors,
-        # What the plugin does not hide is its own all the same.
-        queues=tuple(each for each in told.queues if not each.name.startswith(beans.PREFIX)),
-        connections=tuple(each for each, network in told.connections if not network),
-        consumers=tuple(each for each, network in told.consumers if not network),
-        prepared=told.prepared,
+        acceptors=answer.connectors,
+        # Queues of the plugin that it does not hide are no clients' queues either.
+        queues=tuple(each for each in answer.queues if not each.name.startswith(beans.PREFIX)),
+        connections=tuple(each for each, network in answer.connections if not network),
+        consumers=tuple(each for each, network in answer.consumers if not network),
+        prepared=answer.prepared,
         documents=papers.texts(),
-        disk_used=told.share,
-        slave=told.broker.flag("Slave"),
-        networks=told.networks,
-        denied=told.denied,
-        bridges=tuple(each for each, network in told.connections if network),
+        disk_used=answer.share,
+        slave=answer.broker.flag("Slave"),
+        networks=answer.networks,
+        denied=answer.denied,
+        bridges=tuple(each for each, network in answer.connections if network),
         plugin=_plugin(beans.plugin(broker), itself),
         events=tuple(
             queue
@@ -57,7 +58,7 @@ def look(
 
 
 def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
-    """The same broker with its doors, its part, its lag and its events as they are now."""
+    """Read a broker's doors, its part, its lag and its events again."""
     itself, doors, plugin, *events = reader.look(
         [
             Read(classic_beans.broker(view.broker), ("BrokerId", "Slave")),
@@ -69,19 +70,19 @@ def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
     )
     fields = Fields(view.broker, itself.value())
     started = {bean: each.flag("Started") for bean, each in classic.found(doors)}
-    told = zip(view.events, events, strict=True)
+    answers = zip(view.events, events, strict=True)
     return replace(
         view,
         start=fields.text("BrokerId"),
         slave=fields.flag("Slave"),
         acceptors=tuple(replace(each, started=started.get(each.bean, False)) for each in view.acceptors),
         plugin=_plugin(beans.plugin(view.broker), plugin),
-        events=tuple(classic.queue(queue.bean, Fields(queue.bean, answer.value())) for queue, answer in told),
+        events=tuple(classic.queue(queue.bean, Fields(queue.bean, answer.value())) for queue, answer in answers),
     )
 
 
 def _plugin(bean: str, answer: Answer) -> Plugin | None:
-    """None where the broker has no such plugin."""
+    """Read the plugin; returns None where the broker has no such plugin."""
     if isinstance(answer.error, NoSuchBean):
         return None
     fields = Fields(bean, answer.value())

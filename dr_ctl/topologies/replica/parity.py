@@ -13,7 +13,7 @@ from dr_ctl.topologies.replica.view import BrokerView
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One queue whose counts differ."""
+    """A queue whose counts differ."""
 
     queue: str
     source: int
@@ -52,5 +52,5 @@ def unexplained(source: BrokerView, target: BrokerView, queues: Queues, moved: M
 
 
 def not_accepted(found: list[Difference], accepted: Mapping[str, int]) -> list[Difference]:
-    """Those that were not accepted at exactly their size."""
+    """Differences that were not accepted at exactly their size."""
     return [each for each in found if accepted.get(each.queue) != each.size]

@@ -1,4 +1,4 @@
-"""What one look at both sites told of a pair with the replication plugin, a replica without a console included."""
+"""The result of a look at both sites of a pair with the replication plugin; a replica may have no console."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ CONSOLE = 'Set controlWebConsoleAccess="false" of <replicaPlugin> at both sites:
 @dataclass(frozen=True, slots=True)
 class Shut(seen.Silent):
     """A broker that refuses at its console and at its clients' doors, and takes connections at the plugin's: a replica
-    closes all others, a source that starts has not opened them yet. `fetches`: its peer, a source, has a replica that
-    fetches."""
+    closes all others, a source that starts has not opened them yet. `fetches` says that the peer is a source with a
+    replica that fetches."""
 
     fetches: bool = False
 
@@ -28,13 +28,11 @@ class Shut(seen.Silent):
 
 
 class ReplicaSeen(seen.Seen[BrokerView]):
-    """One look at both sites."""
-
     def findings(self) -> Sequence[Finding]:
         return [*seen.Seen.findings(self), *self._kept(), *(each for _, each in shut(self))]
 
     def _kept(self) -> Iterator[Finding]:
-        """What a return set aside until its site serves again."""
+        """Find messages that a return set aside until their site serves again."""
         for view in self._all():
             for queue in view.queues:
                 if queue.name.startswith(KEPT) and queue.depth:
@@ -43,9 +41,9 @@ class ReplicaSeen(seen.Seen[BrokerView]):
                     yield RETURNED_LIE_ASIDE(text, remedy)
 
 
-def shut(told: seen.Seen[BrokerView]) -> Iterator[tuple[str, Finding]]:
+def shut(look: seen.Seen[BrokerView]) -> Iterator[tuple[str, Finding]]:
     """By site, the brokers without a console."""
-    for site, brokers in told.sites.items():
+    for site, brokers in look.sites.items():
         for each in brokers.values():
             if isinstance(each, Shut):
                 text = (

@@ -1,4 +1,4 @@
-"""What acts at a pair with the replication plugin work with, and what they remember."""
+"""The tools of acts at a pair with the replication plugin, and their memory."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from dr_ctl.topologies.replica.view import BrokerView
 
 @dataclass
 class TakenIn:
-    """What a return has found, by queue: how many only the returned site has, because they were never shipped
-    (`kept`), and how many it had consumed that the other still held (`done`)."""
+    """The counts of a return by queue: messages that only the returned site has, because they were never shipped
+    (`kept`), and messages it had consumed that the other site still held (`done`)."""
 
     kept: dict[str, int] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)

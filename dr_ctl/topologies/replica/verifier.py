@@ -1,4 +1,5 @@
-"""The gate of a pair with the replication plugin: nothing that the replica lacks, and both hold the same, by id."""
+"""The gate of a pair with the replication plugin: the replica lacks no event, and both sites hold the same messages by
+id."""
 
 from __future__ import annotations
 
@@ -51,11 +52,11 @@ class ReplicaVerifier(Verifier):
                 depths[name] = queue.depth
             if other is None or queue.depth != other.depth or not 0 < queue.depth <= COMPARED:
                 continue
-            told = ids.differing(ours, queue, theirs, other)
-            if told.only_here or told.only_there:
+            difference = ids.differing(ours, queue, theirs, other)
+            if difference.only_here or difference.only_there:
                 text = (
-                    f"{name}: {len(told.only_here)} message(s) only at {here.site}, {len(told.only_there)} only at "
-                    f"{there.site}, although the counts are equal"
+                    f"{name}: {len(difference.only_here)} message(s) only at {here.site}, "
+                    f"{len(difference.only_there)} only at {there.site}, although the counts are equal"
                 )
                 return Refused(text, findings=(SAME_COUNT_OTHER_MESSAGES(text, "Find out why before moving."),))
             compared += queue.depth

@@ -1,4 +1,4 @@
-"""What is decided for `activate`: the part changes hands, and what only the target had is put back. Pure."""
+"""Plans `activate`: the target becomes the source, and messages that only the target had are put back. Pure."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ BACK = "put back"
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
     returns = move.ask.operation == FAILBACK
-    told = drafts.activate.draft(rules, step, _taken_in(seen, move) if returns else seen, move)
+    common = drafts.activate.draft(rules, step, _taken_in(seen, move) if returns else seen, move)
     back = [
         may_put_back(view, queue)
         for view in seen.views(move.target)
         for name, queue in view.business.items()
-        # What a return will set aside is not known before it.
+        # Plan every queue: which messages a return will set aside is not known before.
         if returns or kept_queue(view.site, name) in view.named
     ]
     about = f"{move.target} becomes the source, which opens its doors; proven by a client's greeting"
-    return replace(told, about=about, calls=(*told.calls, *in_part(BACK, back)))
+    return replace(common, about=about, calls=(*common.calls, *in_part(BACK, back)))
 
 
 def _taken_in(seen: Seen[BrokerView], move: Move) -> Seen[BrokerView]:
-    """As it will be by then: the return has made the target the replica."""
+    """Show the target as the replica, because the return will have made it so."""
     views = {
         pair: replace(view, plugin=replace(view.plugin, part=REPLICA))
         if isinstance(view, BrokerView) and view.plugin is not None

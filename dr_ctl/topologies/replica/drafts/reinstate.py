@@ -1,4 +1,4 @@
-"""What is decided for `reinstate` and `reconcile`: a returned source becomes the replica, and is compared by id.
+"""Plans `reinstate` and `reconcile`: a returned source becomes the replica, and is compared by id.
 
 Pure."""
 
@@ -18,7 +18,7 @@ STRIKES = "strikes"
 
 
 def draft(rules: Rules, step: RunbookStep, seen: Seen[BrokerView], move: Move) -> Draft:
-    """Its part is not put back: a second source would open its doors."""
+    """The undo leaves the target the replica: a second source would open its doors."""
     del step
     parts = [gives_way(view) for view in seen.views(move.target) if not view.is_replica]
     inverse = [call for view in seen.views(move.source) for call in owed_again(view, move.target, move)]

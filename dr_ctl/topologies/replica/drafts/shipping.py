@@ -1,4 +1,4 @@
-"""What is decided for the waits on events that the replica lacks. Pure."""
+"""Plans the waits on events that the replica lacks. Pure."""
 
 from __future__ import annotations
 
