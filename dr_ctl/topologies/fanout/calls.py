@@ -27,7 +27,7 @@ def batches(ids: Collection[str]) -> Iterator[Sequence[str]]:
 
 
 def removes(view: BrokerView, queue: Queue, ids: Collection[str]) -> Iterator[Call]:
-    """Remove these messages of a queue; one that is gone already is no error."""
+    """Remove these messages of a queue; a message that is gone already is no error."""
     for batch in batches(ids):
         asked = request(queue.bean, REMOVE_MATCHING, (by_ids(batch, view.config.id_header),))
         yield call(view, Goal.REMOVE, queue.name, asked, f"remove {len(batch)} message(s) of {queue.name}")
@@ -41,7 +41,7 @@ def copies(view: BrokerView, queue: str, ids: Collection[str]) -> Iterator[Call]
 
 
 def may_remove(views: Iterable[BrokerView]) -> list[Call]:
-    """What a plan says of it: which messages, the run finds out."""
+    """Plan a removal; the run finds out which messages."""
     return [
         call(
             view,

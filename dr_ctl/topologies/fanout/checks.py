@@ -19,7 +19,7 @@ from dr_ctl.topologies.fanout import parity
 from dr_ctl.topologies.fanout.findings import NO_OWN_CONNECTOR, ONE_SIDED_SENDS, PRODUCERS_DOOR_CLOSED
 from dr_ctl.topologies.fanout.view import BrokerView, FanoutSeen
 
-# What a return itself puts right.
+# Findings that a return itself mends.
 _MENDED: Final = frozenset({COUNTS_DIFFER.id})
 
 
@@ -36,12 +36,13 @@ def of_move(rules: Rules, seen: FanoutSeen, move: Move) -> list[Finding]:
 
 
 def of_return(seen: FanoutSeen, move: Move) -> Iterator[Finding]:
-    """What speaks against taking the target in beside the serving source."""
+    """Find reasons against taking the target in beside the serving source."""
     return failover.of_return(seen, move, of_broker, _MENDED, classic.BOOTS_OPEN)
 
 
 def nothing_owed(seen: FanoutSeen, move: Move) -> bool:
-    """Say whether the target is taken in already: nothing is owed, and it holds no fewer than the serving site."""
+    """Say whether the target is taken in already: no debt is left, and the target holds no fewer than the serving
+    site."""
     owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
     pairs = [(view, seen.view(move.target, view.pair)) for view in seen.views(move.source)]
     lacks = any(
@@ -51,7 +52,7 @@ def nothing_owed(seen: FanoutSeen, move: Move) -> bool:
 
 
 def of_broker(view: BrokerView) -> Iterator[Finding]:
-    """What one broker says of itself, whatever its role."""
+    """Find what is wrong at one broker, whatever its role."""
     name = f"{view.site}/{view.pair}"
     yield from of_doors(name, view)
     yield from classic.of_permits(view, (REMOVES,))
@@ -80,7 +81,6 @@ def _producers(name: str, view: BrokerView) -> Iterator[Finding]:
 
 
 def of_both(rules: Rules, seen: FanoutSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
-    """What the two brokers of a pair tell together."""
     yield from of_pair(source, target)
     if bool(source.producers) is not bool(target.producers):
         one, none = (source, target) if source.producers else (target, source)

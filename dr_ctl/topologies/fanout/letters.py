@@ -13,7 +13,7 @@ from dr_ctl.topologies.common.access import Gate
 
 SILENT_S: Final = 10.0
 AT_ONCE: Final = 100  # on their way without a receipt
-# What the broker says of a message, which is no producer's; `content-length` tells bytes from text.
+# Headers that the broker adds to a message, not its producer; `content-length` tells bytes from text.
 _ITS: Final = frozenset(
     {"destination", "subscription", "message-id", "ack", "redelivered", "receipt", "original-destination"}
 )
@@ -21,7 +21,7 @@ _ITS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One message as a producer would send it again."""
+    """A message as a producer would send it again."""
 
     headers: Mapping[str, str]
     body: bytes
@@ -32,7 +32,7 @@ class CannotCopy(BrokerError):
 
 
 def read(gate: Gate, queue: str, header: str, wanted: Collection[str]) -> dict[str, Letter]:
-    """Those of a queue's messages that bear one of these ids. Raises `BrokerError`."""
+    """Read the messages of a queue that bear one of these ids. Raises `BrokerError`."""
     found = {}
     for frame in browsed(gate, queue):
         ident = frame.headers.get(header)
@@ -42,21 +42,21 @@ def read(gate: Gate, queue: str, header: str, wanted: Collection[str]) -> dict[s
                     f"{queue}: message {ident} is neither text nor bytes, and cannot be copied over STOMP",
                     remedy="Copy such messages by a client of their own, with the same id.",
                 )
-            kept = {name: told for name, told in frame.headers.items() if name not in _ITS}
+            kept = {name: value for name, value in frame.headers.items() if name not in _ITS}
             found[ident] = Letter(kept, frame.body or b"")
     return found
 
 
 def put(gate: Gate, queue: str, letters: Sequence[Letter]) -> None:
-    """Put them down, durable, and wait until each is confirmed. Raises `BrokerError`: what was confirmed before that
-    lies there."""
+    """Send these messages as durable, and wait until the broker confirms each. Raises `BrokerError`: confirmed messages
+    stay there."""
     connection = connected(gate)
     try:
         for start in range(0, len(letters), AT_ONCE):
             waiting = set()
             for number, letter in enumerate(letters[start : start + AT_ONCE], start):
-                told = {**letter.headers, "persistent": "true", "receipt": str(number)}
-                connection.stomp.send(f"/queue/{queue}", letter.body, headers=told)
+                headers = {**letter.headers, "persistent": "true", "receipt": str(number)}
+                connection.stomp.send(f"/queue/{queue}", letter.body, headers=headers)
                 waiting.add(str(number))
             until = time.monotonic() + SILENT_S
             while waiting:

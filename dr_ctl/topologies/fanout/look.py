@@ -1,4 +1,4 @@
-"""One look at one broker whose producers write to its peer too."""
+"""A look at a broker whose producers write to its peer too."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ def look(
     reader: Reader, papers: Papers, *, pair: str, site: str, config: FanoutConfig, broker: str, timeout_s: float
 ) -> BrokerView:
     """Raises `BrokerError`."""
-    told = ask(reader, broker, timeout_s=timeout_s)
-    own = {each.client for each, _ in told.connections if each.protocol == config.own}
+    answer = ask(reader, broker, timeout_s=timeout_s)
+    own = {each.client for each, _ in answer.connections if each.protocol == config.own}
     return BrokerView(
         pair=pair,
         site=site,
         config=config,
-        broker=told.broker.text("BrokerName"),
-        version=told.broker.text("BrokerVersion"),
-        node=told.broker.text("BrokerName"),
-        start=told.broker.text("BrokerId"),
+        broker=answer.broker.text("BrokerName"),
+        version=answer.broker.text("BrokerVersion"),
+        node=answer.broker.text("BrokerName"),
+        start=answer.broker.text("BrokerId"),
         now_ms=papers.now_ms,
-        acceptors=told.connectors,
-        queues=told.queues,
-        connections=tuple(each for each, network in told.connections if not network),
+        acceptors=answer.connectors,
+        queues=answer.queues,
+        connections=tuple(each for each, network in answer.connections if not network),
         # A browse of dr-ctl's own counts as a consumer and takes nothing.
-        consumers=tuple(each for each, network in told.consumers if not network and each.client not in own),
-        prepared=told.prepared,
+        consumers=tuple(each for each, network in answer.consumers if not network and each.client not in own),
+        prepared=answer.prepared,
         documents=papers.texts(),
-        disk_used=told.share,
-        slave=told.broker.flag("Slave"),
-        networks=told.networks,
-        denied=told.denied,
-        bridges=tuple(each for each, network in told.connections if network),
+        disk_used=answer.share,
+        slave=answer.broker.flag("Slave"),
+        networks=answer.networks,
+        denied=answer.denied,
+        bridges=tuple(each for each, network in answer.connections if network),
     )

@@ -1,6 +1,6 @@
-"""Whether the waiting site holds what the serving one does, queue by queue and by count. Pure.
+"""Whether the waiting site holds the serving site's messages, queue by queue and by count. Pure.
 
-What it holds beside that was consumed at the serving site, or is on its way there: which it is, ids tell.
+Other messages there were consumed at the serving site, or are on their way to it: ids tell which.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Counts:
 
 
 def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Counts]:
-    """Every selected queue of clients, by name; each broker fills its dead letters itself."""
+    """Count every selected queue of clients, by name; dead letters are left out, because every broker fills its own."""
     here, there = selected(source, queues), selected(target, queues)
     found = []
     for name in sorted(here.keys() | there.keys()):
@@ -38,5 +38,5 @@ def counts(source: BrokerView, target: BrokerView, queues: Queues) -> list[Count
 
 def lacking(source: BrokerView, target: BrokerView, queues: Queues, moved: Mapping[str, int]) -> list[Counts]:
     """Queues of which the target holds fewer, by more than what moved between two looks can explain."""
-    told = counts(source, target, queues)
-    return [each for each in told if each.source - each.target > moved.get(each.queue, 0)]
+    counted = counts(source, target, queues)
+    return [each for each in counted if each.source - each.target > moved.get(each.queue, 0)]

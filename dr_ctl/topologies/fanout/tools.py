@@ -1,4 +1,4 @@
-"""What acts at a fan-out pair work with, and what a step has evened out between the sites."""
+"""The tools of acts at a fan-out pair, and the messages that a step has evened out between the sites."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ LISTED: Final = 1000  # ids of a queue; the calls in the journal name all of the
 
 @dataclass
 class Evened:
-    """By queue, the ids of the messages that were `removed` where they waited because they were consumed at the other
-    site, of those that were `copied` there, and of those that lie there `alone` and that nobody is known to have
-    consumed."""
+    """Ids of messages by queue. `removed` ones were consumed at the other site, `copied` ones were put where they
+    lacked. `alone` ones lie at one site, and nobody is known to have consumed them."""
 
     removed: dict[str, set[str]] = field(default_factory=dict)
     copied: dict[str, set[str]] = field(default_factory=dict)
@@ -45,8 +44,8 @@ class Evened:
         }
 
 
-def _listed(told: Mapping[str, Collection[str]]) -> dict[str, Json]:
-    return {queue: [*sorted(ids)[:LISTED]] for queue, ids in told.items()}
+def _listed(ids_by_queue: Mapping[str, Collection[str]]) -> dict[str, Json]:
+    return {queue: [*sorted(ids)[:LISTED]] for queue, ids in ids_by_queue.items()}
 
 
 class FanoutTools(Tools[BrokerView]):
@@ -61,5 +60,5 @@ class FanoutTools(Tools[BrokerView]):
         self.evened = Evened()
 
     def between(self, source: str, target: str) -> list[Way]:
-        """Both brokers of each pair, that of the first site first."""
+        """The brokers of every pair: first the source's, then the target's."""
         return [(here, self.observer.brokers[target][pair]) for pair, here in self.observer.brokers[source].items()]

@@ -1,4 +1,5 @@
-"""The gate of a fan-out pair: clients are out, and by the producers' ids both sites hold the same; these go on."""
+"""The gate of a fan-out pair: clients are out, and both sites hold the same messages by the producers' ids; producers
+go on."""
 
 from __future__ import annotations
 

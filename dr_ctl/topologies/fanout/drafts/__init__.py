@@ -1,4 +1,4 @@
-"""What is decided for each verb that a fan-out pair does in its own way; a file a verb, as in `acts`. Pure."""
+"""Plans for each verb that a fan-out pair does in its own way, a file a verb, as in `acts`. Pure."""
 
 from dr_ctl.topologies.fanout.drafts import evening, reinstate
 

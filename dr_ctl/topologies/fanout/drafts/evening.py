@@ -1,6 +1,6 @@
-"""What is decided for the verbs that make the waiting site hold what the serving one does: `catch-up`, `drain`, `trim`,
-and `settle` where that is lost. What was consumed is consumed, what was copied lies at both: nothing is undone. Pure.
-"""
+"""Plans the verbs that make the waiting site hold the serving site's messages: `catch-up`, `drain`, `trim`, and
+`settle` where the serving site is lost. No verb has an undo: removed messages were consumed, copied ones lie at both
+sites. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dr_ctl.topologies.fanout.view import FanoutSeen
 
 
 def catch_up(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
-    """What is left for the drain is then what comes in between."""
+    """Remove consumed messages, so that the drain has only those that are consumed in between."""
     about = f"{while_serving(seen, move)}what was consumed at {move.source} is removed at {move.target} by its ids"
     limits = {"within": step.limits.get("within", rules.patience.catch_up_s)}
     return Draft(move.target, about, tuple(may_remove(seen.views(move.target))), limits=limits)
@@ -34,7 +34,7 @@ def trim(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft
 
 
 def settle(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
-    """Before clients are let in: what the store of ids knows is removed, each listed by its id."""
+    """Before clients are let in: messages that the store of ids knows are removed and listed by id."""
     del rules, step
     about = f"what consumers of {move.source} had done, as their store of ids says, is removed at {move.target}"
     return Draft(move.target, about, tuple(may_remove(seen.views(move.target))))

@@ -1,4 +1,4 @@
-"""What is decided for `reinstate` and `reconcile`: a returned site is compared by id and evened out. Pure."""
+"""Plans `reinstate` and `reconcile`: a returned site is compared by id and evened out. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dr_ctl.topologies.fanout.view import FanoutSeen
 
 
 def draft(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
-    """Remove there what was consumed since, copy there what came since; then nothing is owed any more.
+    """Remove messages there that were consumed since, copy messages there that came since; then strike the debts.
     Messages stay copied and removed when it is undone: copies lie at both sites, and the rest was consumed."""
     del step
     inverse = [call for view in seen.views(move.source) for call in owed_again(view, move.target, move)]
@@ -23,7 +23,7 @@ def draft(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draf
 
 
 def reconcile(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
-    """Once more: what was consumed meanwhile."""
+    """Compare once more: remove messages that were consumed meanwhile, copy those that came."""
     del rules, step
     views = seen.views(move.target)
     calls = (*may_remove(views), *may_copy(views))
