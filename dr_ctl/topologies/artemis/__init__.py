@@ -1,1 +1,1 @@
-"""What the topologies of Artemis brokers have in common: looks, doors, pauses, documents, proofs."""
+"""Common parts of the topologies of Artemis brokers: looks, doors, pauses, documents, proofs."""

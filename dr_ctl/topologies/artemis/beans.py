@@ -43,7 +43,7 @@ def all_broker_connections(broker: str) -> str:
 
 
 def documents(broker: str) -> str:
-    """Every queue of dr-ctl's own: what it remembers at a broker stands in their `User`."""
+    """Every queue of dr-ctl's own: the documents at a broker stand in the queues' `User`."""
     return (
         f'{server(broker)},component=addresses,address="dr-ctl.*",subcomponent=queues,routing-type=*,queue="dr-ctl.*"'
     )

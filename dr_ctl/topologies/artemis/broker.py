@@ -13,7 +13,7 @@ from dr_ctl.topologies.common.view import Broker
 
 @dataclass(frozen=True, slots=True)
 class ArtemisBroker(Broker):
-    """One Artemis broker as it answered."""
+    """An Artemis broker as it answered."""
 
     @property
     def fence(self) -> DoorsAndRoles:

@@ -1,4 +1,4 @@
-"""What dr-ctl remembers at a broker: small documents, each kept by a queue of its own, as `papers` says.
+"""The documents of dr-ctl at a broker: small texts, each kept by a queue of its own, as `papers` says.
 
 One read gives them all beside the broker's clock. The name says the kind, the site that holds it, and a number.
 """
@@ -41,11 +41,11 @@ class Documents:
 
     def read(self, kind: str) -> tuple[int, Sequence[tuple[int, str]]]:
         names = self._access.names()
-        now, told = Reader(self._open()).look(
+        now, listed = Reader(self._open()).look(
             [self._access.clock(names.broker), Read(beans.documents(names.broker), names.papers.attributes)],
             timeout_s=READ_S,
         )
-        return self._access.clock_ms(now), numbered(_texts(told, names.papers), kind)
+        return self._access.clock_ms(now), numbered(_texts(listed, names.papers), kind)
 
     def lately(self, kind: str) -> tuple[float, int, Sequence[tuple[int, str]]] | None:
         if (newest := self._access.newest) is None:
@@ -71,7 +71,8 @@ class Documents:
         self._change(DELETE, (self._name(kind, number),)).value()
 
     def why_forbidden(self) -> str | None:
-        """Ask, without trying, whether this user may create documents; None where it may, or that cannot be told."""
+        """Ask, without trying, whether this user may create documents; returns None where the user may, or the broker
+        does not say."""
         server = beans.server(self._access.names().broker)
         asked = Ask(beans.SECURITY, Listing.MAY_CALL, (server, "createQueue", ["java.lang.String"]))
         answer = Reader(self._open()).look([asked], timeout_s=READ_S)[0]
@@ -95,10 +96,10 @@ class Documents:
         return self._wire
 
 
-def _texts(told: Answer, papers: Papers) -> dict[str, str]:
-    if isinstance(told.error, NoSuchBean):
+def _texts(answer: Answer, papers: Papers) -> dict[str, str]:
+    if isinstance(answer.error, NoSuchBean):
         return {}
-    value = told.value()
+    value = answer.value()
     if not isinstance(value, dict):
         raise BadValue("a read by pattern gave no beans")
     fields = {bean: Fields(bean, each) for bean, each in value.items()}

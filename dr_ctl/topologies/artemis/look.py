@@ -1,4 +1,4 @@
-"""Parts of a look that all Artemis brokers answer alike: what is asked, and how the answer becomes a value."""
+"""Parts of a look that all Artemis brokers answer alike: the questions, and the way from answers to values."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ QUEUE: Final = (
     "MessagesAdded", "MessagesAcknowledged", "MessagesExpired", "MessagesKilled",
     "Durable", "Temporary", "InternalQueue", "RingSize", "LastValue", "DeadLetterAddress", "ExpiryAddress",
 )  # fmt: skip
-# What the gate rests on, and what is looked at where queues are paused and resumed: each attribute more costs a broker
-# of ten thousand queues a tenth of a second.
+# The figures of the gate, and those read while queues are paused and resumed: every attribute more costs a broker of
+# ten thousand queues a tenth of a second.
 COUNTS: Final = ("MessageCount", "DeliveringCount", "MessagesAdded")
 PAUSES: Final = ("Paused",)
-# What the history keeps of a queue.
+# The figures of a queue in the history.
 MOVING: Final = (*COUNTS, "MessagesAcknowledged", "MessagesExpired", "MessagesKilled")
 
 
@@ -37,11 +37,11 @@ class Documents(NamedTuple):
     others: tuple[str, ...]
 
 
-def documents(papers: Papers, told: Iterable[tuple[str, Fields]]) -> Documents:
+def documents(papers: Papers, queues: Iterable[tuple[str, Fields]]) -> Documents:
     """Tell dr-ctl's own documents from queues that only have such a name."""
     own: dict[str, str] = {}
     others = []
-    for bean, fields in told:
+    for bean, fields in queues:
         name = beans.parts(bean)["queue"]
         if DOCUMENT.match(name) and not papers.is_own(bean, fields):
             others.append(name)
@@ -63,28 +63,28 @@ def find_broker(reader: Reader, *, timeout_s: float = READ_S) -> str:
 
 
 def dispatch(reader: Reader, view: Broker) -> dict[str, tuple[int, bool]]:
-    """What each queue has in delivery and whether it is paused, and nothing else: the poll of a quiesce."""
-    told = reader.look([Read(beans.all_queues(view.broker), ("DeliveringCount", "Paused"))])
+    """How many messages each queue has in delivery, and whether it is paused: the poll of a quiesce."""
+    answers = reader.look([Read(beans.all_queues(view.broker), ("DeliveringCount", "Paused"))])
     return {
         beans.parts(bean)["queue"]: (fields.number("DeliveringCount"), fields.flag("Paused"))
-        for bean, fields in found(told[0])
+        for bean, fields in found(answers[0])
     }
 
 
 def found(answer: Answer) -> list[tuple[str, Fields]]:
-    """What a pattern matched; nothing matched is an empty list, any other error is raised."""
+    """The beans that a pattern matched; no match gives an empty list, any other error is raised."""
     if isinstance(answer.error, NoSuchBean):
         return []
     value = answer.value()
     if not isinstance(value, dict):
         raise BadValue("a read by pattern gave no beans")
-    return [(bean, Fields(bean, told)) for bean, told in value.items()]
+    return [(bean, Fields(bean, row)) for bean, row in value.items()]
 
 
 def rows(answer: Answer) -> list[dict[str, Any]]:
-    told = json.loads(str(answer.value()))
-    rows = told["data"] if isinstance(told, dict) else None
-    if not isinstance(rows, list) or told.get("count", len(rows)) != len(rows):
+    listing = json.loads(str(answer.value()))
+    rows = listing["data"] if isinstance(listing, dict) else None
+    if not isinstance(rows, list) or listing.get("count", len(rows)) != len(rows):
         raise BadValue("a listing gave no rows, or not all of them")
     return rows
 
@@ -95,16 +95,16 @@ def _port(address: str) -> int | None:
 
 
 def acceptor(bean: str, fields: Fields) -> Acceptor:
-    told = fields.mapping("Parameters")
-    port = told.get("port", "")
+    parameters = fields.mapping("Parameters")
+    port = parameters.get("port", "")
     return Acceptor(
         name=fields.text("Name"),
         bean=bean,
         started=fields.flag("Started"),
         port=int(port) if port.isdecimal() else None,
         # An acceptor that names no protocol speaks them all.
-        protocols=frozenset(told.get("protocols", "CORE,AMQP,STOMP,HORNETQ,MQTT,OPENWIRE").upper().split(",")),
-        opens_at_boot=told.get("autoStart", "true").lower() != "false",
+        protocols=frozenset(parameters.get("protocols", "CORE,AMQP,STOMP,HORNETQ,MQTT,OPENWIRE").upper().split(",")),
+        opens_at_boot=parameters.get("autoStart", "true").lower() != "false",
     )
 
 
@@ -196,10 +196,10 @@ def consumer(row: dict[str, Any]) -> Consumer:
 
 def prepared(answer: Answer) -> tuple[str, ...]:
     """The prepared transactions; the broker says an empty text where there are none."""
-    told = answer.value()
-    if told == "":
+    text = answer.value()
+    if text == "":
         return ()
-    listed = json.loads(str(told))
+    listed = json.loads(str(text))
     if not isinstance(listed, list):
         raise BadValue("the list of prepared transactions is no list")
     return tuple(str(each.get("xid_as_base64", each)) if isinstance(each, dict) else str(each) for each in listed)
@@ -211,8 +211,8 @@ def uncovered(reader: Reader, view: Broker) -> list[str]:
     if lasting is None:
         return []
     mine = {queue.address for queue in view.business.values()}
-    told = reader.look([Read(beans.all_addresses(view.broker), ("RolesAsJSON",))])
-    roles = {beans.parts(bean)["address"]: grants(fields.text("RolesAsJSON")) for bean, fields in found(told[0])}
+    answers = reader.look([Read(beans.all_addresses(view.broker), ("RolesAsJSON",))])
+    roles = {beans.parts(bean)["address"]: grants(fields.text("RolesAsJSON")) for bean, fields in found(answers[0])}
     may = {"send", "consume"}
     return sorted(
         name
@@ -222,7 +222,7 @@ def uncovered(reader: Reader, view: Broker) -> list[str]:
 
 
 def grants(text: object) -> Grants:
-    """What each role may do; the words of the broker's listing are kept, whichever its version has."""
+    """The rights of each role; the words of the broker's listing are kept, whichever its version has."""
     rows = json.loads(str(text))
     return {
         str(row["name"]): tuple(word for word, granted in row.items() if granted is True and word != "name")
@@ -231,7 +231,7 @@ def grants(text: object) -> Grants:
 
 
 def users(answer: Answer) -> dict[str, frozenset[str]] | None:
-    """The users and their roles; None where the broker's security keeps them elsewhere."""
+    """The users and their roles; returns None where the broker's security keeps users elsewhere."""
     if isinstance(answer.error, OperationFailed):
         return None
     rows = json.loads(str(answer.value()))

@@ -34,7 +34,7 @@ class Papers(Protocol):
 
     @property
     def attributes(self) -> tuple[str, ...]:
-        """What is read of the queue, its name included."""
+        """The attributes to read of the queue, its name included."""
 
     def create(self, name: str, text: str, *, kind: str | None = None) -> Operation:
         """Write one down; of a `kind` that is numbered, an existing one is an error, and all share an address."""
@@ -63,13 +63,14 @@ class _InUser:
         return CREATE_QUEUE, (json.dumps(internal_queue(name, _lasting(text))), True)
 
     def update(self, name: str, text: str, *, kind: str) -> Operation:
-        # With all fields: what is left out would be set to what it is by default.
+        # Send all fields: a field left out would be set to its default.
         return UPDATE, (json.dumps(_numbered(name, _lasting(text), kind)),)
 
     def probe(self, name: str) -> Operation:
-        # Internal: such a queue and what lies in it never reach the peer, whatever the link's address filter says.
-        told = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": False, "internal": True}
-        return CREATE_QUEUE, (json.dumps(told), True)
+        # The queue is internal: neither the queue nor its messages reach the peer, whatever the link's address filter
+        # says.
+        queue = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": False, "internal": True}
+        return CREATE_QUEUE, (json.dumps(queue), True)
 
     def text(self, fields: Fields) -> str:
         return fields.any_text("User")
@@ -92,7 +93,7 @@ def _lasting(text: str) -> str:
 def _numbered(name: str, text: str, kind: str) -> dict[str, str | bool | int]:
     return {
         "name": name,
-        # One address for all of a kind: removing a queue leaves its address behind.
+        # Documents of a kind share an address: removing a queue leaves its address behind.
         "address": kind,
         "routing-type": "ANYCAST",
         "durable": True,
@@ -107,7 +108,7 @@ def _numbered(name: str, text: str, kind: str) -> dict[str, str | bool | int]:
 
 
 def internal_queue(name: str, user: str) -> dict[str, str | bool]:
-    """What a document's queue is made of: durable, and never mirrored."""
+    """The configuration of a document's queue: durable, and never mirrored."""
     return {
         "name": name,
         "address": name,

@@ -1,1 +1,1 @@
-"""What brokers have in common that are managed over Jolokia, whatever their family."""
+"""Common parts for brokers that are managed over Jolokia, whatever their family."""
