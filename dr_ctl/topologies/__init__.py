@@ -1,1 +1,1 @@
-"""The ways brokers of two sites are joined; each package knows one."""
+"""The ways to join brokers of two sites: a package for every way."""

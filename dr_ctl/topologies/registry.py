@@ -35,7 +35,7 @@ _SHARED: Final = ("common", "classic", "workloads")
 
 
 def finding_kinds() -> Mapping[str, FindingKind]:
-    """The kinds of findings of all topologies, by id: those of the module `findings` beside each registered one."""
+    """The kinds of findings of all topologies, by id: every registered package has its own in the module `findings`."""
     own = {module.rpartition(".")[0] for module in TOPOLOGIES.modules.values()}
     packages = [*sorted(own), *(f"dr_ctl.topologies.{name}" for name in _SHARED)]
     return kinds_in(*(import_module(f"{each}.findings") for each in packages if find_spec(f"{each}.findings")))

@@ -1,6 +1,7 @@
-"""The contract of a topology: what a command needs of one, as values and protocols. `registry` opens it by its id.
+"""The contract of a topology: the values and protocols that a command needs. `registry` opens it by its id.
 
-Nothing outside `topologies/` looks behind these: what was not read is None everywhere, never zero and never no.
+Nothing outside `topologies/` looks behind these: a value that was not read is None everywhere, never zero and
+never no.
 """
 
 from __future__ import annotations
@@ -27,12 +28,11 @@ FenceStrength = Literal["now", "lasting"]
 
 @dataclass(frozen=True, slots=True)
 class BrokerSeen:
-    """One broker of one site, whatever its kind. Where it is `silent` nothing else of it was read.
+    """A broker of a site, whatever its kind. Where `silent` has an error, no other value was read.
 
     `doors` are the clients' ways in, by name, and whether each is open; `kept_out` says that a lasting fence stands;
-    `depths` are the messages in each business queue, `paused` those queues whose dispatch is stopped; `disk_used` is
-    the share of its disk that is taken.
-    """
+    `depths` are the messages in each business queue, `paused` the queues whose dispatch is stopped; `disk_used` is the
+    share of its disk that is taken."""
 
     site: str
     pair: str
@@ -49,9 +49,9 @@ class BrokerSeen:
 
 @dataclass(frozen=True, slots=True)
 class LinkSeen:
-    """What ships from one broker to its peer. `rate` is messages a second, known after two looks; `outflow` what is
-    still to ship, `unapplied` the peer's acknowledgements that have arrived here. `lines` are for people, `more` are
-    the topology's own figures for `data.links`."""
+    """The link that ships from one broker to its peer. `rate` is messages a second, known after two looks; `outflow`
+    the messages still to ship, `unapplied` the peer's acknowledgements that have arrived here. `lines` are for people,
+    `more` are the topology's own figures for `data.links`."""
 
     site: str
     pair: str
@@ -85,7 +85,7 @@ class LinkSeen:
 
 
 def drain_s(depth: int | None, rate: float | None) -> float | None:
-    """Seconds until so much has been shipped at that rate; None where either is not known, or nothing moves."""
+    """Seconds to ship so much at that rate; returns None where a figure is unknown, or no message moves."""
     if depth == 0:
         return 0.0
     return round(depth / rate, 2) if depth is not None and rate is not None and rate > 0 else None
@@ -93,8 +93,8 @@ def drain_s(depth: int | None, rate: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Stake:
-    """What a closed broker that answered still holds for its peer: messages that are lost with it, and how many may
-    come twice without it; by queue (lost, twice) where that can be told."""
+    """The price of losing a closed broker that answered: messages lost with it, and how many may come twice without it;
+    by queue (lost, twice) where that can be told."""
 
     lost: int | None
     twice: int | None
@@ -102,8 +102,6 @@ class Stake:
 
 
 class PartState(Enum):
-    """What one part of a workload was seen to do."""
-
     RUNNING = "running"
     STOPPED = "stopped"
     BETWEEN = "neither"  # starting, suspended, or stopped with work in hand
@@ -111,8 +109,8 @@ class PartState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSeen:
-    """What works on the messages of a site, and moves with the service. `parts` are what is started and stopped of it,
-    by name: a workload has one, or one a route. Where it is `silent`, nothing was read, and that says why. One that is
+    """A workload: it works on the messages of a site and moves with the service. `parts` are started and stopped by
+    name: a workload has one part, or one for every route. `silent` says why nothing was read. A workload that is
     `alone` runs only while its site serves without the other."""
 
     site: str
@@ -126,7 +124,7 @@ class WorkloadSeen:
 
     @property
     def runs(self) -> bool | None:
-        """Whether any of it may run; None where that was not read."""
+        """Whether any of it may run; returns None where no part was read."""
         if self.silent is not None:
             return None
         return any(each is not PartState.STOPPED for each in self.parts.values())
@@ -141,8 +139,8 @@ class WorkloadSeen:
 
     @property
     def line(self) -> str:
-        told = [self.state, self.detail, "singleton" if self.singleton else "", self.silent or ""]
-        return f"{self.name}: {', '.join(filter(None, told))}"
+        words = [self.state, self.detail, "singleton" if self.singleton else "", self.silent or ""]
+        return f"{self.name}: {', '.join(filter(None, words))}"
 
     def as_json(self) -> dict[str, Json]:
         return {
@@ -158,7 +156,7 @@ class WorkloadSeen:
 
 
 class Seen(Observation, Protocol):
-    """One look at both sites. A broker that did not answer is part of what was seen."""
+    """A look at both sites. A broker that did not answer is part of it."""
 
     @property
     def brokers(self) -> Sequence[BrokerSeen]:
@@ -169,7 +167,7 @@ class Seen(Observation, Protocol):
         """The lock documents of each broker that answered and keeps such documents."""
 
     def links(self) -> Sequence[LinkSeen]:
-        """What ships from each broker that answered."""
+        """The links of the brokers that answered."""
 
     def rows(self, at: datetime) -> Sequence[Row]:
         """The history of this look: outflows and queues that were read, as of that moment."""
@@ -178,19 +176,19 @@ class Seen(Observation, Protocol):
         """Of each broker of a closed site that answered."""
 
     def residue(self, site: str) -> Mapping[str, Json]:
-        """What a returned site holds for the other and how much of it may come twice, for `data.residue`; empty where
-        the topology cannot say so before it is let in."""
+        """Messages that a returned site holds for the other, and how many may come twice, for `data.residue`; empty
+        where the topology cannot count before the site is let in."""
 
     def findings(self) -> Sequence[Finding]:
-        """What `status` adds of the topology's own."""
+        """Findings of the topology's own for `status`."""
 
     def fence_strength(self, site: str) -> FenceStrength | None:
-        """What a fence of that site can be: closed now, or also after a restart of its brokers."""
+        """How long a fence of that site holds: now, or also after a restart of its brokers."""
 
 
 @runtime_checkable
 class WithWorkloads(Protocol):
-    """What a look adds where the settings name workloads."""
+    """A look of an installation whose settings name workloads."""
 
     @property
     def workloads(self) -> Sequence[WorkloadSeen]: ...
@@ -203,7 +201,7 @@ def workloads_of(seen: Seen) -> Sequence[WorkloadSeen]:
 
 @runtime_checkable
 class WithOneStore(Protocol):
-    """What a look adds where sites may share their store."""
+    """A look at sites that may share their store."""
 
     @property
     def one_store(self) -> bool:
@@ -216,11 +214,11 @@ def keeps_one_store(seen: Seen) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class QueueKept:
-    """How one queue stands that an agent keeps clean at the waiting site. `waiting` copies are to be deleted,
-    `unconfirmed` ones are of messages that were announced as consumed, and not seen yet to have been; `absent` ones
-    were never found, at either site. `vanished` messages left the serving site otherwise than by a client: what is
-    announced of that queue is not believed until somebody says so. `whole` says whether the last comparison of both
-    sites saw all of it; `why_not` why there is none that did."""
+    """The state of a queue that an agent keeps clean at the waiting site. `waiting` copies are to be deleted.
+    `unconfirmed` copies are of messages announced as consumed and not seen yet to have been. `absent` copies were never
+    found, at either site. `vanished` messages left the serving site otherwise than by a client: the agent believes no
+    announcement of that queue until a person says so. `whole` says whether the last comparison of both sites saw every
+    message; `why_not` why no comparison did."""
 
     pair: str
     name: str
@@ -250,8 +248,8 @@ class QueueKept:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a step of such an agent came to. `over`: why it is at its end. `silent`: what could not be asked, site by
-    site. `remembers` is what the next agent has to know."""
+    """The result of a step of such an agent. `over` says why the agent is at its end, `silent` why a site could not be
+    asked. `remembers` is for the next agent."""
 
     queues: Sequence[QueueKept] = ()
     over: str | None = None
@@ -268,25 +266,25 @@ class Keeper(Protocol):
     """Deletes at the waiting site the copies of what clients of the serving site have consumed. For one thread."""
 
     def step(self, held: Callable[[], str | None]) -> Kept:
-        """Go on for a moment. `held` is asked before each deletion, and says why there may be none; what clients
-        consume is followed all the same."""
+        """Go on for a moment. `held` is asked before each deletion, and says why there may be none; the agent goes on
+        following what clients consume."""
 
     def go_on(self) -> None:
-        """Somebody answers for what vanished: it counts as consumed, both sites are compared."""
+        """Go on because a person answers for vanished messages: count them as consumed and compare both sites."""
 
     def close(self) -> None:
         """Let go of everything that was opened."""
 
 
 class NoKeeper(UsageError):
-    """There is no agent for this topology."""
+    """This topology has no agent."""
 
     remedy = "Only Classic brokers that copy to each other (`classic-brokersync`) need one."
 
 
 @runtime_checkable
 class WithKeeper(Protocol):
-    """What a topology adds whose waiting site needs an agent that deletes."""
+    """A topology whose waiting site needs an agent that deletes."""
 
     def keeper(self, primary: str, remembered: Mapping[str, Json]) -> Keeper:
         """The agent while that site serves; no broker is asked yet. Raises `UsageError` where the settings do not let
@@ -308,22 +306,22 @@ class Glance(Generic[S_co]):
 
 @runtime_checkable
 class WithGlance(Protocol):
-    """What a topology adds whose brokers can be watched: one that is late keeps nobody waiting for the others."""
+    """A topology whose brokers can be watched: a late broker delays no answer of the others."""
 
     def glance(self, *, whole: bool = False) -> Glance[Seen] | None:
         """Look once at what each broker still has to ship and at its role, in a few milliseconds, or at everything;
-        None where its brokers cannot be asked so little. Of their other queues only a look at everything tells."""
+        returns None where its brokers cannot be asked so little. Only a look at everything reads the other queues."""
 
 
 class Topology(Protocol[S]):
-    """One installation for one command, opened for looking; `driver` adds what can change it."""
+    """An installation for one command, opened for looking; `driver` adds the acts that change brokers."""
 
     @property
     def recipe(self) -> Recipe[S]:
         """How each verb is done here, as values."""
 
     def look(self, *, over_s: float = 0.0) -> S:
-        """Look once; with `over_s` twice, so far apart: then what moves is known."""
+        """Look once; with `over_s` twice, so far apart, which shows what moves."""
 
     def observe(self) -> S:
         """Look until no difference between the sites is left that only one more look can explain."""
@@ -332,13 +330,13 @@ class Topology(Protocol[S]):
         """Bound all waiting for a site that may be lost, over all looks of this command."""
 
     def stores(self) -> Sequence[Store]:
-        """The documents of each broker, for the lock. Whoever takes them closes them."""
+        """The documents of each broker, for the lock. The caller closes them."""
 
     def driver(self, lease: Lease | None = None) -> Driver[S]:
-        """What acts, under that lock."""
+        """The driver that acts under that lock."""
 
     def why_not_so(self, site: str, *, serving: bool) -> str | None:
-        """Attempt what one look says of a site, that it serves or that it lets nobody in; flags lie. None where the
+        """Attempt what a look says of a site: that it serves, or lets nobody in; flags lie. Returns None where the
         attempt agrees. Raises `BrokerError`."""
 
     def close(self) -> None:
@@ -353,12 +351,12 @@ def keeper_of(topology: Topology[Any], primary: str, remembered: Mapping[str, Js
 
 
 def glance_of(topology: object, *, whole: bool = False) -> Glance[Seen] | None:
-    """A look of who watches, at everything or at the outflows alone; None where the topology has none."""
+    """A look of who watches, at everything or at the outflows alone; returns None where there is no such look."""
     return topology.glance(whole=whole) if isinstance(topology, WithGlance) else None
 
 
 class Opens(Protocol):
-    """What a topology's module offers under the name `open_`."""
+    """The function `open_` of a topology's module."""
 
     def __call__(self, installation: Installation, clock: Clock, patience: Patience, documents: Path) -> Topology[Any]:
         """Make it ready for one command. No broker is asked yet. `documents` is where those are kept whose brokers can
