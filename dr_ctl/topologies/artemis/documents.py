@@ -1,6 +1,6 @@
 """The documents of dr-ctl at a broker: small texts, each kept by a queue of its own, as `papers` says.
 
-One read gives them all beside the broker's clock. The name says the kind, the site that holds it, and a number.
+A read gives all of them with the broker's clock. The name says the kind, the site that holds it, and a number.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ RELOAD: Final = "reloadConfigurationFile()"
 
 
 def request(bean: str, operation: str, arguments: tuple[Json, ...] = ()) -> Request:
-    """Make a request; it has the whole signature, because brokers overload names between versions."""
+    """Make a request with the whole signature, because brokers overload names between versions."""
     return {"bean": bean, "operation": operation, "arguments": [*arguments]}
 
 

@@ -67,8 +67,7 @@ class _InUser:
         return UPDATE, (json.dumps(_numbered(name, _lasting(text), kind)),)
 
     def probe(self, name: str) -> Operation:
-        # The queue is internal: neither the queue nor its messages reach the peer, whatever the link's address filter
-        # says.
+        # Neither an internal queue nor its messages reach the peer, whatever the link's address filter says.
         queue = {"name": name, "address": name, "routing-type": "ANYCAST", "durable": False, "internal": True}
         return CREATE_QUEUE, (json.dumps(queue), True)
 

@@ -17,8 +17,7 @@ class IdBarrier:
     applied: dict[str, int] = field(default_factory=dict)
 
     def left(self, here: BrokerView, there: BrokerView) -> int | None:
-        """How many of these ids are not applied; returns None where the counters do not tell. A broker's restart starts
-        the barrier anew."""
+        """How many of these ids are not applied, or None if not known. A broker's restart starts the barrier anew."""
         buffer = here.ids.buffer if here.ids is not None else None
         if buffer is None or not there.arrived or not buffer.counted or there.link.unapplied is None:
             return None

@@ -47,7 +47,6 @@ def closes_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any])
 
 
 def opens_again(view: BrokerView, units: Sequence[str], was: Mapping[str, Any]) -> Iterator[Call]:
-    """Undo a closing."""
     let_in = [unit for unit in units if not _of(was, unit)["kept_out"]]
     yield from in_part("admit", view.fence.letting_in(let_in, "they are kept out"))
     for unit in units:

@@ -57,7 +57,6 @@ def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
 
 
 def of_return(seen: Seen[BrokerView], move: Move) -> Iterator[Finding]:
-    """Find reasons against taking the target in beside the serving source."""
     boots_closed = "Let its client acceptors boot closed: autoStart=false."
     return failover.of_return(seen, move, of_broker, _MENDED, boots_closed)
 

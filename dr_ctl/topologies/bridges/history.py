@@ -47,8 +47,7 @@ def lowest(reader: Reader, queue: Queue, origin: str, *, timeout_s: float) -> tu
 
 
 def highest(reader: Reader, copy: Queue, origin: str, *, timeout_s: float) -> int | None:
-    """The highest number among the last copies that came from `origin`; returns None where no such copy came from
-    there."""
+    """The highest number among the last copies that came from `origin`; returns None if no copy did."""
     page = max(1, -(-copy.depth // _PAGE))
     answers = reader.look(
         [Ask(copy.bean, Listing.BROWSE, (each, _PAGE)) for each in (page - 1, page) if each], timeout_s=timeout_s

@@ -93,8 +93,7 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
 
 
 def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
-    """Read a broker's doors, its buffers and the arrived ids again. Closed queues and clients stay as in the last
-    look."""
+    """Read a broker's doors, buffers and arrived ids again. Closed queues and clients stay as in the last look."""
     own = [flow.buffer for flow in view.carrying if flow.buffer is not None]
     post = Post()
     itself = post.ask(Read(beans.server(view.broker), ("Active", "CurrentTimeMillis")))

@@ -38,7 +38,6 @@ _MENDED: Final = frozenset({LINK_DOOR_CLOSED.id, LINK_NOT_ATTACHED.id})
 
 
 def of_move(rules: Rules, seen: SyncSeen, move: Move) -> list[Finding]:
-    """Everything worth saying about a move, errors first."""
     kept_out = {debt.about for debt in seen.debts if debt.kind is DebtKind.QUARANTINE}
     quiesces = not move.ask.cut_in_flight
 
@@ -51,7 +50,6 @@ def of_move(rules: Rules, seen: SyncSeen, move: Move) -> list[Finding]:
 
 
 def of_return(seen: SyncSeen, move: Move) -> Iterator[Finding]:
-    """Find reasons against taking the target in beside the serving source."""
     return failover.of_return(seen, move, of_broker, _MENDED, classic.BOOTS_OPEN)
 
 
@@ -111,7 +109,6 @@ def _link_door(name: str, view: BrokerView) -> Iterator[Finding]:
 
 
 def of_both(rules: Rules, seen: SyncSeen, move: Move, source: BrokerView, target: BrokerView) -> Iterator[Finding]:
-    """Find what is wrong between the two brokers of a pair."""
     yield from of_pair(source, target)
     yield from _copies(source, target)
     if source.role is Role.SERVING and move.ask.operation == SWAPOVER:

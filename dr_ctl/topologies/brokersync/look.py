@@ -56,8 +56,7 @@ def seen(answer: Answered, papers: Papers, *, pair: str, site: str, config: Sync
 
 
 def glance(reader: Reader, view: BrokerView, *, timeout_s: float) -> BrokerView:
-    """Read a broker's doors, its link, the copy queues and the queues they copy again; other queues stay as in the last
-    look."""
+    """Read a broker's doors, link, copy queues and copied queues again; other queues stay as in the last look."""
     own = [*view.copying.values(), *(view.named[name] for name in view.copying if name in view.named)]
     answers = reader.look(
         [

@@ -1,5 +1,4 @@
-"""Says how many copies may be removed at the waiting site: as many as the serving broker's counters cover, while nobody
-holds.
+"""Says how many copies may be removed at the waiting site: the serving broker's counters must cover them.
 
 The agent of `dr-ctl sync` and the run rest on the same: a message that lies at the waiting site alone was consumed only
 where clients of the serving site have consumed as many, and their copies are not removed yet.

@@ -19,8 +19,6 @@ COMPARED: Final = 1000  # messages of a queue that are compared by id, beside th
 
 
 class SyncVerifier(Verifier):
-    """The gate of such an installation."""
-
     def __init__(self, observer: Observer, poll_s: float) -> None:
         self._brokers = observer
         super().__init__(observer, poll_s, observer.patience.mirror_window_s)

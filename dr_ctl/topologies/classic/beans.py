@@ -25,7 +25,6 @@ def broker(name: str) -> str:
 
 
 def all_connectors(name: str) -> str:
-    """The transport connectors."""
     return connector(name, "*")
 
 
@@ -43,7 +42,6 @@ def all_networks(name: str) -> str:
 
 
 def network(name: str, which: str) -> str:
-    """A network connector."""
     return f"{broker(name)},connector=networkConnectors,networkConnectorName={which}"
 
 

@@ -15,8 +15,7 @@ from dr_ctl.topologies.common.view import Broker, Connection
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A network connector. `to` is the peer's name while connected: a stopped connector and an absent peer look the
-    same."""
+    """A network connector. `to` is the connected peer's name: a stopped connector and an absent peer look the same."""
 
     name: str
     bean: str
@@ -41,8 +40,7 @@ class ClassicBroker(Broker):
 
     @property
     def by_doors(self) -> Role:
-        """Serving as soon as one client connector is open; a connector that the broker does not have makes the role
-        unknown."""
+        """Serving as soon as one client connector is open; a connector missing at the broker makes the role unknown."""
         if not self.slave and self.open:
             return Role.SERVING
         return Role.UNKNOWN if self.missing_doors or self.slave else Role.STANDBY

@@ -25,8 +25,7 @@ def quiesce(rules: Rules, step: RunbookStep, seen: Seen[Any], move: Move) -> Dra
 
 
 def probe(rules: Rules, step: RunbookStep, seen: Seen[Any], move: Move) -> Draft:
-    """Sending makes the queue; dr-ctl removes the queue again where the policy allows that; otherwise the broker does
-    later."""
+    """Sending makes the queue; dr-ctl removes it where the policy allows that, otherwise the broker does later."""
     del rules, step
     name = probe_queue(move.target)
     calls = [

@@ -70,8 +70,7 @@ def _listed(access: Access[Any], queue: Queue | None) -> tuple[dict[str, str | N
 
 
 def differing(here: Access[Any], ours: Queue | None, there: Access[Any], theirs: Queue | None) -> Differing:
-    """Compare a queue that serves with its copies: copies are read first, so that a message sent meanwhile is no
-    lack."""
+    """Compare a serving queue with its copies: copies are read first, so a message sent meanwhile is no lack."""
     copies = lying(there, theirs).keys()
     mine = lying(here, ours).keys()
     return Differing(frozenset(mine - copies), frozenset(copies - mine))

@@ -143,8 +143,7 @@ def _in_hand(consumers: Iterable[tuple[str, int]]) -> Mapping[str, int]:
 
 
 def _delivering(counted: int, held: int) -> int:
-    """Take the larger of two counts: a queue counts below zero after a browser has left, so the consumers' own count is
-    read too."""
+    """Take the larger count: a queue counts below zero after a browser has left; consumers count their own."""
     return max(counted, held, 0)
 
 
@@ -153,7 +152,6 @@ def _held(queue: Queue, held: Mapping[str, int]) -> Queue:
 
 
 def open_doors(reader: Reader, broker: str, clients: Iterable[str], *, timeout_s: float) -> tuple[str, ...]:
-    """The clients' connectors that are started."""
     answer = reader.look([Read(beans.all_connectors(broker), ("Started",))], timeout_s=timeout_s)[0]
     started = {beans.parts(bean)["connectorName"] for bean, each in found(answer) if each.flag("Started")}
     return tuple(name for name in clients if beans.part(name) in started)
@@ -185,8 +183,7 @@ def queue(bean: str, fields: Fields) -> Queue:
     )
 
 
-# The usual name where a broker's policy names no other; the broker marks a dead letter queue only with its first
-# letter.
+# The name unless a policy gives another; the broker marks a dead letter queue only with its first letter.
 DEAD_LETTERS: Final = "ActiveMQ.DLQ"
 
 

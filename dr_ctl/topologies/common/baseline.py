@@ -21,8 +21,7 @@ def baseline(seen: Seen[Broker]) -> Mapping[str, Json]:
 
 
 def before(move: Move, view: Broker) -> dict[str, Any]:
-    """One broker's part of the baseline of a run; a broker that did not answer at the start of the run counts as it is
-    now."""
+    """The part of one broker in the baseline of a run; a broker silent at the start counts as it is now."""
     site: Any = move.baseline.get(view.site, {})
     part: dict[str, Any] = site[view.pair] if view.pair in site else _of(view)
     return part

@@ -1,6 +1,4 @@
-"""The calls that recipes are made of: a text for people, and the request that the broker's family makes.
-
-Pure."""
+"""The calls that recipes are made of: a text for people, and the request by the broker's family. Pure."""
 
 from __future__ import annotations
 

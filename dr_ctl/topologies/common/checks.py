@@ -142,7 +142,6 @@ def of_standby(view: Broker) -> Iterator[Finding]:
 
 
 def of_pair(source: Broker, target: Broker) -> Iterator[Finding]:
-    """Compare the two brokers of one pair."""
     if source.version != target.version:
         yield VERSIONS_DIFFER(
             f"versions differ: {source.version} at {source.site}, {target.version} at {target.site}",

@@ -17,8 +17,6 @@ AT_ONCE: Final = 500
 
 
 class NotRead(BrokerError):
-    """A store could not be read."""
-
     remedy = "Is it there, and may dr-ctl read it? The settings name it under `ids:`."
 
 

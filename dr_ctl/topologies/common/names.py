@@ -19,8 +19,7 @@ OTHERS: Final = ("activemq.management", "activemq.notifications", "$.artemis.", 
 
 
 def quarantine_queue(site: str, queue: str) -> str:
-    """The name of dr-ctl's own queue for messages without an explanation: the name contains the site that holds the
-    queue."""
+    """The name of dr-ctl's queue for messages without an explanation, with the site that holds the queue."""
     return f"{QUARANTINE_PREFIX}{site}.{queue}"
 
 

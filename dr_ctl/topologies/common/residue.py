@@ -1,5 +1,4 @@
-"""Messages and acknowledgements that a returned broker still holds for its peer: counted, and named where possible.
-Pure."""
+"""Messages and acknowledgements that a returned broker still holds for its peer: counted, or named. Pure."""
 
 from __future__ import annotations
 

@@ -37,8 +37,7 @@ _MENDED: Final = frozenset({LINK_STOPPED.id, LINK_NOT_ATTACHED.id})
 def findings(
     seen: Seen[Broker], move: Move, of_move: Callable[[], Iterable[Finding]], of_source: Callable[[], Iterable[Finding]]
 ) -> Iterator[Finding]:
-    """Find reasons against one step. A step at both sites rests on all checks of a move, any other step on those of the
-    source."""
+    """Find reasons against a step. A step at both sites rests on all checks of a move, others on the source's."""
     if move.ask.operation in (DRAIN, ACTIVATE):
         yield from of_move()
         if move.ask.operation == DRAIN:

@@ -92,8 +92,6 @@ class Verifier(ABC):
 
 @dataclass
 class _AtTheGate:
-    """The wait of one pair."""
-
     verifier: Verifier
     way: tuple[Access[Broker], Access[Broker]]
     step: PlannedStep

@@ -27,8 +27,7 @@ class Watch:
         self._silent: dict[Access[Any], Silent] = {}
 
     def ask(self, of: Sequence[A], ask: Callable[[A], T | Silent], *, small: bool) -> tuple[list[T | Silent], float]:
-        """The answers, and for how long the last answer in time has waited for the late ones. `small` asks for a few
-        figures only."""
+        """The answers, and how long the last in time has waited for the late ones. `small` asks for few figures."""
         for access in [each for each, future in self._late.items() if future.done()]:
             self._noted(access, self._late.pop(access).result())
         replied: list[float] = []

@@ -29,7 +29,6 @@ from dr_ctl.topologies.continuity.view import ContinuitySeen, SiteView
 
 
 def of_move(rules: Rules, seen: ContinuitySeen, move: Move) -> list[Finding]:
-    """Everything worth saying about a move, errors first."""
     return common.of_move(seen, move, of_broker, lambda here, there: of_moved(rules, seen, move, here, there))
 
 
@@ -50,7 +49,6 @@ def _too_deep(source: SiteView, target: SiteView, move: Move) -> Iterator[Findin
 
 
 def of_broker(view: SiteView) -> Iterator[Finding]:
-    """Find what is wrong at one broker, whatever its role."""
     name = f"{view.site}/{view.pair}"
     service = view.service
     yield from of_doors(name, view)
@@ -124,7 +122,6 @@ def _flows(name: str, view: SiteView) -> Iterator[Finding]:
 
 
 def of_both(source: SiteView, target: SiteView) -> Iterator[Finding]:
-    """Find what is wrong between the two brokers of a pair."""
     here, there = source.service, target.service
     yield from of_pair(source, target)
     if here is None or there is None:

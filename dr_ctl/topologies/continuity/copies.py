@@ -22,8 +22,7 @@ from dr_ctl.topologies.common.calls import call
 from dr_ctl.topologies.common.view import Queue
 from dr_ctl.topologies.continuity.view import SiteView
 
-# Deeper queues are not compared; for queues deeper than `AT_ONCE` the ids come in slices, one scan of the queue for
-# each.
+# Deeper queues are not compared; ids of queues deeper than `AT_ONCE` come in slices, a scan of the queue each.
 IDS_UP_TO: Final = 500_000
 AT_ONCE: Final = 20_000
 _DIGITS: Final = "0123456789abcdef"  # every id of the plugin begins with a digit of these

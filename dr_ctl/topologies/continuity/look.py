@@ -56,7 +56,7 @@ def service_bean(broker: str) -> str:
 
 
 def clock(broker: str) -> Read:
-    """These versions do not tell their time: the start of the process and its run time give it."""
+    """Read a clock: these versions tell only the start of the process and its run time."""
     del broker
     return Read(beans.RUNTIME, _CLOCK)
 
@@ -77,8 +77,7 @@ def look(reader: Reader, *, pair: str, site: str, config: Config, broker: str, t
 
 
 def aged(reader: Reader, view: SiteView, *, timeout_s: float = READ_S) -> SiteView:
-    """Add the age of the oldest message to ship. A question of its own asks for it: a broker under load answers it
-    late."""
+    """Add the age of the oldest message to ship, by a question of its own: a broker under load answers it late."""
     if not view.flows:
         return view
     pattern = f'{beans.server(view.broker)},queue="*{MIRRORED}",*'
@@ -154,8 +153,8 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
 
 
 def glance(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
-    """The same broker with its role, its doors and what its flows ship as they are now; a flow that has gone is left
-    out. Depths in staging stay those of the last look."""
+    """Read a broker's role, its doors and the figures that its flows ship again; a flow that has gone is left out.
+    Depths in staging stay those of the last look."""
     server, service = beans.server(view.broker), service_bean(view.broker)
     moving = [queue for flow in view.flows for queue in (*flow.outflow, flow.in_acks)]
     post = Post()

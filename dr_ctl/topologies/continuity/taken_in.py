@@ -31,7 +31,6 @@ _ALIKE: Final = frozenset({SAME_SITE_ID.id, FLOWS_DIFFER.id})
 
 
 def findings(seen: ContinuitySeen, move: Move) -> Iterator[Finding]:
-    """Find reasons against taking the target in beside the serving source."""
     yield from failover.of_return(seen, move, checks.of_broker, _MENDED, "Set active-on-start=false in broker.xml.")
     for pair in seen.sites[move.source]:
         here, there = seen.view(move.source, pair), seen.view(move.target, pair)

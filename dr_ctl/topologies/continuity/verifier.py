@@ -19,8 +19,6 @@ from dr_ctl.topologies.continuity.view import SiteView
 
 
 class ContinuityVerifier(Verifier):
-    """The gate of an installation that the plugin joins."""
-
     def __init__(self, observer: Observer, poll_s: float) -> None:
         self._brokers = observer.brokers
         super().__init__(observer, poll_s, observer.patience.plugin_window_s)

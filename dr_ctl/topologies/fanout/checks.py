@@ -24,7 +24,6 @@ _MENDED: Final = frozenset({COUNTS_DIFFER.id})
 
 
 def of_move(rules: Rules, seen: FanoutSeen, move: Move) -> list[Finding]:
-    """Everything worth saying about a move, errors first."""
     quiesces = not move.ask.cut_in_flight
 
     def of_one(view: BrokerView) -> Iterator[Finding]:
@@ -36,13 +35,11 @@ def of_move(rules: Rules, seen: FanoutSeen, move: Move) -> list[Finding]:
 
 
 def of_return(seen: FanoutSeen, move: Move) -> Iterator[Finding]:
-    """Find reasons against taking the target in beside the serving source."""
     return failover.of_return(seen, move, of_broker, _MENDED, classic.BOOTS_OPEN)
 
 
 def nothing_owed(seen: FanoutSeen, move: Move) -> bool:
-    """Say whether the target is taken in already: no debt is left, and the target holds no fewer than the serving
-    site."""
+    """Say whether the target is taken in already: no debt is left, and it lacks no message of the serving site."""
     owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
     pairs = [(view, seen.view(move.target, view.pair)) for view in seen.views(move.source)]
     lacks = any(
@@ -52,7 +49,6 @@ def nothing_owed(seen: FanoutSeen, move: Move) -> bool:
 
 
 def of_broker(view: BrokerView) -> Iterator[Finding]:
-    """Find what is wrong at one broker, whatever its role."""
     name = f"{view.site}/{view.pair}"
     yield from of_doors(name, view)
     yield from classic.of_permits(view, (REMOVES,))

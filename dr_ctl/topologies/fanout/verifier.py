@@ -1,5 +1,4 @@
-"""The gate of a fan-out pair: clients are out, and both sites hold the same messages by the producers' ids; producers
-go on."""
+"""The gate of a fan-out pair: clients are out, both sites hold the same by the producers' ids; producers go on."""
 
 from __future__ import annotations
 
@@ -17,8 +16,6 @@ from dr_ctl.topologies.fanout.view import BrokerView
 
 
 class FanoutVerifier(Verifier):
-    """The gate of such an installation."""
-
     def __init__(self, observer: Observer, comparing: Comparing, poll_s: float) -> None:
         self._brokers, self._comparing = observer, comparing
         super().__init__(observer, poll_s, observer.patience.mirror_window_s)

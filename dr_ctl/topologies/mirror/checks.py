@@ -42,8 +42,6 @@ _MENDED = frozenset({LINK_DOOR_CLOSED.id, LINK_STOPPED.id, LINK_NOT_ATTACHED.id}
 
 
 def of_move(rules: Rules, seen: MirrorSeen, move: Move) -> list[Finding]:
-    """Everything worth saying about a move, errors first."""
-
     kept_out = {debt.about for debt in seen.debts if debt.kind is DebtKind.QUARANTINE}
     return common.of_move(
         seen,
@@ -58,7 +56,6 @@ def of_both(rules: Rules, seen: MirrorSeen, move: Move, here: BrokerView, there:
 
 
 def of_return(seen: MirrorSeen, move: Move) -> Iterator[Finding]:
-    """Find reasons against taking the target in beside the serving source."""
     return failover.of_return(seen, move, of_broker, _MENDED, "Let its client acceptors boot closed: autoStart=false.")
 
 

@@ -33,8 +33,7 @@ def told(origin: Origin) -> str:
 
 
 def origin_ids(reader: Reader, view: Broker, queues: Sequence[Queue], *, limit: int) -> list[frozenset[Origin]]:
-    """The identity of each message of each queue. One POST serves all queues; at most `limit` messages of a queue are
-    read."""
+    """The identity of each message of each queue, in one POST; at most `limit` messages of a queue are read."""
     return [frozenset(origin for origin, _ in found) for found in _browsed(reader, view, queues, limit)]
 
 

@@ -24,7 +24,7 @@ class TakenIn:
     """The results of a return. A figure is None where it was not read, or an earlier process let the messages in.
 
     `acks` counts messages done at the returned site and not here any more. `echoes` counts those of them that the
-    returned site only wrote since it is back: it repeats acknowledgements of the serving site."""
+    returned site only wrote since it is back: the site repeats acknowledgements of the serving site."""
 
     recovered: dict[str, list[str]] | None = None
     not_read: list[str] = field(default_factory=list)

@@ -17,8 +17,6 @@ from dr_ctl.topologies.mirror.view import BrokerView
 
 
 class MirrorVerifier(Verifier):
-    """The gate of a mirrored installation."""
-
     def __init__(self, observer: Observer, poll_s: float) -> None:
         self._brokers = observer
         super().__init__(observer, poll_s, observer.patience.mirror_window_s)

@@ -30,7 +30,6 @@ BOOTS_OPEN: Final = (
 
 
 def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
-    """Everything worth saying about a move, errors first."""
     quiesces = not move.ask.cut_in_flight
 
     def of_one(view: BrokerView) -> Iterator[Finding]:
@@ -43,14 +42,12 @@ def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
 
 
 def of_return(seen: Seen[BrokerView], move: Move) -> Iterator[Finding]:
-    """Find reasons against taking the target in beside the serving source."""
     yield from failover.of_return(seen, move, of_broker, _MENDED, BOOTS_OPEN)
     yield from (each for _, each in shut(seen))
 
 
 def nothing_owed(seen: Seen[BrokerView], move: Move) -> bool:
-    """Say whether the target is taken in already: no debt is left, and the target is the replica of the serving
-    site."""
+    """Say whether the target is taken in already: no debt is left, and it is the serving site's replica."""
     here, there = seen.views(move.source), seen.views(move.target)
     owed = any(move.target in (debt.about, debt.kept_at) for debt in seen.debts)
     fetches = all(view.is_source and view.link.attached for view in here) and all(view.is_replica for view in there)
@@ -58,7 +55,6 @@ def nothing_owed(seen: Seen[BrokerView], move: Move) -> bool:
 
 
 def of_broker(view: BrokerView) -> Iterator[Finding]:
-    """Find what is wrong at one broker, whatever its role."""
     name = f"{view.site}/{view.pair}"
     yield NEVER_TRIED(
         f"{name}: what dr-ctl knows of the replication plugin is from its published names and states; it never ran on "

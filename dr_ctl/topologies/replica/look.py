@@ -1,5 +1,4 @@
-"""A look at a broker with the replication plugin: the usual figures, its part, and the events that its replica
-lacks."""
+"""A look at a broker with the replication plugin: usual figures, its part, and events that its replica lacks."""
 
 from __future__ import annotations
 

@@ -13,8 +13,6 @@ from dr_ctl.topologies.replica.view import BrokerView
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A queue whose counts differ."""
-
     queue: str
     source: int
     target: int

@@ -1,5 +1,4 @@
-"""The gate of a pair with the replication plugin: the replica lacks no event, and both sites hold the same messages by
-id."""
+"""The gate of a pair with the replication plugin: the replica has every event, and both sites hold the same by id."""
 
 from __future__ import annotations
 
@@ -21,8 +20,6 @@ COMPARED: Final = 1000  # messages of a queue that are compared by id, beside th
 
 
 class ReplicaVerifier(Verifier):
-    """The gate of such an installation."""
-
     def __init__(self, observer: Observer, poll_s: float) -> None:
         self._brokers = observer
         super().__init__(observer, poll_s, observer.patience.mirror_window_s)

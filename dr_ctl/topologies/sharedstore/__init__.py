@@ -1,2 +1,1 @@
-"""Classic brokers that share one store: the broker that holds its lock serves, the other one waits with no port
-open."""
+"""Classic brokers that share one store: the holder of its lock serves, the other waits with no port open."""

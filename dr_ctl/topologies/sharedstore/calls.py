@@ -23,8 +23,7 @@ def hand_over(view: BrokerView, to: str) -> Call:
 
 
 def start(view: BrokerView, when: str) -> list[Call]:
-    """Start the broker's process, which then waits for the store; returns no call where the settings name no
-    command."""
+    """Start the process, which then waits for the store; returns no call where the settings name no command."""
     if Goal.START not in view.config.commands:
         return []
     return [call(view, Goal.START, view.broker, {RUN: Goal.START.value}, f"start the process of {view.broker}", when)]

@@ -34,7 +34,6 @@ _WAITS: Final = "A broker that finds the lock taken waits with its ports closed:
 
 
 def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
-    """Everything worth saying about a move, errors first."""
     quiesces = not move.ask.cut_in_flight
 
     def of_one(view: BrokerView) -> Iterator[Finding]:
@@ -48,7 +47,6 @@ def of_move(rules: Rules, seen: Seen[BrokerView], move: Move) -> list[Finding]:
 
 
 def of_return(seen: Seen[BrokerView], move: Move) -> Iterator[Finding]:
-    """Find reasons against taking the target in beside the serving source."""
     return failover.of_return(seen, move, of_broker, _MENDED, _WAITS)
 
 

@@ -1,5 +1,4 @@
-"""A database that brokers share, read over its own driver. The driver is loaded only where the settings name a
-database."""
+"""A database that brokers share, read over its own driver, which is loaded only where the settings name one."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ ANSWER_S: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of database: the driver, the extra that brings it, the connection arguments, and the clock in
-    milliseconds."""
+    """A kind of database: its driver, the extra with it, the connection arguments, the clock in milliseconds."""
 
     driver: str
     extra: str

@@ -23,8 +23,8 @@ class LockUnreadable(BrokerError):
 
 @dataclass(frozen=True, slots=True)
 class LockSeen:
-    """One look at the lock. `holder` is the name in the lock, also after its lease has run out; None where the lock has
-    no name. `left_s` is how long the lease lasts by the database's clock, `ahead_s` how far that clock is ahead of this
+    """A look at the lock. `holder` is the name in the lock, also after its lease has run out, None if the lock has no
+    name. `left_s` is how long the lease lasts by the database's clock, `ahead_s` how far that clock is ahead of this
     machine's; a file has neither. `process` is the holder of a file on this machine."""
 
     held: bool

@@ -1,5 +1,4 @@
-"""A broker's process, through commands of the installation's own: while a broker waits, only such a command shows its
-state."""
+"""A broker's process, through the installation's commands: only they show the state of a waiting broker."""
 
 from __future__ import annotations
 
@@ -16,8 +15,6 @@ _STOPPED_EXIT: Final = 3  # exit code of `systemctl is-active`, and of every sta
 
 
 class BrokerProcess:
-    """The process of one broker."""
-
     def __init__(self, settings: Process | None, place: Place, name: str, site: str, clock: Clock) -> None:
         self._settings, self._place, self._name, self._clock = settings, place, name, clock
         self._facts = {"site": site, "broker": name}

@@ -1,5 +1,4 @@
-"""The gate of a shared store: the holder is closed and renews the lock, and the store has all messages that the holder
-shows."""
+"""The gate of a shared store: the holder is closed and renews the lock; the store has every message it shows."""
 
 from __future__ import annotations
 
@@ -14,8 +13,6 @@ from dr_ctl.topologies.sharedstore.view import BrokerView
 
 
 class StoreVerifier(Verifier):
-    """The gate of such an installation."""
-
     def __init__(self, observer: Observer, poll_s: float) -> None:
         self._shared = observer.shared
         super().__init__(observer, poll_s, observer.patience.mirror_window_s)
@@ -23,7 +20,7 @@ class StoreVerifier(Verifier):
     def why_not_yet(self, now: gate.Sample, before: gate.Sample | None, move: Move) -> list[str]:
         found = super().why_not_yet(now, before, move)
         source = _held(now)
-        # In a run that goes on, the source may have given up the store already: it is closed by then.
+        # In a run that goes on, the source may have given up the store already, and is closed by then.
         if not source.has_the_store and not (move.sent and not source.answered):
             lock = source.lock.text if source.lock is not None else "the lock was not read"
             found.append(f"{source.site} does not hold the store: {lock}")

@@ -1,2 +1,1 @@
-"""Workloads: processes that work on a site's messages and move with the service, around any topology. No topology knows
-of them."""
+"""Workloads: processes that work on a site's messages and move with the service, around any topology."""

@@ -22,8 +22,7 @@ CAMEL_STOP: Final = "stop(java.lang.Long,java.lang.Boolean)"
 
 
 def concerned(workload: Workload, ask: Ask, units: Sequence[UnitSeen]) -> bool:
-    """Say whether a workload moves: a move of a whole site takes every workload, a move of units those that work on
-    them."""
+    """Say whether a workload moves: with a whole site every one does, with units the ones that work on them."""
     if ask.units is None or {unit.name for unit in units} <= set(ask.units):
         return True
     return any(matches(workload.queues, unit) for unit in ask.units)

@@ -27,7 +27,6 @@ _MUST_READ: Final = (SWAPOVER, FAILBACK, QUIESCE, DRAIN, ACTIVATE)
 
 
 def as_they_are(roles: Mapping[str, Role], seen: Sequence[WorkloadSeen]) -> Iterator[Finding]:
-    """The findings of `status`."""
     yield from twice(seen)
     for each in seen:
         yield from (unread(each, Severity.WARNING),) if each.runs is None else misplaced(each, roles)
@@ -42,7 +41,6 @@ class Beside:
     already: bool
 
     def against(self, seen: Sequence[WorkloadSeen]) -> Iterator[Finding]:
-        """Find reasons against the move."""
         yield from self.twice(seen)
         for each in seen:
             yield from self.of(each)
@@ -52,7 +50,6 @@ class Beside:
         return twice(seen, Severity.WARNING if goes_on else Severity.ERROR)
 
     def of(self, each: WorkloadSeen) -> Iterator[Finding]:
-        """Judge one workload by itself."""
         operation, at_source = self.move.ask.operation, each.site == self.move.source
         if each.runs is not None:
             yield from misplaced(each, self.roles)

@@ -98,8 +98,7 @@ class RecipeWithWorkloads(Generic[S]):
                 # Not to be undone: beside a site that serves nothing of it is wanted back.
                 return _last(bare, self._stops(seen, ask, source), [])
             case "activate":
-                # No quiesce came before: a workload that still answers there, beside brokers that do not serve, must
-                # stop.
+                # No quiesce came before: a workload that answers there, beside brokers that do not serve, must stop.
                 stops = self._stops(seen, ask, source) if ask.operation in (FAILOVER, ACTIVATE) else []
                 return _last(bare, [*stops, *self._starts(seen, ask, target)], self._rested(move, seen, target))
             case "release" if part_of(seen, ask).roles[target] is not Role.SERVING:

@@ -31,8 +31,6 @@ _LINE_BYTES: Final = 4096
 
 
 class NotRead(BrokerError):
-    """A workload did not say whether it runs."""
-
     remedy = "Is it there, and may dr-ctl ask it? `dr-ctl status` asks again."
 
 
@@ -130,8 +128,6 @@ def _route_state(state: str, in_flight: int) -> PartState:
 
 
 class SystemdWay:
-    """A unit of systemd."""
-
     def __init__(self, settings: SystemdUnit, place: Place, site: str) -> None:
         self._settings, self._place, self._site = settings, place, site
 
@@ -156,8 +152,6 @@ class SystemdWay:
 
 
 class CommandWay:
-    """Commands of the installation's own."""
-
     def __init__(self, settings: Commands, place: Place, site: str) -> None:
         self._settings, self._place, self._site = settings, place, site
 

@@ -1,4 +1,4 @@
-"""All workloads of an installation: looks go out side by side, starts and stops one by one under the run's lock."""
+"""The workloads of an installation: looks go out side by side, starts and stops one by one under the run's lock."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Yard:
         return self._looked(keys, self._patience.last_look_s)
 
     def others(self, site: str, name: str) -> list[WorkloadSeen]:
-        """The same workload at the other site, looked at now; empty where that site has none."""
+        """Look at the same workload at the other site now; empty where that site has none."""
         return self.look_at(*(key for key in self.told if key[1] == name and key[0] != site))
 
     def is_singleton(self, name: str) -> bool:

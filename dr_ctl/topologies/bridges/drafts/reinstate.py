@@ -71,7 +71,7 @@ def _ways_in(view: BrokerView) -> list[Call]:
 
 
 def _as_they_were(view: BrokerView, was: Mapping[str, bool]) -> list[Call]:
-    """Put the doors back as they were when the site returned; its queues stay closed, even if the return fails."""
+    """Put the doors back as they were when the site returned; the queues stay closed, even if the return fails."""
     return [
         call(
             view, Goal.LINK_DOWN, door.name, view.requests.close_door(door), f"close acceptor {door.name}", "it is open"

@@ -1,6 +1,4 @@
-"""Plans the waits on bridges, which start a stopped bridge, and the restart that an operator asks for.
-
-Pure."""
+"""Plans the waits on bridges, which start a stopped bridge, and the restart by an operator. Pure."""
 
 from __future__ import annotations
 

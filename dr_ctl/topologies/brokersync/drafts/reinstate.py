@@ -1,6 +1,4 @@
-"""Plans `reinstate` and `reconcile`: messages of a returned site are compared by id before they are let in.
-
-Pure."""
+"""Plans `reinstate` and `reconcile`: a returned site's messages are compared by id before they come in. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ THERE: Final = "they were consumed there before the loss"
 
 
 def draft(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
-    """Remove consumed messages by id at both sites, while nothing can come in; then let the rest in, and ship the
+    """Remove consumed messages by id at both sites, while nothing can come in, then let the rest in, and ship the
     serving site's copies. An undo shuts the way again: no client has consumed what came in."""
     del step
     done = [call for view in seen.views(move.target) for call in in_part("done", _removed(view))]

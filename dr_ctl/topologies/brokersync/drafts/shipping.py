@@ -23,7 +23,7 @@ def catch_up(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Dra
 
 
 def drain(rules: Rules, step: RunbookStep, seen: SyncSeen, move: Move) -> Draft:
-    """Consumed messages are removed by id: this needs no undo, whoever serves afterwards."""
+    """Consumed messages are removed by id: the removal needs no undo, whoever serves afterwards."""
     del step
     views = seen.views(move.source)
     limits = {"within": rules.within(move), "stall": rules.drain.stall}

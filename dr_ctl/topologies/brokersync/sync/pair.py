@@ -188,7 +188,6 @@ class Pair:
         return [] if self._restarted else [name for name in fresh if name not in earlier]
 
     def _begin(self, names: Sequence[str], first: Glance) -> Glance:
-        """Count from here."""
         looks = [first]
         for _ in range(SURE - 1):
             self._clock.sleep(HEAR_S)
@@ -250,8 +249,7 @@ class Pair:
             self._standby_failed(error)
 
     def _compare(self, queue: Queue) -> None:
-        """Compare both sites; the result is believed where the counters agree afterwards that nothing but clients took
-        any."""
+        """Compare both sites; believe it where the counters agree afterwards that only clients took messages."""
         if not queue.to_compare or self._clock.monotonic() < queue.compare_not_before:
             return
         at = self._clock.now()

@@ -11,8 +11,7 @@ from dr_ctl.topologies.brokersync.sync.accounts import Counters
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """A look at the serving broker: its start, whether any client's door is open, and counters of copied queues by
-    name."""
+    """A look at the serving broker: its start, whether a client's door is open, counters of copied queues by name."""
 
     start: str
     is_open: bool

@@ -26,8 +26,7 @@ def check(rules: Rules, step: RunbookStep, seen: Seen[Broker], move: Move) -> Dr
 
 
 def fences(seen: Seen[Broker], move: Move) -> bool:
-    """Say whether clients of a serving site will be fenced out: a greeting that works before and fails after proves the
-    fence."""
+    """Say whether clients of a serving site will be fenced out: a greeting before and after proves the fence."""
     return move.ask.operation not in (FAILOVER, REINSTATE) and seen.roles[move.source] is Role.SERVING
 
 

@@ -12,7 +12,7 @@ from dr_ctl.topologies.fanout.view import FanoutSeen
 
 
 def draft(rules: Rules, step: RunbookStep, seen: FanoutSeen, move: Move) -> Draft:
-    """Remove messages there that were consumed since, copy messages there that came since; then strike the debts.
+    """Remove messages there that were consumed since, copy messages there that came since, then strike the debts.
     Messages stay copied and removed when it is undone: copies lie at both sites, and the rest was consumed."""
     del step
     inverse = [call for view in seen.views(move.source) for call in owed_again(view, move.target, move)]

@@ -1,5 +1,4 @@
-"""Plans `reinstate` and `reconcile`: residue let in while delivery is paused, and messages left over at one side.
-Pure."""
+"""Plans `reinstate` and `reconcile`: residue let in while delivery is paused, leftovers at one side. Pure."""
 
 from __future__ import annotations
 

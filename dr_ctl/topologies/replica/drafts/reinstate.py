@@ -1,6 +1,4 @@
-"""Plans `reinstate` and `reconcile`: a returned source becomes the replica, and is compared by id.
-
-Pure."""
+"""Plans `reinstate` and `reconcile`: a returned source becomes the replica, compared by id. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Plans for each verb that brokers of a shared store do in their own way, a file a verb, as in `acts`.
-
-Pure."""
+"""Plans for verbs that brokers of a shared store do in their own way, a file a verb, as in `acts`. Pure."""
 
 from dr_ctl.topologies.sharedstore.drafts import activate, reinstate, shipping
 

@@ -1,6 +1,4 @@
-"""Plans the waits before a move: the target's process must wait, and a replica of the store must follow.
-
-Pure."""
+"""Plans the waits before a move: the target's process waits, and a replica of the store follows. Pure."""
 
 from __future__ import annotations
 
