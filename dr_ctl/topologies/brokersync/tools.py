@@ -15,9 +15,9 @@ from dr_ctl.topologies.common.tools import Tools
 
 @dataclass
 class TakenIn:
-    """The messages of the returned site, as a return has sorted them by queue: how many were shipped late
-    (`recovered`), how many of its unshipped ones its own clients had consumed (`done_there`), and how many of those
-    still there were consumed at the other site since (`done_here`)."""
+    """Messages of the returned site, sorted by a return, by queue. `recovered` ones were shipped late. `done_there`
+    ones were not shipped, and its own clients had consumed them. `done_here` ones still lay there, and the other site
+    had consumed them since."""
 
     recovered: dict[str, int] = field(default_factory=dict)
     done_there: dict[str, int] = field(default_factory=dict)

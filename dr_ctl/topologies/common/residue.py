@@ -14,8 +14,8 @@ class Residue:
     """Messages and acknowledgements that a returned broker still holds for its peer.
 
     `twice`: at most so many of its messages were done by a client there without leaving an acknowledgement. `acked`
-    names the messages, by queue, that were acknowledged there and do not lie in the outflow too, `done` all that were
-    acknowledged there, `since` the same, since its last start. None: cannot be told."""
+    names messages by queue that were acknowledged there and are not in the outflow too. `done` names every message
+    acknowledged there, `since` only those since its last start. A figure of None is not known."""
 
     messages: int
     acks: int

@@ -27,8 +27,8 @@ Told = Broker | BrokerError
 
 class Verifier(ABC):
     """The gate of one command. `seen` is how each pair was when it was last seen to hold; `begun`, by pair, samples of
-    an earlier wait. The window counts from the first sample: nothing has moved since. At every later sample the gate
-    held, with no other look between.
+    an earlier wait. The window counts from the first sample, because nothing has moved since. At every later sample the
+    gate held, with no other look between.
 
     A topology gives the least length of the window, and the things to compare."""
 

@@ -61,8 +61,8 @@ class Compared:
     @property
     def undelivered(self) -> frozenset[str]:
         """Ids that are staged at the site that is left, are not in its queue, and are at the other site too. Either no
-        client had the message yet, or the queue refused it after it was consumed. Where the refusal was not seen, no
-        copy is removed."""
+        client had the message yet, or the queue refused it as a duplicate and the earlier copy was consumed. Where the
+        refusal was not seen, no copy is removed."""
         return ((_set(self.behind) - _set(self.here)) & (_set(self.there) | _set(self.staged))) - self.had
 
     @property

@@ -46,7 +46,7 @@ _FLOW: Final = (
 
 def _everything(column: str) -> tuple[str, int, int]:
     """These versions take no empty text for "all", and count pages from one. The default is to sort by a column that
-    changes meanwhile, and then to fail: `column` must not change."""
+    changes meanwhile, and then to fail: `column` must hold values that do not change."""
     options = {"field": "", "operation": "", "value": "", "sortColumn": column, "sortOrder": "asc"}
     return json.dumps(options), 1, 10_000
 
@@ -153,8 +153,8 @@ def _look(reader: Reader, pair: str, site: str, config: Config, broker: str, tim
 
 
 def glance(reader: Reader, view: SiteView, *, timeout_s: float) -> SiteView:
-    """Read a broker's role, its doors and the figures that its flows ship again; a flow that has gone is left out.
-    Depths in staging stay those of the last look."""
+    """Read a broker's role, doors and outflows again; a flow that has gone is left out. Depths in staging stay those of
+    the last look."""
     server, service = beans.server(view.broker), service_bean(view.broker)
     moving = [queue for flow in view.flows for queue in (*flow.outflow, flow.in_acks)]
     post = Post()

@@ -29,7 +29,7 @@ def kept_queue(site: str, queue: str) -> str:
 
 
 def hands_over(view: BrokerView, peer: Peer) -> Call:
-    """Let a replica become the source: its source gets the call and makes sure that the replica has everything."""
+    """Let a replica become the source: the present source gets the call and first ships everything to the replica."""
     asked = request(beans.plugin(peer.broker), beans.SET_ROLE, (beans.REPLICA, False))
     text = f"{peer.site} hands over to {view.site}: setReplicationRole(replica, false) there makes it the source"
     return Call(view.site, view.pair, Goal.OPEN, ROLE, {**asked, THROUGH: peer.site}, text)

@@ -25,7 +25,7 @@ class LockUnreadable(BrokerError):
 class LockSeen:
     """A look at the lock. `holder` is the name in the lock, also after its lease has run out, None if the lock has no
     name. `left_s` is how long the lease lasts by the database's clock, `ahead_s` how far that clock is ahead of this
-    machine's; a file has neither. `process` is the holder of a file on this machine."""
+    machine's; a file has neither. `process` is the process that holds a file, if on this machine."""
 
     held: bool
     holder: str | None = None

@@ -60,9 +60,9 @@ def counters(fields: Fields) -> Counters:
 
 @dataclass(slots=True)
 class Account:
-    """The count of one queue since the start of its broker: how many messages left by no client (`known`, less those
-    given back), how many messages browses were `shown`, how many copies were `deleted`, and how many copies may go
-    without a counter, because counters of an earlier start or a person answer for them (`allowed`)."""
+    """Counts of one queue since the start of its broker. `known` messages left by no client, less those given back;
+    `shown` ones were shown to browses; `deleted` copies are gone. `allowed` copies may go without a counter, because
+    counters of an earlier start or a person answer for them."""
 
     known: int = 0
     shown: int = 0
